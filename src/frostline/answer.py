@@ -1,0 +1,327 @@
+"""The answer: how many of the last layers to tune, how good that is against full, what it costs, how sure it is.
+
+Everything here is chosen on validation. Test scores join at the end, for what was chosen.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frostline.metrics import CLASSIFICATION, chance, metrics_for, predict
+from frostline.statistics import Pair, Ratio, Summary, failure_interval, pair, ratio, row_groups, summarize, surely_above
+
+SCHEMA_VERSION = 1
+TARGETS = (0.90, 0.95, 0.99)
+
+Run = Mapping[str, Any]  # a row of results.csv
+Logits = Callable[[str], NDArray[Any]]  # run -> [rows, C]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A split that was predicted: its targets, and what the metric is."""
+
+    targets: NDArray[Any]
+    problem_type: str
+    labels: tuple[str, ...]
+    metric: str
+
+    def score(self, logits: NDArray[Any], rows: NDArray[np.int64]) -> float:
+        """The metric on these rows."""
+        metric = metrics_for(self.problem_type, logits.shape[1])[self.metric]
+        return metric(self.targets[rows], predict(logits[rows], self.problem_type))
+
+    @property
+    def chance(self) -> float:
+        """What the best constant prediction scores."""
+        return chance(self.targets, self.metric, len(self.labels))
+
+
+class _Scores:
+    """Scores of runs, and the same with a group of rows left out, each computed once."""
+
+    def __init__(self, split: Labelled, logits: Logits) -> None:
+        self.split, self.logits = split, logits
+        self.groups = row_groups(len(split.targets))
+        self.known: dict[str, NDArray[np.float64]] = {}
+
+    def __getitem__(self, run: str) -> NDArray[np.float64]:  # [1 + groups], the score on all rows first
+        if run not in self.known:
+            logits = self.logits(run)
+            rows = [np.arange(len(self.split.targets)), *self.groups]
+            self.known[run] = np.array([self.split.score(logits, some) for some in rows])
+        return self.known[run]
+
+    def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
+        """Cell against full over the seeds that succeeded in both; None where there is none."""
+        ours, theirs = ({run["seed"]: run["run"] for run in runs if run["outcome"] == "ok"} for runs in (cell, full))
+        seeds = sorted(ours.keys() & theirs.keys())
+        if not seeds:
+            return None
+        both = np.array([[self[ours[seed]], self[theirs[seed]]] for seed in seeds])  # [seeds, 2, 1 + groups]
+        return pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1))
+
+
+def make_answer(
+    runs: Sequence[Run], validation: Labelled, logits: Logits, *, target: float, layers: int
+) -> dict[str, Any]:
+    """The answer for every train size, in plain values for JSON; the largest size speaks first.
+
+    ``runs`` are rows of the results table; ``logits`` gives a run's predictions on the validation rows.
+    """
+    sizes = sorted({run["train_size"] for run in runs}, reverse=True)
+    scores = _Scores(validation, logits)
+    answers = [
+        _answer_one([run for run in runs if run["train_size"] == size], validation, scores, target, layers)
+        for size in sizes
+    ]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": runs[0]["model"],
+        "task": runs[0]["task"],
+        "metric": validation.metric,
+        "problem_type": validation.problem_type,
+        "layers": layers,
+        "target": target,
+        "chance": validation.chance,
+        "sentence": answers[0]["sentence"],
+        "runs": {status: sum(run["status"] == status for run in runs) for status in ("done", "failed", "pending", "running")},
+        "sizes": answers,
+    }
+
+
+def add_test(answer: dict[str, Any], runs: Sequence[Run], test: Labelled, logits: Logits) -> dict[str, Any]:
+    """The answer with what test says of it: a summary for each cell, and the recommended one against full."""
+    scores = _Scores(test, logits)
+    for size in answer["sizes"]:
+        cells = {cell["trainable"]: _runs_of(runs, size["train_size"], cell) for cell in size["cells"]}
+        for cell in size["cells"]:
+            tested = [run["run"] for run in cells[cell["trainable"]] if run["outcome"] == "ok"]
+            cell["test"] = asdict(summarize(np.array([scores[run][0] for run in tested])))
+        recommended, full = size["recommended"], size["reference"]
+        if recommended and full:
+            both = scores.pair(cells[recommended["trainable"]], cells[full])
+            recommended["test_share"] = _plain(ratio(both)) if both else None
+            recommended["test_share_corrected"] = _plain(ratio(both, test.chance)) if both else None
+    return answer
+
+
+def _runs_of(runs: Sequence[Run], size: int, cell: Mapping[str, Any]) -> list[Run]:
+    return [
+        run
+        for run in runs
+        if (run["train_size"], run["trainable"], run["learning_rate"])
+        == (size, cell["trainable"], cell["learning_rate"])
+    ]
+
+
+def _answer_one(
+    runs: Sequence[Run], validation: Labelled, scores: _Scores, target: float, layers: int
+) -> dict[str, Any]:
+    by_k: dict[tuple[int, bool], list[Run]] = {}
+    for run in runs:
+        by_k.setdefault((run["tuned_layers"], run["tune_embeddings"]), []).append(run)
+    chosen = {k: _best_learning_rate(by_k[k], validation.chance) for k in sorted(by_k)}
+    reference = next((k for k in reversed(chosen) if any(run["outcome"] == "ok" for run in chosen[k])), None)
+    pairs = {k: scores.pair(chosen[k], chosen[reference]) if reference else None for k in chosen}
+    learns = pairs[reference] if reference else None
+    cells = [_cell(k, chosen[k], by_k[k], pairs[k], validation.chance) for k in chosen]
+    reference_cell = next((c for c, k in zip(cells, chosen, strict=True) if k == reference), None)
+    for cell in cells:
+        ours, theirs = (c and c["seconds"] for c in (cell, reference_cell))
+        cell["times_cheaper"] = theirs / ours if ours and theirs else None
+    points = [
+        _operating_point(cells, reference_cell, share, corrected)
+        for corrected in (False, True)
+        for share in sorted({*TARGETS, target})
+    ]
+    main = next(point for point in points if point["corrected"] and point["target"] == target)
+    recommended = _recommend(cells, main, chosen)
+    answer = {
+        "train_size": runs[0]["train_size"],
+        "reference": reference_cell["trainable"] if reference_cell else None,
+        "reference_is_full": bool(reference and reference[1]),
+        "learned": bool(learns and learns.runs > 1 and surely_above(learns, validation.chance)),
+        "cells": cells,
+        "operating_points": points,
+        "recommended": recommended,
+        "missing": [
+            {name: run[name] for name in ("trainable", "seed", "learning_rate", "status", "reason")}
+            for run in runs
+            if run["status"] != "done"
+        ],
+    }
+    answer["sentence"] = _sentence(answer, main, validation, layers, len({run["seed"] for run in runs}))
+    return answer
+
+
+def _best_learning_rate(runs: Sequence[Run], guessing: float) -> list[Run]:
+    """The runs of the learning rate with the best mean on validation; a run that diverged counts as guessing."""
+
+    def mean(rate: float) -> float:
+        done = [run for run in runs if run["learning_rate"] == rate and run["status"] == "done"]
+        values = [guessing if run["validation_best"] is None else run["validation_best"] for run in done]
+        return float(np.mean(values)) if values else -np.inf
+
+    best = max(sorted({run["learning_rate"] for run in runs}), key=mean)
+    return [run for run in runs if run["learning_rate"] == best]
+
+
+def _cell(
+    k: tuple[int, bool], runs: Sequence[Run], all_rates: Sequence[Run], both: Pair | None, guessing: float
+) -> dict[str, Any]:
+    done = [run for run in runs if run["status"] == "done"]
+    good = [run for run in done if run["outcome"] == "ok"]
+    bad = {name: sum(run["outcome"] == name for run in done) for name in ("diverged", "degenerate")}
+    failed = sum(bad.values())
+    interval = failure_interval(failed, len(done)) if done else None
+
+    def mean(name: str) -> float | None:
+        values = [run[name] for run in good if run[name] is not None]
+        return float(np.mean(values)) if values else None
+
+    def summary(name: str, some: Sequence[Run]) -> Summary:
+        return summarize(np.array([run[name] for run in some if run[name] is not None], dtype=float))
+
+    return {
+        "trainable": runs[0]["trainable"],
+        "tuned_layers": k[0],
+        "tune_embeddings": k[1],
+        "learning_rate": runs[0]["learning_rate"],
+        "learning_rates_tried": sorted({run["learning_rate"] for run in all_rates}),
+        "runs": len(done),
+        "failed": {**bad, "runs": failed, "interval": interval},
+        "errors": sum(run["status"] == "failed" for run in runs),
+        "validation": asdict(summary("validation_best", good)),
+        "validation_with_failures": asdict(summary("validation_best", done)),
+        "validation_last": asdict(summary("validation_last", good)),
+        "train_last": asdict(summary("train_last", good)),
+        "points": [{name: run[name] for name in ("seed", "validation_best", "train_last", "outcome", "run")} for run in done],
+        "share": _plain(ratio(both)) if both else None,
+        "share_corrected": _plain(ratio(both, guessing)) if both else None,
+        "trainable_parameters": next((run["trainable_parameters"] for run in done), None),
+        "seconds": mean("train_seconds"),
+        "peak_memory_bytes": mean("peak_memory_bytes"),
+    }
+
+
+def _plain(share: Ratio) -> dict[str, float | None]:
+    return asdict(share)
+
+
+def _operating_point(
+    cells: Sequence[Mapping[str, Any]], reference: Mapping[str, Any] | None, target: float, corrected: bool
+) -> dict[str, Any]:
+    """The smallest k that reaches ``target`` of the reference: by the means, surely, and possibly."""
+    name = "share_corrected" if corrected else "share"
+    estimate = sure = possible = None
+    defined = bool(reference and reference[name] and reference[name]["estimate"] is not None)
+    for cell in cells if defined else ():
+        share = cell[name]
+        if cell is reference:
+            share = {"estimate": 1.0, "lower_bound": 1.0, "upper_bound": 1.0}
+        if share is None or share["estimate"] is None:
+            continue
+        if estimate is None and share["estimate"] >= target:
+            estimate = cell["trainable"]
+        if sure is None and share["lower_bound"] is not None and share["lower_bound"] >= target:
+            sure = cell["trainable"]
+        if possible is None and (share["upper_bound"] is None or share["upper_bound"] >= target):
+            possible = cell["trainable"]
+        if cell is reference:
+            break
+    verdict = "undefined" if not defined else "holds" if sure == possible else "cannot tell"
+    return {
+        "target": target,
+        "corrected": corrected,
+        "estimate": estimate,
+        "sure": sure,
+        "possible": possible,
+        "verdict": verdict,
+    }
+
+
+def _recommend(
+    cells: Sequence[Mapping[str, Any]], point: Mapping[str, Any], chosen: Mapping[tuple[int, bool], Sequence[Run]]
+) -> dict[str, Any] | None:
+    """The smallest k that surely reaches the target; with one seed, the smallest by its score."""
+    name = point["estimate"] if point["sure"] is None or _one_seed(cells) else point["sure"]
+    if name is None:
+        name = _best_cell(cells)
+    if name is None:
+        return None
+    cell = next(cell for cell in cells if cell["trainable"] == name)
+    good = [run for run in chosen[cell["tuned_layers"], cell["tune_embeddings"]] if run["outcome"] == "ok"]
+    best = max(good, key=lambda run: (run["validation_best"], -run["seed"]))
+    return {
+        "trainable": name,
+        "tuned_layers": cell["tuned_layers"],
+        "tune_embeddings": cell["tune_embeddings"],
+        "learning_rate": cell["learning_rate"],
+        "run": best["run"],
+        "seed": best["seed"],
+        "validation_best": best["validation_best"],
+    }
+
+
+def _one_seed(cells: Sequence[Mapping[str, Any]]) -> bool:
+    return max(cell["validation"]["n"] for cell in cells) < 2
+
+
+def _best_cell(cells: Sequence[Mapping[str, Any]]) -> str | None:
+    scored = [cell for cell in cells if cell["validation"]["mean"] is not None]
+    return max(scored, key=lambda cell: cell["validation"]["mean"])["trainable"] if scored else None
+
+
+def _sentence(
+    answer: Mapping[str, Any], point: Mapping[str, Any], validation: Labelled, layers: int, seeds: int
+) -> str:
+    recommended = answer["recommended"]
+    if recommended is None:
+        return "There is no answer: no run has succeeded yet."
+    cells = {cell["trainable"]: cell for cell in answer["cells"]}
+    cell, full = cells[recommended["trainable"]], cells[answer["reference"]]
+    full_name = "full fine-tuning" if answer["reference_is_full"] else f"tuning the {full['trainable']} layers"
+    mean, metric = _number(cell["validation"]["mean"]), validation.metric
+    if seeds > 1 and not answer["learned"]:
+        return (
+            f"Cannot tell: {full_name} reaches {metric} {_number(full['validation']['mean'])}, which {seeds} seeds do "
+            f"not show to be above guessing ({_number(validation.chance)})."
+        )
+    what = _what(recommended, layers)
+    kept = cell["share_corrected"] if validation.metric in CLASSIFICATION else cell["share"]
+    if cell is full:
+        start = f"{what}: {metric} {mean}; no smaller k surely reaches {point['target']:.0%} of its gain over guessing"
+    else:
+        between = "" if kept["low"] is None else f" (95 % interval {_percent(kept['low'])} to {_percent(kept['high'])})"
+        start = (
+            f"{what}: {_percent(kept['estimate'])} % of what {full_name} gains over guessing{between}, "
+            f"{metric} {mean} against {_number(full['validation']['mean'])}"
+        )
+        if cell["times_cheaper"]:
+            start += f", {cell['times_cheaper']:.1f} times cheaper to train"
+    if seeds == 1:
+        return f"{start}. One seed has no spread, so this is an estimate: run it with --seeds 5."
+    if point["verdict"] == "cannot tell":
+        return f"{start}. {seeds} seeds cannot tell {point['possible']} from {point['sure']} at {point['target']:.0%}."
+    return f"{start}."
+
+
+def _what(recommended: Mapping[str, Any], layers: int) -> str:
+    if recommended["tune_embeddings"]:
+        return "Tune all layers and the embeddings"
+    k = recommended["tuned_layers"]
+    if k == 0:
+        return f"Tune the head only, none of {layers} layers"
+    return f"Tune the last {'layer' if k == 1 else k} of {layers}{' layers' if k > 1 else ''}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _percent(share: float | None) -> str:
+    return "?" if share is None else f"{100 * share:.1f}"

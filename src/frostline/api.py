@@ -1,0 +1,222 @@
+"""What Python users have: :class:`Sweep`, and the same steps by themselves."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from frostline.answer import Labelled, add_test, make_answer
+from frostline.errors import FrostlineError
+from frostline.progress import Progress, suitable_progress
+from frostline.run import run
+from frostline.specification import SweepSpec, Tune, make_spec
+from frostline.sweep.execute import Prepared, execute, prepare
+from frostline.sweep.plan import Identity, Plan, expand
+from frostline.sweep.rows import read_rows, write_rows
+from frostline.sweep.store import Store, replace
+from frostline.sweep.tables import frame, run_rows, score_rows, write_tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SOURCES = ("train", "validation", "test")
+
+
+class Sweep:
+    """A grid of runs: tuned layers x train size x seed x learning rate, over one model and one table of texts.
+
+    Takes the settings of :class:`frostline.specification.SweepSpec` as keywords; ``train``, ``validation`` and
+    ``test`` may also be a ``datasets.Dataset``, a pandas ``DataFrame`` or a ``pyarrow.Table``.
+
+    Raises:
+        FrostlineError: a setting is unknown or impossible.
+    """
+
+    def __init__(self, *, progress: Progress | None = None, **settings: Any) -> None:
+        self._sources = {
+            name: settings.pop(name)
+            for name in SOURCES
+            if name in settings and not isinstance(settings[name], str | os.PathLike | None)
+        }
+        named = {
+            name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in settings.items()
+        }
+        self.spec: SweepSpec = make_spec(named)
+        self._progress = progress
+        self._prepared: Prepared | None = None
+
+    @property
+    def out(self) -> Path:
+        """The sweep's folder."""
+        return Path(self.spec.out).expanduser()
+
+    def plan(self) -> Plan:
+        """What will run, what is shared, and what it takes; nothing is written."""
+        with self._shown() as progress:
+            return self._prepare(progress).plan
+
+    def run(self) -> dict[str, Any]:
+        """Run what has no result yet, and give the answer; tables, answer, report and model are in ``out``."""
+        with self._shown() as progress:
+            prepared = self._prepare(progress)
+            for note in prepared.plan.notes:
+                progress.note(note)
+            _write_folder(prepared)
+            execute(prepared, prepared.plan.runs if self._covers_all(prepared) else self._asked(prepared), progress)
+            answer = rebuild(self.out)
+            progress.begin("saving the model")
+            save_recommended(prepared, answer, progress)
+            _report(self.out)
+        return answer
+
+    def table(self) -> "pd.DataFrame":
+        """One row a run, as in results.csv."""
+        folder = Folder(self.out)
+        return frame(folder.rows())
+
+    def answer(self) -> dict[str, Any]:
+        """The answer, rebuilt from the results in ``out``."""
+        return rebuild(self.out)
+
+    def plot(self) -> Any:
+        """The validation curve, as a matplotlib figure."""
+        from frostline.report.figures import validation_curve
+
+        return validation_curve(self.answer()["sizes"][0], metric=self.answer()["metric"])
+
+    def _prepare(self, progress: Progress) -> Prepared:
+        if self._prepared is None:
+            self._prepared = prepare(self.spec, self._sources, progress)
+        return self._prepared
+
+    def _covers_all(self, prepared: Prepared) -> bool:
+        return prepared.spec == self.spec
+
+    def _asked(self, prepared: Prepared) -> list[Any]:
+        """The runs of this very call, where the folder holds a larger grid."""
+        return expand(self.spec, prepared.identity)
+
+    @contextmanager
+    def _shown(self) -> Iterator[Progress]:
+        progress = self._progress or suitable_progress()
+        try:
+            yield progress
+        finally:
+            progress.close()
+
+
+class Folder:
+    """A sweep's folder, read without its model or its data.
+
+    Raises:
+        FrostlineError: there is no sweep in it.
+    """
+
+    def __init__(self, out: str | Path) -> None:
+        self.out = Path(out)
+        self.store = Store(self.out)
+        written = self.store.read_spec()
+        if written is None:
+            raise FrostlineError(f"{out} holds no sweep (no sweep.toml): give the folder of a sweep's --out.")
+        identity = written.pop("identity")
+        self.identity = Identity(**{**identity, "labels": tuple(identity["labels"])})
+        self.spec = make_spec(written)
+        self.runs = expand(self.spec, self.identity)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table of runs."""
+        return run_rows(
+            self.runs, self.store, model=self.spec.model, task=self.identity.task, layers=self.identity.layers
+        )
+
+    def split(self, name: str) -> Labelled | None:
+        """A split that was scored."""
+        examples = read_rows(self.out, name)
+        if examples is None:
+            return None
+        return Labelled(examples.targets, self.identity.problem_type, self.identity.labels, self.identity.metric)
+
+
+def rebuild(out: str | Path) -> dict[str, Any]:
+    """Rebuild results.csv, results.parquet, scores.csv and answer.json from the runs; the answer is given back."""
+    folder = Folder(out)
+    rows = folder.rows()
+    validation = folder.split("validation")
+    if validation is None:
+        raise FrostlineError(f"{out} holds no validation.parquet: run the sweep's command again.")
+    store = folder.store
+    answer = make_answer(
+        rows,
+        validation,
+        lambda digest: store.predictions(digest)["validation_best"],
+        target=folder.spec.target,
+        layers=folder.identity.layers,
+    )
+    # The answer stands; only now is test looked at.
+    test = folder.split("test")
+    if test is not None:
+        done = [row for row in rows if row["test"] is not None]
+
+        def logits(digest: str) -> Any:
+            scored = store.test(digest)
+            assert scored is not None
+            return scored[1]
+
+        answer = add_test(answer, done, test, logits)
+    answer["tested"] = test is not None
+    write_tables(folder.out, rows, score_rows(folder.runs, store))
+    replace(folder.out / "answer.json", (json.dumps(answer, indent=1, ensure_ascii=False) + "\n").encode())
+    return answer
+
+
+def write_report(out: str | Path) -> Path:
+    """Rebuild tables, answer and report.html of a sweep's folder; gives the report's path."""
+    rebuild(out)
+    return _report(Path(out))
+
+
+def _report(out: Path) -> Path:
+    from frostline.report.page import write_page
+
+    return write_page(out)
+
+
+def _write_folder(prepared: Prepared) -> None:
+    out = prepared.store.out
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FrostlineError(f"{out} cannot be made ({error.strerror}): choose another --out.") from error
+    values = prepared.spec.model_dump(mode="json")
+    identity = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(prepared.identity).items()}
+    prepared.store.write_spec({**values, "identity": identity})
+    write_rows(out, "validation", prepared.data.validation)
+    if prepared.data.test is not None:
+        write_rows(out, "test", prepared.data.test)
+
+
+def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Progress) -> Path | None:
+    """Train the recommended run once more and save its model as a Hugging Face folder.
+
+    A run is a pure function of its specification, so no weights are kept while a sweep runs. That the second training
+    gave the same predictions is checked, and the model's card says it.
+    """
+    from frostline.report.card import save_model
+
+    recommended = answer["sizes"][0]["recommended"]
+    if recommended is None:
+        return None
+    target = prepared.store.out / "model"
+    if (target / "frostline.json").exists():
+        if json.loads((target / "frostline.json").read_text())["run"] == recommended["run"]:
+            return target
+    spec = next(spec for spec in prepared.plan.runs if spec.digest == recommended["run"])
+    again = run(spec, prepared.bench)
+    before = prepared.store.predictions(spec.digest)["validation_best"]
+    gap = float(abs(before - again.logits["validation_best"]).max())
+    return save_model(target, prepared.pretrained, prepared.identity, answer, spec, gap)
+
+

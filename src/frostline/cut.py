@@ -1,0 +1,136 @@
+"""The real model, run from a cut on.
+
+Layer ``c`` and those above it run as they are; the layers below hand their input on, and the kept hidden
+states take the place of what they would have computed. No forward is rewritten: transformers' own code runs
+from the input to the logits.
+
+``cut`` is the number of lower layers that do not run, 0 .. L. At 0 the embeddings' output is replaced; at L
+the last layer's, so that what follows (final norm, pooler, head) is all that runs. None cuts nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from frostline.layers import Anatomy, Batch, Call
+from frostline.packing import Layout, Packing
+
+Tap = Callable[[int, Tensor], None]  # (number of layers passed, hidden states)
+
+
+@dataclass
+class Upper:
+    """The model above a cut; made by :func:`cut_at`.
+
+    Calling it gives logits ``[B, C]``. ``kept`` are hidden states of the real tokens, ``[1, T, D]``, in the
+    order of the batch; they are needed unless nothing is cut.
+    """
+
+    model: PreTrainedModel
+    anatomy: Anatomy
+    cut: int | None
+    packing: Packing | None  # None: padded batches
+    tap: Tap | None = None
+    _layout: Layout | None = field(default=None, init=False)
+    _kept: Tensor | None = field(default=None, init=False)
+
+    def __call__(self, batch: Batch, kept: Tensor | None = None) -> Tensor:
+        mask = batch["attention_mask"]
+        self._layout = Layout(mask.sum(1), mask.shape[1])
+        self._kept = kept if kept is None or self.packing else self._layout.unpack(kept)
+        if self.packing:
+            self.packing.layout = self._layout
+        try:
+            return self.model(**batch).logits  # type: ignore[no-any-return]
+        finally:
+            self._layout = self._kept = None
+            if self.packing:
+                self.packing.layout = None
+
+    def hand_on(self, number: int) -> Callable[..., Any]:
+        """The forward of a lower layer: its input, or the kept states when it is the last layer of all."""
+        call, last = self.anatomy.calls[number], number == self.anatomy.count - 1
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            hidden = args[call.hidden] if isinstance(call.hidden, int) else kwargs[call.hidden]
+            if last and self._kept is not None:
+                assert self._layout is not None
+                hidden = self._layout.unpack(self._kept) if self.packing else self._kept
+            return (hidden, *[None] * (call.tuple_length - 1)) if call.tuple_length else hidden
+
+        return forward
+
+    def enter(self, number: int, *, first: bool) -> Callable[..., Any]:
+        """Before a layer that runs: swap the kept states in, and pack what the layer is given."""
+        call = self.anatomy.calls[number]
+
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            assert self._layout is not None
+            given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
+            if first and self._kept is not None:
+                given[call.hidden] = self._kept
+            elif first and self.packing:
+                given[call.hidden] = self._layout.pack(given[call.hidden])
+            if self.packing:
+                for key in call.per_token:
+                    given[key] = _pack(self._layout, given[key])
+            if self.tap:
+                self.tap(number, given[call.hidden])
+            return tuple(given[n] for n in range(len(args))), {name: given[name] for name in kwargs}
+
+        return hook
+
+    def leave(self, call: Call) -> Callable[..., Any]:
+        """After the last layer: back to the padded grid."""
+
+        def hook(module: nn.Module, args: Any, out: Any) -> Any:
+            hidden = out[0] if call.tuple_length else out
+            if self.tap:
+                self.tap(self.anatomy.count, hidden)
+            if not self.packing:
+                return None
+            assert self._layout is not None
+            hidden = self._layout.unpack(hidden)
+            return (hidden, *out[1:]) if call.tuple_length else hidden
+
+        return hook
+
+
+@contextmanager
+def cut_at(
+    model: PreTrainedModel,
+    anatomy: Anatomy,
+    cut: int | None,
+    *,
+    packing: Packing | None = None,
+    tap: Tap | None = None,
+) -> Iterator[Upper]:
+    """Open ``model`` for running from ``cut`` on, in packed batches where ``packing`` is given; undone on leaving.
+
+    ``tap(n, hidden)`` sees what goes into layer ``n`` and, with ``n`` = L, what leaves the last layer.
+    """
+    upper = Upper(model, anatomy, cut, packing, tap)
+    layers, hooks = anatomy.layers(model), []
+    start = cut or 0
+    try:
+        for number in range(start):
+            layers[number].forward = upper.hand_on(number)
+        for number in range(start, anatomy.count):
+            enter = upper.enter(number, first=number == start)
+            hooks.append(layers[number].register_forward_pre_hook(enter, with_kwargs=True))
+        if start < anatomy.count:
+            hooks.append(layers[-1].register_forward_hook(upper.leave(anatomy.calls[-1])))
+        yield upper
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for layer in layers[:start]:
+            vars(layer).pop("forward", None)
+
+
+def _pack(layout: Layout, x: Any) -> Any:
+    return tuple(_pack(layout, item) for item in x) if isinstance(x, tuple) else layout.pack(x)

@@ -1,0 +1,110 @@
+"""Which columns hold the text, its pair and the label. Named columns decide; a guess between two is refused."""
+
+from dataclasses import dataclass
+
+from frostline.data.tables import Table
+from frostline.data.wording import listed, nearest, quoted
+from frostline.errors import FrostlineError
+
+# Names are compared without case. GLUE, its original files, and what people call their columns.
+TEXTS = (
+    *("text", "sentence", "document", "review", "content", "comment", "tweet", "message", "utterance", "query"),
+    *("body", "headline", "review_body", "review_text", "comment_text", "reviewtext"),
+)
+PAIRS = (
+    ("text", "text_pair"),
+    ("text1", "text2"),
+    ("text_a", "text_b"),
+    ("sentence1", "sentence2"),
+    ("sentence_a", "sentence_b"),
+    ("question1", "question2"),
+    ("premise", "hypothesis"),
+    ("question", "sentence"),
+    ("question", "passage"),
+    ("#1 string", "#2 string"),
+)
+LABELS = (
+    *("label", "labels", "class", "target", "gold_label", "quality", "is_duplicate", "score", "similarity"),
+    *("similarity_score", "relatedness_score", "rating", "stars", "sentiment", "polarity", "category", "intent"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The names of the columns; ``text_pair`` where the examples are pairs, ``label`` where they have labels."""
+
+    text: str
+    text_pair: str | None = None
+    label: str | None = None
+
+
+def choose_columns(
+    table: Table,
+    *,
+    text_column: str | None = None,
+    text_pair_column: str | None = None,
+    label_column: str | None = None,
+    label_needed: bool = True,
+) -> Columns:
+    """The columns that were named, and for the rest those that bear a known name.
+
+    ``text`` and ``label`` are taken where they stand, unless a known pair stands beside ``text``. Of the other known
+    names exactly one must stand in the table. A text column that is named has no pair unless that is named too.
+    """
+    named = {"--text-column": text_column, "--text-pair-column": text_pair_column, "--label-column": label_column}
+    for flag, column in named.items():
+        if column is not None and column not in table.columns:
+            raise FrostlineError(
+                f"{table.name}: there is no column {quoted(column)}{nearest(column, table.columns)}; "
+                f"pass one of {listed(table.columns)} with {flag}."
+            )
+    if text_pair_column is not None and text_column is None:
+        raise FrostlineError(
+            f"{table.name}: --text-pair-column {quoted(text_pair_column)} is the second text of a pair; name the first "
+            "with --text-column."
+        )
+    text, pair = (text_column, text_pair_column) if text_column is not None else _find_texts(table, label_column)
+    label = label_column if label_column is not None else _find_label(table, {text, pair}, label_needed)
+    chosen = [column for column in (text, pair, label) if column is not None]
+    if len(set(chosen)) < len(chosen):
+        raise FrostlineError(
+            f"{table.name}: column {quoted(max(chosen, key=chosen.count))} is named for two things; name another with "
+            "--text-column, --text-pair-column or --label-column."
+        )
+    return Columns(text=text, text_pair=pair, label=label)
+
+
+def _find_texts(table: Table, label: str | None) -> tuple[str, str | None]:
+    there = {name.casefold(): name for name in table.columns if name != label}
+    pairs = [(there[one], there[two]) for one, two in PAIRS if one in there and two in there]
+    paired = {name for pair in pairs for name in pair}
+    singles = [there[name] for name in TEXTS if name in there and there[name] not in paired]
+    if singles and singles[0].casefold() == "text":
+        singles = singles[:1]
+    found: list[tuple[str, str | None]] = [*pairs, *((name, None) for name in singles)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        choices = " or ".join(listed(name for name in one if name) for one in found)
+        raise FrostlineError(
+            f"{table.name}: the text could be {choices}; say which with --text-column (and --text-pair-column)."
+        )
+    raise FrostlineError(
+        f"{table.name}: none of its columns ({listed(table.columns)}) bears a name known for texts; name it with "
+        "--text-column, or the columns of a file without a header with --column-names."
+    )
+
+
+def _find_label(table: Table, taken: set[str | None], needed: bool) -> str | None:
+    there = {name.casefold(): name for name in table.columns if name not in taken}
+    found = [there[name] for name in LABELS if name in there]
+    if found and (len(found) == 1 or found[0].casefold() == "label"):
+        return found[0]
+    if not needed:
+        return None
+    if found:
+        raise FrostlineError(f"{table.name}: the label could be {listed(found)}; say which with --label-column.")
+    raise FrostlineError(
+        f"{table.name}: none of its columns ({listed(table.columns)}) bears a name known for labels; name it with "
+        "--label-column, or the columns of a file without a header with --column-names."
+    )

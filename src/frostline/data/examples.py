@@ -1,0 +1,78 @@
+"""Texts, and texts with targets, as the rest of the program knows them."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Texts:
+    """Texts, or pairs of texts, in the order of their source. ``rows`` are row numbers in the file ``name``."""
+
+    texts: tuple[str, ...]
+    pairs: tuple[str, ...] | None
+    rows: Indices
+    name: str
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, indices: Indices) -> Self:
+        """The examples at these positions, in this order."""
+        positions = indices.tolist()
+        return replace(
+            self,
+            texts=tuple(self.texts[i] for i in positions),
+            pairs=None if self.pairs is None else tuple(self.pairs[i] for i in positions),
+            rows=self.rows[indices],
+        )
+
+    def row_digests(self) -> list[bytes]:
+        """A SHA-256 of each text and its pair, 32 bytes: equal only where both are."""
+        if self.pairs is None:
+            return [hashlib.sha256(_framed(text)).digest() for text in self.texts]
+        both = zip(self.texts, self.pairs, strict=True)
+        return [hashlib.sha256(_framed(text) + _framed(pair)).digest() for text, pair in both]
+
+    def digest(self) -> str:
+        """A SHA-256 in hex of all texts and pairs in their order. Row numbers and names do not enter."""
+        return _digest(self._parts())
+
+    def _parts(self) -> Iterable[bytes]:
+        yield b"texts" if self.pairs is None else b"pairs"
+        yield from self.row_digests()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Examples(Texts):
+    """Texts with what is to be predicted: int64 class indices ``[N]``, or float64 numbers ``[N]`` for regression."""
+
+    targets: npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+    def take(self, indices: Indices) -> Self:
+        return replace(super().take(indices), targets=self.targets[indices])
+
+    def _parts(self) -> Iterable[bytes]:
+        yield from super()._parts()
+        targets = self.targets.astype(self.targets.dtype.newbyteorder("<"))
+        yield targets.dtype.str.encode()
+        yield targets.tobytes()
+
+
+def _framed(text: str) -> bytes:
+    """The text with its length before it, so that no two pairs of texts give the same bytes."""
+    content = text.encode()
+    return len(content).to_bytes(8, "little") + content
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(len(part).to_bytes(8, "little") + part)
+    return total.hexdigest()

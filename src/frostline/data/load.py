@@ -1,0 +1,179 @@
+"""From what a user names to the examples of a task: the whole way of the data on one screen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from frostline.data.checks import DataReport, report_on
+from frostline.data.columns import Columns, choose_columns
+from frostline.data.examples import Examples, Texts
+from frostline.data.sources import read_splits, split_word
+from frostline.data.splits import hold_out
+from frostline.data.tables import Table, read_table
+from frostline.data.tasks import CLASSIFICATION, Task, decide_task, hidden, label_cells, targets_of
+from frostline.data.wording import listed, nearest, quoted
+from frostline.errors import FrostlineError
+
+SHARE = 0.1  # of the training rows, set aside for each of validation and test where no file is given
+HOLD_OUT, NO_TEST = "hold out", "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """A task and its examples. ``notes``: what was chosen and found, a sentence each, for the user to read."""
+
+    task: Task
+    train: Examples
+    validation: Examples
+    test: Examples | None
+    notes: tuple[str, ...]
+    report: DataReport
+
+
+def load_data(
+    *,
+    train: Any = None,
+    validation: Any = None,
+    test: Any = None,
+    data: str | Path | None = None,
+    config: str | None = None,
+    column_names: Sequence[str] | None = None,
+    text_column: str | None = None,
+    text_pair_column: str | None = None,
+    label_column: str | None = None,
+    problem_type: str | None = None,
+    labels: Sequence[str] | None = None,
+    data_seed: int = 0,
+    task_name: str | None = None,
+) -> Data:
+    """Read, choose the columns, decide the task, and set aside what was not given.
+
+    ``train``, ``validation``, ``test``: a file, ``datasets.Dataset``, ``DataFrame`` or ``pyarrow.Table``. ``data``: a
+    folder with splits or the name of a hub set, instead of ``train``; ``validation`` and ``test`` then replace what it
+    has. ``validation``, ``test`` = None: those of ``data``, else a tenth of the training rows each, as always with
+    "hold out". ``test`` = "none": no test at all. ``problem_type`` and ``labels`` as in ``decide_task``.
+    """
+    tables, notes = _tables(train, validation, test, data, config, column_names)
+    columns = choose_columns(
+        tables["train"], text_column=text_column, text_pair_column=text_pair_column, label_column=label_column
+    )
+    name = task_name if task_name is not None else _task_name(train, data, config)
+    task = decide_task(tables["train"], columns, name=name, problem_type=problem_type, labels=labels)
+    notes += _choices(tables["train"], task)
+    if data is not None and test is None and "test" in tables and _unlabelled(tables["test"], task):
+        notes.append(f"{tables.pop('test').name} has no labels and is left out.")
+    splits = {split: _examples(table, task, split) for split, table in tables.items()}
+    size = max(round(SHARE * len(splits["train"])), len(task.labels), 1)
+    for split in ("test", "validation"):
+        if split == "test" and _is_word(test, NO_TEST):
+            notes.append("There is no test set, as asked.")
+        elif split not in splits:
+            whole = len(splits["train"])
+            splits["train"], splits[split] = hold_out(splits["train"], task, size, data_seed, split=split)
+            notes.append(f"{size:,} of {whole:,} training rows are set aside for {split} (data seed {data_seed}).")
+    splits = {split: splits[split] for split in ("train", "validation", "test") if split in splits}
+    report = report_on(splits, task)
+    return Data(
+        task=task,
+        train=splits["train"],
+        validation=splits["validation"],
+        test=splits.get("test"),
+        notes=(*notes, *report.sentences()),
+        report=report,
+    )
+
+
+def read_unlabelled(
+    source: Any,
+    *,
+    column_names: Sequence[str] | None = None,
+    text_column: str | None = None,
+    text_pair_column: str | None = None,
+) -> Texts:
+    """The texts of a table for ``predict``; a column of labels may be there or not."""
+    table = read_table(source, column_names=column_names)
+    return _texts(
+        table,
+        choose_columns(table, text_column=text_column, text_pair_column=text_pair_column, label_needed=False),
+    )
+
+
+def _tables(
+    train: Any, validation: Any, test: Any, data: str | Path | None, config: str | None, names: Sequence[str] | None
+) -> tuple[dict[str, Table], list[str]]:
+    """The tables that are given, by split, and their notes."""
+    if (train is None) == (data is None):
+        raise FrostlineError("Give the data either with --train FILE or with --data NAME, one of the two.")
+    tables = {"train": read_table(train, column_names=names, name="the training data")} if data is None else {}
+    if data is not None:
+        tables = read_splits(data, config=config, column_names=names)
+    elif config is not None:
+        raise FrostlineError(f"--config {quoted(config)} is for a hub set given with --data; leave it out.")
+    for split, source in {"validation": validation, "test": test}.items():
+        if split == "validation" and _is_word(source, NO_TEST):
+            raise FrostlineError("--validation none: k is chosen on validation; give a file or leave it out.")
+        if _is_word(source, HOLD_OUT) or _is_word(source, NO_TEST):
+            tables.pop(split, None)
+        elif source is not None:
+            tables[split] = read_table(source, column_names=names, name=f"the {split} data")
+    return tables, [note for table in tables.values() for note in table.notes]
+
+
+def _is_word(source: Any, word: str) -> bool:
+    return isinstance(source, str) and source == word  # a frame would compare cell by cell
+
+
+def _task_name(train: Any, data: str | Path | None, config: str | None) -> str:
+    """Of a hub set, folder or file; of the folder where the file is only called train."""
+    if data is not None:
+        return "-".join(part for part in (Path(data).resolve().name, config) if part)
+    if not isinstance(train, str | Path):
+        return "data"
+    path = Path(train).resolve()
+    return path.stem if split_word(path.stem) is None else path.parent.name
+
+
+def _choices(table: Table, task: Task) -> list[str]:
+    pair = f" with {quoted(task.columns.text_pair)}" if task.columns.text_pair is not None else ""
+    chosen = f"text is column {quoted(task.columns.text)}{pair}, label is column {quoted(task.columns.label)}."
+    what = (
+        f"Classification into {len(task.labels)} classes in this order: {listed(task.labels)}."
+        if task.problem_type == CLASSIFICATION
+        else "Regression on a number."
+    )
+    return [f"{table.name}: {chosen}", what]
+
+
+def _unlabelled(table: Table, task: Task) -> bool:
+    column = task.columns.label
+    return column is None or column not in table.columns or hidden(label_cells(table, column), task)
+
+
+def _examples(table: Table, task: Task, split: str) -> Examples:
+    columns = task.columns
+    for column in (columns.text, columns.text_pair, columns.label):
+        if column is not None and column not in table.columns:
+            raise FrostlineError(
+                f"{table.name}: there is no column {quoted(column)}{nearest(column, table.columns)}, which training "
+                f"has; name its columns ({listed(table.columns)}) as there."
+            )
+    if split != "train" and _unlabelled(table, task):
+        remedy = "leave it out, or pass --test none" if split == "test" else "leave it out"
+        raise FrostlineError(
+            f"{table.name}, column {quoted(columns.label)}: no row has a label (all are missing or -1, as in published "
+            f"test files); give a {split} file with labels or {remedy}."
+        )
+    texts = _texts(table, columns)
+    return Examples(
+        texts=texts.texts, pairs=texts.pairs, rows=texts.rows, name=texts.name, targets=targets_of(table, task)
+    )
+
+
+def _texts(table: Table, columns: Columns) -> Texts:
+    return Texts(
+        texts=table.texts(columns.text),
+        pairs=None if columns.text_pair is None else table.texts(columns.text_pair),
+        rows=table.rows,
+        name=table.name,
+    )

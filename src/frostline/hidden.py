@@ -1,0 +1,332 @@
+"""Hidden states of the frozen layers: computed once, kept, verified, read back.
+
+On disk, below the cache folder:
+
+    <recipe>/recipe.json              everything but the texts that determines the bytes
+    <recipe>/<shard>/shard.json       sizes and checksums of the files beside it
+                     keys.npy         [N] 16-byte digests of the rows' tokens
+                     offsets.npy      [N + 1] where each row's tokens begin
+                     tokens-<cut>.npy [T, D] hidden states of all real tokens after <cut> layers
+                     head.npy         [N, D] the one hidden state that the head looks at, after the last layer
+
+A row's states are a function of the row alone: each row runs in a batch whose shape depends on the row's own
+length and on nothing else, so rows that join later, or meet other company, get the same bits. A shard is
+written aside and published by one rename; it is never changed.
+"""
+
+import errno
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+import xxhash
+from filelock import FileLock
+from huggingface_hub import cached_assets_path
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from frostline.cut import cut_at
+from frostline.errors import FrostlineError
+from frostline.layers import Anatomy
+from frostline.tokens import Tokens, flat_positions
+
+FORMAT = 1
+LENGTH_STEP = 8  # padded lengths of the pass
+BATCH_TOKENS = {"cpu": 1024, "cuda": 32768, "mps": 8192}  # in one batch of the pass
+SHARD_ROWS = 16384
+RESERVE = 1 << 30  # bytes of the disk that are left to others
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that determines a row's hidden states, but the row."""
+
+    model: str  # for people
+    weights: str  # digest of weights and configuration
+    precision: str
+    attention: str
+    device: str
+    threads: int
+    instructions: str
+    torch: str
+    transformers: str
+    head_reads: str
+    length_step: int = LENGTH_STEP
+    format: int = FORMAT
+
+    @property
+    def key(self) -> str:
+        facts = {name: value for name, value in asdict(self).items() if name != "model"}
+        return xxhash.xxh3_128_hexdigest(json.dumps(facts, sort_keys=True).encode())[:20]
+
+
+def cache_folder() -> Path:
+    """Where hidden states are kept: among the assets of Hugging Face's own cache."""
+    return Path(cached_assets_path("frostline", "hidden-states"))
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a sweep wants kept: after which layers the states of all tokens, and whether those the head looks at."""
+
+    cuts: tuple[int, ...]  # ascending
+    head: bool
+
+    def bytes(self, rows: int, tokens: int, width: int, itemsize: int = 4) -> int:
+        """What this takes on disk for so many rows and tokens."""
+        return width * itemsize * (len(self.cuts) * tokens + self.head * rows) + 24 * rows
+
+    def within(self, limit: int, rows: int, tokens: int, width: int) -> "Need":
+        """The part that fits into ``limit`` bytes: cuts nearest the head first, since they save most."""
+        cuts = list(self.cuts)
+        while cuts and Need(tuple(cuts), self.head).bytes(rows, tokens, width) > limit:
+            cuts.pop(0)
+        return Need(tuple(cuts), self.head)
+
+
+class _Shard:
+    """One published folder, opened and verified."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.facts = json.loads((folder / "shard.json").read_text())
+        for name, (size, checksum) in self.facts["files"].items():
+            file = folder / name
+            if not file.exists() or file.stat().st_size != size or _checksum(file) != checksum:
+                raise _Damaged(f"{file} is not what was written")
+        self.keys: NDArray[np.void] = np.load(folder / "keys.npy").view("V16")
+        self.offsets: NDArray[np.int64] = np.load(folder / "offsets.npy")
+        self.cuts: tuple[int, ...] = tuple(self.facts["cuts"])
+        self.head: bool = self.facts["head"]
+        self._arrays: dict[str, Tensor] = {}
+
+    def array(self, name: str) -> Tensor:
+        """A memory-mapped file; copy-on-write, so that nobody can change what is on the disk."""
+        if name not in self._arrays:
+            self._arrays[name] = torch.from_numpy(np.load(self.folder / f"{name}.npy", mmap_mode="c"))
+        return self._arrays[name]
+
+    def covers(self, need: Need) -> bool:
+        return set(need.cuts) <= set(self.cuts) and (self.head or not need.head)
+
+
+class _Damaged(Exception):
+    pass
+
+
+class HiddenStates:
+    """Kept states of a table of texts, by row number of that table; other rows than those asked for are not there."""
+
+    def __init__(self, need: Need, shards: Sequence[_Shard], keys: NDArray[np.void], rows: Rows) -> None:
+        self.need, self._shards = need, shards
+        where: dict[bytes, tuple[int, int]] = {}
+        for number, shard in enumerate(shards):
+            where.update((key.tobytes(), (number, row)) for row, key in enumerate(shard.keys))
+        self._shard, self._row = np.full((2, len(keys)), -1, np.int64)
+        for row in rows.tolist():
+            self._shard[row], self._row[row] = where[keys[row].tobytes()]
+
+    def tokens(self, cut: int, rows: Rows) -> Tensor:
+        """``[1, T, D]``: the states of all tokens of these rows after ``cut`` layers, in the order of the rows."""
+        parts = []
+        order = []
+        for number, inside, places in self._by_shard(rows):
+            shard = self._shards[number]
+            flat = flat_positions(shard.offsets, inside)
+            parts.append(shard.array(f"tokens-{cut}").index_select(0, torch.from_numpy(flat)))
+            order.append((places, np.diff(shard.offsets)[inside]))
+        if len(parts) == 1:
+            return parts[0][None]
+        return _in_order(parts, order)[None]
+
+    def head(self, rows: Rows) -> Tensor:
+        """``[1, B, D]``: after the last layer, the state of the one token that the head looks at."""
+        parts = []
+        order = []
+        for number, inside, places in self._by_shard(rows):
+            parts.append(self._shards[number].array("head").index_select(0, torch.from_numpy(inside)))
+            order.append((places, np.ones_like(places)))
+        return parts[0][None] if len(parts) == 1 else _in_order(parts, order)[None]
+
+    def _by_shard(self, rows: Rows) -> Iterator[tuple[int, Rows, Rows]]:
+        shards = self._shard[rows]
+        for number in np.unique(shards):
+            places = np.flatnonzero(shards == number)
+            yield int(number), self._row[rows[places]], places
+
+
+def _in_order(parts: list[Tensor], order: list[tuple[Rows, Rows]]) -> Tensor:
+    """Put the tokens of rows that came from several shards back into the order of the batch."""
+    places = np.concatenate([place for place, _ in order])
+    lengths = np.concatenate([length for _, length in order])
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return torch.cat(parts).index_select(0, torch.from_numpy(flat_positions(offsets, np.argsort(places))))
+
+
+def keep(
+    model: PreTrainedModel,
+    anatomy: Anatomy,
+    tokens: Tokens,
+    rows: Rows,
+    need: Need,
+    recipe: Recipe,
+    *,
+    autocast: Callable[[], Any],
+    folder: Path | None = None,
+    progress: Callable[[int], None] = lambda rows: None,
+    warn: Callable[[str], None] = lambda sentence: None,
+) -> HiddenStates:
+    """Hidden states of these rows of ``tokens``: those on disk are used, the others computed in one pass and kept.
+
+    Raises:
+        FrostlineError: the disk is full. What was published before stays.
+    """
+    place = (folder or cache_folder()) / recipe.key
+    place.mkdir(parents=True, exist_ok=True)
+    with FileLock(place / "lock"):
+        for leftover in place.glob("*.part"):  # of a process that was killed: nobody else writes under the lock
+            shutil.rmtree(leftover)
+        (place / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1))
+        shards = [shard for shard in _open_all(place, warn) if shard.covers(need)]
+        have = np.concatenate([np.zeros(0, "V16"), *(shard.keys for shard in shards)])
+        unique, first = np.unique(tokens.keys[rows], return_index=True)
+        missing = rows[first[~np.isin(unique, have)]]
+        progress(len(rows) - len(missing))
+        missing = missing[np.lexsort((tokens.keys[missing], tokens.lengths[missing]))]
+        for start in range(0, len(missing), SHARD_ROWS):
+            some = missing[start : start + SHARD_ROWS]
+            published = _write_shard(place, model, anatomy, tokens, some, need, recipe, autocast, progress)
+            shards.append(_Shard(published))
+    return HiddenStates(need, shards, tokens.keys, rows)
+
+
+def _open_all(place: Path, warn: Callable[[str], None]) -> Iterator[_Shard]:
+    for file in sorted(place.glob("*/shard.json")):
+        try:
+            yield _Shard(file.parent)
+        except _Damaged as damage:
+            warn(f"Kept hidden states were damaged and are computed again: {damage}.")
+            shutil.rmtree(file.parent)
+
+
+def _write_shard(
+    place: Path,
+    model: PreTrainedModel,
+    anatomy: Anatomy,
+    tokens: Tokens,
+    rows: Rows,
+    need: Need,
+    recipe: Recipe,
+    autocast: Callable[[], Any],
+    progress: Callable[[int], None],
+) -> Path:
+    part = place / f"{uuid.uuid4().hex}.part"
+    part.mkdir()
+    lengths = tokens.lengths[rows]
+    try:
+        np.save(part / "keys.npy", tokens.keys[rows].view(np.uint8).reshape(-1, 16))
+        np.save(part / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]))
+        with ExitStack() as files:
+            shapes = {f"tokens-{cut}": int(lengths.sum()) for cut in need.cuts}
+            shapes |= {"head": len(rows)} if need.head else {}
+            open_files = {
+                name: files.enter_context(_array_file(part / f"{name}.npy", (count, anatomy.width)))
+                for name, count in shapes.items()
+            }
+            for batch_rows, states in compute(model, anatomy, tokens, rows, need, recipe.head_reads, autocast):
+                for name, array in states.items():
+                    open_files[name].write(array.float().cpu().contiguous().numpy().data)
+                progress(batch_rows)
+            for file in open_files.values():
+                file.flush()
+                os.fsync(file.fileno())
+        files_written = {file.name: (file.stat().st_size, _checksum(file)) for file in sorted(part.iterdir())}
+        facts = {"rows": len(rows), "cuts": need.cuts, "head": need.head, "files": files_written}
+        (part / "shard.json").write_text(json.dumps(facts, indent=1))
+        whole = xxhash.xxh3_128_hexdigest(json.dumps(facts, sort_keys=True).encode())[:20]
+        return part.rename(place / whole)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise FrostlineError(
+            f"The disk is full: hidden states could not be kept in {place}. Make room (`frostline cache rm`), "
+            "or set a lower --cache-limit, and run the same command again; finished runs are kept."
+        ) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def compute(
+    model: PreTrainedModel,
+    anatomy: Anatomy,
+    tokens: Tokens,
+    rows: Rows,
+    need: Need,
+    head_reads: str,
+    autocast: Callable[[], Any],
+) -> Iterator[tuple[int, dict[str, Tensor]]]:
+    """The states of ``rows``, which are sorted by length: for each batch, how many rows and ``name -> [., D]``.
+
+    Every batch of one padded length has one shape, filled up with copies of its first row.
+    """
+    seen: dict[int, Tensor] = {}
+    model.eval()
+    with cut_at(model, anatomy, None, tap=lambda n, hidden: seen.__setitem__(n, hidden)) as whole, torch.no_grad():
+        budget = BATCH_TOKENS[model.device.type]
+        positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+        for length, batch_rows in _batches(tokens.lengths, rows, budget, positions):
+            size = max(1, budget // length)
+            filled = np.concatenate([batch_rows, np.repeat(batch_rows[:1], size - len(batch_rows))])
+            batch = {name: x.to(model.device) for name, x in tokens.batch(filled, length).items()}
+            with autocast():
+                whole(batch)
+            n = len(batch_rows)
+            mask = batch["attention_mask"][:n].bool()
+            states = {f"tokens-{cut}": seen[cut][:n][mask] for cut in need.cuts}
+            if need.head:
+                at = mask.sum(1) - 1 if head_reads == "last" else torch.zeros_like(mask.sum(1))
+                states["head"] = seen[anatomy.count][torch.arange(n, device=at.device), at]
+            seen.clear()
+            yield n, states
+
+
+def _batches(
+    lengths: NDArray[np.int64], rows: Rows, budget: int, positions: int | None
+) -> Iterator[tuple[int, Rows]]:
+    padded = -(-lengths[rows] // LENGTH_STEP) * LENGTH_STEP
+    if positions:
+        padded = np.maximum(np.minimum(padded, positions), lengths[rows])
+    for length in np.unique(padded):
+        group = rows[padded == length]
+        size = max(1, budget // int(length))
+        for start in range(0, len(group), size):
+            yield int(length), group[start : start + size]
+
+
+def _array_file(path: Path, shape: tuple[int, int]) -> BinaryIO:
+    """A .npy file of float32 with its header written, to be filled row by row; its room on the disk is taken now."""
+    file = path.open("wb")
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)  # type: ignore[no-untyped-call]
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, file.tell() + 4 * shape[0] * shape[1])
+    return file
+
+
+def _checksum(path: Path) -> str:
+    digest = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,126 @@
+"""The machine that a run uses: device, precision, threads, and what a run takes of it."""
+
+import ctypes
+import gc
+import os
+import platform
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import psutil
+import torch
+
+from frostline.errors import FrostlineError
+
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a sweep runs; ``precision`` is that of matrix products, weights are always fp32."""
+
+    device: torch.device
+    precision: str
+
+    @property
+    def autocast(self) -> Callable[[], AbstractContextManager[object]]:
+        if self.precision == "float32":
+            return nullcontext
+        return lambda: torch.autocast(self.device.type, PRECISIONS[self.precision])
+
+    def facts(self) -> dict[str, str | int]:
+        """What can change the last bits of a result, for the record."""
+        name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else platform.machine()
+        return {
+            "device": self.device.type,
+            "device_name": name,
+            "threads": torch.get_num_threads(),
+            "instructions": torch.backends.cpu.get_cpu_capability(),
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("frostline", "torch", "transformers", "numpy")},
+        }
+
+
+def this_machine(device: str = "auto", precision: str = "auto") -> Machine:
+    """The device asked for, and bf16 where its processor multiplies in it; looked up, not assumed.
+
+    Raises:
+        FrostlineError: unknown name, or a device that is not here.
+    """
+    known = ("auto", "cpu", "cuda", "mps")
+    if device not in known or precision not in ("auto", *PRECISIONS):
+        raise FrostlineError(
+            f"device = {device!r}, precision = {precision!r} is not known: devices are {', '.join(known)}, "
+            f"precisions auto, {', '.join(PRECISIONS)}."
+        )
+    here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if device == "auto":
+        device = "cuda" if here["cuda"] else "cpu"
+    if not here[device]:
+        raise FrostlineError(f"This machine has no device {device!r}: use --device cpu.")
+    if precision == "auto":
+        precision = "bfloat16" if _has_bf16(device) else "float32"
+    return Machine(torch.device(device), precision)
+
+
+def _has_bf16(device: str) -> bool:
+    if device == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device == "mps":
+        return False
+    abilities = torch.cpu.get_capabilities()
+    return bool(abilities.get("avx512_bf16") or abilities.get("amx_bf16"))
+
+
+class PeakMemory:
+    """The most memory seen since :func:`peak_memory` was entered, in bytes: on a GPU its own, else the process's
+    anonymous memory (files mapped from disk do not count), sampled every 20 ms."""
+
+    bytes = 0
+
+
+@contextmanager
+def peak_memory(machine: Machine) -> Iterator[PeakMemory]:
+    """Measure the peak of what runs inside; freed memory is handed back to the system first."""
+    peak = PeakMemory()
+    gc.collect()
+    if machine.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(machine.device)
+        yield peak
+        peak.bytes = torch.cuda.max_memory_allocated(machine.device)
+        return
+    _trim()
+    process, done = psutil.Process(), threading.Event()
+
+    def sample() -> None:
+        while True:
+            peak.bytes = max(peak.bytes, anonymous_memory(process))
+            if done.wait(0.02):
+                return
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        thread.join()
+
+
+def anonymous_memory(process: psutil.Process) -> int:
+    """Bytes held by a process that are no mapped file."""
+    memory = process.memory_info()
+    return int(memory.rss - getattr(memory, "shared", 0))
+
+
+def _trim() -> None:
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def free_bytes(path: os.PathLike[str]) -> int:
+    """Free bytes of the disk that holds ``path``."""
+    return psutil.disk_usage(os.fspath(path)).free

@@ -1,0 +1,94 @@
+"""Batches without padding: only attention sees the padded grid.
+
+Shapes: B batch, S padded length, T real tokens of the batch, D width, H heads, C head size.
+
+Between the first layer that runs and the last, hidden states are ``[1, T, D]``. The attention function
+registered here scatters heads into the grid ``[B, H, S, C]``, calls the attention that transformers would
+have called, with the mask that transformers itself built, and gathers the real tokens again. Everything
+else in a layer works token by token and is transformers' own code.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+ATTENTION = "frostline_packed"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the real tokens of a right-padded batch stand in its grid."""
+
+    lengths: Tensor  # [B], each at least 1
+    length: int  # S
+
+    @property
+    def batch(self) -> int:
+        return len(self.lengths)
+
+    @cached_property
+    def mask(self) -> Tensor:  # [B, S], 1 where a token is real
+        return (torch.arange(self.length, device=self.lengths.device) < self.lengths[:, None]).long()
+
+    @cached_property
+    def index(self) -> Tensor:  # [T], positions in the flattened grid
+        return self.mask.flatten().nonzero()[:, 0]
+
+    def pack(self, x: Tensor) -> Tensor:  # [B or 1, S, ...] -> [1, T, ...]
+        grid = x.expand(self.batch, *x.shape[1:]).reshape(self.batch * self.length, *x.shape[2:])
+        return grid.index_select(0, self.index)[None]
+
+    def unpack(self, x: Tensor) -> Tensor:  # [1, T, ...] -> [B, S, ...], zeros where there is no token
+        grid = x.new_zeros(self.batch * self.length, *x.shape[2:])
+        return grid.index_copy(0, self.index, x[0]).view(self.batch, self.length, *x.shape[2:])
+
+
+class Packing:
+    """What the attention of one model is told about the batch under way; ``layout`` is None for a padded batch."""
+
+    layout: Layout | None = None
+    calls = 0  # how often packed attention ran: a layer that never asks for it cannot be packed
+
+
+def _attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+) -> tuple[Tensor, None]:
+    """transformers' attention function: ``[1, H, T, C]`` heads in, ``[1, T, H, C]`` out (``[B, H, S, C]`` when padded)."""
+    packing: Packing | None = getattr(module, "frostline_packing", None)
+    if packing is None or packing.layout is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)  # type: ignore[no-any-return]
+    layout = packing.layout
+    packing.calls += 1
+    query, key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
+    out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+    return layout.pack(out), None
+
+
+AttentionInterface.register(ATTENTION, _attention)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+
+
+@contextmanager
+def packable(model: PreTrainedModel) -> Iterator[Packing | None]:
+    """Let ``model`` run packed batches while the context is open; None where its type does not use the interface."""
+    if not (model._can_set_attn_implementation() and model.config._attn_implementation == "sdpa"):
+        yield None
+        return
+    packing = Packing()
+    model.set_attn_implementation(ATTENTION)
+    for module in model.modules():
+        module.frostline_packing = packing  # type: ignore[assignment]
+    try:
+        yield packing
+    finally:
+        for module in model.modules():
+            del module.frostline_packing
+        model.set_attn_implementation("sdpa")

@@ -1,0 +1,263 @@
+"""A pretrained model from the hub or a folder, ready to be cut: its tokenizer, its layers, and its identity."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HFValidationError
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from frostline.errors import FrostlineError
+from frostline.layers import HEAD, POOLER, Anatomy, find_layers
+
+WANTED_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+LONGEST = 512  # tokens, where neither the user nor the model sets a lower limit
+
+
+@dataclass
+class Pretrained:
+    """A model with its pretrained weights, and what is needed to put them back before each run."""
+
+    name: str
+    folder: Path
+    revision: str | None
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    anatomy: Anatomy
+    weights: str  # digest of configuration and weights
+    vocabulary: str  # digest of the tokenizer's files
+    max_length: int  # the most tokens that the model takes, at most LONGEST
+    new: frozenset[str]  # parameters that the checkpoint does not hold, drawn anew from every run's seed
+    _changed: dict[str, Tensor] = field(default_factory=dict)
+
+    def start(self, names: frozenset[str], generator_seed: int) -> dict[str, nn.Parameter]:
+        """Make exactly ``names`` trainable, with the pretrained values, and draw the head from the seed."""
+        parameters = dict(self.model.named_parameters())
+        with torch.no_grad():
+            for name, value in self._changed.items():
+                parameters[name].copy_(value)
+            for name in names - self.new - self._changed.keys():
+                self._changed[name] = parameters[name].detach().clone()
+        self._draw(generator_seed)
+        for name, parameter in parameters.items():
+            parameter.requires_grad_(name in names)
+            parameter.grad = None
+        return {name: p for name, p in parameters.items() if name in names}
+
+    def _draw(self, seed: int) -> None:
+        """transformers' own initialisation of what is new, from this seed alone."""
+        modules = sorted({name.rpartition(".")[0] for name in self.new})
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(seed)
+            for path in modules:
+                module = self.model.get_submodule(path)
+                old = {name: p.detach().clone() for name, p in module.named_parameters(recurse=False)}
+                for tensor in (module, *module.parameters(recurse=False)):
+                    tensor._is_hf_initialized = False  # type: ignore[union-attr]
+                self.model._init_weights(module)
+                for name, value in old.items():
+                    if f"{path}.{name}".removeprefix(".") not in self.new:
+                        module.get_parameter(name).copy_(value)
+
+    def frozen_digest(self, trained: frozenset[str]) -> str:
+        """A digest of every byte of the parameters that are not trained (and not new)."""
+        import xxhash
+
+        digest = xxhash.xxh3_128()
+        for name, parameter in self.model.named_parameters():
+            if name not in trained and name not in self.new:
+                digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+        return digest.hexdigest()
+
+
+def set_train_mode(model: PreTrainedModel, anatomy: Anatomy, trained: frozenset[str]) -> None:
+    """Dropout on in what is trained and in the parts around the head; the frozen part in eval mode."""
+    model.eval()
+    places = {anatomy.places[name] for name in trained}
+    owners = {name.rpartition(".")[0] for name in trained}
+    if "embeddings" in places:
+        model.train()
+        return
+    layers = anatomy.layers(model)
+    for number, layer in enumerate(layers):
+        layer.train(f"layer {number}" in places)
+    for path in owners:
+        model.get_submodule(path).training = True
+    base = getattr(model, model.base_model_prefix, None)
+    inside = set() if base is None else set(base.modules())
+    for module in model.modules():
+        if module is not model and module not in inside:
+            module.training = True
+
+
+def load_pretrained(
+    name: str,
+    *,
+    labels: Sequence[str],
+    problem_type: str,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    device: torch.device | str = "cpu",
+) -> Pretrained:
+    """Load ``name``, a hub name or a folder, for classification into ``labels`` (none: regression on a number).
+
+    Raises:
+        FrostlineError: no such model, no tokenizer, weights that are not safetensors, or a type that cannot be cut.
+    """
+    if trust_remote_code and not revision:
+        raise FrostlineError("trust_remote_code runs code from the hub: pin it with --revision COMMIT.")
+    folder, commit = _folder(name, revision)
+    trust = {"trust_remote_code": trust_remote_code}
+    config = _demand(lambda: AutoConfig.from_pretrained(folder, **trust), name, "its config.json cannot be used")
+    _require_files(name, folder)
+    tokenizer = _demand(lambda: AutoTokenizer.from_pretrained(folder, **trust), name, "its tokenizer cannot be loaded")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    tokenizer.padding_side = "right"
+    config.num_labels = len(labels) or 1
+    if labels:
+        config.id2label = dict(enumerate(labels))
+        config.label2id = {label: n for n, label in enumerate(labels)}
+    config.problem_type = problem_type
+    config.pad_token_id = tokenizer.pad_token_id
+    config.get_text_config().pad_token_id = tokenizer.pad_token_id
+    if hasattr(config, "use_cache"):
+        config.use_cache = False
+    with _quiet():
+        model, info = _demand(
+            lambda: AutoModelForSequenceClassification.from_pretrained(
+                folder,
+                config=config,
+                dtype=torch.float32,
+                use_safetensors=True,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+                **trust,
+            ),
+            name,
+            "transformers cannot load it for classification",
+        )
+    model.to(device).eval()
+    anatomy = find_layers(model)
+    return Pretrained(
+        name=name,
+        folder=folder,
+        revision=commit,
+        model=model,
+        tokenizer=tokenizer,
+        anatomy=anatomy,
+        weights=_digest(sorted(folder.glob("*.safetensors")) + [folder / "config.json"]),
+        vocabulary=_digest(sorted(p for p in folder.iterdir() if p.name in _tokenizer_files(folder))),
+        max_length=_max_length(config, tokenizer),
+        new=_new_parameters(model, anatomy, info),
+    )
+
+
+def _folder(name: str, revision: str | None) -> tuple[Path, str | None]:
+    """The folder with the files, and the commit where they come from the hub."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise FrostlineError(
+                f"The folder {name} is no model: it has no config.json. Give a folder that save_pretrained wrote, or a hub name."
+            )
+        return path, None
+    if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise FrostlineError(f"There is no model folder {name}: check the path, or give a hub name such as org/model.")
+    try:
+        snapshot = Path(snapshot_download(name, revision=revision, allow_patterns=WANTED_FILES))
+    except (OSError, ValueError, HFValidationError) as error:
+        raise FrostlineError(
+            f"The model {name!r} (revision {revision or 'main'}) is neither a folder here nor to be had from the hub "
+            f"({type(error).__name__}): check its name, or download it where there is a network and give its folder."
+        ) from error
+    return snapshot, snapshot.name
+
+
+def _require_files(name: str, folder: Path) -> None:
+    if not list(folder.glob("*.safetensors")):
+        other = [p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".h5", ".msgpack", ".ckpt")]
+        found = f"only {', '.join(sorted(other))}" if other else "no weights at all"
+        raise FrostlineError(
+            f"The model {name} has no weights in safetensors ({found}), and frostline reads nothing else: "
+            "convert them with transformers' save_pretrained, which writes model.safetensors."
+        )
+    if not _tokenizer_files(folder):
+        raise FrostlineError(
+            f"The model {name} has no tokenizer: tokenizer.json or a vocabulary file belongs beside config.json. "
+            "Copy those of the model it came from."
+        )
+
+
+def _tokenizer_files(folder: Path) -> set[str]:
+    known = {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "spm.model"}
+    return {p.name for p in folder.iterdir() if p.name in known or p.name.startswith("tokenizer") and p.suffix == ".model"}
+
+
+def _demand(load: Any, name: str, what: str) -> Any:
+    """Turn whatever a library says of unusable files into one sentence."""
+    try:
+        return load()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError, SafetensorError) as error:
+        first = next(iter(str(error).strip().splitlines()), "")
+        raise FrostlineError(f"The model {name} cannot be used: {what} ({type(error).__name__}: {first[:200]}).") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No table of newly drawn parameters and no bar for a load of a second: both are expected here."""
+    level = transformers.utils.logging.get_verbosity()
+    transformers.utils.logging.set_verbosity_error()
+    bars = transformers.utils.logging.is_progress_bar_enabled()
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers.utils.logging.set_verbosity(level)
+        if bars:
+            transformers.utils.logging.enable_progress_bar()
+
+
+def _new_parameters(model: PreTrainedModel, anatomy: Anatomy, info: Any) -> frozenset[str]:
+    """The head, and the pooler where the checkpoint has none; anything else that is missing is an error."""
+    absent = set(info["missing_keys"]) | {key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"]}
+    parameters = dict(model.named_parameters())
+    head = {name for name, place in anatomy.places.items() if place == HEAD}
+    missing = {name for name in absent if name in parameters} - head
+    body = sorted(name for name in missing if anatomy.places[name] != POOLER)
+    if body:
+        raise FrostlineError(
+            f"The model's weights lack {len(body)} parameters of its body ({body[0]}, ...): the folder does not hold "
+            "the checkpoint that its config.json describes. Download it again."
+        )
+    return frozenset(head | missing)
+
+
+def _max_length(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
+    text = config.get_text_config()
+    positions = getattr(text, "max_position_embeddings", None) or getattr(text, "n_positions", None) or LONGEST
+    return int(min(tokenizer.model_max_length, positions, LONGEST))
+
+
+def _digest(files: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.name.encode() + b"\0")
+        with file.open("rb") as handle:
+            while block := handle.read(1 << 22):
+                digest.update(block)
+    return digest.hexdigest()

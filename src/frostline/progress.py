@@ -1,0 +1,182 @@
+"""What a user sees while a sweep runs: where it is, how long it still takes, and each result as it comes."""
+
+import html
+import sys
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.text import Text
+
+
+class Progress:
+    """Keeps the clock; shows nothing. ``work`` is in units of the cost model, so that the time left is honest."""
+
+    def __init__(self) -> None:
+        self.total = self.done = self.under_way = 0.0
+        self.started = monotonic()
+        self.doing = ""
+        self.runs = self.runs_done = 0
+
+    def note(self, sentence: str) -> None:
+        """Something the user should read."""
+
+    def show(self) -> None:
+        """The state has changed."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+    def start(self, runs: int, work: float) -> None:
+        """So many runs are to be done, of so much work."""
+        self.runs, self.total, self.started = runs, work, monotonic()
+        self.show()
+
+    def begin(self, what: str) -> None:
+        """A run or a pass begins."""
+        self.doing, self.under_way = what, 0.0
+        self.show()
+
+    def advance(self, work: float) -> None:
+        """So much work of what is under way has been done in all."""
+        self.under_way = work
+        self.show()
+
+    def finish(self, work: float) -> None:
+        """What was under way is done."""
+        self.done, self.under_way = self.done + work, 0.0
+        self.show()
+
+    def result(self, facts: Mapping[str, Any], trainable: str) -> None:
+        """A run has ended."""
+        self.runs_done += 1
+        self.note(f"{self.runs_done}/{self.runs}  {describe(facts, trainable)}")
+
+    @property
+    def seconds_left(self) -> float | None:
+        """By what was done so far; None before anything was."""
+        done = self.done + self.under_way
+        return (monotonic() - self.started) * (self.total - done) / done if done else None
+
+
+def describe(facts: Mapping[str, Any], trainable: str) -> str:
+    """A result in a line."""
+    spec, value = facts["spec"], facts.get("validation_best")
+    what = f"{trainable:<7} seed {spec['seed']}  n {spec['train_size']}  rate {spec['learning_rate']:g}"
+    if facts["status"] == "failed":
+        return f"{what}  failed: {facts['reason']}"
+    score = "" if value is None else f"  {facts['metric']} {value:.4f}"
+    outcome = "" if facts["outcome"] == "ok" else f"  {facts['outcome']}: {facts['reason']}"
+    return f"{what}{score}  {facts['cost']['train_seconds']:.1f} s{outcome}"
+
+
+class LineProgress(Progress):
+    """A line for each result: for logs, and wherever nobody watches."""
+
+    def note(self, sentence: str) -> None:
+        print(sentence, file=sys.stderr, flush=True)
+
+
+class _Left(TextColumn):
+    def __init__(self, progress: Progress) -> None:
+        super().__init__("")
+        self.progress = progress
+
+    def render(self, task: Task) -> Text:
+        return Text(left(self.progress.seconds_left), style="progress.remaining")
+
+
+def left(seconds: float | None) -> str:
+    """The time left, as one says it."""
+    if seconds is None:
+        return "ETA -"
+    if seconds < 90:
+        return f"ETA {max(0, round(seconds))} s"
+    return f"ETA {seconds / 60:.0f} min" if seconds < 5400 else f"ETA {seconds / 3600:.1f} h"
+
+
+class TerminalProgress(Progress):
+    """A live bar below the results."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        super().__init__()
+        self.bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            _Left(self),
+            console=console or Console(stderr=True),
+            transient=True,
+        )
+        self.task = self.bar.add_task("", total=None)
+        self.bar.start()
+
+    def note(self, sentence: str) -> None:
+        self.bar.console.print(sentence, markup=False, highlight=False)
+
+    def show(self) -> None:
+        share = (self.done + self.under_way) / self.total if self.total else 0.0
+        self.bar.update(self.task, description=self.doing, total=self.runs or None, completed=self.runs_done)
+        self.bar.columns[1].bar_width = 30  # type: ignore[attr-defined]
+        self.bar.tasks[0].fields["share"] = share
+
+    def close(self) -> None:
+        self.bar.stop()
+
+
+class NotebookProgress(Progress):
+    """One cell output that is rewritten in place; needs no widgets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from IPython.display import display
+
+        self.lines: list[str] = []
+        self.last = 0.0
+        self.handle = display(_Html(self._page()), display_id=True)
+
+    def note(self, sentence: str) -> None:
+        self.lines.append(sentence)
+        self._update()
+
+    def show(self) -> None:
+        if monotonic() - self.last > 0.5:
+            self._update()
+
+    def close(self) -> None:
+        self._update()
+
+    def _update(self) -> None:
+        self.last = monotonic()
+        self.handle.update(_Html(self._page()))
+
+    def _page(self) -> str:
+        share = 100 * (self.done + self.under_way) / self.total if self.total else 0
+        state = f"{self.doing} · {self.runs_done} of {self.runs} runs · {left(self.seconds_left)}"
+        lines = "\n".join(self.lines[-12:])
+        return (
+            f"<progress max='100' value='{share:.1f}' style='width:20em'></progress> {html.escape(state)}"
+            f"<pre>{html.escape(lines)}</pre>"
+        )
+
+
+class _Html:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def _repr_html_(self) -> str:
+        return self.text
+
+
+def suitable_progress() -> Progress:
+    """For a notebook, a terminal or a log, whichever this is."""
+    if "IPython" in sys.modules:
+        from IPython import get_ipython
+
+        if type(get_ipython()).__name__ == "ZMQInteractiveShell":
+            return NotebookProgress()
+    return TerminalProgress() if sys.stderr.isatty() else LineProgress()

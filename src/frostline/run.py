@@ -1,0 +1,255 @@
+"""One run: a specification in, a result out. The whole story of the product on one screen."""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from frostline.cut import Upper, cut_at
+from frostline.data import subset_indices
+from frostline.hidden import HiddenStates
+from frostline.layers import HEAD, POOLER, count_parameters
+from frostline.machine import Machine, peak_memory
+from frostline.packing import packable
+from frostline.pretrained import Pretrained, set_train_mode
+from frostline.specification import RunSpec
+from frostline.tokens import Tokens
+from frostline.training import Problem, Rows, Trained, parameter_groups, train
+
+SCHEMA_VERSION = 1
+
+
+@dataclass
+class Bench:
+    """What all runs of one worker share: the model, the encoded texts of all splits, and what is kept of them."""
+
+    pretrained: Pretrained
+    machine: Machine
+    problem: Problem
+    tokens: Tokens  # the pool: every split, one after the other
+    splits: dict[str, Rows]  # split -> rows of the pool
+    reads: str  # which hidden states the head looks at: first, last, all
+    packed: bool
+    states: HiddenStates | None = None
+    cache_seconds: float = 0.0
+    data_facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Result:
+    """What a run leaves: plain facts for JSON, and the logits behind the scores."""
+
+    facts: dict[str, Any]
+    logits: dict[str, NDArray[Any]]  # validation_best, validation_last: [rows, C]
+    test_facts: dict[str, Any] | None = None
+    test_logits: NDArray[np.float32] | None = None
+
+
+def run(spec: RunSpec, bench: Bench, *, on_step: Callable[[int, int], None] = lambda step, total: None) -> Result:
+    """Train as ``spec`` says and score; the model is left at the best epoch.
+
+    The same specification gives the same bits on a CPU. Head, order and dropout have generators of their own,
+    drawn from the seed alone, so they are the same for every k.
+    """
+    model, anatomy = bench.pretrained.model, bench.pretrained.anatomy
+    names = anatomy.tuned(spec.tuned_layers, tune_pooler=spec.tune_pooler)
+    parameters = bench.pretrained.start(names, generator_seed(spec.seed, "head"))
+    head = frozenset(name for name in names if anatomy.places[name] in (HEAD, POOLER))
+    groups = parameter_groups(parameters, head, spec, spec.learning_rate)
+    audit = _Audit(bench, names, groups)
+    rows = train_rows(bench, spec)
+
+    def set_mode(training: bool) -> None:
+        if training and spec.frozen_dropout:
+            model.train()
+        elif training:
+            set_train_mode(model, anatomy, names)
+            audit.look_at_modes()
+        else:
+            model.eval()
+
+    with peak_memory(bench.machine) as peak, forward_from(bench, spec) as forward, torch.random.fork_rng():
+        torch.manual_seed(generator_seed(spec.seed, "dropout"))
+        trained = train(
+            forward,
+            parameters,
+            groups,
+            bench.problem,
+            rows,
+            bench.splits["validation"],
+            spec,
+            order=torch.Generator().manual_seed(generator_seed(spec.seed, "order")),
+            set_mode=set_mode,
+            on_step=on_step,
+        )
+        test = None
+        if "test" in bench.splits and trained.outcome != "diverged":
+            test = bench.problem.logits(forward, bench.splits["test"], spec.per_device_eval_batch_size)
+    facts = _facts(spec, bench, trained, audit.facts(frozen_dropout=spec.frozen_dropout), peak.bytes)
+    result = Result(facts, _logits(trained))
+    if test is not None:
+        result.test_logits = test
+        scores = bench.problem.scores(test, bench.splits["test"])
+        result.test_facts = {"schema_version": SCHEMA_VERSION, "digest": spec.digest, "scores": _plain(scores)}
+    return result
+
+
+def generator_seed(seed: int, purpose: str) -> int:
+    """A seed of its own for each purpose, so that no two draw the same numbers."""
+    return int.from_bytes(hashlib.blake2b(f"{purpose}/{seed}".encode(), digest_size=6).digest(), "big")
+
+
+def train_rows(bench: Bench, spec: RunSpec) -> Rows:
+    """The run's training examples: a nested, stratified subset that is the same for every k."""
+    pool = bench.splits["train"]
+    seed = generator_seed(spec.data_seed if spec.subset == "fixed" else spec.seed, f"subset-{spec.subset}")
+    return pool[subset_indices(bench.problem.targets[pool], spec.train_size, seed)]
+
+
+def cut_of(bench: Bench, spec: RunSpec) -> int | None:
+    """After how many layers this run takes up kept states: at its own cut, else at the nearest kept below it."""
+    if bench.states is None or spec.tuned_layers is None or spec.frozen_dropout:
+        return None
+    wanted = bench.pretrained.anatomy.count - spec.tuned_layers
+    if wanted == bench.pretrained.anatomy.count and bench.states.need.head:
+        return wanted
+    return max((cut for cut in bench.states.need.cuts if cut <= wanted), default=None)
+
+
+@contextmanager
+def forward_from(bench: Bench, spec: RunSpec) -> Iterator[Callable[[Rows], Tensor]]:
+    """The function from rows of the pool to logits, for this run's cut."""
+    pretrained, device = bench.pretrained, bench.machine.device
+    cut, states = cut_of(bench, spec), bench.states
+    one_token = cut == pretrained.anatomy.count and states is not None and states.need.head
+
+    def inputs(rows: Rows) -> tuple[dict[str, Tensor], Tensor | None]:
+        if cut is None or states is None:
+            return bench.tokens.batch(rows), None
+        if one_token:
+            return bench.tokens.one_token(rows, last=bench.reads == "last"), states.head(rows)
+        return bench.tokens.batch(rows), states.tokens(cut, rows)
+
+    def forward(upper: Upper, rows: Rows) -> Tensor:
+        batch, kept = inputs(rows)
+        batch = {name: x.to(device, non_blocking=True) for name, x in batch.items()}
+        with bench.machine.autocast():
+            return upper(batch, None if kept is None else kept.to(device, non_blocking=True))
+
+    with packable(pretrained.model) as packing:
+        how = packing if bench.packed else None
+        with cut_at(pretrained.model, pretrained.anatomy, cut, packing=how) as upper:
+            yield lambda rows: forward(upper, rows)
+
+
+class _Audit:
+    """What froze and what moved, looked at before, during and after the training."""
+
+    def __init__(self, bench: Bench, names: frozenset[str], groups: list[dict[str, Any]]) -> None:
+        self.bench, self.names = bench, names
+        self.grouped = [id(p) for group in groups for p in group["params"]]
+        self.before = bench.pretrained.frozen_digest(names)
+        self.frozen_in_train_mode = 0
+
+    def look_at_modes(self) -> None:
+        """Count frozen modules that hold parameters, or dropout inside frozen layers, and are not in eval mode."""
+        model, anatomy = self.bench.pretrained.model, self.bench.pretrained.anatomy
+        frozen = [
+            module
+            for path, module in model.named_modules()
+            if (own := [f"{path}.{n}".removeprefix(".") for n, _ in module.named_parameters(recurse=False)])
+            and not any(name in self.names for name in own)
+        ]
+        places = {anatomy.places[name] for name in self.names}
+        for number, layer in enumerate(anatomy.layers(model)):
+            frozen += [] if f"layer {number}" in places else list(layer.modules())
+        self.frozen_in_train_mode = sum(module.training for module in frozen)
+
+    def facts(self, *, frozen_dropout: bool) -> dict[str, Any]:
+        """The audit as it stands in the result.
+
+        Raises:
+            AssertionError: something that was to stay frozen did not; such a run is no result.
+        """
+        pretrained = self.bench.pretrained
+        model, places = pretrained.model, pretrained.anatomy.places
+        parameters = dict(model.named_parameters())
+        trained = {id(p) for name, p in parameters.items() if name in self.names}
+        by_place: dict[str, dict[str, int]] = {}
+        for name, place in places.items():
+            counts = by_place.setdefault(place, {"trained": 0, "frozen": 0})
+            counts["trained" if name in self.names else "frozen"] += parameters[name].numel()
+        facts = {
+            "parameters": count_parameters(model),
+            "trainable_parameters": count_parameters(model, self.names),
+            "by_place": by_place,
+            "optimizer_holds_exactly_the_trained": len(self.grouped) == len(trained) and set(self.grouped) == trained,
+            "each_parameter_in_one_place": set(places) == set(parameters),
+            "frozen_bytes_unchanged": pretrained.frozen_digest(self.names) == self.before,
+            "frozen_gradients_none": all(p.grad is None for n, p in parameters.items() if n not in self.names),
+            "frozen_in_eval_mode": self.frozen_in_train_mode == 0 and not frozen_dropout,
+            "clipped_parameters": len(trained),
+        }
+        wrong = [name for name, value in facts.items() if value is False]
+        assert wrong in ([], ["frozen_in_eval_mode"] if frozen_dropout else []), f"audit: {wrong}"
+        return facts
+
+
+def _facts(spec: RunSpec, bench: Bench, trained: Trained, audit: dict[str, Any], peak: int) -> dict[str, Any]:
+    best = trained.evaluations[trained.best] if trained.evaluations else None
+    metric = bench.problem.metric
+    scores = [
+        {"split": split, "epoch": point.epoch, "metric": name, "value": value}
+        for point in trained.evaluations
+        for split, values in (("validation", point.validation), ("train_running", point.train))
+        for name, value in _plain(values).items()
+    ]
+    last_epoch = trained.evaluations[-1].epoch if trained.evaluations else None
+    scores += [
+        {"split": "train", "epoch": last_epoch, "metric": name, "value": value}
+        for name, value in _plain(trained.train_last).items()
+    ]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "digest": spec.digest,
+        "spec": spec.model_dump(mode="json"),
+        "status": "done",
+        "outcome": trained.outcome,
+        "reason": trained.reason,
+        "metric": metric,
+        "best_epoch": best.epoch if best else None,
+        "validation_best": _plain(best.validation)[metric] if best else None,
+        "validation_last": _plain(trained.evaluations[-1].validation)[metric] if best else None,
+        "train_last": _plain(trained.train_last).get(metric),
+        "scores": scores,
+        "cost": {
+            "train_seconds": trained.train_seconds,
+            "evaluation_seconds": trained.evaluation_seconds,
+            "cache_seconds": bench.cache_seconds if cut_of(bench, spec) is not None else 0.0,
+            "peak_memory_bytes": peak,
+            "steps": trained.steps,
+        },
+        "audit": audit,
+        "provenance": {**bench.machine.facts(), "packed": bench.packed, "cut": cut_of(bench, spec)},
+    }
+
+
+def _logits(trained: Trained) -> dict[str, NDArray[Any]]:
+    if not trained.evaluations:
+        return {}
+    return {
+        "validation_best": trained.evaluations[trained.best].logits,
+        "validation_last": trained.evaluations[-1].logits,
+    }
+
+
+def _plain(scores: dict[str, float]) -> dict[str, float | None]:
+    """Scores for JSON, which has no word for what is not defined but null."""
+    return {name: value if math.isfinite(value) else None for name, value in scores.items()}

@@ -1,0 +1,236 @@
+"""What is to be run, as frozen data: a sweep's specification, and from it one for each run, with a digest.
+
+Training arguments bear the names of transformers' ``TrainingArguments``. The same fields are the keys of a TOML
+file, the flags of the command line and the arguments of :class:`frostline.Sweep`.
+"""
+
+import difflib
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from frostline.errors import FrostlineError
+
+Tune = int | Literal["all"]  # tuned layers; "all" is full: embeddings too
+
+
+def _as_list(value: Any) -> Any:
+    """One value, or text with commas, as a list."""
+    if isinstance(value, str):
+        return [_number(part.strip()) for part in value.split(",") if part.strip()]
+    return list(value) if isinstance(value, list | tuple | range | set) else [value]
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _as_seeds(value: Any) -> Any:
+    """``5`` is 0 .. 4; a list is a list."""
+    values = _as_list(value)
+    if isinstance(value, int) or (isinstance(value, str) and "," not in value):
+        if not isinstance(values[0], int) or values[0] < 1:
+            raise ValueError("give a number of seeds, 1 or more, or a list of them")
+        return list(range(values[0]))
+    return values
+
+
+def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(set(values)) < len(values):
+        raise ValueError("a value stands there twice")
+    return values
+
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Strict = ConfigDict(frozen=True, extra="forbid")
+
+
+class Settings(BaseModel):
+    """What all runs of a sweep have in common."""
+
+    model_config = Strict
+
+    num_train_epochs: Positive = Field(3, description="passes over the training examples")
+    per_device_train_batch_size: int = Field(16, ge=1, description="examples in a training step")
+    per_device_eval_batch_size: int = Field(64, ge=1, description="examples in a batch of evaluation")
+    head_learning_rate: Positive | None = Field(
+        1e-3, description="learning rate of the head (pooler and classifier), for every k; `same` as the layers' where none"
+    )
+    weight_decay: float = Field(0.01, ge=0, description="AdamW's, on weight matrices only")
+    adam_beta1: float = Field(0.9, ge=0, lt=1)
+    adam_beta2: float = Field(0.999, ge=0, lt=1)
+    adam_epsilon: Positive = 1e-8
+    lr_scheduler_type: str = Field("linear", description="a name that transformers.get_scheduler knows")
+    warmup_steps: float = Field(0.1, ge=0, description="steps of warm-up; below 1 a share of all steps")
+    max_grad_norm: float = Field(1.0, ge=0, description="clip the trained gradients to this norm; 0 does not clip")
+    evaluations_per_epoch: int = Field(1, ge=1, description="validation scores in an epoch")
+    train_score_rows: int = Field(1000, ge=1, description="training rows scored at the end of a run, at most")
+    metric: str | None = Field(None, description="chooses epoch, learning rate and k; by default one that suits the task")
+    class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
+        "none", description="weights of classes in the loss: none, balanced, or a table label = weight"
+    )
+    tune_pooler: bool = Field(True, description="train the pooler with the head")
+    frozen_dropout: bool = Field(False, description="leave dropout on in the frozen part, as Trainer does; nothing is kept")
+    subset: Literal["per-seed", "fixed"] = Field("per-seed", description="whether the training subset follows the seed")
+    data_seed: int = Field(0, ge=0, description="fixes validation and test, and a fixed subset")
+    max_length: int | None = Field(None, ge=1, description="most tokens in a text; by default what the model takes, at most 512")
+    precision: str = Field("auto", description="float32, bfloat16, or auto: bfloat16 where the processor has it")
+
+
+class RunSpec(Settings):
+    """One run: everything its result depends on, and nothing else."""
+
+    weights: str  # digest of the pretrained model
+    vocabulary: str  # digest of its tokenizer
+    data: str  # digest of training, validation and test examples
+    tune: Tune
+    seed: int
+    train_size: int
+    learning_rate: float
+
+    @property
+    def digest(self) -> str:
+        """The name of the run's result."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    @property
+    def tuned_layers(self) -> int | None:
+        """k, or None for full."""
+        return None if self.tune == "all" else self.tune
+
+    @property
+    def trainable(self) -> str:
+        """k as it is printed."""
+        return "all" if self.tune == "all" else f"last {self.tune}"
+
+
+class SweepSpec(Settings):
+    """A grid of runs over one model and one table of texts."""
+
+    model: str = Field(description="a hub name, or a folder that save_pretrained wrote")
+    revision: str | None = Field(None, description="commit, tag or branch of a hub model")
+    trust_remote_code: bool = Field(False, description="run code that comes with a hub model; needs --revision")
+    train: str | None = Field(None, description="training table: CSV, TSV, JSON lines or Parquet")
+    validation: str | None = Field(None, description="validation table; by default 10 % of the training table")
+    test: str | None = Field(None, description="test table; by default 10 % of the training table; `none` for no test")
+    data: str | None = Field(None, description="a hub data set, or a folder with splits, instead of --train")
+    config: str | None = Field(None, description="configuration of the hub data set")
+    column_names: Annotated[tuple[str, ...], BeforeValidator(_as_list)] | None = Field(
+        None, description="columns of tables that have no header line"
+    )
+    text_column: str | None = Field(None, description="column with the text")
+    text_pair_column: str | None = Field(None, description="column with the second text of a pair")
+    label_column: str | None = Field(None, description="column with the label or number")
+    problem_type: Literal["single_label_classification", "regression"] | None = Field(
+        None, description="what the label is; found out by default"
+    )
+    labels: Annotated[tuple[str, ...], BeforeValidator(_as_list)] | None = Field(
+        None, description="all labels, in the order of the model's outputs"
+    )
+    task: str | None = Field(None, description="name of the task, to print")
+    tune: Annotated[tuple[Tune, ...], BeforeValidator(_as_list)] = Field(
+        description="how many of the last layers to train: numbers from 0 (head only), and all"
+    )
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_as_seeds)] = Field(
+        (0, 1, 2, 3, 4), description="a number of seeds, or a list with commas"
+    )
+    train_size: Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_as_list)] | None = Field(
+        None, description="training examples, several with commas; all by default"
+    )
+    learning_rate: Annotated[tuple[Positive, ...], BeforeValidator(_as_list)] = Field(
+        (5e-5,), description="learning rates of the layers; the best per k is chosen on validation"
+    )
+    max_truncated: float = Field(0.05, ge=0, le=1, description="largest share of texts that may be cut at --max-length")
+    device: str = Field("auto", description="cpu, cuda or mps")
+    cache_limit: float | None = Field(None, ge=0, description="GB of hidden states to keep at most; by default what is free")
+    target: float = Field(0.95, gt=0, le=1, description="share of full's gain over guessing that the recommended k reaches")
+    out: str = Field(description="folder for results, answer, report and model")
+
+    def model_post_init(self, context: Any, /) -> None:
+        for name in GRID:
+            values = getattr(self, name)
+            if values is not None:
+                _distinct(values)
+                if not values:
+                    raise ValueError(f"{name} is empty: give at least one value")
+        for k in self.tune:
+            if k != "all" and k < 0:
+                raise ValueError(f"tune = {k} is no number of layers: numbers start at 0 (head only)")
+
+    def extended(self, older: "SweepSpec") -> Self:
+        """This sweep with the grid of an older one added."""
+        grid = {}
+        for name in GRID:
+            mine, theirs = getattr(self, name), getattr(older, name)
+            grid[name] = mine if mine is None or theirs is None else (*theirs, *(v for v in mine if v not in theirs))
+        return self.model_copy(update=grid)
+
+
+GRID = ("tune", "seeds", "train_size", "learning_rate")
+
+
+def make_spec(values: Mapping[str, Any]) -> SweepSpec:
+    """A specification from plain values.
+
+    Raises:
+        FrostlineError: an unknown key (with the nearest name), a missing or an impossible value.
+    """
+    known = SweepSpec.model_fields
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1, 0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}."
+            raise FrostlineError(f"There is no setting {key!r}: {hint}")
+    try:
+        return SweepSpec.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else "the specification"
+        if first["type"] == "missing":
+            raise FrostlineError(f"{name} is missing: give --{name.replace('_', '-')} ({known[name].description}).") from error
+        given = f" = {values[name]!r}" if name in values else ""
+        message = first["msg"].removeprefix("Value error, ")
+        raise FrostlineError(f"{name}{given} cannot be: {message[0].lower() + message[1:]}.") from error
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The values in a TOML file.
+
+    Raises:
+        FrostlineError: no such file, or it is no TOML.
+    """
+    path = Path(path)
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise FrostlineError(f"There is no file {path}: give a TOML file, or --model and --train.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise FrostlineError(f"{path} cannot be read as TOML: {error}. Mend that line.") from error
+
+
+def to_toml(values: Mapping[str, Any]) -> str:
+    """Plain values as TOML; what is None is left out, since TOML has no such word."""
+    lines, tables = [], []
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            tables.append(f"\n[{key}]\n{to_toml(value)}")
+        elif value is not None:
+            lines.append(f"{json.dumps(key) if not key.isidentifier() else key} = {_toml_value(value)}\n")
+    return "".join(lines + tables)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_toml_value(v) for v in value)}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

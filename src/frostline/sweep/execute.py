@@ -1,0 +1,374 @@
+"""Carry a sweep out: prepare what all runs share, run what has no result, publish each result as it comes."""
+
+import hashlib
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from frostline.check import Check, check, head_reads, need_for
+from frostline.data import Data, Examples, class_weights, load_data
+from frostline.errors import FrostlineError
+from frostline.hidden import RESERVE, Recipe, cache_folder, keep
+from frostline.layers import probe_batch
+from frostline.machine import Machine, free_bytes, this_machine
+from frostline.metrics import check_metric
+from frostline.pretrained import Pretrained, load_pretrained
+from frostline.progress import Progress
+from frostline.run import Bench, Rows, run, train_rows
+from frostline.specification import RunSpec, Settings, SweepSpec, make_spec
+from frostline.sweep.plan import Identity, Plan, expand, trainable_by_k, work
+from frostline.sweep.store import Store
+from frostline.tokens import Tokens, encode
+from frostline.training import Problem
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass
+class Prepared:
+    """A sweep that is ready to run: its data read, its model loaded and checked, its plan made."""
+
+    spec: SweepSpec
+    data: Data
+    pretrained: Pretrained
+    identity: Identity
+    bench: Bench
+    plan: Plan
+    store: Store
+
+
+def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> Prepared:
+    """Read, load, encode and plan; nothing is written.
+
+    ``sources`` are tables given in Python in place of the paths of ``train``, ``validation`` and ``test``.
+
+    Raises:
+        FrostlineError: whatever a user can put right, before anything is written.
+    """
+    store = Store(Path(spec.out).expanduser())
+    older = store.read_spec()
+    machine = _machine(spec, older)
+    data = _load(spec, sources)
+    metric = check_metric(spec.metric, data.task.problem_type, len(data.task.labels))
+    progress.begin("loading the model")
+    pretrained = load_pretrained(
+        spec.model,
+        labels=data.task.labels,
+        problem_type=data.task.problem_type,
+        revision=spec.revision,
+        trust_remote_code=spec.trust_remote_code,
+        device=machine.device,
+    )
+    for k in spec.tune:
+        pretrained.anatomy.tuned(None if k == "all" else k)
+    _demand_sizes(spec, data)
+    progress.begin("encoding the texts")
+    max_length = _max_length(spec, pretrained)
+    splits = {name: part for name in SPLITS if (part := getattr(data, name)) is not None}
+    encoded = {name: encode(pretrained.tokenizer, s.texts, s.pairs, max_length) for name, s in splits.items()}
+    truncated = {name: float((tokens.dropped > 0).mean()) for name, tokens in encoded.items()}
+    _demand_consent(spec, truncated, encoded, max_length)
+    identity = Identity(
+        weights=pretrained.weights,
+        vocabulary=pretrained.vocabulary,
+        data=_digest(splits.values()),
+        layers=pretrained.anatomy.count,
+        metric=metric,
+        precision=machine.precision,
+        max_length=max_length,
+        train_rows=len(data.train),
+        task=data.task.name,
+        problem_type=data.task.problem_type,
+        labels=data.task.labels,
+    )
+    spec = _join(spec, identity, older, store.out)
+    bench = _bench(spec, data, splits, encoded, pretrained, machine, metric)
+    plan = _plan(spec, identity, bench, data, truncated, encoded, store)
+    return Prepared(spec, data, pretrained, identity, bench, plan, store)
+
+
+def execute(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress) -> None:
+    """Run what is given and has no result, and publish each."""
+    bench, store = prepared.bench, prepared.store
+    layers, validation = prepared.identity.layers, len(bench.splits["validation"])
+    missing = [spec for spec in runs if not store.has(spec.digest)]
+    if not missing:
+        return
+    cut_check(prepared)
+    kept = prepared.plan.kept
+
+    def cost(spec: RunSpec) -> float:
+        cuts = [cut for cut in kept.cuts if spec.tuned_layers is not None and cut <= layers - spec.tuned_layers]
+        return work(spec, layers, validation, layers if spec.tuned_layers == 0 and kept.head else max(cuts, default=None))
+
+    rows = rows_needed(bench, missing)
+    pass_work = float(len(rows) * layers) if kept.cuts or kept.head else 0.0
+    progress.start(len(missing), sum(map(cost, missing)) + pass_work)
+    if pass_work:
+        _keep(prepared, rows, progress, layers)
+    for spec in missing:
+        progress.begin(f"{spec.trainable}, seed {spec.seed}")
+        whole = cost(spec)
+        try:
+            result = run(spec, bench, on_step=lambda step, total, whole=whole: progress.advance(whole * step / total))  # type: ignore[misc]
+        except (RuntimeError, MemoryError, AssertionError) as error:
+            facts = _failure(spec, error)
+            store.fail(spec.digest, facts)
+            progress.result(facts, spec.trainable)
+        else:
+            store.publish(spec.digest, result)
+            progress.result(result.facts, spec.trainable)
+        progress.finish(whole)
+
+
+def rows_needed(bench: Bench, runs: Sequence[RunSpec]) -> Rows:
+    """Rows of the pool that these runs train or are scored on."""
+    parts = [rows for name, rows in bench.splits.items() if name != "train"]
+    subsets = {(spec.seed if spec.subset == "per-seed" else 0, spec.train_size): spec for spec in runs}
+    parts += [train_rows(bench, spec) for spec in subsets.values()]
+    return np.unique(np.concatenate(parts))
+
+
+def cut_check(prepared: Prepared) -> list[Check]:
+    """Prove on this very model, in fp32, that the cuts of this sweep are exact; choose packed or padded batches."""
+    pretrained, bench = prepared.pretrained, prepared.bench
+    ks = sorted({spec.tuned_layers for spec in prepared.plan.runs}, key=lambda k: (k is None, k))
+    cuts = [*dict.fromkeys([k for k in ks if k is not None][:1] + [k for k in ks if k is not None][-1:])]
+    rows = check(pretrained.model, tuned_layers=cuts or [None])
+    refused = next((row for row in rows if row.refused), None)
+    if refused:
+        raise FrostlineError(
+            f"The model {pretrained.name} cannot be swept exactly (k = {refused.tuned_layers}): {refused.refused} "
+            "`frostline check` tells more; choose another model."
+        )
+    bench.packed = all(row.path == "packed" for row in rows)
+    return rows
+
+
+def _keep(prepared: Prepared, rows: Rows, progress: Progress, layers: int) -> None:
+    bench, pretrained, kept = prepared.bench, prepared.pretrained, prepared.plan.kept
+    progress.begin("hidden states")
+    start, passed = perf_counter(), 0
+
+    def advance(more: int) -> None:
+        nonlocal passed
+        passed += more
+        progress.advance(float(passed * layers))
+
+    bench.states = keep(
+        pretrained.model,
+        pretrained.anatomy,
+        bench.tokens,
+        rows,
+        kept,
+        recipe_of(pretrained, bench.machine, bench.reads),
+        autocast=bench.machine.autocast,
+        progress=advance,
+        warn=progress.note,
+    )
+    bench.cache_seconds = perf_counter() - start
+    progress.finish(float(len(rows) * layers))
+
+
+def recipe_of(pretrained: Pretrained, machine: Machine, reads: str) -> Recipe:
+    """What determines this model's hidden states on this machine."""
+    facts = machine.facts()
+    return Recipe(
+        model=pretrained.name,
+        weights=pretrained.weights,
+        precision=machine.precision,
+        attention=str(pretrained.model.config._attn_implementation),
+        device=str(facts["device_name"]),
+        threads=torch.get_num_threads(),
+        instructions=str(facts["instructions"]),
+        torch=str(facts["torch"]),
+        transformers=str(facts["transformers"]),
+        head_reads=reads,
+    )
+
+
+def _machine(spec: SweepSpec, older: Mapping[str, Any] | None) -> Machine:
+    """The machine; a sweep that goes on keeps the precision it began with."""
+    before = (older or {}).get("identity", {}).get("precision") if spec.precision == "auto" else None
+    return this_machine(spec.device, before or spec.precision)
+
+
+def _load(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
+    given = {name: sources.get(name, getattr(spec, name)) for name in SPLITS}
+    return load_data(
+        **given,
+        data=spec.data,
+        config=spec.config,
+        column_names=spec.column_names,
+        text_column=spec.text_column,
+        text_pair_column=spec.text_pair_column,
+        label_column=spec.label_column,
+        problem_type=spec.problem_type,
+        labels=spec.labels,
+        data_seed=spec.data_seed,
+        task_name=spec.task,
+    )
+
+
+def _demand_sizes(spec: SweepSpec, data: Data) -> None:
+    classes = len(np.unique(data.train.targets)) if data.task.labels else 1
+    for size in spec.train_size or ():
+        if size > len(data.train):
+            raise FrostlineError(
+                f"train_size = {size:,} is more than the {len(data.train):,} training rows (after validation and test "
+                "were set aside): give a smaller --train-size, or leave it out to use all."
+            )
+        if size < classes:
+            raise FrostlineError(
+                f"train_size = {size} cannot show all {classes} classes: give at least --train-size {classes}."
+            )
+
+
+def _max_length(spec: SweepSpec, pretrained: Pretrained) -> int:
+    if spec.max_length is None:
+        return pretrained.max_length
+    text = pretrained.model.config.get_text_config()
+    positions = getattr(text, "max_position_embeddings", None)
+    least = pretrained.tokenizer.num_special_tokens_to_add(pair=False) + 1
+    if spec.max_length < least or (positions and spec.max_length > positions):
+        raise FrostlineError(
+            f"max_length = {spec.max_length} does not suit {pretrained.name}: "
+            f"give a number from {least} to {positions or 'what memory allows'}."
+        )
+    return spec.max_length
+
+
+def _demand_consent(
+    spec: SweepSpec, truncated: Mapping[str, float], encoded: Mapping[str, Tokens], max_length: int
+) -> None:
+    split = max(truncated, key=lambda name: truncated[name])
+    if truncated[split] <= spec.max_truncated:
+        return
+    tokens = encoded[split]
+    lost = tokens.dropped.sum() / (tokens.dropped.sum() + tokens.offsets[-1])
+    longest = int((tokens.lengths + tokens.dropped).max())
+    raise FrostlineError(
+        f"{truncated[split]:.1%} of the {split} texts are longer than {max_length} tokens and would be cut, losing "
+        f"{lost:.1%} of all tokens (the longest has {longest}): raise --max-length, or consent with "
+        f"--max-truncated {min(1.0, np.ceil(truncated[split] * 100) / 100):g}."
+    )
+
+
+def _digest(splits: Any) -> str:
+    digest = hashlib.sha256()
+    for examples in splits:
+        digest.update(examples.digest().encode())
+    return digest.hexdigest()
+
+
+def _join(spec: SweepSpec, identity: Identity, older: Mapping[str, Any] | None, out: Path) -> SweepSpec:
+    """This sweep with the grid of the one that is in the folder already, which must be the same but for the grid."""
+    if older is None:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise FrostlineError(f"{out} exists and holds no sweep: choose another --out, or an empty folder.")
+        return spec
+    before, now = older["identity"], _toml_ready(asdict(identity))
+    settings = {name: getattr(spec, name) for name in Settings.model_fields if name not in before}
+    mine = {**now, **_toml_ready(settings)}
+    theirs = {**before, **{name: older.get(name) for name in settings}}
+    words = {"weights": "model", "vocabulary": "tokenizer", "data": "data"}
+    for name, value in mine.items():
+        if theirs.get(name) != value and name != "task":
+            detail = "" if name in words else f" ({theirs.get(name)} there, {value} now)"
+            raise FrostlineError(
+                f"{out} holds another sweep: its {words.get(name, name)} is different{detail}. Choose another --out, "
+                "or give the same settings to add to that sweep."
+            )
+    return spec.extended(make_spec({name: value for name, value in older.items() if name != "identity"}))
+
+
+def _toml_ready(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _bench(
+    spec: SweepSpec,
+    data: Data,
+    splits: Mapping[str, Examples],
+    encoded: Mapping[str, Tokens],
+    pretrained: Pretrained,
+    machine: Machine,
+    metric: str,
+) -> Bench:
+    tokens = Tokens.join(list(encoded.values()))
+    ends = np.cumsum([len(part) for part in encoded.values()])
+    rows = {name: np.arange(end - len(part), end) for (name, part), end in zip(encoded.items(), ends, strict=True)}
+    weights = None
+    if data.task.labels and spec.class_weights != "none":
+        weights = torch.from_numpy(class_weights(data.train.targets, spec.class_weights, data.task.labels)).float()  # type: ignore[arg-type]
+    targets = np.concatenate([part.targets for part in splits.values()])
+    problem = Problem(data.task.problem_type, targets, tokens.lengths, weights, metric)
+    reads = head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
+    return Bench(pretrained, machine, problem, tokens, rows, reads, packed=False)
+
+
+def _plan(
+    spec: SweepSpec,
+    identity: Identity,
+    bench: Bench,
+    data: Data,
+    truncated: Mapping[str, float],
+    encoded: Mapping[str, Tokens],
+    store: Store,
+) -> Plan:
+    anatomy, model = bench.pretrained.anatomy, bench.pretrained.model
+    runs = expand(spec, identity)
+    layers = anatomy.count
+    cuts = {layers - k for k in spec.tune if k != "all" and k != layers} if not spec.frozen_dropout else set()
+    wanted = need_for(sorted(cuts), anatomy, bench.reads)
+    rows = rows_needed(bench, runs) if runs else np.zeros(0, np.int64)
+    unique = rows[np.unique(bench.tokens.keys[rows], return_index=True)[1]]
+    count, tokens = len(unique), int(bench.tokens.lengths[unique].sum())
+    free = max(0, free_bytes(_existing(cache_folder())) - RESERVE)
+    limit = free if spec.cache_limit is None else min(free, int(spec.cache_limit * 1e9))
+    kept = wanted.within(limit, count, tokens, anatomy.width)
+    train = data.train.targets
+    by_class = {
+        label: float((encoded["train"].dropped[train == n] > 0).mean()) for n, label in enumerate(identity.labels) if (train == n).any()
+    }
+    scored = sum(len(bench.splits[name]) * times for name, times in (("validation", 2), ("test", 1)) if name in bench.splits)
+    return Plan(
+        runs=tuple(runs),
+        done=frozenset(run.digest for run in runs if store.has(run.digest)),
+        parameters=sum(p.numel() for p in model.parameters()),
+        trainable=trainable_by_k(anatomy, model, spec.tune, tune_pooler=spec.tune_pooler),
+        rows=count,
+        tokens=tokens,
+        wanted=wanted,
+        kept=kept,
+        cache_bytes=kept.bytes(count, tokens, anatomy.width),
+        limit_bytes=limit,
+        free_bytes=free,
+        truncated=truncated,
+        truncated_by_class=by_class,
+        max_length=identity.max_length,
+        notes=data.notes,
+        results_bytes=len(runs) * (scored * 4 * max(1, len(identity.labels)) + 12_000),
+        model_bytes=4 * sum(p.numel() for p in model.parameters()),
+    )
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() else _existing(path.parent)
+
+
+def _failure(spec: RunSpec, error: BaseException) -> dict[str, Any]:
+    first = next(iter(str(error).strip().splitlines()), "")
+    return {
+        "digest": spec.digest,
+        "spec": spec.model_dump(mode="json"),
+        "status": "failed",
+        "reason": f"{type(error).__name__}: {first}",
+        "traceback": traceback.format_exc(),
+    }

@@ -1,0 +1,100 @@
+"""Before anything runs: the runs, what they share, and what that takes of the disk."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from frostline.hidden import Need
+from frostline.layers import Anatomy, count_parameters
+from frostline.specification import RunSpec, SweepSpec, Tune
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What, beside the settings, makes two sweeps the same: digests, and what defaults were resolved to."""
+
+    weights: str
+    vocabulary: str
+    data: str
+    layers: int  # L
+    metric: str
+    precision: str
+    max_length: int
+    train_rows: int
+    task: str
+    problem_type: str
+    labels: tuple[str, ...]
+
+
+def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
+    """Every run of the grid: all k of one seed before the next seed, so that an early answer is a whole curve."""
+    common = {name: getattr(spec, name) for name in RunSpec.model_fields if name in SweepSpec.model_fields}
+    for name in ("weights", "vocabulary", "data", "metric", "precision", "max_length"):
+        common[name] = getattr(identity, name)
+    ks = sorted(spec.tune, key=lambda k: (k == "all", k if k != "all" else 0))
+    return [
+        RunSpec.model_validate({**common, "tune": k, "seed": seed, "train_size": size, "learning_rate": rate})
+        for size in sorted(spec.train_size or (identity.train_rows,))
+        for seed in spec.seeds
+        for rate in sorted(spec.learning_rate)
+        for k in ks
+    ]
+
+
+def work(spec: RunSpec, layers: int, validation_rows: int, kept_from: int | None) -> float:
+    """What a run costs, in forwards of one layer on one example: 3 for a trained layer, 1 for a frozen one."""
+    tuned = layers + 1 if spec.tuned_layers is None else spec.tuned_layers
+    frozen = max(0, layers - (kept_from or 0) - tuned) if spec.tuned_layers is not None else 0
+    head = 0.15
+    training = spec.num_train_epochs * spec.train_size * (3 * (tuned + head) + frozen)
+    evaluations = spec.num_train_epochs * spec.evaluations_per_epoch + 1
+    return training + evaluations * validation_rows * (tuned + head + frozen)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep will do."""
+
+    runs: tuple[RunSpec, ...]
+    done: frozenset[str]  # digests of runs that have a result
+    parameters: int
+    trainable: Mapping[Tune, int]  # parameters trained, by k
+    rows: int  # that pass through the frozen layers
+    tokens: int
+    wanted: Need  # what all runs together would take up
+    kept: Need  # the part of it within the limit
+    cache_bytes: int
+    limit_bytes: int
+    free_bytes: int
+    truncated: Mapping[str, float]  # share of texts cut at the length limit, by split
+    truncated_by_class: Mapping[str, float]  # of training texts
+    max_length: int
+    notes: tuple[str, ...]
+    results_bytes: int  # of a result with its predictions, for all runs
+    model_bytes: int
+
+    @property
+    def missing(self) -> list[RunSpec]:
+        """Runs without a result."""
+        return [run for run in self.runs if run.digest not in self.done]
+
+    @property
+    def disk_bytes(self) -> int:
+        """Of the output folder."""
+        return self.results_bytes + self.model_bytes
+
+
+def trainable_by_k(anatomy: Anatomy, model: object, ks: Sequence[Tune], *, tune_pooler: bool) -> dict[Tune, int]:
+    """Parameters that each k trains."""
+    return {
+        k: count_parameters(model, anatomy.tuned(None if k == "all" else k, tune_pooler=tune_pooler))  # type: ignore[arg-type]
+        for k in ks
+    }
+
+
+def readable_bytes(count: float) -> str:
+    """Bytes as one says them, in powers of ten."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

@@ -1,0 +1,42 @@
+"""The rows that were scored, kept beside the results, so that answer and report are rebuilt without the data."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from frostline.data import Examples
+from frostline.sweep.store import replace
+
+
+def write_rows(out: Path, split: str, examples: Examples) -> None:
+    """Write ``<split>.parquet``: row number in the file, text, pair, and target (class index or number)."""
+    table = pa.table(
+        {
+            "row": examples.rows,
+            "text": pa.array(examples.texts, pa.string()),
+            "pair": pa.array(examples.pairs if examples.pairs is not None else [None] * len(examples), pa.string()),
+            "target": examples.targets,
+        }
+    )
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    replace(out / f"{split}.parquet", buffer.getvalue())
+
+
+def read_rows(out: Path, split: str) -> Examples | None:
+    """What :func:`write_rows` wrote; None where there is no such split."""
+    path = out / f"{split}.parquet"
+    if not path.exists():
+        return None
+    table = pq.read_table(path)
+    pairs = table["pair"].to_pylist()
+    return Examples(
+        texts=tuple(table["text"].to_pylist()),
+        pairs=None if None in pairs else tuple(pairs),
+        rows=table["row"].to_numpy().astype(np.int64),
+        name=split,
+        targets=table["target"].to_numpy(),
+    )

@@ -1,0 +1,122 @@
+"""The tables of a sweep, rebuilt from its results: one row a run, and every score of every epoch."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from frostline.specification import RunSpec
+from frostline.sweep.store import Store, replace
+
+COLUMNS = (
+    "model",
+    "task",
+    "train_size",
+    "trainable",
+    "tuned_layers",
+    "tune_embeddings",
+    "seed",
+    "learning_rate",
+    "status",
+    "reason",
+    "outcome",
+    "metric",
+    "validation_best",
+    "validation_last",
+    "train_last",
+    "test",
+    "best_epoch",
+    "trainable_parameters",
+    "train_seconds",
+    "cache_seconds",
+    "peak_memory_bytes",
+    "run",
+)
+COST = ("train_seconds", "cache_seconds", "peak_memory_bytes")  # differ between two runs of the same thing
+SCORE_COLUMNS = ("run", "split", "epoch", "metric", "value")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
+
+
+def run_rows(
+    specs: Iterable[RunSpec], store: Store, *, model: str, task: str, layers: int, running: frozenset[str] = frozenset()
+) -> list[dict[str, Any]]:
+    """One row for each run of the sweep, done or not, in the order of the grid. ``layers`` is L."""
+    results, failures = store.results(), store.failures()
+    rows = []
+    for spec in specs:
+        facts = results.get(spec.digest, {})
+        failure = failures.get(spec.digest, {})
+        status = "done" if facts else "running" if spec.digest in running else "failed" if failure else "pending"
+        test = store.test(spec.digest)
+        rows.append(
+            {
+                "model": model,
+                "task": task,
+                "train_size": spec.train_size,
+                "trainable": spec.trainable,
+                "tuned_layers": layers if spec.tuned_layers is None else spec.tuned_layers,
+                "tune_embeddings": spec.tuned_layers is None,
+                "seed": spec.seed,
+                "learning_rate": spec.learning_rate,
+                "status": status,
+                "reason": facts.get("reason", failure.get("reason", "")),
+                "test": test[0]["scores"][facts["metric"]] if facts and test else None,
+                "trainable_parameters": facts.get("audit", {}).get("trainable_parameters"),
+                "run": spec.digest,
+                **{name: facts.get("cost", {}).get(name) for name in COST},
+                **{
+                    name: facts.get(name)
+                    for name in ("outcome", "metric", "validation_best", "validation_last", "train_last", "best_epoch")
+                },
+            }
+        )
+    return [{name: row[name] for name in COLUMNS} for row in rows]
+
+
+def score_rows(specs: Iterable[RunSpec], store: Store) -> list[dict[str, Any]]:
+    """Every score of every run; test scores bear the epoch that they were taken at."""
+    results, rows = store.results(), []
+    for spec in specs:
+        facts = results.get(spec.digest)
+        if facts is None:
+            continue
+        rows += [{"run": spec.digest, **score} for score in facts["scores"]]
+        test = store.test(spec.digest)
+        for name, value in (test[0]["scores"] if test else {}).items():
+            rows.append(
+                {"run": spec.digest, "split": "test", "epoch": facts["best_epoch"], "metric": name, "value": value}
+            )
+    return rows
+
+
+def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
+    """Rows as a pandas frame with these columns."""
+    return pd.DataFrame(list(rows), columns=list(columns)).convert_dtypes()
+
+
+def write_tables(out: Path, runs: Sequence[Mapping[str, Any]], scores: Sequence[Mapping[str, Any]]) -> None:
+    """Write results.csv, results.parquet and scores.csv into ``out``."""
+    replace(out / "results.csv", csv_bytes(runs, COLUMNS))
+    replace(out / "scores.csv", csv_bytes(scores, SCORE_COLUMNS))
+    buffer = io.BytesIO()
+    frame(runs).to_parquet(buffer, index=False)
+    replace(out / "results.parquet", buffer.getvalue())
+
+
+def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
+    """Rows as CSV; a text that a spreadsheet would take for a formula gets a leading apostrophe, so it stays text."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([_cell(name) for name in columns])
+    for row in rows:
+        writer.writerow([_cell(row[name]) for name in columns])
+    return text.getvalue().encode()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return f"'{value}"
+    return "" if value is None else value
