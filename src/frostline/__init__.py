@@ -1,1 +1,54 @@
-"""frostline"""
+"""How many of the last layers of a pretrained transformer should I fine-tune on my data, what does it cost, how sure is that?
+
+>>> import frostline
+>>> answer = frostline.Sweep(model="...", train="reviews.csv", tune="0,1,2,4,all", seeds=5, out="reviews").run()
+>>> print(answer["sentence"])
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from frostline.api import Sweep, write_report
+    from frostline.check import Check, check
+    from frostline.errors import FrostlineError
+    from frostline.predict import Predictions, predict
+    from frostline.specification import RunSpec, SweepSpec
+    from frostline.sweep.plan import Plan
+
+__all__ = [
+    "Check",
+    "FrostlineError",
+    "Plan",
+    "Predictions",
+    "RunSpec",
+    "Sweep",
+    "SweepSpec",
+    "check",
+    "predict",
+    "write_report",
+]
+
+_HOMES = {
+    "Check": "check",
+    "FrostlineError": "errors",
+    "Plan": "sweep.plan",
+    "Predictions": "predict",
+    "RunSpec": "specification",
+    "Sweep": "api",
+    "SweepSpec": "specification",
+    "check": "check",
+    "predict": "predict",
+    "write_report": "api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: torch takes seconds, and much of frostline does without it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'frostline' has no attribute {name!r}")
+    return getattr(import_module(f"frostline.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

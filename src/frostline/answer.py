@@ -11,7 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline.metrics import CLASSIFICATION, chance, metrics_for, predict
-from frostline.statistics import Pair, Ratio, Summary, failure_interval, pair, ratio, row_groups, summarize, surely_above
+from frostline.statistics import (
+    Pair,
+    Ratio,
+    Summary,
+    failure_interval,
+    pair,
+    ratio,
+    row_groups,
+    summarize,
+    surely_above,
+)
 
 SCHEMA_VERSION = 1
 TARGETS = (0.90, 0.95, 0.99)
@@ -88,7 +98,9 @@ def make_answer(
         "target": target,
         "chance": validation.chance,
         "sentence": answers[0]["sentence"],
-        "runs": {status: sum(run["status"] == status for run in runs) for status in ("done", "failed", "pending", "running")},
+        "runs": {
+            status: sum(run["status"] == status for run in runs) for status in ("done", "failed", "pending", "running")
+        },
         "sizes": answers,
     }
 
@@ -199,7 +211,9 @@ def _cell(
         "validation_with_failures": asdict(summary("validation_best", done)),
         "validation_last": asdict(summary("validation_last", good)),
         "train_last": asdict(summary("train_last", good)),
-        "points": [{name: run[name] for name in ("seed", "validation_best", "train_last", "outcome", "run")} for run in done],
+        "points": [
+            {name: run[name] for name in ("seed", "validation_best", "train_last", "outcome", "run")} for run in done
+        ],
         "share": _plain(ratio(both)) if both else None,
         "share_corrected": _plain(ratio(both, guessing)) if both else None,
         "trainable_parameters": next((run["trainable_parameters"] for run in done), None),

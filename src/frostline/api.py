@@ -12,12 +12,13 @@ from frostline.answer import Labelled, add_test, make_answer
 from frostline.errors import FrostlineError
 from frostline.progress import Progress, suitable_progress
 from frostline.run import run
-from frostline.specification import SweepSpec, Tune, make_spec
+from frostline.specification import SweepSpec, make_spec
 from frostline.sweep.execute import Prepared, execute, prepare
-from frostline.sweep.plan import Identity, Plan, expand
-from frostline.sweep.rows import read_rows, write_rows
-from frostline.sweep.store import Store, replace
-from frostline.sweep.tables import frame, run_rows, score_rows, write_tables
+from frostline.sweep.folder import Folder
+from frostline.sweep.plan import Plan, expand
+from frostline.sweep.rows import write_rows
+from frostline.sweep.store import replace
+from frostline.sweep.tables import frame, score_rows, write_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,43 +109,11 @@ class Sweep:
             progress.close()
 
 
-class Folder:
-    """A sweep's folder, read without its model or its data.
-
-    Raises:
-        FrostlineError: there is no sweep in it.
-    """
-
-    def __init__(self, out: str | Path) -> None:
-        self.out = Path(out)
-        self.store = Store(self.out)
-        written = self.store.read_spec()
-        if written is None:
-            raise FrostlineError(f"{out} holds no sweep (no sweep.toml): give the folder of a sweep's --out.")
-        identity = written.pop("identity")
-        self.identity = Identity(**{**identity, "labels": tuple(identity["labels"])})
-        self.spec = make_spec(written)
-        self.runs = expand(self.spec, self.identity)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The table of runs."""
-        return run_rows(
-            self.runs, self.store, model=self.spec.model, task=self.identity.task, layers=self.identity.layers
-        )
-
-    def split(self, name: str) -> Labelled | None:
-        """A split that was scored."""
-        examples = read_rows(self.out, name)
-        if examples is None:
-            return None
-        return Labelled(examples.targets, self.identity.problem_type, self.identity.labels, self.identity.metric)
-
-
 def rebuild(out: str | Path) -> dict[str, Any]:
     """Rebuild results.csv, results.parquet, scores.csv and answer.json from the runs; the answer is given back."""
     folder = Folder(out)
     rows = folder.rows()
-    validation = folder.split("validation")
+    validation = _labelled(folder, "validation")
     if validation is None:
         raise FrostlineError(f"{out} holds no validation.parquet: run the sweep's command again.")
     store = folder.store
@@ -156,7 +125,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
         layers=folder.identity.layers,
     )
     # The answer stands; only now is test looked at.
-    test = folder.split("test")
+    test = _labelled(folder, "test")
     if test is not None:
         done = [row for row in rows if row["test"] is not None]
 
@@ -167,9 +136,19 @@ def rebuild(out: str | Path) -> dict[str, Any]:
 
         answer = add_test(answer, done, test, logits)
     answer["tested"] = test is not None
+    answer["data"] = json.loads((folder.out / "data.json").read_text())
+    answer["notes"] = answer["data"]["notes"]
     write_tables(folder.out, rows, score_rows(folder.runs, store))
     replace(folder.out / "answer.json", (json.dumps(answer, indent=1, ensure_ascii=False) + "\n").encode())
     return answer
+
+
+def _labelled(folder: Folder, split: str) -> Labelled | None:
+    examples = folder.split(split)
+    if examples is None:
+        return None
+    identity = folder.identity
+    return Labelled(examples.targets, identity.problem_type, identity.labels, identity.metric)
 
 
 def write_report(out: str | Path) -> Path:
@@ -193,6 +172,14 @@ def _write_folder(prepared: Prepared) -> None:
     values = prepared.spec.model_dump(mode="json")
     identity = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(prepared.identity).items()}
     prepared.store.write_spec({**values, "identity": identity})
+    facts = {
+        "notes": prepared.plan.notes,
+        "report": prepared.data.report.as_dict(),
+        "max_length": prepared.plan.max_length,
+        "truncated": prepared.plan.truncated,
+        "truncated_by_class": prepared.plan.truncated_by_class,
+    }
+    replace(out / "data.json", (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
     write_rows(out, "validation", prepared.data.validation)
     if prepared.data.test is not None:
         write_rows(out, "test", prepared.data.test)
@@ -218,5 +205,3 @@ def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Pr
     before = prepared.store.predictions(spec.digest)["validation_best"]
     gap = float(abs(before - again.logits["validation_best"]).max())
     return save_model(target, prepared.pretrained, prepared.identity, answer, spec, gap)
-
-

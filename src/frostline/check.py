@@ -25,6 +25,7 @@ from frostline.packing import Packing, packable
 from frostline.tokens import Tokens
 
 TOLERANCE = 1e-5  # relative, fp32
+FAILS = (RuntimeError, ValueError, IndexError, KeyError, TypeError, AttributeError, AssertionError)
 LENGTHS = (40, 31, 7, 22)  # ragged; a sliding window is exceeded where it is shorter than the longest
 
 
@@ -64,6 +65,7 @@ def check(
     model.eval()
     try:
         anatomy = find_layers(model, batch)
+        _demand_no_memory(model, batch)
         reads = head_reads(model, anatomy, batch)
         ks = [*range(anatomy.count + 1), None] if tuned_layers is None else tuned_layers
         return [_check_one(model, anatomy, reads, batch, k) for k in ks]
@@ -102,6 +104,25 @@ def head_reads(model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> str:
     return "all"
 
 
+def _last_alone(batch: Batch) -> dict[str, Tensor]:
+    """The last row of a batch without its padding."""
+    length = int(batch["attention_mask"][-1].sum())
+    return {name: x[-1:, :length] if x.dim() >= 2 else x[-1:] for name, x in batch.items()}
+
+
+def _demand_no_memory(model: PreTrainedModel, batch: Batch) -> None:
+    """Refuse a model whose forward is not a function of its input alone."""
+    with torch.no_grad():
+        before = model(**batch).logits
+        model(**_last_alone(batch))
+        gap = _difference(model(**batch).logits, before)
+    if not gap < TOLERANCE:
+        raise FrostlineError(
+            f"A model of type {model.config.model_type!r} cannot be cut: the same batch gives other logits (by {gap:.1e}) "
+            "after a shorter one, or each time. Choose another model."
+        )
+
+
 def _states(model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> dict[int, Tensor]:
     """Hidden states of all cuts from one plain forward of this very batch: cut -> ``[1, T, D]``."""
     seen: dict[int, Tensor] = {}
@@ -129,53 +150,69 @@ def _check_one(model: PreTrainedModel, anatomy: Anatomy, reads: str, batch: Batc
         same_batch = _states(model, anatomy, batch)[cut] if cut is not None else None
     with tempfile.TemporaryDirectory(prefix="frostline-check-") as folder:
         stored = None if cut is None else _stored(model, anatomy, reads, batch, cut, Path(folder))
-        gaps: dict[str, tuple[float, float]] = {}
+        try:
+            gaps = {"padded": _compare(model, anatomy, None, cut, trained, truth, batch, same_batch, stored, reads)}
+        except FAILS as error:
+            return Check(
+                k,
+                None,
+                None,
+                None,
+                "The layers below the cut hand on more than hidden states, and without it the code above fails "
+                f"({_first_line(error)}).",
+            )
         with packable(model) as packing:
-            for path, how in (("padded", None), ("packed", packing)):
-                if path == "packed" and how is None:
-                    continue
-                with cut_at(model, anatomy, cut, packing=how) as upper:
-                    try:
-                        gap = _gap(truth, _result(model, trained, lambda: upper(batch, same_batch)))
-                        if cut is not None:
-                            gap = _worse(gap, _gap(truth, _result(model, trained, _reader(upper, batch, stored, cut, reads))))
-                            with _disturbed(model, anatomy, cut):
-                                again = _result(model, trained, lambda: upper(batch, same_batch))
-                            gap = _worse(gap, _gap(truth, again))
-                    except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
-                        # What a layer does with packed or handed-on input is its own code: any failure is a refusal.
-                        if path == "padded":
-                            return Check(k, None, None, None, f"Cut at layer {cut}, its code fails: {_first_line(error)}.")
-                        continue
-                if path == "padded" or _really_packed(how, anatomy, cut, gap):
-                    gaps[path] = gap
+            if packing:
+                try:
+                    gap = _compare(model, anatomy, packing, cut, trained, truth, batch, same_batch, stored, reads)
+                except FAILS:
+                    gap = (float("inf"), float("inf"))  # its layers do not take packed batches
+                if packing.calls or cut == anatomy.count:
+                    gaps["packed"] = gap
     path = "packed" if "packed" in gaps and max(gaps["packed"]) < TOLERANCE else "padded"
     logit, gradient = gaps[path]
     if not max(logit, gradient) < TOLERANCE:  # not a number is refused, too
-        return Check(k, None, logit, gradient, _reason(model, anatomy, batch, logit, gradient, cut))
+        return Check(k, None, logit, gradient, _reason(model, anatomy, batch, truth[0], (logit, gradient)))
     return Check(k, path, logit, gradient)
 
 
-def _really_packed(packing: Packing | None, anatomy: Anatomy, cut: int | None, gap: tuple[float, float]) -> bool:
-    assert packing is not None
-    ran, packing.calls = packing.calls, 0
-    return ran > 0 or cut == anatomy.count
+def _compare(
+    model: PreTrainedModel,
+    anatomy: Anatomy,
+    packing: Packing | None,
+    cut: int | None,
+    trained: Mapping[str, nn.Parameter],
+    truth: "Result",
+    batch: Batch,
+    same_batch: Tensor | None,
+    stored: tuple[HiddenStates, Tokens] | None,
+    reads: str,
+) -> tuple[float, float]:
+    """The largest differences of logits and gradients: states of this batch, states from disk, all below disturbed."""
+    with cut_at(model, anatomy, cut, packing=packing) as upper:
+        gap = _gap(truth, _result(model, trained, lambda: upper(batch, same_batch)))
+        if cut is not None:
+            gap = _worse(gap, _gap(truth, _result(model, trained, _reader(upper, batch, stored, cut, reads))))
+            with _disturbed(model, anatomy, cut):
+                gap = _worse(gap, _gap(truth, _result(model, trained, lambda: upper(batch, same_batch))))
+    return gap
 
 
-def _reason(
-    model: PreTrainedModel, anatomy: Anatomy, batch: Batch, logit: float, gradient: float, cut: int | None
-) -> str:
+def _reason(model: PreTrainedModel, anatomy: Anatomy, batch: Batch, truth: Tensor, gap: tuple[float, float]) -> str:
     """Why cut and uncut differ, as far as a test can tell."""
+    differs = f"logits differ by {gap[0]:.1e}, gradients by {gap[1]:.1e}, relative"
+    parent, _, own = anatomy.path.rpartition(".")
+    beside = [
+        name
+        for name, m in model.get_submodule(parent).named_children()
+        if isinstance(m, nn.ModuleList) and len(m) == anatomy.count and name != own
+    ]
+    if beside:
+        return f"Its layers are spread over parallel lists of modules ({', '.join([own, *beside])}); {differs}."
     with torch.no_grad():
-        alone = {name: x[-1:, : int(batch["attention_mask"][-1].sum())] for name, x in batch.items() if x.dim() >= 2}
-        whole = model(**batch).logits[-1:]
-        try:
-            gap = _difference(model(**{**batch, **alone}).logits, whole)
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            gap, _ = float("nan"), error
-    differs = f"logits differ by {logit:.1e}, gradients by {gradient:.1e}, relative"
-    if not gap < TOLERANCE:
-        return f"Its layers mix padding into real tokens (a text alone and in a batch differ by {gap:.1e}); {differs}."
+        company = _difference(model(**_last_alone(batch)).logits, truth[-1:])
+    if not company < TOLERANCE:
+        return f"What it computes for a text depends on the padding beside it (by {company:.1e}); {differs}."
     return f"Something of the layers below the cut other than the hidden states reaches the logits; {differs}."
 
 

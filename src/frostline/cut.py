@@ -41,7 +41,8 @@ class Upper:
     def __call__(self, batch: Batch, kept: Tensor | None = None) -> Tensor:
         mask = batch["attention_mask"]
         self._layout = Layout(mask.sum(1), mask.shape[1])
-        self._kept = kept if kept is None or self.packing else self._layout.unpack(kept)
+        if kept is not None:
+            self._kept = self._layout.fill(kept) if self.packing else self._layout.unpack(kept)
         if self.packing:
             self.packing.layout = self._layout
         try:
@@ -60,7 +61,7 @@ class Upper:
             if last and self._kept is not None:
                 assert self._layout is not None
                 hidden = self._layout.unpack(self._kept) if self.packing else self._kept
-            return (hidden, *[None] * (call.tuple_length - 1)) if call.tuple_length else hidden
+            return call.hand_on(hidden)
 
         return forward
 
@@ -88,14 +89,14 @@ class Upper:
         """After the last layer: back to the padded grid."""
 
         def hook(module: nn.Module, args: Any, out: Any) -> Any:
-            hidden = out[0] if call.tuple_length else out
+            hidden = out[0] if call.wrap else out
             if self.tap:
                 self.tap(self.anatomy.count, hidden)
             if not self.packing:
                 return None
             assert self._layout is not None
             hidden = self._layout.unpack(hidden)
-            return (hidden, *out[1:]) if call.tuple_length else hidden
+            return call.wrap([hidden, *out[1:]]) if call.wrap else hidden
 
         return hook
 

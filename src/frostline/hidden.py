@@ -101,11 +101,7 @@ class _Shard:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.facts = json.loads((folder / "shard.json").read_text())
-        for name, (size, checksum) in self.facts["files"].items():
-            file = folder / name
-            if not file.exists() or file.stat().st_size != size or _checksum(file) != checksum:
-                raise _Damaged(f"{file} is not what was written")
-        self.keys: NDArray[np.void] = np.load(folder / "keys.npy").view("V16")
+        self.keys: NDArray[np.void] = np.load(folder / "keys.npy").view("V16")[:, 0]
         self.offsets: NDArray[np.int64] = np.load(folder / "offsets.npy")
         self.cuts: tuple[int, ...] = tuple(self.facts["cuts"])
         self.head: bool = self.facts["head"]
@@ -119,10 +115,6 @@ class _Shard:
 
     def covers(self, need: Need) -> bool:
         return set(need.cuts) <= set(self.cuts) and (self.head or not need.head)
-
-
-class _Damaged(Exception):
-    pass
 
 
 class HiddenStates:
@@ -213,11 +205,24 @@ def keep(
 
 def _open_all(place: Path, warn: Callable[[str], None]) -> Iterator[_Shard]:
     for file in sorted(place.glob("*/shard.json")):
-        try:
-            yield _Shard(file.parent)
-        except _Damaged as damage:
-            warn(f"Kept hidden states were damaged and are computed again: {damage}.")
+        if problem := damage(file.parent):
+            warn(f"Kept hidden states were damaged and are computed again: {problem}.")
             shutil.rmtree(file.parent)
+        else:
+            yield _Shard(file.parent)
+
+
+def damage(shard: Path) -> str:
+    """What is wrong with a shard's files, by size and checksum; empty if nothing is."""
+    try:
+        files = json.loads((shard / "shard.json").read_text())["files"]
+    except (ValueError, KeyError):
+        return f"{shard / 'shard.json'} is not what was written"
+    for name, (size, checksum) in files.items():
+        file = shard / name
+        if not file.exists() or file.stat().st_size != size or _checksum(file) != checksum:
+            return f"{file} is not what was written"
+    return ""
 
 
 def _write_shard(
@@ -301,9 +306,7 @@ def compute(
             yield n, states
 
 
-def _batches(
-    lengths: NDArray[np.int64], rows: Rows, budget: int, positions: int | None
-) -> Iterator[tuple[int, Rows]]:
+def _batches(lengths: NDArray[np.int64], rows: Rows, budget: int, positions: int | None) -> Iterator[tuple[int, Rows]]:
     padded = -(-lengths[rows] // LENGTH_STEP) * LENGTH_STEP
     if positions:
         padded = np.maximum(np.minimum(padded, positions), lengths[rows])

@@ -27,7 +27,12 @@ class Call:
 
     hidden: int | str  # the argument that carries the hidden states: a position or a name
     per_token: tuple[int | str, ...]  # other arguments with one entry per token (positions, rotary tables)
-    tuple_length: int  # what a layer returns: 0 for a bare tensor, else the length of its tuple
+    wrap: type | None  # what a layer returns: None for a bare tensor, else tuple or list
+    length: int  # and how many things are in it, hidden states first
+
+    def hand_on(self, hidden: Tensor) -> Any:
+        """Hidden states as a layer returns them, and nothing beside them."""
+        return hidden if self.wrap is None else self.wrap([hidden, *[None] * (self.length - 1)])
 
 
 @dataclass(frozen=True)
@@ -93,25 +98,29 @@ def find_layers(model: PreTrainedModel, batch: Batch | None = None) -> Anatomy:
             "encoder's output beside the hidden states. Choose an encoder or a decoder."
         )
     batch = probe_batch(model) if batch is None else batch
-    path, stack = _largest_stack(model, kind)
-    trace = _Trace(model, stack)
-    trace.run(batch)
-    trace.demand_plain_layers(kind, model.config)
-    first, last = trace.entered[0], trace.left[-1]
-    return Anatomy(
-        path=path,
-        count=len(stack),
-        places=dict(_places(model, path, trace.owners, first, last)),
-        calls=tuple(trace.calls),
-        width=trace.width,
-    )
+    problems = []
+    for path, stack in _stacks(model):
+        trace = _Trace(model, stack)
+        trace.run(batch)
+        if problem := trace.complaint():
+            problems.append(problem)
+            continue
+        return Anatomy(
+            path=path,
+            count=len(stack),
+            places=dict(_places(model, path, trace.owners, trace.left[-1])),
+            calls=tuple(trace.calls),
+            width=trace.width,
+        )
+    problem = problems[0] if problems else "it has no list of layers"
+    raise FrostlineError(f"A model of type {kind!r} cannot be cut: {problem}. Choose another model.")
 
 
-def _largest_stack(model: nn.Module, kind: str) -> tuple[str, nn.ModuleList]:
-    stacks = [(name, m) for name, m in model.named_modules() if isinstance(m, nn.ModuleList) and len(m)]
-    if not stacks:
-        raise FrostlineError(f"A model of type {kind!r} cannot be cut: it has no list of layers.")
-    return max(stacks, key=lambda pair: sum(p.numel() for p in pair[1].parameters()))
+def _stacks(model: nn.Module) -> list[tuple[str, nn.ModuleList]]:
+    """Lists of modules that stand in no other list, the one with most parameters first."""
+    lists = {name: m for name, m in model.named_modules() if isinstance(m, nn.ModuleList) and len(m)}
+    outer = {name: m for name, m in lists.items() if not any(name.startswith(f"{other}.") for other in lists)}
+    return sorted(outer.items(), key=lambda pair: -sum(p.numel() for p in pair[1].parameters()))
 
 
 class _Trace:
@@ -120,9 +129,8 @@ class _Trace:
     def __init__(self, model: PreTrainedModel, stack: nn.ModuleList) -> None:
         self.model, self.stack = model, stack
         self.clock = 0
-        self.owners: dict[str, tuple[int, int]] = {}  # module path -> first and last time it was entered
+        self.owners: dict[str, int] = {}  # module path -> when it was first entered
         self.order: list[int] = []  # layer numbers, as they were called
-        self.entered: list[int] = []
         self.left: list[int] = []
         self.calls: list[Call] = []
         self.width = 0
@@ -147,43 +155,54 @@ class _Trace:
     def _clock(self, name: str) -> Any:
         def tick(module: nn.Module, args: Any) -> None:
             self.clock += 1
-            self.owners[name] = (self.owners.get(name, (self.clock,))[0], self.clock)
+            self.owners.setdefault(name, self.clock)
 
         return tick
 
     def _layer(self, number: int, grid: torch.Size) -> tuple[Any, Any]:
         def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             self.order.append(number)
-            self.entered.append(self.clock)
 
         def leave(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
             self.left.append(self.clock)
             named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
             hidden = next((key for key, x in named if _is_hidden(x, grid)), None)
-            first = out[0] if isinstance(out, tuple) else out
+            wrap = next((kind for kind in (tuple, list) if type(out) is kind), None)
+            first = out[0] if wrap else out
             if hidden is None or not _is_hidden(first, grid):
-                self.problem = "its layers do not take and return one vector per token"
+                seen = next((tuple(x.shape) for _, x in named if isinstance(x, Tensor)), "no tensor")
+                self.problem = (
+                    f"its layers do not take and return one vector per token (for a batch of {tuple(grid)} tokens they "
+                    f"are given {seen} and return {_shape(out)})"
+                )
                 return
-            given = dict(named)[hidden]
-            if given.shape != first.shape:
+            if dict(named)[hidden].shape != first.shape:
                 self.problem = "the width of its hidden states changes from layer to layer"
             self.width = first.shape[-1]
             per_token = tuple(key for key, x in named if key != hidden and _is_per_token(x, grid))
-            self.calls.append(Call(hidden, per_token, len(out) if isinstance(out, tuple) else 0))
+            self.calls.append(Call(hidden, per_token, wrap, len(out) if wrap else 1))
 
         return enter, leave
 
-    def demand_plain_layers(self, kind: str, config: Any) -> None:
-        """Refuse what is not a plain chain of layers."""
-        depth = getattr(config.get_text_config(), "num_hidden_layers", None) or len(self.stack)
-        if len(self.order) > len(set(self.order)) or len(self.stack) < depth:
-            problem = "it shares one layer's weights between depths, so no layer is tuned alone"
-        elif self.order != list(range(len(self.stack))):
-            problem = f"its largest list of modules is not called in order: {self.order} of {len(self.stack)}"
-        else:
-            problem = self.problem
-        if problem:
-            raise FrostlineError(f"A model of type {kind!r} cannot be cut: {problem}. Choose another model.")
+    def complaint(self) -> str:
+        """Why this is not a plain chain of layers; empty if it is one."""
+        if not self.order:
+            return "its largest list of modules holds no layers that are called as modules"
+        if len(self.order) > len(set(self.order)) or self._tied():
+            return "it shares weights between layers, so no layer is tuned alone"
+        if self.order != list(range(len(self.stack))):
+            return f"its layers are not called one after the other, but in the order {self.order}"
+        return self.problem
+
+    def _tied(self) -> bool:
+        parameters = [id(p) for layer in self.stack for p in set(layer.parameters())]
+        return len(parameters) > len(set(parameters))
+
+
+def _shape(out: Any) -> Any:
+    if isinstance(out, Tensor):
+        return tuple(out.shape)
+    return f"{type(out).__name__} of {len(out)}" if isinstance(out, tuple | list) else type(out).__name__
 
 
 def _is_hidden(x: Any, grid: torch.Size) -> bool:
@@ -196,9 +215,7 @@ def _is_per_token(x: Any, grid: torch.Size) -> bool:
     return isinstance(x, Tensor) and x.dim() in (2, 3, 4) and x.shape[0] in (1, grid[0]) and x.shape[1] == grid[1]
 
 
-def _places(
-    model: PreTrainedModel, path: str, owners: Mapping[str, tuple[int, int]], first: int, last: int
-) -> Iterator[tuple[str, str]]:
+def _places(model: PreTrainedModel, path: str, owners: Mapping[str, int], last: int) -> Iterator[tuple[str, str]]:
     """The place of each parameter, by its module: in a layer, outside the base model, or by when it ran."""
     prefix = model.base_model_prefix
     base = f"{prefix}." if prefix and hasattr(model, prefix) else ""
@@ -208,7 +225,7 @@ def _places(
             yield name, f"layer {name.removeprefix(f'{path}.').split('.')[0]}"
         elif not name.startswith(base):
             yield name, HEAD
-        elif owners.get(owner, (0, 0))[0] <= last:
+        elif owners.get(owner, 0) <= last:
             yield name, EMBEDDINGS
         elif "norm" in type(model.get_submodule(owner)).__name__.lower() and "pool" not in owner:
             yield name, FINAL_NORM

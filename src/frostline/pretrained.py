@@ -160,7 +160,7 @@ def load_pretrained(
         model=model,
         tokenizer=tokenizer,
         anatomy=anatomy,
-        weights=_digest(sorted(folder.glob("*.safetensors")) + [folder / "config.json"]),
+        weights=_digest([*sorted(folder.glob("*.safetensors")), folder / "config.json"]),
         vocabulary=_digest(sorted(p for p in folder.iterdir() if p.name in _tokenizer_files(folder))),
         max_length=_max_length(config, tokenizer),
         new=_new_parameters(model, anatomy, info),
@@ -205,16 +205,29 @@ def _require_files(name: str, folder: Path) -> None:
 
 def _tokenizer_files(folder: Path) -> set[str]:
     known = {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "spm.model"}
-    return {p.name for p in folder.iterdir() if p.name in known or p.name.startswith("tokenizer") and p.suffix == ".model"}
+    return {
+        p.name for p in folder.iterdir() if p.name in known or (p.name.startswith("tokenizer") and p.suffix == ".model")
+    }
 
 
 def _demand(load: Any, name: str, what: str) -> Any:
     """Turn whatever a library says of unusable files into one sentence."""
     try:
         return load()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError, SafetensorError) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        ImportError,
+        RuntimeError,
+        SafetensorError,
+    ) as error:
         first = next(iter(str(error).strip().splitlines()), "")
-        raise FrostlineError(f"The model {name} cannot be used: {what} ({type(error).__name__}: {first[:200]}).") from error
+        raise FrostlineError(
+            f"The model {name} cannot be used: {what} ({type(error).__name__}: {first[:200]})."
+        ) from error
 
 
 @contextmanager

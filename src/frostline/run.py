@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -143,10 +143,11 @@ def forward_from(bench: Bench, spec: RunSpec) -> Iterator[Callable[[Rows], Tenso
         with bench.machine.autocast():
             return upper(batch, None if kept is None else kept.to(device, non_blocking=True))
 
-    with packable(pretrained.model) as packing:
-        how = packing if bench.packed else None
-        with cut_at(pretrained.model, pretrained.anatomy, cut, packing=how) as upper:
-            yield lambda rows: forward(upper, rows)
+    with (
+        packable(pretrained.model) if bench.packed else nullcontext() as packing,
+        cut_at(pretrained.model, pretrained.anatomy, cut, packing=packing) as upper,
+    ):
+        yield lambda rows: forward(upper, rows)
 
 
 class _Audit:

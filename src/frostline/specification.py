@@ -64,7 +64,8 @@ class Settings(BaseModel):
     per_device_train_batch_size: int = Field(16, ge=1, description="examples in a training step")
     per_device_eval_batch_size: int = Field(64, ge=1, description="examples in a batch of evaluation")
     head_learning_rate: Positive | None = Field(
-        1e-3, description="learning rate of the head (pooler and classifier), for every k; `same` as the layers' where none"
+        1e-3,
+        description="learning rate of the head (pooler and classifier), for every k; `same` as the layers' where none",
     )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's, on weight matrices only")
     adam_beta1: float = Field(0.9, ge=0, lt=1)
@@ -75,15 +76,21 @@ class Settings(BaseModel):
     max_grad_norm: float = Field(1.0, ge=0, description="clip the trained gradients to this norm; 0 does not clip")
     evaluations_per_epoch: int = Field(1, ge=1, description="validation scores in an epoch")
     train_score_rows: int = Field(1000, ge=1, description="training rows scored at the end of a run, at most")
-    metric: str | None = Field(None, description="chooses epoch, learning rate and k; by default one that suits the task")
+    metric: str | None = Field(
+        None, description="chooses epoch, learning rate and k; by default one that suits the task"
+    )
     class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
         "none", description="weights of classes in the loss: none, balanced, or a table label = weight"
     )
     tune_pooler: bool = Field(True, description="train the pooler with the head")
-    frozen_dropout: bool = Field(False, description="leave dropout on in the frozen part, as Trainer does; nothing is kept")
+    frozen_dropout: bool = Field(
+        False, description="leave dropout on in the frozen part, as Trainer does; nothing is kept"
+    )
     subset: Literal["per-seed", "fixed"] = Field("per-seed", description="whether the training subset follows the seed")
     data_seed: int = Field(0, ge=0, description="fixes validation and test, and a fixed subset")
-    max_length: int | None = Field(None, ge=1, description="most tokens in a text; by default what the model takes, at most 512")
+    max_length: int | None = Field(
+        None, ge=1, description="most tokens in a text; by default what the model takes, at most 512"
+    )
     precision: str = Field("auto", description="float32, bfloat16, or auto: bfloat16 where the processor has it")
 
 
@@ -153,8 +160,12 @@ class SweepSpec(Settings):
     )
     max_truncated: float = Field(0.05, ge=0, le=1, description="largest share of texts that may be cut at --max-length")
     device: str = Field("auto", description="cpu, cuda or mps")
-    cache_limit: float | None = Field(None, ge=0, description="GB of hidden states to keep at most; by default what is free")
-    target: float = Field(0.95, gt=0, le=1, description="share of full's gain over guessing that the recommended k reaches")
+    cache_limit: float | None = Field(
+        None, ge=0, description="GB of hidden states to keep at most; by default what is free"
+    )
+    target: float = Field(
+        0.95, gt=0, le=1, description="share of full's gain over guessing that the recommended k reaches"
+    )
     out: str = Field(description="folder for results, answer, report and model")
 
     def model_post_init(self, context: Any, /) -> None:
@@ -198,7 +209,9 @@ def make_spec(values: Mapping[str, Any]) -> SweepSpec:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "the specification"
         if first["type"] == "missing":
-            raise FrostlineError(f"{name} is missing: give --{name.replace('_', '-')} ({known[name].description}).") from error
+            raise FrostlineError(
+                f"{name} is missing: give --{name.replace('_', '-')} ({known[name].description})."
+            ) from error
         given = f" = {values[name]!r}" if name in values else ""
         message = first["msg"].removeprefix("Value error, ")
         raise FrostlineError(f"{name}{given} cannot be: {message[0].lower() + message[1:]}.") from error

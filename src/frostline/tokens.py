@@ -97,7 +97,9 @@ def encode(
     flat: dict[str, list[NDArray[np.int32]]] = {name: [] for name in names}
     lengths: list[int] = []
     dropped: list[int] = []
-    nothing = next(x for x in (tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, 0) if x is not None)
+    nothing = next(
+        x for x in (tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, 0) if x is not None
+    )
 
     def call(where: Sequence[int], **limit: Any) -> Any:
         second = {} if pairs is None else {"text_pair": [pairs[n] for n in where]}

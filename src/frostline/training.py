@@ -170,9 +170,7 @@ def train(
     if trained.outcome == "ok":
         begun = perf_counter()
         rows = train_rows[: settings.train_score_rows]
-        trained.train_last = problem.scores(
-            problem.logits(forward, rows, settings.per_device_eval_batch_size), rows
-        )
+        trained.train_last = problem.scores(problem.logits(forward, rows, settings.per_device_eval_batch_size), rows)
         trained.evaluation_seconds += perf_counter() - begun
         if is_constant(trained.evaluations[trained.best].logits, problem.problem_type):
             trained.outcome, trained.reason = "degenerate", "it predicts the same for every validation row"

@@ -30,7 +30,7 @@ class Task(NamedTuple):
 def generate(task: str, *, train: int, validation: int, test: int, seed: int = 0) -> dict[str, pa.Table]:
     """Tables "train", "validation" and "test" with the columns ``text`` and ``label`` (both str).
 
-    Classes are balanced within one, no text occurs twice within or across the tables, equal arguments give equal tables.
+    Classes are balanced within one, no text occurs twice in or across the tables, equal arguments give equal tables.
     Raises FrostlineError for an unknown task and for a size outside 0 to LIMIT.
     """
     if task not in TASKS:

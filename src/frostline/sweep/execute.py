@@ -105,7 +105,9 @@ def execute(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress) -> 
 
     def cost(spec: RunSpec) -> float:
         cuts = [cut for cut in kept.cuts if spec.tuned_layers is not None and cut <= layers - spec.tuned_layers]
-        return work(spec, layers, validation, layers if spec.tuned_layers == 0 and kept.head else max(cuts, default=None))
+        return work(
+            spec, layers, validation, layers if spec.tuned_layers == 0 and kept.head else max(cuts, default=None)
+        )
 
     rows = rows_needed(bench, missing)
     pass_work = float(len(rows) * layers) if kept.cuts or kept.head else 0.0
@@ -335,9 +337,13 @@ def _plan(
     kept = wanted.within(limit, count, tokens, anatomy.width)
     train = data.train.targets
     by_class = {
-        label: float((encoded["train"].dropped[train == n] > 0).mean()) for n, label in enumerate(identity.labels) if (train == n).any()
+        label: float((encoded["train"].dropped[train == n] > 0).mean())
+        for n, label in enumerate(identity.labels)
+        if (train == n).any()
     }
-    scored = sum(len(bench.splits[name]) * times for name, times in (("validation", 2), ("test", 1)) if name in bench.splits)
+    scored = sum(
+        len(bench.splits[name]) * times for name, times in (("validation", 2), ("test", 1)) if name in bench.splits
+    )
     return Plan(
         runs=tuple(runs),
         done=frozenset(run.digest for run in runs if store.has(run.digest)),

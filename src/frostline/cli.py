@@ -1,0 +1,347 @@
+"""The command line: few verbs over the objects that Python users have. What is heavy is imported by the verb."""
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from frostline.errors import FrostlineError
+from frostline.specification import SweepSpec, read_toml
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="How many of the last layers of a pretrained transformer should I fine-tune on my data, what does it cost, "
+    "and how sure is that?",
+)
+cache_app = typer.Typer(no_args_is_help=True, help="Hidden states that are kept on this machine.")
+app.add_typer(cache_app, name="cache")
+
+
+def main() -> None:
+    """The program. A mistake of the user's is one sentence on stderr and exit code 2."""
+    try:
+        app()
+    except FrostlineError as error:
+        print(f"frostline: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("frostline: stopped. Finished runs are kept; the same command goes on from there.", file=sys.stderr)
+        sys.exit(130)
+
+
+def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command one flag for each setting of a sweep, by the setting's name."""
+
+    def run(file: Path | None, **flags: Any) -> None:
+        extra = {name: flags.pop(name) for name in list(flags) if name not in SweepSpec.model_fields}
+        given = {name: value for name, value in flags.items() if value is not None}
+        command({**(read_toml(file) if file else {}), **_plain(given)}, **extra)
+
+    own = list(inspect.signature(command).parameters.values())[1:]
+    argument = Annotated[Optional[Path], typer.Argument(help="a TOML file with the same settings; flags go first")]  # noqa: UP045
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter("file", keyword, default=None, annotation=argument), *own]
+    for name, field in SweepSpec.model_fields.items():
+        kind: Any = Optional[bool] if field.annotation is bool else Optional[str]  # noqa: UP045
+        default = "" if field.is_required() or field.default is None else f" [default: {_shown(field.default)}]"
+        flag = "--" + name.replace("_", "-")
+        names = [f"{flag}/--no-{flag[2:]}"] if field.annotation is bool else [flag]
+        option = typer.Option(
+            *names, help=(field.description or "as in TrainingArguments") + default, show_default=False
+        )
+        parameters.append(inspect.Parameter(name, keyword, default=None, annotation=Annotated[kind, option]))
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    return run
+
+
+def _shown(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _plain(flags: dict[str, Any]) -> dict[str, Any]:
+    """Words of the command line that a TOML file has other means for."""
+    if flags.get("head_learning_rate") == "same":
+        flags["head_learning_rate"] = None
+    weights = flags.get("class_weights", "")
+    if "=" in weights:
+        parts = [part.rpartition("=") for part in weights.split(",")]
+        flags["class_weights"] = {label: weight for label, _, weight in parts}
+    return flags
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="folder for results, answer, report and model")] = Path("frostline-demo"),
+    task: Annotated[str, typer.Option(help="polarity or agreement; the sentences are generated")] = "polarity",
+    seeds: Annotated[int, typer.Option(min=1, help="runs of each k")] = 3,
+) -> None:
+    """The embedded example: answer, report and model in about a minute, offline."""
+    from frostline.demo import demo_sweep
+
+    _run(demo_sweep(out, task=task, seeds=seeds))
+
+
+@app.command()
+@_with_settings
+def sweep(settings: dict[str, Any]) -> None:
+    """Every cell of a grid: tuned layers x train size x seed x learning rate.
+
+    Run it again to go on, or with more seeds, layers or sizes to add to what is there.
+    """
+    from frostline.api import Sweep
+
+    _run(Sweep(**settings))
+
+
+@app.command()
+@_with_settings
+def plan(settings: dict[str, Any]) -> None:
+    """What a sweep would run, share and take of the disk; nothing is trained or written."""
+    from frostline.api import Sweep
+
+    settings.setdefault("out", "frostline-sweep")
+    _print_plan(Sweep(**settings).plan())
+
+
+@app.command()
+def status(folder: Annotated[Path, typer.Argument(help="a sweep's --out")]) -> None:
+    """Every run of a sweep: done, failed (and why) or pending."""
+    from frostline.sweep.folder import Folder
+
+    rows = Folder(folder).rows()
+    counts = {state: sum(row["status"] == state for row in rows) for state in ("done", "failed", "pending")}
+    print(f"{folder}: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
+    columns = ("trainable", "train_size", "seed", "learning_rate", "status", "outcome", "validation_best", "reason")
+    _print_table(rows, columns)
+
+
+@app.command()
+def report(folder: Annotated[Path, typer.Argument(help="a sweep's --out")]) -> None:
+    """Rebuild tables, answer and report.html from the runs in a folder."""
+    from frostline.api import write_report
+
+    path = write_report(folder)
+    print(json.loads((folder / "answer.json").read_text())["sentence"])
+    print(path)
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="DIR/model of a sweep, or any classifier's folder")],
+    file: Annotated[Path, typer.Argument(help="table with the texts: CSV, TSV, JSON lines or Parquet")],
+    out: Annotated[Path | None, typer.Option(help=".csv, .jsonl or .parquet [default: FILE.predictions.csv]")] = None,
+    text_column: Annotated[str | None, typer.Option(help="column with the text")] = None,
+    text_pair_column: Annotated[str | None, typer.Option(help="column with the second text of a pair")] = None,
+) -> None:
+    """Labels and probabilities for a table of texts."""
+    from frostline.data import read_unlabelled
+    from frostline.predict import predict as predict_texts
+
+    target = out or file.with_name(f"{file.stem}.predictions.csv")
+    if target.suffix not in (".csv", ".jsonl", ".parquet"):
+        raise FrostlineError(f"{target} has no known ending: name it .csv, .jsonl or .parquet.")
+    texts = read_unlabelled(file, text_column=text_column, text_pair_column=text_pair_column)
+    predictions = predict_texts(model, texts)
+    _write_rows(target, list(predictions.rows(texts)), predictions.columns(texts))
+    cut = f"; {predictions.truncated} were longer than the model takes and were cut" if predictions.truncated else ""
+    print(f"{target}: {len(texts)} texts{cut}")
+
+
+@app.command()
+def check(
+    model: Annotated[str, typer.Argument(help="a hub name, or a folder")],
+    revision: Annotated[str | None, typer.Option(help="commit, tag or branch of a hub model")] = None,
+) -> None:
+    """Prove on a model that cut, kept and packed give what the uncut model gives: logits and gradients, for every k."""
+    from frostline.check import check as check_model
+    from frostline.pretrained import load_pretrained
+
+    pretrained = load_pretrained(
+        model, labels=("0", "1"), problem_type="single_label_classification", revision=revision
+    )
+    checks = check_model(pretrained.model)
+    rows = [{**vars(row), "tuned_layers": "all" if row.tuned_layers is None else row.tuned_layers} for row in checks]
+    _print_table(rows, ("tuned_layers", "path", "max_logit_difference", "max_gradient_difference", "refused"))
+    refused = [row for row in checks if row.refused]
+    if refused:
+        raise FrostlineError(
+            f"{model} cannot be swept at {len(refused)} of {len(checks)} values of k: {refused[0].refused}"
+        )
+    print("Equal: differences are relative to the largest value, in fp32.")
+
+
+@cache_app.command("ls")
+def cache_ls() -> None:
+    """List what is kept, with its size."""
+    from datetime import datetime
+
+    from frostline.cache import kept_states
+    from frostline.hidden import cache_folder
+    from frostline.sweep.plan import readable_bytes
+
+    entries = list(kept_states())
+    rows = [
+        {
+            "key": kept.key[:12],
+            "model": kept.recipe["model"],
+            "precision": kept.recipe["precision"],
+            "texts": kept.rows,
+            "after layers": " ".join(map(str, kept.cuts)),
+            "size": readable_bytes(kept.bytes),
+            "written": datetime.fromtimestamp(kept.modified).strftime("%Y-%m-%d %H:%M"),
+        }
+        for kept in entries
+    ]
+    print(f"{cache_folder()}: {readable_bytes(sum(kept.bytes for kept in entries))}")
+    if rows:
+        _print_table(rows, tuple(rows[0]))
+
+
+@cache_app.command("rm")
+def cache_rm(
+    keys: Annotated[list[str] | None, typer.Argument(help="keys, or how they begin")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="remove all")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+) -> None:
+    """Remove what is kept; it is computed again when it is needed."""
+    from frostline.cache import kept_states, remove
+    from frostline.sweep.plan import readable_bytes
+
+    if bool(keys) == everything:
+        raise FrostlineError("Say what to remove: keys from `frostline cache ls`, or --all.")
+    if everything and not yes:
+        size = readable_bytes(sum(kept.bytes for kept in kept_states()))
+        if not sys.stdin.isatty():
+            raise FrostlineError(f"Removing all {size} asks first, and nobody is there to answer: add --yes.")
+        typer.confirm(f"Remove {size} of hidden states?", abort=True)
+    gone = remove(None if everything else keys)
+    print(f"Removed {len(gone)}, {readable_bytes(sum(kept.bytes for kept in gone))}.")
+
+
+@cache_app.command("verify")
+def cache_verify() -> None:
+    """Read everything that is kept again and compare it with its checksums."""
+    from frostline.cache import verify
+
+    bad = 0
+    for kept, problem in verify():
+        print(f"{kept.key[:12]}  {kept.recipe['model']}  {problem or 'as it was written'}")
+        bad += bool(problem)
+    if bad:
+        raise FrostlineError(f"{bad} damaged: remove them with `frostline cache rm KEY`; they are computed again.")
+
+
+def _run(sweep: Any) -> None:
+    answer = sweep.run()
+    largest = answer["sizes"][0]
+    rows = [
+        {
+            "tune": cell["trainable"],
+            "runs": cell["runs"],
+            **{name: cell["validation"][name] for name in ("mean", "median", "std", "min", "max")},
+            "of full": _share(cell["share"]),
+            "of its gain": _share(cell["share_corrected"]),
+            "parameters": cell["trainable_parameters"],
+            "seconds": cell["seconds"],
+            "memory": cell["peak_memory_bytes"] and f"{cell['peak_memory_bytes'] / 1e9:.2f} GB",
+            "failed": cell["failed"]["runs"] + cell["errors"],
+        }
+        for cell in largest["cells"]
+    ]
+    print(
+        f"{answer['task']}, {largest['train_size']} examples, {answer['metric']} on validation (guessing {answer['chance']:.3f})"
+    )
+    _print_table(rows, tuple(rows[0]))
+    print(f"\n{answer['sentence']}\n")
+    print(f"{sweep.out / 'report.html'}\n{sweep.out / 'model'}")
+
+
+def _share(share: Mapping[str, float | None] | None) -> str:
+    if share is None or share["estimate"] is None:
+        return "-"
+    between = (
+        ""
+        if share["low"] is None or share["high"] is None
+        else f" ({100 * share['low']:.0f}-{100 * share['high']:.0f})"
+    )
+    return f"{100 * share['estimate']:.1f}{between}"
+
+
+def _print_plan(plan: Any) -> None:
+    from frostline.sweep.plan import readable_bytes
+
+    for note in plan.notes:
+        print(note)
+    print(f"\n{len(plan.runs)} runs, {len(plan.done)} of them done; {plan.parameters:,} parameters in the model.")
+    done = {k: [run for run in plan.runs if run.tune == k] for k in plan.trainable}
+    rows = [
+        {
+            "tune": runs[0].trainable,
+            "runs": len(runs),
+            "done": sum(run.digest in plan.done for run in runs),
+            "trainable parameters": f"{plan.trainable[k]:,}",
+        }
+        for k, runs in done.items()
+        if runs
+    ]
+    _print_table(rows, tuple(rows[0]))
+    states = [f"after layer {cut}" for cut in plan.kept.cuts] + ["of the head's token"] * plan.kept.head
+    print(
+        f"Shared: one pass of {plan.rows:,} texts ({plan.tokens:,} tokens) through the frozen layers keeps the hidden"
+    )
+    print(f"states {', '.join(states) if states else 'of no layer'}: {readable_bytes(plan.cache_bytes)} of cache.")
+    if plan.kept != plan.wanted:
+        left_out = len(plan.wanted.cuts) - len(plan.kept.cuts)
+        print(
+            f"{left_out} more would not fit into {readable_bytes(plan.limit_bytes)}; those runs go on from the nearest kept."
+        )
+    print(
+        f"The folder takes about {readable_bytes(plan.disk_bytes)}; {readable_bytes(plan.free_bytes)} are free for the cache."
+    )
+    cut = ", ".join(f"{share:.1%} of {split}" for split, share in plan.truncated.items())
+    print(f"Texts cut at {plan.max_length} tokens: {cut}.")
+
+
+def _write_rows(target: Path, rows: list[dict[str, Any]], columns: list[str]) -> None:
+    from frostline.sweep.store import replace
+    from frostline.sweep.tables import csv_bytes
+
+    if target.suffix == ".csv":
+        replace(target, csv_bytes(rows, columns))
+    elif target.suffix == ".jsonl":
+        replace(target, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
+    else:
+        import io
+
+        import pandas as pd
+
+        buffer = io.BytesIO()
+        pd.DataFrame(rows, columns=columns).to_parquet(buffer, index=False)
+        replace(target, buffer.getvalue())
+
+
+def _print_table(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> None:
+    """Rows as plain columns of text, numbers to the right."""
+    cells = [[_text(row[name]) for name in columns] for row in rows]
+    widths = [max(len(name), *(len(row[n]) for row in cells)) if cells else len(name) for n, name in enumerate(columns)]
+    right = [all(row[n][:1] in "-0123456789" for row in cells) for n in range(len(columns))]
+    for row in [list(columns), *cells]:
+        parts = [cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)]
+        print("  ".join(parts).rstrip())
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e-3 or abs(value) >= 100 else f"{value:.4f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 9999 else str(value)

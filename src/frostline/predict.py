@@ -1,0 +1,75 @@
+"""Labels and probabilities of new texts, by a model that a sweep saved (or any classifier of transformers)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from frostline.data import Texts
+from frostline.errors import FrostlineError
+from frostline.tokens import encode
+
+BATCH = 64
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """``values``: probabilities ``[N, labels]``, or for regression numbers ``[N, 1]``; ``labels`` is empty then."""
+
+    labels: tuple[str, ...]
+    values: NDArray[np.float32]
+    truncated: int  # texts that were cut at the model's length limit
+
+    def rows(self, texts: Texts) -> Iterator[dict[str, Any]]:
+        """One row a text: its row number, the text, the label, and the probability of each label."""
+        for n, text in enumerate(texts.texts):
+            row: dict[str, Any] = {"row": int(texts.rows[n]), "text": text}
+            if texts.pairs is not None:
+                row["text_pair"] = texts.pairs[n]
+            if not self.labels:
+                yield {**row, "prediction": float(self.values[n, 0])}
+                continue
+            row["label"] = self.labels[int(self.values[n].argmax())]
+            yield {**row, **{f"p({label})": float(p) for label, p in zip(self.labels, self.values[n], strict=True)}}
+
+    def columns(self, texts: Texts) -> list[str]:
+        """The names in :meth:`rows`, also when there is no text."""
+        pair = [] if texts.pairs is None else ["text_pair"]
+        values = ["label", *(f"p({label})" for label in self.labels)] if self.labels else ["prediction"]
+        return ["row", "text", *pair, *values]
+
+
+def predict(folder: str | Path, texts: Texts) -> Predictions:
+    """Run the model in ``folder`` over ``texts``.
+
+    Raises:
+        FrostlineError: the folder holds no model, or none that transformers can classify with.
+    """
+    if not (Path(folder) / "config.json").is_file():
+        raise FrostlineError(f"{folder} holds no model (no config.json): give DIR/model of a sweep's --out.")
+    try:
+        model = AutoModelForSequenceClassification.from_pretrained(folder, use_safetensors=True).eval()
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError, KeyError) as error:
+        raise FrostlineError(f"The model in {folder} cannot be used: {str(error).splitlines()[0]}") from error
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 512
+    limit = min(tokenizer.model_max_length, positions)
+    tokens = encode(tokenizer, texts.texts, texts.pairs, limit)
+    order = np.argsort(tokens.lengths, kind="stable")
+    parts = []
+    with torch.no_grad():
+        for start in range(0, len(order), BATCH):
+            parts.append(model(**tokens.batch(order[start : start + BATCH])).logits.float())
+    logits = torch.cat(parts)[torch.from_numpy(np.argsort(order))]
+    labels = _labels(model.config.id2label, model.config.problem_type, logits.shape[1])
+    values = logits.softmax(1) if labels else logits
+    return Predictions(labels, values.numpy(), int((tokens.dropped > 0).sum()))
+
+
+def _labels(names: Mapping[int, str], problem_type: str | None, outputs: int) -> tuple[str, ...]:
+    return () if problem_type == "regression" or outputs == 1 else tuple(names[n] for n in range(outputs))

@@ -1,0 +1,93 @@
+"""How figures look, and how they become SVG that a page can hold and files that a README can show.
+
+A colour stands for a role. Each is dark enough for white paper and light enough for a dark screen; a page may say it
+better through CSS variables (``--figure-ink`` and so on), which the inline SVG asks for first.
+"""
+
+import hashlib
+import html
+import io
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+INK, QUIET = "#757575", "#757576"  # text; lines that should not be looked at
+VALIDATION, TRAIN, FAILED = "#2f7fc1", "#b8751a", "#d1495b"  # blue, amber, red: told apart by every kind of eye
+ROLES = {"ink": INK, "quiet": QUIET, "validation": VALIDATION, "train": TRAIN, "failed": FAILED}
+
+STYLE: dict[Any, Any] = {
+    "axes.edgecolor": QUIET,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 12,
+    "axes.labelsize": 12,
+    "figure.constrained_layout.use": True,
+    "font.size": 12,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "legend.fontsize": 11,
+    "legend.handlelength": 1.6,
+    "legend.columnspacing": 1.4,
+    "svg.fonttype": "none",
+    "text.color": INK,
+    "text.parse_math": False,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 11,
+    "ytick.labelsize": 11,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+}
+
+
+def figure_of(width: int, height: int, panels: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure of so many units (pixels, where it is shown at its own size) with panels one above the other."""
+    figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+    figure.patch.set_alpha(0)
+    axes = [figure.add_subplot(panels, 1, n + 1) for n in range(panels)]
+    for panel in axes:
+        panel.patch.set_alpha(0)
+    return figure, axes
+
+
+def svg(figure: Figure, name: str = "") -> str:
+    """The figure as an ``<svg>`` element: the same bytes every time, and ids that no other figure on a page has.
+
+    Figures that may be alike need different names. What :meth:`Figure.set_label` says of it becomes its ``aria-label``.
+    """
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "frostline", "text.parse_math": False}):
+        figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :].strip()
+    own = f"f{hashlib.sha256(f'{name} {text}'.encode()).hexdigest()[:8]}-"
+    text = re.sub(r'\bid="', f'id="{own}', text)
+    text = re.sub(r'href="#', f'href="#{own}', text)
+    text = text.replace("url(#", f"url(#{own}")
+    for role, colour in ROLES.items():
+        text = text.replace(colour, f"var(--figure-{role}, {colour})")
+    label = html.escape(str(figure.get_label()), quote=True)
+    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+
+
+def save_figures(out: Path, figures: Mapping[str, Figure]) -> list[Path]:
+    """Write each figure into ``out``/figures, as SVG and as PNG on a transparent ground; gives the paths."""
+    folder = out / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, figure in figures.items():
+        paths += [folder / f"{name}.svg", folder / f"{name}.png"]
+        paths[-2].write_text(svg(figure) + "\n", encoding="utf-8")
+        figure.savefig(paths[-1], dpi=200, transparent=True, metadata={"Software": None})
+    return paths

@@ -1,0 +1,105 @@
+"""Numbers as the page and the card print them. What is not known is a dash, never a number."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+UNKNOWN = "–"
+UNBROKEN = "\u00a0"  # no line ends between a number and its unit
+
+
+def score(value: float | None) -> str:
+    """A metric, three decimals."""
+    return UNKNOWN if value is None else f"{value:.3f}".replace("-", "−")
+
+
+def percent(share: float | None) -> str:
+    """A share, as per cent with one decimal."""
+    return UNKNOWN if share is None else f"{100 * share:.1f}{UNBROKEN}%".replace("-", "−")
+
+
+def score_interval(low: float | None, high: float | None) -> str:
+    """The interval of a score."""
+    return UNKNOWN if low is None or high is None else f"{score(low)} to {score(high)}"
+
+
+def percent_interval(low: float | None, high: float | None) -> str:
+    """The interval of a share; a side that has no bound says so."""
+    if low is None and high is None:
+        return UNKNOWN
+    sides = ("no bound" if side is None else percent(side).removesuffix(f"{UNBROKEN}%") for side in (low, high))
+    return f"{' to '.join(sides)}{UNBROKEN}%"
+
+
+def seconds(value: float | None) -> str:
+    """A duration as one says it."""
+    if value is None:
+        return UNKNOWN
+    if value < 120:
+        return f"{value:.2g}{UNBROKEN}s" if value < 10 else f"{value:.0f}{UNBROKEN}s"
+    return f"{value / 60:.0f}{UNBROKEN}min" if value < 7200 else f"{value / 3600:.1f}{UNBROKEN}h"
+
+
+def size(count: float | None) -> str:
+    """Bytes, in powers of ten."""
+    return _scaled(count, ("B", "kB", "MB", "GB", "TB"))
+
+
+def parameters(count: int | None) -> str:
+    """How many parameters."""
+    return _scaled(count, ("", "k", "M", "G", "T"))
+
+
+def _scaled(count: float | None, units: Sequence[str]) -> str:
+    """A count in three digits with its unit."""
+    if count is None:
+        return UNKNOWN
+    power = 0
+    while count >= 999.5 and power < len(units) - 1:
+        count, power = count / 1000, power + 1
+    digits = 0 if power == 0 or count >= 99.95 else 1 if count >= 9.995 else 2
+    return f"{count:.{digits}f}{UNBROKEN}{units[power]}".rstrip()
+
+
+def times(factor: float | None) -> str:
+    """How many times cheaper."""
+    if factor is None:
+        return UNKNOWN
+    return f"{factor:.0f}×" if factor >= 9.95 else f"{factor:.1f}×"
+
+
+def rate(value: float) -> str:
+    """A learning rate, as short as it is exact."""
+    return f"{value:g}".replace("e-0", "e-")
+
+
+def trainable(name: str) -> str:
+    """k in words: what the results table calls ``last 0``, ``last 3`` or ``all``."""
+    if name == "last 0":
+        return "head only"
+    return "last layer" if name == "last 1" else name
+
+
+def model_name(model: str) -> str:
+    """A hub name as it is; of a folder only the end that says something, so that no path of a machine is shown."""
+    if not (os.path.isabs(model) or model.startswith((".", "~")) or "\\" in model):
+        return model
+    parts = [part for part in PurePath(model).parts if part not in ("model", "/", ".", "..", "~")]
+    return parts[-1] if parts else "model"
+
+
+def target(share: float) -> str:
+    """A target share as a round number of per cent."""
+    return f"{100 * share:g}{UNBROKEN}%"
+
+
+def unbroken(sentence: str) -> str:
+    """A sentence in which no line ends before a per cent sign."""
+    return re.sub(r"(?<=\d) (?=%)", UNBROKEN, sentence)
+
+
+def cell_of(size: Mapping[str, Any], name: str | None) -> Mapping[str, Any] | None:
+    """The cell of a train size by its printed k."""
+    return next((cell for cell in size["cells"] if cell["trainable"] == name), None)

@@ -1,0 +1,107 @@
+"""What the numbers of an answer say, in sentences."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from frostline.report import readable
+
+
+def point(point: Mapping[str, Any], size: Mapping[str, Any]) -> str:
+    """An operating point: the smallest k that reaches a share of full."""
+    by_mean, sure, possible = (_name(point[name]) for name in ("estimate", "sure", "possible"))
+    if point["verdict"] == "undefined":
+        return "Not defined: full is not surely better than guessing."
+    if point["verdict"] == "holds":
+        if point["sure"] == size["reference"]:
+            return f"Nothing smaller than {sure}."
+        return f"{sure[0].upper()}{sure[1:]}, beyond the error of seeds and rows."
+    surely = f"surely {sure}" if point["sure"] else "none of these surely"
+    return f"Cannot tell: {by_mean} by the means, {surely}, possibly already {possible}."
+
+
+def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int) -> str | None:
+    """What "cannot tell" means for this size; None where everything can be told."""
+    share = readable.target(main["target"])
+    if size["reference"] and not size["learned"] and seeds > 1:
+        return (
+            "The best that was trained is not surely above guessing, so a share of its gain means nothing yet. More "
+            "training examples, more epochs or another learning rate would have to show first that the task is learned."
+        )
+    if main["verdict"] != "cannot tell":
+        return None
+    if seeds == 1:
+        return (
+            "One seed has no spread: nobody can say how much of a difference between two k is luck of the draw. The "
+            "recommendation rests on the scores as they stand; five seeds would give them an interval."
+        )
+    possible, sure = _name(main["possible"]), _name(main["sure"])
+    return (
+        f"Going by their 95 % bounds, {possible} is the smallest choice that may reach {share} of full’s gain, and "
+        f"{sure} the smallest that surely does; the truth lies between, and these seeds and validation rows cannot say "
+        "where. The recommendation is the safe end. More seeds narrow the gap, and more validation rows do."
+    )
+
+
+def tested(size: Mapping[str, Any], metric: str) -> list[str]:
+    """What test says of the recommended k, for a size that was tested."""
+    recommended = size["recommended"]
+    cell, full = (readable.cell_of(size, name) for name in (recommended["trainable"], size["reference"]))
+    assert cell is not None and full is not None
+    test = cell["test"]
+    seeds = "1 seed" if test["n"] == 1 else f"{test['n']} seeds"
+    known = f", 95 % interval {readable.score_interval(test['low'], test['high'])}" if test["low"] is not None else ""
+    said = [
+        f"{metric[0].upper()}{metric[1:]} {readable.score(test['mean'])} on test with {_name(cell['trainable'])} tuned "
+        f"(mean of {seeds}{known})."
+    ]
+    if cell is not full:
+        name = _reference(size)
+        said.append(f"{name[0].upper()}{name[1:]} reaches {readable.score(full['test']['mean'])}.")
+        share = recommended.get("test_share_corrected")
+        if share and share["estimate"] is not None:
+            between = readable.percent_interval(share["low"], share["high"])
+            known = f" (95 % interval {between})" if between != readable.UNKNOWN else ""
+            said.append(
+                f"That is {readable.percent(share['estimate'])} of what {name} gains over guessing on test{known}."
+            )
+    return said
+
+
+def trained_places(by_place: Mapping[str, Mapping[str, int]]) -> str:
+    """Which parts of the model were trained, with runs of layers drawn together."""
+    trained = [place for place, counts in by_place.items() if counts["trained"]]
+    layers = [int(place.removeprefix("layer ")) for place in trained if place.startswith("layer ")]
+    others = [place for place in trained if not place.startswith("layer ")]
+    if layers:
+        many = len(layers) > 1
+        others.insert(
+            1 if others[0] == "embeddings" else 0,
+            f"layers {layers[0] + 1} to {layers[-1] + 1}" if many else f"layer {layers[0] + 1}",
+        )
+    return ", ".join(others)
+
+
+def machines(provenances: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What the runs were made with; where runs differ, every value with the number of its runs."""
+    found: dict[str, dict[str, int]] = {}
+    for provenance in provenances:
+        for name, value in provenance.items():
+            if name != "cut":
+                counts = found.setdefault(name, {})
+                counts[str(value)] = counts.get(str(value), 0) + 1
+    return {
+        name.replace("_", " "): next(iter(counts))
+        if len(counts) == 1
+        else ", ".join(f"{value} ({count} runs)" for value, count in sorted(counts.items()))
+        for name, counts in found.items()
+    }
+
+
+def _name(trainable: str | None) -> str:
+    return (
+        "none" if trainable is None else "everything" if trainable == "all" else f"the {readable.trainable(trainable)}"
+    )
+
+
+def _reference(size: Mapping[str, Any]) -> str:
+    return "full fine-tuning" if size["reference_is_full"] else f"tuning {_name(size['reference'])}"

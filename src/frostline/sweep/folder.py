@@ -1,0 +1,41 @@
+"""A sweep's folder, read without its model or its data."""
+
+from pathlib import Path
+from typing import Any
+
+from frostline.data import Examples
+from frostline.errors import FrostlineError
+from frostline.specification import make_spec
+from frostline.sweep.plan import Identity, expand
+from frostline.sweep.rows import read_rows
+from frostline.sweep.store import Store
+from frostline.sweep.tables import run_rows
+
+
+class Folder:
+    """A sweep's folder, read without its model or its data.
+
+    Raises:
+        FrostlineError: there is no sweep in it.
+    """
+
+    def __init__(self, out: str | Path) -> None:
+        self.out = Path(out)
+        self.store = Store(self.out)
+        written = self.store.read_spec()
+        if written is None:
+            raise FrostlineError(f"{out} holds no sweep (no sweep.toml): give the folder of a sweep's --out.")
+        identity = written.pop("identity")
+        self.identity = Identity(**{**identity, "labels": tuple(identity["labels"])})
+        self.spec = make_spec(written)
+        self.runs = expand(self.spec, self.identity)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table of runs."""
+        return run_rows(
+            self.runs, self.store, model=self.spec.model, task=self.identity.task, layers=self.identity.layers
+        )
+
+    def split(self, name: str) -> Examples | None:
+        """The rows of a split that was scored; None where there is no such split."""
+        return read_rows(self.out, name)

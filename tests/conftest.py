@@ -1,0 +1,49 @@
+"""What all tests share: no network, a cache of their own, and a tiny model in the hub's layout."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_ASSETS_CACHE"] = tempfile.mkdtemp(prefix="frostline-test-assets-")
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["COLUMNS"] = "120"
+
+import pytest
+import torch
+
+from tiny import tiny_bert_folder
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT of three small layers with random weights and a tokenizer, as save_pretrained writes it."""
+    return tiny_bert_folder(tmp_path_factory.mktemp("tiny-bert"))
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The packaged all-MiniLM-L6-v2."""
+    from frostline.demo import packaged_model
+
+    return packaged_model()
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """Public corpora beside the project; what needs them is skipped where they are absent."""
+    if not DATA.is_dir():
+        pytest.skip("needs ../shared/data, which is not here")
+    return DATA
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small models run fastest, and always the same, on one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

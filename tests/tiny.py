@@ -1,0 +1,74 @@
+"""A tiny BERT and a tiny sentiment task, for tests of everything that needs a model and data but not their quality."""
+
+import csv
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+GOOD = ("good", "great", "fine", "lovely", "warm", "bright")
+BAD = ("bad", "poor", "dull", "awful", "cold", "grim")
+OTHER = ("the", "film", "was", "a", "plot", "and", "very", "not", "story", "cast", "with", "it")
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+
+
+def tiny_bert_folder(folder: Path, *, layers: int = 3, seed: int = 0) -> Path:
+    """Write the model and its tokenizer into ``folder``."""
+    vocabulary = {word: n for n, word in enumerate((*SPECIAL, *GOOD, *BAD, *OTHER))}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])],
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        model_max_length=32,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=32,
+        initializer_range=0.2,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        BertModel(config).save_pretrained(folder)
+    fast.save_pretrained(folder)
+    return folder
+
+
+def sentences(count: int, *, seed: int = 0) -> list[dict[str, str]]:
+    """So many distinct rows of text and label, both labels in turn; good words make it positive."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def pick(words: tuple[str, ...]) -> str:
+        return words[int(torch.randint(len(words), (), generator=generator))]
+
+    rows: dict[str, str] = {}
+    while len(rows) < count:
+        label = ("negative", "positive")[len(rows) % 2]
+        words = [pick(OTHER) for _ in range(2 + int(torch.randint(6, (), generator=generator)))]
+        words.insert(len(words) // 2, pick(GOOD if label == "positive" else BAD))
+        rows.setdefault(" ".join(words), label)
+    return [{"text": text, "label": label} for text, label in rows.items()]
+
+
+def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
+    """Rows as a CSV file with a header."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
