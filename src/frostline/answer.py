@@ -282,7 +282,7 @@ def _recommend(
 
 
 def _one_seed(cells: Sequence[Mapping[str, Any]]) -> bool:
-    return max(cell["validation"]["n"] for cell in cells) < 2
+    return all(cell["validation"]["n"] < 2 for cell in cells)
 
 
 def _best_cell(cells: Sequence[Mapping[str, Any]]) -> str | None:

@@ -197,9 +197,9 @@ def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Pr
     if recommended is None:
         return None
     target = prepared.store.out / "model"
-    if (target / "frostline.json").exists():
-        if json.loads((target / "frostline.json").read_text())["run"] == recommended["run"]:
-            return target
+    saved = target / "frostline.json"
+    if saved.exists() and json.loads(saved.read_text())["run"] == recommended["run"]:
+        return target
     spec = next(spec for spec in prepared.plan.runs if spec.digest == recommended["run"])
     again = run(spec, prepared.bench)
     before = prepared.store.predictions(spec.digest)["validation_best"]

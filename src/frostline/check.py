@@ -1,9 +1,9 @@
 """The proof, on the model at hand, that what is shared gives what computing it every time would give.
 
-For every k: the logits and gradients of the uncut, padded model are the truth. Against it stand the model
-cut with hidden states kept by the pass that sweeps use (written to disk and read back), the same in packed
-batches, and the same with everything below the cut disturbed, so that nothing but the kept states can
-have been used. "Relative" is the largest difference over the largest value.
+For every k: the logits and gradients of the uncut, padded model are the truth. Against it stands the model cut,
+with hidden states of the same batch; with hidden states that the pass of a sweep made, wrote to disk and read
+back; and with everything below the cut disturbed, so that nothing but the kept states can have been used. Each
+in padded and in packed batches. "Relative" is the largest difference over the largest value.
 """
 
 import tempfile
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +26,10 @@ from frostline.packing import Packing, packable
 from frostline.tokens import Tokens
 
 TOLERANCE = 1e-5  # relative, fp32
+LENGTHS = (40, 31, 7, 22)  # ragged; the first is made longer where a sliding window is
+
+# What a layer does with packed or handed-on input is its own code, so whatever it raises is a refusal.
 FAILS = (RuntimeError, ValueError, IndexError, KeyError, TypeError, AttributeError, AssertionError)
-LENGTHS = (40, 31, 7, 22)  # ragged; a sliding window is exceeded where it is shorter than the longest
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Check:
     """How far the model cut for ``tuned_layers`` (None: full) is from the uncut one; or why it cannot be cut."""
 
     tuned_layers: int | None
-    path: str | None  # "packed" or "padded": the faster that is equal
+    path: str | None  # "packed" where that is equal too, else "padded"
     max_logit_difference: float | None
     max_gradient_difference: float | None
     refused: str | None = None
@@ -57,38 +60,26 @@ def check(
 
     Returns:
         One row a k; a single refused row when the type cannot be cut at all.
+
+    Raises:
+        FrostlineError: this is no model of transformers.
     """
-    assert isinstance(model, PreTrainedModel)
+    if not isinstance(model, PreTrainedModel):
+        raise FrostlineError(f"{type(model).__name__} is no model of transformers: check a PreTrainedModel.")
     batch = probe_batch(model, lengths or _lengths(model)) if batch is None else batch
-    modes = {module: module.training for module in model.modules()}
-    wants = {p: p.requires_grad for p in model.parameters()}
-    model.eval()
-    try:
-        anatomy = find_layers(model, batch)
-        _demand_no_memory(model, batch)
-        reads = head_reads(model, anatomy, batch)
-        ks = [*range(anatomy.count + 1), None] if tuned_layers is None else tuned_layers
-        return [_check_one(model, anatomy, reads, batch, k) for k in ks]
-    except FrostlineError as error:
-        return [Check(None, None, None, None, str(error))]
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-        for parameter, want in wants.items():
-            parameter.requires_grad_(want)
-        model.zero_grad(set_to_none=True)
-
-
-def _lengths(model: PreTrainedModel) -> Sequence[int]:
-    config = model.config.get_text_config()
-    windows = [getattr(config, name, None) for name in ("sliding_window", "local_attention", "window_size")]
-    window = max((w for w in windows if isinstance(w, int)), default=0)
-    longest = min(max(LENGTHS[0], window + 8), getattr(config, "max_position_embeddings", None) or 512, 600)
-    return (longest, *(n for n in LENGTHS[1:] if n < longest))
+    with _left_as_it_was(model):
+        try:
+            anatomy = find_layers(model, batch)
+            _demand_no_memory(model, batch)
+            trial = _Trial(model, anatomy, batch)
+            ks = [*range(anatomy.count + 1), None] if tuned_layers is None else tuned_layers
+            return [trial.check(k) for k in ks]
+        except FrostlineError as error:
+            return [Check(None, None, None, None, str(error))]
 
 
 def head_reads(model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> str:
-    """Which hidden states after the last layer reach the logits: those of the ``first`` token, the ``last``, or ``all``."""
+    """Whose hidden states after the last layer reach the logits: the ``first`` token's, the ``last``'s, or ``all``."""
     lengths = batch["attention_mask"].sum(1)
     model.eval()
     with torch.no_grad():
@@ -104,10 +95,152 @@ def head_reads(model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> str:
     return "all"
 
 
-def _last_alone(batch: Batch) -> dict[str, Tensor]:
-    """The last row of a batch without its padding."""
-    length = int(batch["attention_mask"][-1].sum())
-    return {name: x[-1:, :length] if x.dim() >= 2 else x[-1:] for name, x in batch.items()}
+def need_for(cuts: Sequence[int], anatomy: Anatomy, reads: str) -> Need:
+    """What to keep for these cuts: at L one token a row will do when the head looks at one only."""
+    one = reads != "all" and anatomy.count in cuts
+    return Need(tuple(sorted(c for c in set(cuts) if not (one and c == anatomy.count))), one)
+
+
+class _Trial:
+    """One model and one batch, compared for one k after the other."""
+
+    def __init__(self, model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> None:
+        self.model, self.anatomy, self.batch = model, anatomy, batch
+        self.reads = head_reads(model, anatomy, batch)
+        with torch.no_grad():
+            self.states = _states(model, anatomy, batch)
+
+    def check(self, k: int | None) -> Check:
+        names = self.anatomy.tuned(k)
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(name in names)
+        self.trained = {name: p for name, p in self.model.named_parameters() if name in names}
+        self.truth = self.result(lambda: self.model(**self.batch).logits)
+        # The embeddings' output is not kept: it costs nothing to compute again.
+        self.cut = None if k is None or k == self.anatomy.count else self.anatomy.count - k
+        with tempfile.TemporaryDirectory(prefix="frostline-check-") as folder:
+            self.stored = None if self.cut is None else self.store(self.cut, Path(folder))
+            try:
+                path, gap = "padded", self.compare(None)
+            except FAILS as error:
+                return Check(k, None, None, None, f"{HANDS_ON_MORE} ({_first_line(error)}).")
+            packed = self.compare_packed()
+        if max(packed) < TOLERANCE:
+            path, gap = "packed", packed
+        if not max(gap) < TOLERANCE:  # not a number is refused, too
+            return Check(k, None, *gap, refused=self.reason(gap))
+        return Check(k, path, *gap)
+
+    def compare_packed(self) -> "Gap":
+        """As :meth:`compare`, packed; infinite where the layers do not take packed batches."""
+        with packable(self.model) as packing:
+            if packing is None:
+                return FAR
+            try:
+                gap = self.compare(packing)
+            except FAILS:
+                return FAR
+            return gap if packing.calls or self.cut == self.anatomy.count else FAR
+
+    def compare(self, packing: Packing | None) -> "Gap":
+        """The largest differences: states of this batch, states from disk, everything below disturbed."""
+        with cut_at(self.model, self.anatomy, self.cut, packing=packing) as upper:
+            if self.cut is None:
+                return self.gap(lambda: upper(self.batch))
+            same = self.states[self.cut]
+            gaps = [self.gap(lambda: upper(self.batch, same)), self.gap(lambda: self.from_disk(upper))]
+            with _disturbed(self.model, self.anatomy, self.cut):
+                gaps.append(self.gap(lambda: upper(self.batch, same)))
+        logits, gradients = zip(*gaps, strict=True)
+        return max(logits, key=_nan_is_large), max(gradients, key=_nan_is_large)
+
+    def result(self, forward: Callable[[], Tensor]) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Logits, and the gradients of what is trained."""
+        torch.manual_seed(0)  # for types that draw random numbers even in eval mode
+        logits = forward()
+        given = torch.autograd.grad(_scalar(logits), list(self.trained.values()), allow_unused=True)
+        gradients = [torch.zeros(()) if gradient is None else gradient for gradient in given]
+        return logits.detach(), dict(zip(self.trained, gradients, strict=True))
+
+    def gap(self, forward: Callable[[], Tensor]) -> "Gap":
+        """Relative differences from the truth, of the logits and of all gradients together."""
+        logits, gradients = self.result(forward)
+        largest = max(float(g.abs().max()) for g in self.truth[1].values())
+        worst = max((float((gradients[n] - g).abs().max()) for n, g in self.truth[1].items()), key=_nan_is_large)
+        return _difference(logits, self.truth[0]), worst / largest if largest else worst
+
+    def store(self, cut: int, folder: Path) -> tuple[HiddenStates, Tokens]:
+        """The states of the batch's rows as a sweep keeps them: a pass of its own, written, read back."""
+        mask = self.batch["attention_mask"].bool().cpu()
+        inputs = {
+            name: x.cpu()[mask].numpy().astype(np.int32)
+            for name, x in self.batch.items()
+            if x.shape[:2] == mask.shape and name != "attention_mask"
+        }
+        offsets = np.concatenate([[0], np.cumsum(mask.sum(1).numpy())])
+        pad = self.model.config.get_text_config().pad_token_id or 0
+        tokens = Tokens(inputs, offsets, {"input_ids": pad}, np.zeros(len(mask), np.int32))
+        need = need_for((cut,), self.anatomy, self.reads)
+        recipe = Recipe("check", "", "", "", "", 0, "", "", "", head_reads=self.reads)
+        rows = np.arange(len(tokens))
+        states = keep(self.model, self.anatomy, tokens, rows, need, recipe, autocast=nullcontext, folder=folder)
+        return states, tokens
+
+    def from_disk(self, upper: Upper) -> Tensor:
+        """Logits by the stored states, as a run reads them."""
+        assert self.stored is not None and self.cut is not None
+        states, tokens = self.stored
+        rows, device = np.arange(len(tokens)), self.batch["input_ids"].device
+        if states.need.head:
+            one = tokens.one_token(rows, last=self.reads == "last")
+            return upper({name: x.to(device) for name, x in one.items()}, states.head(rows).to(device))
+        return upper(self.batch, states.tokens(self.cut, rows).to(device))
+
+    def reason(self, gap: "Gap") -> str:
+        """Why cut and uncut differ, as far as a test can tell."""
+        differs = f"logits differ by {gap[0]:.1e}, gradients by {gap[1]:.1e}, relative"
+        parent, _, own = self.anatomy.path.rpartition(".")
+        beside = [
+            name
+            for name, m in self.model.get_submodule(parent).named_children()
+            if isinstance(m, nn.ModuleList) and len(m) == self.anatomy.count and name != own
+        ]
+        if beside:
+            return f"Its layers are spread over parallel lists of modules ({', '.join([own, *beside])}); {differs}."
+        with torch.no_grad():
+            company = _difference(self.model(**_last_alone(self.batch)).logits, self.truth[0][-1:])
+        if not company < TOLERANCE:
+            return f"What it computes for a text depends on the padding beside it (by {company:.1e}); {differs}."
+        return f"Something of the layers below the cut other than the hidden states reaches the logits; {differs}."
+
+
+Gap = tuple[float, float]  # relative differences of logits and of gradients
+FAR = (float("inf"), float("inf"))
+HANDS_ON_MORE = "The layers below the cut hand on more than hidden states, and without it the code above fails"
+
+
+def _lengths(model: PreTrainedModel) -> Sequence[int]:
+    config = model.config.get_text_config()
+    windows = [getattr(config, name, None) for name in ("sliding_window", "local_attention", "window_size")]
+    window = max((w for w in windows if isinstance(w, int)), default=0)
+    longest = min(max(LENGTHS[0], window + 8), getattr(config, "max_position_embeddings", None) or 512, 600)
+    return (longest, *(n for n in LENGTHS[1:] if n < longest))
+
+
+@contextmanager
+def _left_as_it_was(model: PreTrainedModel) -> Iterator[None]:
+    """Eval mode inside; modes, what wants gradients and torch's generator are put back."""
+    modes = {module: module.training for module in model.modules()}
+    wants = {p: p.requires_grad for p in model.parameters()}
+    model.eval()
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        for parameter, want in wants.items():
+            parameter.requires_grad_(want)
 
 
 def _demand_no_memory(model: PreTrainedModel, batch: Batch) -> None:
@@ -118,9 +251,15 @@ def _demand_no_memory(model: PreTrainedModel, batch: Batch) -> None:
         gap = _difference(model(**batch).logits, before)
     if not gap < TOLERANCE:
         raise FrostlineError(
-            f"A model of type {model.config.model_type!r} cannot be cut: the same batch gives other logits (by {gap:.1e}) "
-            "after a shorter one, or each time. Choose another model."
+            f"A model of type {model.config.model_type!r} cannot be cut: the same batch gives other logits "
+            f"(by {gap:.1e}) after a shorter one, or each time. Choose another model."
         )
+
+
+def _last_alone(batch: Batch) -> dict[str, Tensor]:
+    """The last row of a batch without its padding."""
+    length = int(batch["attention_mask"][-1].sum())
+    return {name: x[-1:, :length] if x.dim() >= 2 else x[-1:] for name, x in batch.items()}
 
 
 def _states(model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> dict[int, Tensor]:
@@ -138,169 +277,19 @@ def _scalar(logits: Tensor) -> Tensor:
     return (logits * weights).sum()
 
 
-def _check_one(model: PreTrainedModel, anatomy: Anatomy, reads: str, batch: Batch, k: int | None) -> Check:
-    names = anatomy.tuned(k)
-    trained = {name: p for name, p in model.named_parameters() if name in names}
-    for name, p in model.named_parameters():
-        p.requires_grad_(name in names)
-
-    truth = _result(model, trained, lambda: model(**batch).logits)
-    cut = None if k is None or k == anatomy.count else anatomy.count - k
-    with torch.no_grad():
-        same_batch = _states(model, anatomy, batch)[cut] if cut is not None else None
-    with tempfile.TemporaryDirectory(prefix="frostline-check-") as folder:
-        stored = None if cut is None else _stored(model, anatomy, reads, batch, cut, Path(folder))
-        try:
-            gaps = {"padded": _compare(model, anatomy, None, cut, trained, truth, batch, same_batch, stored, reads)}
-        except FAILS as error:
-            return Check(
-                k,
-                None,
-                None,
-                None,
-                "The layers below the cut hand on more than hidden states, and without it the code above fails "
-                f"({_first_line(error)}).",
-            )
-        with packable(model) as packing:
-            if packing:
-                try:
-                    gap = _compare(model, anatomy, packing, cut, trained, truth, batch, same_batch, stored, reads)
-                except FAILS:
-                    gap = (float("inf"), float("inf"))  # its layers do not take packed batches
-                if packing.calls or cut == anatomy.count:
-                    gaps["packed"] = gap
-    path = "packed" if "packed" in gaps and max(gaps["packed"]) < TOLERANCE else "padded"
-    logit, gradient = gaps[path]
-    if not max(logit, gradient) < TOLERANCE:  # not a number is refused, too
-        return Check(k, None, logit, gradient, _reason(model, anatomy, batch, truth[0], (logit, gradient)))
-    return Check(k, path, logit, gradient)
-
-
-def _compare(
-    model: PreTrainedModel,
-    anatomy: Anatomy,
-    packing: Packing | None,
-    cut: int | None,
-    trained: Mapping[str, nn.Parameter],
-    truth: "Result",
-    batch: Batch,
-    same_batch: Tensor | None,
-    stored: tuple[HiddenStates, Tokens] | None,
-    reads: str,
-) -> tuple[float, float]:
-    """The largest differences of logits and gradients: states of this batch, states from disk, all below disturbed."""
-    with cut_at(model, anatomy, cut, packing=packing) as upper:
-        gap = _gap(truth, _result(model, trained, lambda: upper(batch, same_batch)))
-        if cut is not None:
-            gap = _worse(gap, _gap(truth, _result(model, trained, _reader(upper, batch, stored, cut, reads))))
-            with _disturbed(model, anatomy, cut):
-                gap = _worse(gap, _gap(truth, _result(model, trained, lambda: upper(batch, same_batch))))
-    return gap
-
-
-def _reason(model: PreTrainedModel, anatomy: Anatomy, batch: Batch, truth: Tensor, gap: tuple[float, float]) -> str:
-    """Why cut and uncut differ, as far as a test can tell."""
-    differs = f"logits differ by {gap[0]:.1e}, gradients by {gap[1]:.1e}, relative"
-    parent, _, own = anatomy.path.rpartition(".")
-    beside = [
-        name
-        for name, m in model.get_submodule(parent).named_children()
-        if isinstance(m, nn.ModuleList) and len(m) == anatomy.count and name != own
-    ]
-    if beside:
-        return f"Its layers are spread over parallel lists of modules ({', '.join([own, *beside])}); {differs}."
-    with torch.no_grad():
-        company = _difference(model(**_last_alone(batch)).logits, truth[-1:])
-    if not company < TOLERANCE:
-        return f"What it computes for a text depends on the padding beside it (by {company:.1e}); {differs}."
-    return f"Something of the layers below the cut other than the hidden states reaches the logits; {differs}."
-
-
-Result = tuple[Tensor, Mapping[str, Tensor | None]]
-
-
-def _result(model: nn.Module, trained: Mapping[str, nn.Parameter], forward: Callable[[], Tensor]) -> Result:
-    torch.manual_seed(0)  # for types that draw random numbers even in eval mode
-    logits = forward()
-    gradients = torch.autograd.grad(_scalar(logits), list(trained.values()), allow_unused=True)
-    return logits.detach(), dict(zip(trained, gradients, strict=True))
-
-
-def _difference(a: Tensor, b: Tensor) -> float:
-    return float((a - b).abs().max() / b.abs().max())
-
-
-def _gap(truth: Result, other: Result) -> tuple[float, float]:
-    """Relative differences of logits, and of all gradients together."""
-    largest, worst = 0.0, 0.0
-    for name, a in truth[1].items():
-        b = other[1][name]
-        zero = torch.zeros(())
-        a, b = (zero if x is None else x for x in (a, b))
-        largest = max(largest, float(a.abs().max()))
-        gap = float((a - b).abs().max())
-        worst = max(worst, gap if gap == gap else float("inf"))
-    return _difference(other[0], truth[0]), worst / largest if largest else worst
-
-
-def _worse(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    return max(a[0], b[0]), max(a[1], b[1])
-
-
-def _stored(
-    model: PreTrainedModel, anatomy: Anatomy, reads: str, batch: Batch, cut: int, folder: Path
-) -> tuple[HiddenStates, Tokens]:
-    """The states of the batch's rows, as a sweep keeps them: own pass, written, read back."""
-    mask = batch["attention_mask"].bool().cpu()
-    inputs = {
-        name: x.cpu()[mask].numpy().astype(np.int32)
-        for name, x in batch.items()
-        if x.shape[:2] == mask.shape and name != "attention_mask"
-    }
-    offsets = np.concatenate([[0], np.cumsum(mask.sum(1).numpy())])
-    pad = model.config.get_text_config().pad_token_id or 0
-    tokens = Tokens(inputs, offsets, {"input_ids": pad}, np.zeros(len(mask), np.int32))
-    need = need_for((cut,), anatomy, reads)
-    recipe = Recipe("check", "", "", "", "", 0, "", "", "", head_reads=reads)
-    rows = np.arange(len(tokens))
-    return keep(model, anatomy, tokens, rows, need, recipe, autocast=nullcontext, folder=folder), tokens
-
-
-def need_for(cuts: Sequence[int], anatomy: Anatomy, reads: str) -> Need:
-    """What to keep for these cuts: at L one token a row will do when the head looks at one only."""
-    one = reads != "all" and anatomy.count in cuts
-    return Need(tuple(sorted(c for c in set(cuts) if not (one and c == anatomy.count))), one)
-
-
-def _reader(
-    upper: Upper, batch: Batch, stored: "tuple[HiddenStates, Tokens] | None", cut: int, reads: str
-) -> Callable[[], Tensor]:
-    assert stored is not None
-    states, tokens = stored
-    rows = np.arange(len(tokens))
-    device = batch["input_ids"].device
-    if states.need.head and cut not in states.need.cuts:
-        one = tokens.one_token(rows, last=reads == "last")
-        return lambda: upper({n: x.to(device) for n, x in one.items()}, states.head(rows).to(device))
-    return lambda: upper(batch, states.tokens(cut, rows).to(device))
-
-
 @contextmanager
 def _disturbed(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> Iterator[None]:
     """All below the cut made wrong: the weights of its layers, and what the first of them is given."""
-    first = anatomy.layers(model)[0]
     call = anatomy.calls[0]
     lower = [p for layer in anatomy.layers(model)[:cut] for p in layer.parameters()]
     before = [p.detach().clone() for p in lower]
 
-    def noise(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-        given: dict[int | str, object] = dict([*enumerate(args), *kwargs.items()])
-        hidden = given[call.hidden]
-        assert isinstance(hidden, Tensor)
-        given[call.hidden] = torch.full_like(hidden, 7.0) - hidden
+    def noise(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
+        given[call.hidden] = 7.0 - given[call.hidden]
         return tuple(given[n] for n in range(len(args))), {name: given[name] for name in kwargs}
 
-    hook = first.register_forward_pre_hook(noise, with_kwargs=True)
+    hook = anatomy.layers(model)[0].register_forward_pre_hook(noise, with_kwargs=True)
     try:
         with torch.no_grad():
             for p in lower:
@@ -313,5 +302,13 @@ def _disturbed(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> Iterator[N
                 p.copy_(old)
 
 
+def _difference(a: Tensor, b: Tensor) -> float:
+    return float((a - b).abs().max() / b.abs().max())
+
+
+def _nan_is_large(value: float) -> float:
+    return value if value == value else float("inf")
+
+
 def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+    return f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}"

@@ -321,7 +321,7 @@ def _array_file(path: Path, shape: tuple[int, int]) -> BinaryIO:
     """A .npy file of float32 with its header written, to be filled row by row; its room on the disk is taken now."""
     file = path.open("wb")
     header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(file, header)  # type: ignore[no-untyped-call]
+    np.lib.format.write_array_header_1_0(file, header)
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, file.tell() + 4 * shape[0] * shape[1])
     return file

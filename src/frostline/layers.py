@@ -50,7 +50,9 @@ class Anatomy:
     width: int  # D
 
     def layers(self, model: nn.Module) -> list[nn.Module]:
-        return list(model.get_submodule(self.path))  # type: ignore[arg-type]
+        stack = model.get_submodule(self.path)
+        assert isinstance(stack, nn.ModuleList)
+        return list(stack)
 
     def tuned(self, layers: int | None, *, tune_pooler: bool = True) -> frozenset[str]:
         """Names of the parameters trained with the last ``layers`` layers; None is full: everything.

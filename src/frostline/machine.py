@@ -68,7 +68,7 @@ def this_machine(device: str = "auto", precision: str = "auto") -> Machine:
 
 def _has_bf16(device: str) -> bool:
     if device == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device == "mps":
         return False
     abilities = torch.cpu.get_capabilities()
@@ -123,4 +123,4 @@ def _trim() -> None:
 
 def free_bytes(path: os.PathLike[str]) -> int:
     """Free bytes of the disk that holds ``path``."""
-    return psutil.disk_usage(os.fspath(path)).free
+    return int(psutil.disk_usage(os.fspath(path)).free)

@@ -95,7 +95,7 @@ def packable(model: PreTrainedModel) -> Iterator[Packing | None]:
     packing = Packing()
     model.set_attn_implementation(ATTENTION)
     for module in model.modules():
-        module.frostline_packing = packing  # type: ignore[assignment]
+        module.frostline_packing = packing
     try:
         yield packing
     finally:

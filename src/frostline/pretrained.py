@@ -67,7 +67,7 @@ class Pretrained:
                 module = self.model.get_submodule(path)
                 old = {name: p.detach().clone() for name, p in module.named_parameters(recurse=False)}
                 for tensor in (module, *module.parameters(recurse=False)):
-                    tensor._is_hf_initialized = False  # type: ignore[union-attr]
+                    tensor._is_hf_initialized = False
                 self.model._init_weights(module)
                 for name, value in old.items():
                     if f"{path}.{name}".removeprefix(".") not in self.new:

@@ -105,7 +105,7 @@ class TerminalProgress(Progress):
         super().__init__()
         self.bar = Bar(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
+            BarColumn(bar_width=30),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             _Left(self),
@@ -119,10 +119,7 @@ class TerminalProgress(Progress):
         self.bar.console.print(sentence, markup=False, highlight=False)
 
     def show(self) -> None:
-        share = (self.done + self.under_way) / self.total if self.total else 0.0
         self.bar.update(self.task, description=self.doing, total=self.runs or None, completed=self.runs_done)
-        self.bar.columns[1].bar_width = 30  # type: ignore[attr-defined]
-        self.bar.tasks[0].fields["share"] = share
 
     def close(self) -> None:
         self.bar.stop()

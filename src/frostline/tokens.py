@@ -33,7 +33,7 @@ class Tokens:
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        return np.diff(self.offsets)
+        return self.offsets[1:] - self.offsets[:-1]
 
     def batch(self, rows: NDArray[np.int64], length: int | None = None) -> dict[str, Tensor]:
         """The model's inputs for these rows, ``[B, S]`` each; S is ``length`` or the longest row."""

@@ -16,7 +16,9 @@ from frostline.report import readable
 from frostline.report.drawing import FAILED, QUIET, STYLE, TRAIN, VALIDATION, figure_of
 
 Cell = Mapping[str, Any]
-COSTS = {  # columns of a cell: what to call them, and their units with their worth
+COSTS: Mapping[
+    str, tuple[str, Mapping[str, float]]
+] = {  # columns of a cell: what to call them, and their units with their worth
     "seconds": ("training time of a run", {"hours": 3600, "minutes": 60, "seconds": 1}),
     "trainable_parameters": ("trainable parameters", {"billions": 1e9, "millions": 1e6, "thousands": 1e3, "": 1}),
     "peak_memory_bytes": ("peak memory", {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3, "bytes": 1}),
@@ -57,7 +59,7 @@ def cost_curve(size: Mapping[str, Any]) -> Figure:
     """Seconds of a run, parameters trained and peak memory over tuned layers, for one train size of an answer."""
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_of(360, 410, len(COSTS))
-        figure.get_layout_engine().set(hspace=0.09)  # type: ignore[union-attr]
+        figure.set_layout_engine("constrained", hspace=0.09)
         cells, places = size["cells"], _places(size["cells"])
         said = []
         for panel, (name, (title, units)) in zip(axes, COSTS.items(), strict=True):

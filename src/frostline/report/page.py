@@ -14,8 +14,8 @@ from frostline.report.drawing import save_figures, svg
 from frostline.report.figures import cost_curve, learning_curves, predictions_over_targets, validation_curve
 from frostline.report.mistakes import confusion, mistakes
 from frostline.statistics import failure_interval
-from frostline.sweep.rows import read_rows
-from frostline.sweep.store import Store, replace
+from frostline.sweep.folder import Folder
+from frostline.sweep.store import replace
 
 Answer = Mapping[str, Any]
 
@@ -25,20 +25,17 @@ def write_page(out: Path) -> Path:
 
     Whatever users wrote (labels, texts, names) is text on the page, never markup.
     """
-    store = Store(out)
-    spec = store.read_spec()
-    assert spec is not None, f"{out} holds no sweep"
-    identity = spec.pop("identity")
+    folder = Folder(out)
     answer = json.loads((out / "answer.json").read_bytes())
-    results = store.results()
+    results = folder.store.results()
     page, figures = out / "report.html", _figures(answer)
     text = (
         _environment()
         .get_template("report.html.j2")
         .render(
             answer=answer,
-            spec=spec,
-            identity=identity,
+            spec=folder.spec.model_dump(mode="json", exclude_none=True),
+            identity=folder.identity,
             sizes=[_size(size, answer, results) for size in answer["sizes"]],
             figures={name: Markup(svg(figure, name)) for name, figure in figures.items()},
             headline=_headline(answer["sentence"]),
@@ -49,7 +46,7 @@ def write_page(out: Path) -> Path:
                 for run in size["missing"]
             ],
             failed_runs=_failed_rate(results),
-            evidence=_evidence(store, identity, answer),
+            evidence=_evidence(folder, answer),
             machines=sentences.machines([facts["provenance"] for facts in results.values()]),
             model=readable.model_name(answer["model"]),
         )
@@ -148,13 +145,13 @@ def _failed_rate(results: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"failed": failed, "runs": len(results), "low": low, "high": high}
 
 
-def _evidence(store: Store, identity: Mapping[str, Any], answer: Answer) -> dict[str, Any] | None:
+def _evidence(folder: Folder, answer: Answer) -> dict[str, Any] | None:
     """What the recommended run got wrong on validation; None where nothing is recommended."""
     recommended = answer["sizes"][0]["recommended"]
-    examples = read_rows(store.out, "validation")
+    examples = folder.split("validation")
     if recommended is None or examples is None:
         return None
-    logits, labels = store.predictions(recommended["run"])["validation_best"], identity["labels"]
+    logits, labels = folder.store.predictions(recommended["run"])["validation_best"], folder.identity.labels
     found = {"mistakes": mistakes(examples, logits, labels), "rows": len(examples), "confusion": None, "scatter": None}
     if labels:
         found["confusion"] = confusion(examples.targets, logits.argmax(1), labels)

@@ -14,13 +14,13 @@ import torch
 from frostline.check import Check, check, head_reads, need_for
 from frostline.data import Data, Examples, class_weights, load_data
 from frostline.errors import FrostlineError
-from frostline.hidden import RESERVE, Recipe, cache_folder, keep
+from frostline.hidden import RESERVE, Recipe, Rows, cache_folder, keep
 from frostline.layers import probe_batch
 from frostline.machine import Machine, free_bytes, this_machine
 from frostline.metrics import check_metric
 from frostline.pretrained import Pretrained, load_pretrained
 from frostline.progress import Progress
-from frostline.run import Bench, Rows, run, train_rows
+from frostline.run import Bench, run, train_rows
 from frostline.specification import RunSpec, Settings, SweepSpec, make_spec
 from frostline.sweep.plan import Identity, Plan, expand, trainable_by_k, work
 from frostline.sweep.store import Store
@@ -140,9 +140,9 @@ def rows_needed(bench: Bench, runs: Sequence[RunSpec]) -> Rows:
 def cut_check(prepared: Prepared) -> list[Check]:
     """Prove on this very model, in fp32, that the cuts of this sweep are exact; choose packed or padded batches."""
     pretrained, bench = prepared.pretrained, prepared.bench
-    ks = sorted({spec.tuned_layers for spec in prepared.plan.runs}, key=lambda k: (k is None, k))
-    cuts = [*dict.fromkeys([k for k in ks if k is not None][:1] + [k for k in ks if k is not None][-1:])]
-    rows = check(pretrained.model, tuned_layers=cuts or [None])
+    ks = {spec.tuned_layers for spec in prepared.plan.runs} - {None}
+    ends = {min(ks), max(ks)} if ks else set()
+    rows = check(pretrained.model, tuned_layers=[*sorted(ends), None])  # full runs every layer
     refused = next((row for row in rows if row.refused), None)
     if refused:
         raise FrostlineError(

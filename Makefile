@@ -1,0 +1,28 @@
+# `make demo` and `make test` are all the set-up there is. TORCH="torch==..." installs a given build of torch first.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+.PHONY: demo test lint clean
+
+demo: $(VENV)/demo
+	$(BIN)/frostline demo
+
+test: $(VENV)/test
+	$(BIN)/python -m pytest $(PYTEST)
+
+lint: $(VENV)/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(if $(TORCH),$(BIN)/pip install --quiet "$(TORCH)")
+
+$(VENV)/%: $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --editable ".[$*]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
