@@ -125,9 +125,9 @@ class _Trial:
             except FAILS as error:
                 return Check(k, None, None, None, f"{HANDS_ON_MORE} ({_first_line(error)}).")
             packed = self.compare_packed()
-        if max(packed) < TOLERANCE:
+        if _equal(packed):
             path, gap = "packed", packed
-        if not max(gap) < TOLERANCE:  # not a number is refused, too
+        if not _equal(gap):
             return Check(k, None, *gap, refused=self.reason(gap))
         return Check(k, path, *gap)
 
@@ -199,14 +199,6 @@ class _Trial:
     def reason(self, gap: "Gap") -> str:
         """Why cut and uncut differ, as far as a test can tell."""
         differs = f"logits differ by {gap[0]:.1e}, gradients by {gap[1]:.1e}, relative"
-        parent, _, own = self.anatomy.path.rpartition(".")
-        beside = [
-            name
-            for name, m in self.model.get_submodule(parent).named_children()
-            if isinstance(m, nn.ModuleList) and len(m) == self.anatomy.count and name != own
-        ]
-        if beside:
-            return f"Its layers are spread over parallel lists of modules ({', '.join([own, *beside])}); {differs}."
         with torch.no_grad():
             company = _difference(self.model(**_last_alone(self.batch)).logits, self.truth[0][-1:])
         if not company < TOLERANCE:
@@ -304,6 +296,11 @@ def _disturbed(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> Iterator[N
 
 def _difference(a: Tensor, b: Tensor) -> float:
     return float((a - b).abs().max() / b.abs().max())
+
+
+def _equal(gap: "Gap") -> bool:
+    """Whether both differences are small; not a number is not."""
+    return all(difference < TOLERANCE for difference in gap)
 
 
 def _nan_is_large(value: float) -> float:

@@ -41,8 +41,7 @@ class Upper:
     def __call__(self, batch: Batch, kept: Tensor | None = None) -> Tensor:
         mask = batch["attention_mask"]
         self._layout = Layout(mask.sum(1), mask.shape[1])
-        if kept is not None:
-            self._kept = self._layout.fill(kept) if self.packing else self._layout.unpack(kept)
+        self._kept = kept if kept is None or self.packing else self._layout.unpack(kept)
         if self.packing:
             self.packing.layout = self._layout
         try:

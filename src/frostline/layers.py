@@ -100,13 +100,20 @@ def find_layers(model: PreTrainedModel, batch: Batch | None = None) -> Anatomy:
             "encoder's output beside the hidden states. Choose an encoder or a decoder."
         )
     batch = probe_batch(model) if batch is None else batch
-    problems = []
-    for path, stack in _stacks(model):
+    stacks = _stacks(model)
+    problem = (
+        "its largest list of modules holds no layers that are called as modules"
+        if stacks
+        else "it has no list of layers"
+    )
+    for path, stack in stacks:
         trace = _Trace(model, stack)
         trace.run(batch)
-        if problem := trace.complaint():
-            problems.append(problem)
+        if not trace.reached:  # a part for images, or a list of embeddings
             continue
+        problem = trace.complaint() or trace.parallel(path, [other for other, _ in stacks if other != path])
+        if problem:
+            break
         return Anatomy(
             path=path,
             count=len(stack),
@@ -114,7 +121,6 @@ def find_layers(model: PreTrainedModel, batch: Batch | None = None) -> Anatomy:
             calls=tuple(trace.calls),
             width=trace.width,
         )
-    problem = problems[0] if problems else "it has no list of layers"
     raise FrostlineError(f"A model of type {kind!r} cannot be cut: {problem}. Choose another model.")
 
 
@@ -136,6 +142,7 @@ class _Trace:
         self.left: list[int] = []
         self.calls: list[Call] = []
         self.width = 0
+        self.reached = False  # whether hidden states of any shape go into the modules of this list
         self.problem = ""
 
     def run(self, batch: Batch) -> None:
@@ -164,6 +171,8 @@ class _Trace:
     def _layer(self, number: int, grid: torch.Size) -> tuple[Any, Any]:
         def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             self.order.append(number)
+            given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+            self.reached |= any(x.is_floating_point() and x.dim() == 3 for x in given)
 
         def leave(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
             self.left.append(self.clock)
@@ -188,13 +197,19 @@ class _Trace:
 
     def complaint(self) -> str:
         """Why this is not a plain chain of layers; empty if it is one."""
-        if not self.order:
-            return "its largest list of modules holds no layers that are called as modules"
         if len(self.order) > len(set(self.order)) or self._tied():
             return "it shares weights between layers, so no layer is tuned alone"
         if self.order != list(range(len(self.stack))):
             return f"its layers are not called one after the other, but in the order {self.order}"
         return self.problem
+
+    def parallel(self, path: str, others: Sequence[str]) -> str:
+        """What runs between the first and the last layer but stands in other lists; empty if nothing does."""
+        start, end = self.owners[f"{path}.0"], self.left[-1]
+        when = {other: [t for name, t in self.owners.items() if name.startswith(f"{other}.")] for other in others}
+        beside = [other.rpartition(".")[2] for other in others if any(start < t <= end for t in when[other])]
+        names = ", ".join([path.rpartition(".")[2], *beside])
+        return f"its layers are spread over parallel lists of modules ({names})" if beside else ""
 
     def _tied(self) -> bool:
         parameters = [id(p) for layer in self.stack for p in set(layer.parameters())]

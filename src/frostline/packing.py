@@ -2,8 +2,7 @@
 
 Shapes: B batch, S padded length, T real tokens of the batch, D width, H heads, C head size.
 
-Between the first layer that runs and the last, hidden states are ``[1, T, D]``, filled up with copies of the first
-token to a round number; what is computed for those copies is never read. The attention function
+Between the first layer that runs and the last, hidden states are ``[1, T, D]``. The attention function
 registered here scatters heads into the grid ``[B, H, S, C]``, calls the attention that transformers would
 have called, with the mask that transformers itself built, and gathers the real tokens again. Everything
 else in a layer works token by token and is transformers' own code.
@@ -22,7 +21,6 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 ATTENTION = "frostline_packed"
-TOKEN_STEP = 16  # token counts are rounded up to this: oneDNN prepares a kernel for every shape it has not seen
 
 
 @dataclass(frozen=True)
@@ -44,21 +42,13 @@ class Layout:
     def index(self) -> Tensor:  # [T], positions of the real tokens in the flattened grid
         return self.mask.flatten().nonzero()[:, 0]
 
-    @cached_property
-    def filled_index(self) -> Tensor:  # [T, rounded up]
-        return torch.cat([self.index, self.index[:1].expand(-len(self.index) % TOKEN_STEP)])
-
-    def pack(self, x: Tensor) -> Tensor:  # [B or 1, S, ...] -> [1, T rounded up, ...]
+    def pack(self, x: Tensor) -> Tensor:  # [B or 1, S, ...] -> [1, T, ...]
         grid = x.expand(self.batch, *x.shape[1:]).reshape(self.batch * self.length, *x.shape[2:])
-        return grid.index_select(0, self.filled_index)[None]
+        return grid.index_select(0, self.index)[None]
 
-    def fill(self, x: Tensor) -> Tensor:  # [1, T, ...] -> [1, T rounded up, ...]
-        return torch.cat([x, x[:, :1].expand(1, -len(self.index) % TOKEN_STEP, *x.shape[2:])], 1)
-
-    def unpack(self, x: Tensor) -> Tensor:  # [1, T or more, ...] -> [B, S, ...], zeros where there is no token
+    def unpack(self, x: Tensor) -> Tensor:  # [1, T, ...] -> [B, S, ...], zeros where there is no token
         grid = x.new_zeros(self.batch * self.length, *x.shape[2:])
-        grid = grid.index_copy(0, self.index, x[0, : len(self.index)])
-        return grid.view(self.batch, self.length, *x.shape[2:])
+        return grid.index_copy(0, self.index, x[0]).view(self.batch, self.length, *x.shape[2:])
 
 
 class Packing:

@@ -33,7 +33,7 @@ class Tokens:
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        return self.offsets[1:] - self.offsets[:-1]
+        return np.diff(self.offsets)
 
     def batch(self, rows: NDArray[np.int64], length: int | None = None) -> dict[str, Tensor]:
         """The model's inputs for these rows, ``[B, S]`` each; S is ``length`` or the longest row."""
@@ -83,7 +83,8 @@ def flat_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArr
     """Where the tokens of these rows stand in a flat array, ``[T]``."""
     starts, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
     ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+    positions: NDArray[np.int64] = np.repeat(starts - (ends - lengths), lengths)
+    return positions + np.arange(len(positions))
 
 
 def encode(

@@ -15,6 +15,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from safetensors import SafetensorError
 from transformers import AutoConfig
+from transformers.utils import logging
 
 from frostline.errors import FrostlineError
 from frostline.pretrained import Pretrained
@@ -24,8 +25,10 @@ from frostline.sweep.plan import Identity
 
 SCHEMA_VERSION = 1
 TEMPLATE = Path(__file__).with_name("card.md.j2")
+OF_THE_LOAD = ("name_or_path", "is_local", "local_files_only", "max_length")  # how the tokenizer came, not what it is
 VERSIONS = ("frostline", "transformers", "torch", "safetensors")
-MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~$-])")
+MARKDOWN = re.compile(r"([\\`*_\[\]#|~$])")
+PATH = re.compile(r"(^|\s)[~/]\S")  # as they are on this machine: nobody else's concern
 
 
 def save_model(
@@ -53,9 +56,10 @@ def save_model(
             pretrained.tokenizer.save_pretrained(aside)
         facts = _facts(identity, answer, spec, repeat_gap)
         (aside / "frostline.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        (aside / "README.md").write_text(
-            str(model_card(pretrained, identity, answer, spec, repeat_gap)), encoding="utf-8"
-        )
+        readme = aside / "README.md"
+        readme.write_text(str(model_card(pretrained, identity, answer, spec, repeat_gap)), encoding="utf-8")
+        for file in aside.iterdir():
+            file.chmod(readme.stat().st_mode)  # the weights are written for their owner's eyes only
         _swap_in(aside, target)
     except (OSError, SafetensorError) as error:
         raise FrostlineError(
@@ -93,7 +97,8 @@ def model_card(
         name=_plain(name),
         task=_plain(identity.task),
         sentence=_plain(answer["sentence"]),
-        notes=[_plain(note) for note in answer.get("notes", ())],
+        notes=[_plain(note) for note in answer["notes"] if not PATH.search(note)],
+        splits={name: split["rows"] for name, split in answer["data"]["report"]["splits"].items()},
         trainable=readable.trainable(recommended["trainable"]),
         labels=json.dumps(labels, indent=1, ensure_ascii=False),
         size=size,
@@ -103,9 +108,8 @@ def model_card(
         answer=answer,
         spec=spec,
         settings={
-            key: value
-            for key, value in spec.model_dump(mode="json").items()
-            if key not in ("weights", "vocabulary", "data")
+            key: _plain(str(value))
+            for key, value in spec.model_dump(mode="json", exclude={"weights", "vocabulary", "data"}).items()
         },
         repeat_gap=repeat_gap,
         versions={name: version(name) for name in VERSIONS},
@@ -139,9 +143,11 @@ def _as_published(pretrained: Pretrained, max_length: int) -> Iterator[None]:
     """While the folder is written: the length limit of the sweep, and no setting that only training needed."""
     tokenizer, config = pretrained.tokenizer, pretrained.model.config
     longest, use_cache = tokenizer.model_max_length, getattr(config, "use_cache", None)
-    init = dict(tokenizer.init_kwargs)
+    init, bars = dict(tokenizer.init_kwargs), logging.is_progress_bar_enabled()
     tokenizer.model_max_length = max_length
-    tokenizer.init_kwargs.pop("name_or_path", None)  # the folder or cache that it was loaded from
+    for name in OF_THE_LOAD:
+        tokenizer.init_kwargs.pop(name, None)
+    logging.disable_progress_bar()
     if use_cache is not None:
         config.use_cache = AutoConfig.from_pretrained(pretrained.folder).use_cache
     try:
@@ -150,6 +156,8 @@ def _as_published(pretrained: Pretrained, max_length: int) -> Iterator[None]:
         tokenizer.model_max_length, tokenizer.init_kwargs = longest, init
         if use_cache is not None:
             config.use_cache = use_cache
+        if bars:
+            logging.enable_progress_bar()
 
 
 def _swap_in(aside: Path, target: Path) -> None:

@@ -16,6 +16,8 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from frostline.sweep.store import replace
+
 INK, QUIET = "#757575", "#757576"  # text; lines that should not be looked at
 VALIDATION, TRAIN, FAILED = "#2f7fc1", "#b8751a", "#d1495b"  # blue, amber, red: told apart by every kind of eye
 ROLES = {"ink": INK, "quiet": QUIET, "validation": VALIDATION, "train": TRAIN, "failed": FAILED}
@@ -83,11 +85,11 @@ def svg(figure: Figure, name: str = "") -> str:
 
 def save_figures(out: Path, figures: Mapping[str, Figure]) -> list[Path]:
     """Write each figure into ``out``/figures, as SVG and as PNG on a transparent ground; gives the paths."""
-    folder = out / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, figure in figures.items():
-        paths += [folder / f"{name}.svg", folder / f"{name}.png"]
-        paths[-2].write_text(svg(figure) + "\n", encoding="utf-8")
-        figure.savefig(paths[-1], dpi=200, transparent=True, metadata={"Software": None})
+        png = io.BytesIO()
+        figure.savefig(png, format="png", dpi=200, transparent=True, metadata={"Software": None})
+        for kind, content in (("svg", f"{svg(figure)}\n".encode()), ("png", png.getvalue())):
+            paths.append(out / "figures" / f"{name}.{kind}")
+            replace(paths[-1], content)
     return paths

@@ -29,27 +29,24 @@ def write_page(out: Path) -> Path:
     answer = json.loads((out / "answer.json").read_bytes())
     results = folder.store.results()
     page, figures = out / "report.html", _figures(answer)
-    text = (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            answer=answer,
-            spec=folder.spec.model_dump(mode="json", exclude_none=True),
-            identity=folder.identity,
-            sizes=[_size(size, answer, results) for size in answer["sizes"]],
-            figures={name: Markup(svg(figure, name)) for name, figure in figures.items()},
-            headline=_headline(answer["sentence"]),
-            failures=_failures(results),
-            missing=[
-                {**run, "train_size": size["train_size"], "state": run["status"]}
-                for size in answer["sizes"]
-                for run in size["missing"]
-            ],
-            failed_runs=_failed_rate(results),
-            evidence=_evidence(folder, answer),
-            machines=sentences.machines([facts["provenance"] for facts in results.values()]),
-            model=readable.model_name(answer["model"]),
-        )
+    template = _environment().get_template("report.html.j2")
+    text = template.render(
+        answer=answer,
+        spec=folder.spec.model_dump(mode="json", exclude_none=True),
+        identity=folder.identity,
+        sizes=[_size(size, answer, results) for size in answer["sizes"]],
+        figures={name: Markup(svg(figure, name)) for name, figure in figures.items()},
+        headline=_headline(answer["sentence"]),
+        failures=_failures(results),
+        missing=[
+            {**run, "train_size": size["train_size"], "state": run["status"]}
+            for size in answer["sizes"]
+            for run in size["missing"]
+        ],
+        failed_runs=_failed_rate(results),
+        evidence=_evidence(folder, answer),
+        machines=sentences.machines([facts["provenance"] for facts in results.values()]),
+        model=readable.model_name(answer["model"]),
     )
     save_figures(out, {name: figure for name, figure in figures.items() if not name.endswith("_narrow")})
     replace(page, text.encode())

@@ -140,7 +140,7 @@ def rows_needed(bench: Bench, runs: Sequence[RunSpec]) -> Rows:
 def cut_check(prepared: Prepared) -> list[Check]:
     """Prove on this very model, in fp32, that the cuts of this sweep are exact; choose packed or padded batches."""
     pretrained, bench = prepared.pretrained, prepared.bench
-    ks = {spec.tuned_layers for spec in prepared.plan.runs} - {None}
+    ks = {spec.tuned_layers for spec in prepared.plan.runs if spec.tuned_layers is not None}
     ends = {min(ks), max(ks)} if ks else set()
     rows = check(pretrained.model, tuned_layers=[*sorted(ends), None])  # full runs every layer
     refused = next((row for row in rows if row.refused), None)
