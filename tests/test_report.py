@@ -368,6 +368,9 @@ def test_confusion_keeps_every_row() -> None:
         table.counts[n].sum() == (targets == label).sum()
         and table.counts[n, n] == ((targets == label) & (predictions == label)).sum()
     )
+    rare = np.repeat(np.arange(30), 10)
+    confused = np.where(rare >= 20, 49 - rare, rare)  # only the last ten are ever taken for one another
+    assert confusion(rare, confused, [str(n) for n in range(30)]).labels[:10] == tuple(str(n) for n in range(20, 30))
     small = confusion(np.array([0, 1, 1]), np.array([1, 1, 1]), ["a", "b"])
     assert small.counts.tolist() == [[0, 1], [0, 2]] and small.share(1, 1) == 1.0
 

@@ -108,16 +108,18 @@ def cut_at(
     *,
     packing: Packing | None = None,
     tap: Tap | None = None,
+    stop: int | None = None,
 ) -> Iterator[Upper]:
     """Open ``model`` for running from ``cut`` on, in packed batches where ``packing`` is given; undone on leaving.
 
-    ``tap(n, hidden)`` sees what goes into layer ``n`` and, with ``n`` = L, what leaves the last layer.
+    ``tap(n, hidden)`` sees what goes into layer ``n`` and, with ``n`` = L, what leaves the last layer. Layers from
+    ``stop`` on do not run either, for a pass that only wants what lies below; the logits are then worth nothing.
     """
     upper = Upper(model, anatomy, cut, packing, tap)
     layers, hooks = anatomy.layers(model), []
     start = cut or 0
     try:
-        for number in range(start):
+        for number in (*range(start), *range(anatomy.count if stop is None else stop, anatomy.count)):
             layers[number].forward = upper.hand_on(number)
         for number in range(start, anatomy.count):
             enter = upper.enter(number, first=number == start)
@@ -128,7 +130,7 @@ def cut_at(
     finally:
         for hook in hooks:
             hook.remove()
-        for layer in layers[:start]:
+        for layer in layers:
             vars(layer).pop("forward", None)
 
 

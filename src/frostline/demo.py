@@ -10,8 +10,17 @@ from frostline.errors import FrostlineError
 from frostline.progress import Progress
 
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of model.safetensors
-SIZES = {"train": 500, "validation": 250, "test": 300}
-SETTINGS = {"tune": "0,1,2,3,4,5,6,all", "num_train_epochs": 3, "learning_rate": 2e-4}
+SIZES = {
+    "polarity": {"train": 320, "validation": 250, "test": 250},
+    "agreement": {"train": 600, "validation": 250, "test": 250},
+}
+SETTINGS: dict[str, Any] = {
+    "tune": "0,1,2,3,4,5,6,all",
+    "num_train_epochs": 3,
+    "per_device_train_batch_size": 32,
+    "learning_rate": 4e-4,
+    "train_score_rows": 250,
+}
 
 
 def packaged_model() -> Path:
@@ -33,7 +42,7 @@ def packaged_model() -> Path:
 
 def demo_sweep(out: str | Path, *, task: str = "polarity", seeds: int = 3, progress: Progress | None = None) -> Sweep:
     """The demo as a sweep like any other, over sentences generated for ``task`` (``polarity`` or ``agreement``)."""
-    tables: dict[str, Any] = generate(task, **SIZES, seed=0)
+    tables: dict[str, Any] = generate(task, **SIZES.get(task, SIZES["polarity"]), seed=0)
     return Sweep(
         model=packaged_model(),
         **tables,

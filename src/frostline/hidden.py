@@ -287,7 +287,9 @@ def compute(
     """
     seen: dict[int, Tensor] = {}
     model.eval()
-    with cut_at(model, anatomy, None, tap=lambda n, hidden: seen.__setitem__(n, hidden)) as whole, torch.no_grad():
+    stop = anatomy.count if need.head else max(need.cuts)
+    tap = seen.__setitem__
+    with cut_at(model, anatomy, None, tap=tap, stop=stop) as whole, torch.no_grad():
         budget = BATCH_TOKENS[model.device.type]
         positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         for length, batch_rows in _batches(tokens.lengths, rows, budget, positions):

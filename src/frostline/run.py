@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from frostline.cut import Upper, cut_at
 from frostline.data import subset_indices
-from frostline.hidden import HiddenStates
+from frostline.hidden import HiddenStates, Need
 from frostline.layers import HEAD, POOLER, count_parameters
 from frostline.machine import Machine, peak_memory
 from frostline.packing import packable
@@ -38,8 +38,11 @@ class Bench:
     reads: str  # which hidden states the head looks at: first, last, all
     packed: bool
     states: HiddenStates | None = None
-    cache_seconds: float = 0.0
-    data_facts: dict[str, Any] = field(default_factory=dict)
+    cache_seconds: float = 0.0  # of the pass, for each run that used it
+
+    def cut(self, spec: RunSpec) -> int | None:
+        """After how many layers this run takes up kept states; None: it begins with the texts."""
+        return None if self.states is None else cut_of(self.states.need, self.pretrained.anatomy.count, spec)
 
 
 @dataclass
@@ -113,21 +116,19 @@ def train_rows(bench: Bench, spec: RunSpec) -> Rows:
     return pool[subset_indices(bench.problem.targets[pool], spec.train_size, seed)]
 
 
-def cut_of(bench: Bench, spec: RunSpec) -> int | None:
-    """After how many layers this run takes up kept states: at its own cut, else at the nearest kept below it."""
-    if bench.states is None or spec.tuned_layers is None or spec.frozen_dropout:
+def cut_of(kept: Need, layers: int, spec: RunSpec) -> int | None:
+    """After how many layers a run takes up kept states: at its own cut, else at the nearest kept below it."""
+    if spec.tuned_layers is None or spec.frozen_dropout:
         return None
-    wanted = bench.pretrained.anatomy.count - spec.tuned_layers
-    if wanted == bench.pretrained.anatomy.count and bench.states.need.head:
-        return wanted
-    return max((cut for cut in bench.states.need.cuts if cut <= wanted), default=None)
+    cut = layers - spec.tuned_layers
+    return cut if cut == layers and kept.head else max((c for c in kept.cuts if c <= cut), default=None)
 
 
 @contextmanager
 def forward_from(bench: Bench, spec: RunSpec) -> Iterator[Callable[[Rows], Tensor]]:
     """The function from rows of the pool to logits, for this run's cut."""
     pretrained, device = bench.pretrained, bench.machine.device
-    cut, states = cut_of(bench, spec), bench.states
+    cut, states = bench.cut(spec), bench.states
     one_token = cut == pretrained.anatomy.count and states is not None and states.need.head
 
     def inputs(rows: Rows) -> tuple[dict[str, Tensor], Tensor | None]:
@@ -233,12 +234,12 @@ def _facts(spec: RunSpec, bench: Bench, trained: Trained, audit: dict[str, Any],
         "cost": {
             "train_seconds": trained.train_seconds,
             "evaluation_seconds": trained.evaluation_seconds,
-            "cache_seconds": bench.cache_seconds if cut_of(bench, spec) is not None else 0.0,
+            "cache_seconds": bench.cache_seconds if bench.cut(spec) is not None else 0.0,
             "peak_memory_bytes": peak,
             "steps": trained.steps,
         },
         "audit": audit,
-        "provenance": {**bench.machine.facts(), "packed": bench.packed, "cut": cut_of(bench, spec)},
+        "provenance": {**bench.machine.facts(), "packed": bench.packed, "cut": bench.cut(spec)},
     }
 
 

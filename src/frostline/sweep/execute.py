@@ -20,7 +20,7 @@ from frostline.machine import Machine, free_bytes, this_machine
 from frostline.metrics import check_metric
 from frostline.pretrained import Pretrained, load_pretrained
 from frostline.progress import Progress
-from frostline.run import Bench, run, train_rows
+from frostline.run import Bench, cut_of, run, train_rows
 from frostline.specification import RunSpec, Settings, SweepSpec, make_spec
 from frostline.sweep.plan import Identity, Plan, expand, trainable_by_k, work
 from frostline.sweep.store import Store
@@ -96,7 +96,7 @@ def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> 
 def execute(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress) -> None:
     """Run what is given and has no result, and publish each."""
     bench, store = prepared.bench, prepared.store
-    layers, validation = prepared.identity.layers, len(bench.splits["validation"])
+    layers, sizes = prepared.identity.layers, {name: len(rows) for name, rows in bench.splits.items()}
     missing = [spec for spec in runs if not store.has(spec.digest)]
     if not missing:
         return
@@ -104,16 +104,14 @@ def execute(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress) -> 
     kept = prepared.plan.kept
 
     def cost(spec: RunSpec) -> float:
-        cuts = [cut for cut in kept.cuts if spec.tuned_layers is not None and cut <= layers - spec.tuned_layers]
-        return work(
-            spec, layers, validation, layers if spec.tuned_layers == 0 and kept.head else max(cuts, default=None)
-        )
+        return work(spec, layers, sizes, cut_of(kept, layers, spec))
 
     rows = rows_needed(bench, missing)
     pass_work = float(len(rows) * layers) if kept.cuts or kept.head else 0.0
     progress.start(len(missing), sum(map(cost, missing)) + pass_work)
     if pass_work:
         _keep(prepared, rows, progress, layers)
+        bench.cache_seconds /= max(1, sum(cut_of(kept, layers, spec) is not None for spec in missing))
     for spec in missing:
         progress.begin(f"{spec.trainable}, seed {spec.seed}")
         whole = cost(spec)

@@ -40,14 +40,18 @@ def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
     ]
 
 
-def work(spec: RunSpec, layers: int, validation_rows: int, kept_from: int | None) -> float:
-    """What a run costs, in forwards of one layer on one example: 3 for a trained layer, 1 for a frozen one."""
+def work(spec: RunSpec, layers: int, rows: Mapping[str, int], kept_from: int | None) -> float:
+    """What a run costs, in forwards of one layer on one example: 3 for a trained layer, 1 for a frozen one.
+
+    ``rows``: how many each split has; ``kept_from``: after how many layers the run takes up kept states, or None.
+    """
     tuned = layers + 1 if spec.tuned_layers is None else spec.tuned_layers
     frozen = max(0, layers - (kept_from or 0) - tuned) if spec.tuned_layers is not None else 0
     head = 0.15
     training = spec.num_train_epochs * spec.train_size * (3 * (tuned + head) + frozen)
-    evaluations = spec.num_train_epochs * spec.evaluations_per_epoch + 1
-    return training + evaluations * validation_rows * (tuned + head + frozen)
+    scored = spec.num_train_epochs * spec.evaluations_per_epoch * rows["validation"] + rows.get("test", 0)
+    scored += min(spec.train_size, spec.train_score_rows)
+    return training + scored * (tuned + head + frozen)
 
 
 @dataclass(frozen=True)

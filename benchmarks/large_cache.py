@@ -1,0 +1,74 @@
+"""The hidden states of a large set: disk as planned against disk as taken, and the memory that the pass needs.
+
+    python benchmarks/large_cache.py --model FOLDER --train FILE --tune 2
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import psutil
+import torch
+
+from frostline import Sweep
+from frostline.hidden import keep
+from frostline.machine import anonymous_memory, peak_memory
+from frostline.sweep.execute import prepare, recipe_of
+from frostline.progress import LineProgress
+from frostline.sweep.plan import readable_bytes
+
+
+def main() -> None:
+    flags = dict(zip([f.removeprefix("--").replace("-", "_") for f in sys.argv[1::2]], sys.argv[2::2], strict=True))
+    with tempfile.TemporaryDirectory(dir=flags.pop("scratch", None)) as scratch:
+        sweep = Sweep(seeds=1, test="none", out=Path(scratch) / "out", **flags)
+        start = perf_counter()
+        prepared = prepare(sweep.spec, {}, LineProgress())
+        loaded = perf_counter() - start
+        bench, plan = prepared.bench, prepared.plan
+        print(f"{len(prepared.data.train) + len(prepared.data.validation):,} rows read, encoded and planned in {loaded:.0f} s")
+        print(f"plan: {plan.rows:,} different texts, {plan.tokens:,} tokens, {readable_bytes(plan.cache_bytes)}")
+        before, passed = anonymous_memory(psutil.Process()), 0
+
+        def progress(rows: int) -> None:
+            nonlocal passed
+            passed += rows
+            if passed // 10_000 > (passed - rows) // 10_000:
+                print(f"{passed:,} rows, {perf_counter() - start:.0f} s", flush=True)
+
+        with peak_memory(bench.machine) as peak:
+            start = perf_counter()
+            states = keep(
+                bench.pretrained.model,
+                bench.pretrained.anatomy,
+                bench.tokens,
+                np.arange(len(bench.tokens)),
+                plan.kept,
+                recipe_of(bench.pretrained, bench.machine, bench.reads),
+                autocast=bench.machine.autocast,
+                folder=Path(scratch) / "cache",
+                progress=progress,
+            )
+            seconds = perf_counter() - start
+            for rows in np.array_split(np.random.default_rng(0).permutation(len(bench.tokens)), 1000)[:200]:
+                states.tokens(plan.kept.cuts[0], rows[:16])
+        taken = sum(p.stat().st_size for p in (Path(scratch) / "cache").rglob("*") if p.is_file())
+        facts = {
+            "rows": plan.rows,
+            "tokens": plan.tokens,
+            "planned_bytes": plan.cache_bytes,
+            "taken_bytes": taken,
+            "taken_over_planned": taken / plan.cache_bytes,
+            "seconds": seconds,
+            "threads": torch.get_num_threads(),
+            "anonymous_before": before,
+            "anonymous_peak": peak.bytes,
+        }
+        print(json.dumps(facts, indent=1))
+
+
+if __name__ == "__main__":
+    main()
