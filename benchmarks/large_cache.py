@@ -1,6 +1,6 @@
 """The hidden states of a large set: disk as planned against disk as taken, and the memory that the pass needs.
 
-    python benchmarks/large_cache.py --model FOLDER --train FILE --tune 2
+python benchmarks/large_cache.py --model FOLDER --train FILE --tune 2
 """
 
 import json
@@ -16,8 +16,8 @@ import torch
 from frostline import Sweep
 from frostline.hidden import keep
 from frostline.machine import anonymous_memory, peak_memory
-from frostline.sweep.execute import prepare, recipe_of
 from frostline.progress import LineProgress
+from frostline.sweep.execute import prepare, recipe_of
 from frostline.sweep.plan import readable_bytes
 
 
@@ -29,7 +29,9 @@ def main() -> None:
         prepared = prepare(sweep.spec, {}, LineProgress())
         loaded = perf_counter() - start
         bench, plan = prepared.bench, prepared.plan
-        print(f"{len(prepared.data.train) + len(prepared.data.validation):,} rows read, encoded and planned in {loaded:.0f} s")
+        print(
+            f"{len(prepared.data.train) + len(prepared.data.validation):,} rows read, encoded and planned in {loaded:.0f} s"
+        )
         print(f"plan: {plan.rows:,} different texts, {plan.tokens:,} tokens, {readable_bytes(plan.cache_bytes)}")
         before, passed = anonymous_memory(psutil.Process()), 0
 

@@ -140,7 +140,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="where to write the figures")
     known, rest = parser.parse_known_args()
-    settings = {flag.removeprefix("--").replace("-", "_"): value for flag, value in zip(rest[::2], rest[1::2], strict=True)}
+    settings = {
+        flag.removeprefix("--").replace("-", "_"): value for flag, value in zip(rest[::2], rest[1::2], strict=True)
+    }
     logging.set_verbosity_error()
     warnings.filterwarnings("ignore", module="torch.utils.data")  # pinned memory without a GPU
     with tempfile.TemporaryDirectory() as out:
@@ -152,7 +154,10 @@ def main() -> None:
         table = sweep.table()
         prepared = sweep._prepared
         assert prepared is not None
-        cells = [{"trainable": spec.trainable, "seed": spec.seed, **by_trainer(spec, prepared)} for spec in prepared.plan.runs]
+        cells = [
+            {"trainable": spec.trainable, "seed": spec.seed, **by_trainer(spec, prepared)}
+            for spec in prepared.plan.runs
+        ]
     rows = []
     for k in dict.fromkeys(cell["trainable"] for cell in cells):
         ours = table[table.trainable == k]

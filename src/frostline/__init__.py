@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from frostline.api import Sweep, write_report
-    from frostline.check import Check, check
+    from frostline.checking import Check, check
     from frostline.errors import FrostlineError
-    from frostline.predict import Predictions, predict
+    from frostline.prediction import Predictions, predict
     from frostline.specification import RunSpec, SweepSpec
     from frostline.sweep.plan import Plan
 
@@ -30,15 +30,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Check": "check",
+    "Check": "checking",
     "FrostlineError": "errors",
     "Plan": "sweep.plan",
-    "Predictions": "predict",
+    "Predictions": "prediction",
     "RunSpec": "specification",
     "Sweep": "api",
     "SweepSpec": "specification",
-    "check": "check",
-    "predict": "predict",
+    "check": "checking",
+    "predict": "prediction",
     "write_report": "api",
 }
 

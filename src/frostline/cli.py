@@ -144,7 +144,7 @@ def predict(
 ) -> None:
     """Labels and probabilities for a table of texts."""
     from frostline.data import read_unlabelled
-    from frostline.predict import predict as predict_texts
+    from frostline.prediction import predict as predict_texts
 
     target = out or file.with_name(f"{file.stem}.predictions.csv")
     if target.suffix not in (".csv", ".jsonl", ".parquet"):
@@ -162,7 +162,7 @@ def check(
     revision: Annotated[str | None, typer.Option(help="commit, tag or branch of a hub model")] = None,
 ) -> None:
     """Prove on a model that cut, kept and packed give what the uncut model gives: logits and gradients, for every k."""
-    from frostline.check import check as check_model
+    from frostline.checking import check as check_model
     from frostline.pretrained import load_pretrained
 
     pretrained = load_pretrained(

@@ -7,16 +7,27 @@ file, the flags of the command line and the arguments of :class:`frostline.Sweep
 import difflib
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import ErrorDetails
 
 from frostline.errors import FrostlineError
 
-Tune = int | Literal["all"]  # tuned layers; "all" is full: embeddings too
+Tune = Annotated[int, Field(ge=0)] | Literal["all"]  # tuned layers; "all" is full: embeddings too
 
 
 def _as_list(value: Any) -> Any:
@@ -35,24 +46,30 @@ def _number(text: str) -> int | float | str:
     return text
 
 
+def _as_texts(value: Any) -> Any:
+    """Text with commas as a list of texts; a label that looks like a number stays text."""
+    values = [part.strip() for part in value.split(",")] if isinstance(value, str) else _as_list(value)
+    return [str(x) if isinstance(x, int | float) else x for x in values]
+
+
 def _as_seeds(value: Any) -> Any:
     """``5`` is 0 .. 4; a list is a list."""
     values = _as_list(value)
     if isinstance(value, int) or (isinstance(value, str) and "," not in value):
-        if not isinstance(values[0], int) or values[0] < 1:
+        if not values or not isinstance(values[0], int) or values[0] < 1:
             raise ValueError("give a number of seeds, 1 or more, or a list of them")
         return list(range(values[0]))
     return values
 
 
-def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(set(values)) < len(values):
-        raise ValueError("a value stands there twice")
-    return values
-
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Strict = ConfigDict(frozen=True, extra="forbid")
+Positive = Annotated[float, Field(gt=0)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_as_texts)]
+HeadRate = Annotated[
+    Positive | None,  # None: the layers' own; a file says "same", since TOML has no word for None
+    BeforeValidator(lambda value: None if value == "same" else value),
+    PlainSerializer(lambda value: "same" if value is None else value, when_used="json"),
+]
+Strict = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Settings(BaseModel):
@@ -63,15 +80,22 @@ class Settings(BaseModel):
     num_train_epochs: Positive = Field(3, description="passes over the training examples")
     per_device_train_batch_size: int = Field(16, ge=1, description="examples in a training step")
     per_device_eval_batch_size: int = Field(64, ge=1, description="examples in a batch of evaluation")
-    head_learning_rate: Positive | None = Field(
-        1e-3,
-        description="learning rate of the head (pooler and classifier), for every k; `same` as the layers' where none",
+    head_learning_rate: HeadRate = Field(
+        1e-3, description="learning rate of the head (pooler and classifier) for every k; `same`: that of the layers"
     )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's, on weight matrices only")
-    adam_beta1: float = Field(0.9, ge=0, lt=1)
-    adam_beta2: float = Field(0.999, ge=0, lt=1)
-    adam_epsilon: Positive = 1e-8
-    lr_scheduler_type: str = Field("linear", description="a name that transformers.get_scheduler knows")
+    adam_beta1: float = Field(0.9, ge=0, lt=1, description="AdamW's")
+    adam_beta2: float = Field(0.999, ge=0, lt=1, description="AdamW's")
+    adam_epsilon: Positive = Field(1e-8, description="AdamW's")
+    lr_scheduler_type: Literal[
+        "linear",
+        "cosine",
+        "cosine_with_restarts",
+        "polynomial",
+        "constant",
+        "constant_with_warmup",
+        "inverse_sqrt",
+    ] = Field("linear", description="schedule of the learning rate: linear, cosine, constant, ... as transformers names them")
     warmup_steps: float = Field(0.1, ge=0, description="steps of warm-up; below 1 a share of all steps")
     max_grad_norm: float = Field(1.0, ge=0, description="clip the trained gradients to this norm; 0 does not clip")
     evaluations_per_epoch: int = Field(1, ge=1, description="validation scores in an epoch")
@@ -80,7 +104,7 @@ class Settings(BaseModel):
         None, description="chooses epoch, learning rate and k; by default one that suits the task"
     )
     class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
-        "none", description="weights of classes in the loss: none, balanced, or a table label = weight"
+        "none", description="weights of classes in the loss: none, balanced, or label=weight,label=weight"
     )
     tune_pooler: bool = Field(True, description="train the pooler with the head")
     frozen_dropout: bool = Field(
@@ -91,7 +115,20 @@ class Settings(BaseModel):
     max_length: int | None = Field(
         None, ge=1, description="most tokens in a text; by default what the model takes, at most 512"
     )
-    precision: str = Field("auto", description="float32, bfloat16, or auto: bfloat16 where the processor has it")
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="float32, bfloat16, or auto: bfloat16 where the processor has it"
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python takes true for 1; nobody means it."""
+        assert info.field_name is not None
+        wants = cls.model_fields[info.field_name].annotation
+        given = value if isinstance(value, list | tuple) else [value]
+        if wants is not bool and any(isinstance(one, bool) for one in given):
+            raise ValueError("true and false mean nothing here")
+        return value
 
 
 class RunSpec(Settings):
@@ -122,6 +159,9 @@ class RunSpec(Settings):
         return "all" if self.tune == "all" else f"last {self.tune}"
 
 
+GRID = ("tune", "seeds", "train_size", "learning_rate")
+
+
 class SweepSpec(Settings):
     """A grid of runs over one model and one table of texts."""
 
@@ -133,21 +173,19 @@ class SweepSpec(Settings):
     test: str | None = Field(None, description="test table; by default 10 % of the training table; `none` for no test")
     data: str | None = Field(None, description="a hub data set, or a folder with splits, instead of --train")
     config: str | None = Field(None, description="configuration of the hub data set")
-    column_names: Annotated[tuple[str, ...], BeforeValidator(_as_list)] | None = Field(
-        None, description="columns of tables that have no header line"
+    column_names: Texts | None = Field(
+        None, description="names of the columns, with commas, where the files have no header line"
     )
     text_column: str | None = Field(None, description="column with the text")
     text_pair_column: str | None = Field(None, description="column with the second text of a pair")
     label_column: str | None = Field(None, description="column with the label or number")
     problem_type: Literal["single_label_classification", "regression"] | None = Field(
-        None, description="what the label is; found out by default"
+        None, description="single_label_classification or regression; found out by default"
     )
-    labels: Annotated[tuple[str, ...], BeforeValidator(_as_list)] | None = Field(
-        None, description="all labels, in the order of the model's outputs"
-    )
+    labels: Texts | None = Field(None, description="all labels, with commas, in the order of the model's outputs")
     task: str | None = Field(None, description="name of the task, to print")
     tune: Annotated[tuple[Tune, ...], BeforeValidator(_as_list)] = Field(
-        description="how many of the last layers to train: numbers from 0 (head only), and all"
+        description="how many of the last layers to train: numbers from 0 (head only), and all; with commas"
     )
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_as_seeds)] = Field(
         (0, 1, 2, 3, 4), description="a number of seeds, or a list with commas"
@@ -156,10 +194,10 @@ class SweepSpec(Settings):
         None, description="training examples, several with commas; all by default"
     )
     learning_rate: Annotated[tuple[Positive, ...], BeforeValidator(_as_list)] = Field(
-        (5e-5,), description="learning rates of the layers; the best per k is chosen on validation"
+        (5e-5,), description="learning rate of the layers; of several, with commas, each k takes its best on validation"
     )
     max_truncated: float = Field(0.05, ge=0, le=1, description="largest share of texts that may be cut at --max-length")
-    device: str = Field("auto", description="cpu, cuda or mps")
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="cpu, cuda, mps, or auto: cuda where it is")
     cache_limit: float | None = Field(
         None, ge=0, description="GB of hidden states to keep at most; by default what is free"
     )
@@ -168,27 +206,24 @@ class SweepSpec(Settings):
     )
     out: str = Field(description="folder for results, answer, report and model")
 
-    def model_post_init(self, context: Any, /) -> None:
-        for name in GRID:
-            values = getattr(self, name)
-            if values is not None:
-                _distinct(values)
-                if not values:
-                    raise ValueError(f"{name} is empty: give at least one value")
-        for k in self.tune:
-            if k != "all" and k < 0:
-                raise ValueError(f"tune = {k} is no number of layers: numbers start at 0 (head only)")
+    @field_validator(*GRID)
+    @classmethod
+    def _some_and_distinct(cls, values: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+        if values is not None and not values:
+            raise ValueError("give at least one value")
+        if values is not None and len(set(values)) < len(values):
+            raise ValueError("a value stands there twice; give each once")
+        return values
 
-    def extended(self, older: "SweepSpec") -> Self:
-        """This sweep with the grid of an older one added."""
-        grid = {}
+    def extended(self, older: "SweepSpec", train_rows: int) -> Self:
+        """This sweep with the grid of an older one added; ``train_rows`` is the size meant where none is given."""
+        grid: dict[str, Any] = {}
         for name in GRID:
             mine, theirs = getattr(self, name), getattr(older, name)
-            grid[name] = mine if mine is None or theirs is None else (*theirs, *(v for v in mine if v not in theirs))
+            if name == "train_size" and mine != theirs:
+                mine, theirs = mine or (train_rows,), theirs or (train_rows,)
+            grid[name] = mine if mine is None else (*theirs, *(v for v in mine if v not in theirs))
         return self.model_copy(update=grid)
-
-
-GRID = ("tune", "seeds", "train_size", "learning_rate")
 
 
 def make_spec(values: Mapping[str, Any]) -> SweepSpec:
@@ -198,23 +233,46 @@ def make_spec(values: Mapping[str, Any]) -> SweepSpec:
         FrostlineError: an unknown key (with the nearest name), a missing or an impossible value.
     """
     known = SweepSpec.model_fields
-    for key in values:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, 1, 0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}."
-            raise FrostlineError(f"There is no setting {key!r}: {hint}")
+    for key, value in values.items():
+        if key in known:
+            continue
+        if isinstance(value, Mapping):
+            raise FrostlineError(
+                f"There is no table [{key}]: settings stand at the top of the file, in no table but [class_weights]; "
+                "move them there."
+            )
+        near = difflib.get_close_matches(key, known, 1, 0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}."
+        raise FrostlineError(f"There is no setting {key!r}: {hint}")
     try:
         return SweepSpec.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        name = str(first["loc"][0]) if first["loc"] else "the specification"
+        name = str(first["loc"][0])
+        description = known[name].description
         if first["type"] == "missing":
-            raise FrostlineError(
-                f"{name} is missing: give --{name.replace('_', '-')} ({known[name].description})."
-            ) from error
-        given = f" = {values[name]!r}" if name in values else ""
-        message = first["msg"].removeprefix("Value error, ")
-        raise FrostlineError(f"{name}{given} cannot be: {message[0].lower() + message[1:]}.") from error
+            flag = name.replace("_", "-")
+            raise FrostlineError(f"{name} is missing: give --{flag}, or the key in a TOML file ({description}).") from error
+        raise FrostlineError(f"{name} = {values[name]!r} cannot be: {_advice(first)} ({description}).") from error
+
+
+def _advice(error: ErrorDetails) -> str:
+    """What to give instead of a value that was refused, in place of pydantic's words."""
+    limits = {"gt": "above", "ge": "from", "lt": "below", "le": "up to"}
+    name, kind, context = error["loc"][0], error["type"], error.get("ctx", {})
+    if name == "tune" and kind != "value_error":
+        return "give numbers of layers from 0 up, and all"
+    if name == "class_weights":
+        return "give none, balanced, or a weight for each label"
+    for key, word in limits.items():
+        if key in context:
+            return f"give a number {word} {context[key]:g}{' on' if key == 'ge' else ''}"
+    if kind == "literal_error":
+        return f"give {context['expected']}"
+    if kind.startswith("value_error"):
+        return error["msg"].removeprefix("Value error, ")
+    words = {"int": "a whole number", "float": "a number", "finite": "a finite number", "string": "one text in quotes", "bool": "true or false"}
+    return next((f"give {word}" for start, word in words.items() if kind.startswith(start)), error["msg"].lower())
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -228,8 +286,12 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise FrostlineError(f"There is no file {path}: give a TOML file, or --model and --train.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise FrostlineError(f"{path} cannot be read as TOML: {error}. Mend that line.") from error
+    except OSError as error:
+        raise FrostlineError(f"{path} cannot be read ({error.strerror}): give a TOML file.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FrostlineError(
+            f"{path} is no TOML: {error}. Mend that place; a table of texts goes with --train."
+        ) from error
 
 
 def to_toml(values: Mapping[str, Any]) -> str:
@@ -237,10 +299,14 @@ def to_toml(values: Mapping[str, Any]) -> str:
     lines, tables = [], []
     for key, value in values.items():
         if isinstance(value, Mapping):
-            tables.append(f"\n[{key}]\n{to_toml(value)}")
+            tables.append(f"\n[{_toml_key(key)}]\n{to_toml(value)}")
         elif value is not None:
-            lines.append(f"{json.dumps(key) if not key.isidentifier() else key} = {_toml_value(value)}\n")
+            lines.append(f"{_toml_key(key)} = {_toml_value(value)}\n")
     return "".join(lines + tables)
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch("[A-Za-z0-9_-]+", key) else _toml_value(key)
 
 
 def _toml_value(value: Any) -> str:

@@ -98,9 +98,8 @@ def machines(provenances: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _name(trainable: str | None) -> str:
-    return (
-        "none" if trainable is None else "everything" if trainable == "all" else f"the {readable.trainable(trainable)}"
-    )
+    known = {None: "none", "all": "everything", "last 0": "the head alone"}
+    return known.get(trainable) or f"the {readable.trainable(str(trainable))}"
 
 
 def _reference(size: Mapping[str, Any]) -> str:

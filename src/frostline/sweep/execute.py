@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from frostline.check import Check, check, head_reads, need_for
+from frostline.checking import Check, check, head_reads, need_for
 from frostline.data import Data, Examples, class_weights, load_data
 from frostline.errors import FrostlineError
 from frostline.hidden import RESERVE, Recipe, Rows, cache_folder, keep

@@ -1,0 +1,115 @@
+"""Packed batches: what a layout promises, and that a model runs them only while it is told to."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frostline.packing import ATTENTION, Layout, packable
+from small_models import small_batch, small_model
+
+ragged = st.lists(st.integers(1, 9), min_size=1, max_size=6)
+
+
+def layout_of(lengths, more=0):
+    return Layout(torch.tensor(lengths), max(lengths) + more)
+
+
+def numbers(*shape):
+    return torch.arange(1.0, 1.0 + torch.Size(shape).numel()).view(*shape)
+
+
+@given(ragged, st.integers(0, 5))
+def test_pack_takes_the_real_tokens_in_order(lengths, more):
+    layout = layout_of(lengths, more)
+    x = numbers(len(lengths), max(lengths) + more, 3)  # [B, S, D]
+    real = torch.cat([x[row, :length] for row, length in enumerate(lengths)])
+    assert torch.equal(layout.pack(x), real[None])
+
+
+@given(ragged, st.integers(0, 5))
+def test_unpack_undoes_pack_and_is_zero_elsewhere(lengths, more):
+    layout = layout_of(lengths, more)
+    x = numbers(len(lengths), max(lengths) + more, 2, 3)  # heads too
+    again = layout.unpack(layout.pack(x))
+    assert again.shape == x.shape
+    for row, length in enumerate(lengths):
+        assert torch.equal(again[row, :length], x[row, :length])
+        assert not again[row, length:].any()
+
+
+@given(ragged)
+def test_pack_undoes_unpack(lengths):
+    layout = layout_of(lengths, 2)
+    tokens = numbers(1, sum(lengths), 3)
+    assert torch.equal(layout.pack(layout.unpack(tokens)), tokens)
+
+
+@given(ragged)
+def test_one_row_for_all_is_repeated(lengths):
+    """Positions and rotary tables are often [1, S]: the same for each text."""
+    layout = layout_of(lengths)
+    positions = torch.arange(max(lengths))[None]
+    assert layout.pack(positions).tolist()[0] == [n for length in lengths for n in range(length)]
+
+
+@given(ragged, st.integers(0, 5))
+def test_gradients_reach_real_tokens_once_and_no_padding(lengths, more):
+    layout = layout_of(lengths, more)
+    x = numbers(len(lengths), max(lengths) + more, 3).requires_grad_()
+    weights = numbers(*x.shape).sqrt()
+    (layout.unpack(layout.pack(x)) * weights).sum().backward()
+    assert torch.equal(x.grad, weights * layout.mask[:, :, None])
+
+
+@given(ragged)
+def test_gradients_of_unpack(lengths):
+    layout = layout_of(lengths, 1)
+    tokens = numbers(1, sum(lengths), 3).requires_grad_()
+    weights = numbers(len(lengths), max(lengths) + 1, 3)
+    (layout.unpack(tokens) * weights).sum().backward()
+    assert torch.equal(tokens.grad, layout.pack(weights))
+
+
+def state_of(model):
+    marks = [name for name, module in model.named_modules() if hasattr(module, "frostline_packing")]
+    return model.config._attn_implementation, marks
+
+
+@pytest.mark.parametrize("model_type", ["bert", "llama"])
+def test_packable_is_undone(model_type):
+    model = small_model(model_type)
+    before = state_of(model)
+    with packable(model) as packing:
+        assert packing is not None and model.config._attn_implementation == ATTENTION
+        assert len(state_of(model)[1]) == len(list(model.modules()))
+    assert state_of(model) == before == ("sdpa", [])
+    with pytest.raises(ZeroDivisionError), packable(model):
+        raise ZeroDivisionError
+    assert state_of(model) == before
+
+
+@pytest.mark.parametrize("model_type", ["bert", "gpt2", "mistral"])
+def test_without_a_layout_attention_is_transformers_own(model_type):
+    model = small_model(model_type)
+    batch = small_batch(model)
+    with torch.no_grad():
+        plain = model(**batch).logits
+        with packable(model) as packing:
+            assert torch.equal(model(**batch).logits, plain)
+            assert packing.calls == 0
+
+
+def test_a_type_without_the_interface_is_not_packable():
+    model = small_model("deberta")  # has attention of its own
+    with packable(model) as packing:
+        assert packing is None
+    assert state_of(model)[1] == []
+
+
+def test_two_models_do_not_share_a_layout():
+    one, two = small_model("bert"), small_model("bert")
+    with packable(one) as first, packable(two) as second:
+        first.layout = layout_of([3, 2])
+        assert second.layout is None
+        assert {m.frostline_packing for m in two.modules()} == {second}
