@@ -4,6 +4,7 @@ python benchmarks/model_types.py > docs/types.md
 """
 
 import sys
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,15 +21,15 @@ from small_models import REASONS, TYPES, small_batch, small_model
 
 TEXT = """# Model types
 
-The {types} types that transformers {transformers} can classify with, as small randomly initialised models (fp32, torch {torch}, CPU),
-made by `python benchmarks/model_types.py`.
+The {types} types that transformers {transformers} can classify with, as small randomly initialised models
+(fp32, torch {torch}, CPU), made by `python benchmarks/model_types.py`.
 
 ## Equal: {equal}
 
-For every k, logits and gradients are those of the uncut model. "Same batch": the largest relative difference of logits with hidden
-states of the same batch ({exact} types: none at all). "Logits", "gradients": the largest of all comparisons of `frostline check`, with
-states from the sweep's own pass, whose sums run in another order. Path: packed batches, or padded where the type does not allow them;
-for each k where it differs.
+For every k, logits and gradients are those of the uncut model. "Same batch": the largest relative difference of logits
+with hidden states of the same batch ({exact} types: none at all). "Logits", "gradients": the largest of all comparisons
+of `frostline check`, with states from the sweep's own pass, whose sums run in another order. Path: packed batches, or
+padded where the type does not allow them; for each k where it differs.
 
 | type | path | same batch | logits | gradients |
 |---|---|---|---|---|"""
@@ -41,9 +42,9 @@ def same_batch_difference(model: torch.nn.Module, batch: dict[str, torch.Tensor]
     with torch.no_grad():
         truth = model(**batch).logits
         states = _states(model, anatomy, batch)
-        with packable(model) as packing:
+        with packable(model) if packed else nullcontext() as packing:
             for cut in range(1, anatomy.count + 1):
-                with cut_at(model, anatomy, cut, packing=packing if packed else None) as upper:
+                with cut_at(model, anatomy, cut, packing=packing) as upper:
                     logits = upper(batch, states[cut])
                 worst = max(worst, float((logits - truth).abs().max() / truth.abs().max()))
     return worst

@@ -13,7 +13,7 @@ os.environ["COLUMNS"] = "120"
 import pytest
 import torch
 
-from tiny import tiny_bert_folder
+from tiny import QUICK, sentences, tiny_bert_folder, write_csv
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -22,6 +22,24 @@ DATA = Path(__file__).parents[2] / "shared" / "data"
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT of three small layers with random weights and a tokenizer, as save_pretrained writes it."""
     return tiny_bert_folder(tmp_path_factory.mktemp("tiny-bert"))
+
+
+@pytest.fixture(scope="session")
+def tiny_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """160 sentences of two labels, as CSV."""
+    return write_csv(tmp_path_factory.mktemp("tiny-table") / "films.csv", sentences(160))
+
+
+@pytest.fixture(scope="session")
+def finished_sweep(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a sweep that has run: k = 0, 1 and all, two seeds. Not to be written into: copy it."""
+    from frostline import Sweep
+    from frostline.progress import Progress
+
+    out = tmp_path_factory.mktemp("finished") / "films"
+    torch.set_num_threads(1)
+    Sweep(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=out, progress=Progress(), **QUICK).run()
+    return out
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """The layers of real types, the place of every parameter, what k trains; and what is refused, with the reason."""
 
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -232,10 +231,13 @@ def test_hooks_are_gone_when_the_forward_fails():
 
 def test_probe_batch_holds_plain_words_padded_on_the_right():
     model = small_model("gpt2")
-    batch = probe_batch(model, (5, 3))
-    assert batch["attention_mask"].tolist() == [[1] * 5, [1] * 3 + [0] * 2]
-    words = batch["input_ids"][batch["attention_mask"].bool()]
-    special = {model.config.pad_token_id, model.config.bos_token_id, model.config.eos_token_id}
-    assert not special & set(words.tolist()) and Counter(words.tolist()).most_common(1)[0][1] < 8
-    assert (batch["input_ids"][1, 3:] == model.config.pad_token_id).all()
-    assert not torch.equal(batch["input_ids"], probe_batch(model, (5, 3), seed=1)["input_ids"])
+    batch = probe_batch(model, (120, 90))
+    assert batch["attention_mask"].tolist() == [[1] * 120, [1] * 90 + [0] * 30]
+    assert (batch["input_ids"][1, 90:] == model.config.pad_token_id).all()
+    assert not torch.equal(batch["input_ids"], probe_batch(model, (120, 90), seed=1)["input_ids"])
+    config = model.config
+    special = {config.pad_token_id, config.bos_token_id, config.eos_token_id, config.sep_token_id}
+    for seed in range(20):
+        batch = probe_batch(model, (120, 90), seed=seed)
+        words = set(batch["input_ids"][batch["attention_mask"].bool()].tolist())
+        assert not special & words and len(words) > 100

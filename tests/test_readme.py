@@ -7,9 +7,9 @@ from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
-from tiny import sentences, tiny_bert_folder, write_csv
 
 from frostline.cli import app
+from tiny import sentences, tiny_bert_folder, write_csv
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^    (frostline .*)$", README, re.MULTILINE)

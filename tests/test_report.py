@@ -79,6 +79,7 @@ def make_folder(
     train = _examples(draw, "train", max(sizes), labels, texts)
     what = Task(name=task, problem_type=problem_type, labels=tuple(labels), columns=Columns(text="text", label="label"))
     facts = {
+        "columns": {"text": "text", "text_pair": None, "label": "label"},
         "notes": list(notes),
         "report": report_on({"train": train, **splits}, what).as_dict(),
         "max_length": 128,

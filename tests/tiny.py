@@ -72,3 +72,13 @@ def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
         writer.writeheader()
         writer.writerows(rows)
     return path
+
+
+QUICK = {  # settings under which the tiny model learns a little in a second
+    "num_train_epochs": 4,
+    "per_device_train_batch_size": 8,
+    "learning_rate": 1e-3,
+    "head_learning_rate": 1e-2,
+    "warmup_steps": 0,
+    "precision": "float32",
+}

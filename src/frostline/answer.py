@@ -116,6 +116,7 @@ def add_test(answer: dict[str, Any], runs: Sequence[Run], test: Labelled, logits
         recommended, full = size["recommended"], size["reference"]
         if recommended and full:
             both = scores.pair(cells[recommended["trainable"]], cells[full])
+            recommended["test"] = next((run["test"] for run in runs if run["run"] == recommended["run"]), None)
             recommended["test_share"] = _plain(ratio(both)) if both else None
             recommended["test_share_corrected"] = _plain(ratio(both, test.chance)) if both else None
     return answer
@@ -189,7 +190,7 @@ def _cell(
     good = [run for run in done if run["outcome"] == "ok"]
     bad = {name: sum(run["outcome"] == name for run in done) for name in ("diverged", "degenerate")}
     failed = sum(bad.values())
-    interval = failure_interval(failed, len(done)) if done else None
+    interval = list(failure_interval(failed, len(done))) if done else None
 
     def mean(name: str) -> float | None:
         values = [run[name] for run in good if run[name] is not None]
@@ -295,20 +296,32 @@ def _sentence(
 ) -> str:
     recommended = answer["recommended"]
     if recommended is None:
-        return "There is no answer: no run has succeeded yet."
+        done = sum(cell["runs"] for cell in answer["cells"])
+        why = f"all {done} finished runs diverged or predict a constant" if done else "no run has finished"
+        return f"There is no answer: {why}."
     cells = {cell["trainable"]: cell for cell in answer["cells"]}
     cell, full = cells[recommended["trainable"]], cells[answer["reference"]]
-    full_name = "full fine-tuning" if answer["reference_is_full"] else f"tuning the {full['trainable']} layers"
+    full_name = "full fine-tuning" if answer["reference_is_full"] else f"tuning {_part(full['tuned_layers'])}"
     mean, metric = _number(cell["validation"]["mean"]), validation.metric
     if seeds > 1 and not answer["learned"]:
         return (
-            f"Cannot tell: {full_name} reaches {metric} {_number(full['validation']['mean'])}, which {seeds} seeds do "
+            f"Cannot tell: {full_name} reaches {metric} {_number(full['validation']['mean'])}, which {_good(full, seeds)} "
             f"not show to be above guessing ({_number(validation.chance)})."
         )
     what = _what(recommended, layers)
     kept = cell["share_corrected"] if validation.metric in CLASSIFICATION else cell["share"]
+    if kept is None:
+        ours = "full fine-tuning" if recommended["tune_embeddings"] else f"tuning {_part(recommended['tuned_layers'])}"
+        return f"Cannot tell: no seed succeeded both in {ours} and in {full_name}."
+    if kept["estimate"] is None:
+        return (
+            f"Cannot tell: {full_name} reaches {metric} {_number(full['validation']['mean'])}, which is not above "
+            f"guessing ({_number(validation.chance)})."
+        )
     if cell is full:
-        start = f"{what}: {metric} {mean}; no smaller k surely reaches {point['target']:.0%} of its gain over guessing"
+        start = f"{what}: {metric} {mean}"
+        if len(cells) > 1:
+            start += f"; no smaller k surely reaches {100 * point['target']:g} % of its gain over guessing"
     else:
         between = "" if kept["low"] is None else f" (95 % interval {_percent(kept['low'])} to {_percent(kept['high'])})"
         start = (
@@ -320,8 +333,27 @@ def _sentence(
     if seeds == 1:
         return f"{start}. One seed has no spread, so this is an estimate: run it with --seeds 5."
     if point["verdict"] == "cannot tell":
-        return f"{start}. {seeds} seeds cannot tell {point['possible']} from {point['sure']} at {point['target']:.0%}."
+        between = f"{_bare(point['possible'])} from {_bare(point['sure'])}"
+        return f"{start}. {seeds} seeds cannot tell {between} at {100 * point['target']:g} %."
     return f"{start}."
+
+
+def _good(cell: Mapping[str, Any], seeds: int) -> str:
+    """The seeds that a cell's mean rests on, and the verb."""
+    good = cell["validation"]["n"]
+    if good == seeds:
+        return f"{seeds} seeds do"
+    others = "failed" if cell["runs"] == seeds else "failed or have not run"
+    return f"{good} of {seeds} seeds (the others {others}) {'does' if good == 1 else 'do'}"
+
+
+def _bare(trainable: str | None) -> str:
+    return "?" if trainable is None else trainable.removeprefix("last ")
+
+
+def _part(k: int) -> str:
+    """The last k layers, within a sentence."""
+    return "the head only" if k == 0 else "the last layer" if k == 1 else f"the last {k} layers"
 
 
 def _what(recommended: Mapping[str, Any], layers: int) -> str:

@@ -12,8 +12,8 @@ from frostline.answer import Labelled, add_test, make_answer
 from frostline.errors import FrostlineError
 from frostline.progress import Progress, suitable_progress
 from frostline.run import run
-from frostline.specification import SweepSpec, make_spec
-from frostline.sweep.execute import Prepared, execute, prepare
+from frostline.specification import RunSpec, SweepSpec, make_spec
+from frostline.sweep.execute import Prepared, cut_check, execute, make_ready, prepare
 from frostline.sweep.folder import Folder
 from frostline.sweep.plan import Plan, expand
 from frostline.sweep.rows import write_rows
@@ -65,8 +65,12 @@ class Sweep:
             prepared = self._prepare(progress)
             for note in prepared.plan.notes:
                 progress.note(note)
+            asked = self._asked(prepared)
+            if any(not prepared.store.has(spec.digest) for spec in asked):
+                progress.begin("checking that the model can be cut")
+                cut_check(prepared)
             _write_folder(prepared)
-            execute(prepared, prepared.plan.runs if self._covers_all(prepared) else self._asked(prepared), progress)
+            execute(prepared, asked, progress)
             answer = rebuild(self.out)
             progress.begin("saving the model")
             save_recommended(prepared, answer, progress)
@@ -86,18 +90,16 @@ class Sweep:
         """The validation curve, as a matplotlib figure."""
         from frostline.report.figures import validation_curve
 
-        return validation_curve(self.answer()["sizes"][0], metric=self.answer()["metric"])
+        answer = self.answer()
+        return validation_curve(answer["sizes"][0], metric=answer["metric"], chance=answer["chance"])
 
     def _prepare(self, progress: Progress) -> Prepared:
         if self._prepared is None:
             self._prepared = prepare(self.spec, self._sources, progress)
         return self._prepared
 
-    def _covers_all(self, prepared: Prepared) -> bool:
-        return prepared.spec == self.spec
-
-    def _asked(self, prepared: Prepared) -> list[Any]:
-        """The runs of this very call, where the folder holds a larger grid."""
+    def _asked(self, prepared: Prepared) -> list[RunSpec]:
+        """The runs of this very call; the folder may hold a larger grid."""
         return expand(self.spec, prepared.identity)
 
     @contextmanager
@@ -136,11 +138,22 @@ def rebuild(out: str | Path) -> dict[str, Any]:
 
         answer = add_test(answer, done, test, logits)
     answer["tested"] = test is not None
-    answer["data"] = json.loads((folder.out / "data.json").read_text())
-    answer["notes"] = answer["data"]["notes"]
+    answer["data"] = _data_facts(folder.out)
+    answer["notes"], answer["columns"] = answer["data"]["notes"], answer["data"].get("columns")
     write_tables(folder.out, rows, score_rows(folder.runs, store))
     replace(folder.out / "answer.json", (json.dumps(answer, indent=1, ensure_ascii=False) + "\n").encode())
     return answer
+
+
+def _data_facts(out: Path) -> dict[str, Any]:
+    path = out / "data.json"
+    try:
+        facts: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise FrostlineError(
+            f"{path} is missing or damaged: run the sweep's command again, which writes it anew."
+        ) from error
+    return facts
 
 
 def _labelled(folder: Folder, split: str) -> Labelled | None:
@@ -173,6 +186,7 @@ def _write_folder(prepared: Prepared) -> None:
     identity = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(prepared.identity).items()}
     prepared.store.write_spec({**values, "identity": identity})
     facts = {
+        "columns": asdict(prepared.data.task.columns),
         "notes": prepared.plan.notes,
         "report": prepared.data.report.as_dict(),
         "max_length": prepared.plan.max_length,
@@ -197,11 +211,20 @@ def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Pr
     if recommended is None:
         return None
     target = prepared.store.out / "model"
-    saved = target / "frostline.json"
-    if saved.exists() and json.loads(saved.read_text())["run"] == recommended["run"]:
+    if _is_saved(target, recommended["run"], answer["sentence"]):
         return target
     spec = next(spec for spec in prepared.plan.runs if spec.digest == recommended["run"])
+    make_ready(prepared, [spec], progress)
     again = run(spec, prepared.bench)
     before = prepared.store.predictions(spec.digest)["validation_best"]
     gap = float(abs(before - again.logits["validation_best"]).max())
     return save_model(target, prepared.pretrained, prepared.identity, answer, spec, gap)
+
+
+def _is_saved(folder: Path, run: str, sentence: str) -> bool:
+    """Whether the folder holds the model of this run, with a card that says the same."""
+    try:
+        facts = json.loads((folder / "frostline.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return (facts["run"], facts["sentence"]) == (run, sentence)

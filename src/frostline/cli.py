@@ -1,5 +1,6 @@
 """The command line: few verbs over the objects that Python users have. What is heavy is imported by the verb."""
 
+import errno
 import inspect
 import json
 import sys
@@ -10,7 +11,9 @@ from typing import Annotated, Any, Optional
 import typer
 
 from frostline.errors import FrostlineError
-from frostline.specification import SweepSpec, read_toml
+from frostline.specification import Settings, SweepSpec, read_toml
+
+INTERRUPTED = 130  # the exit code of Ctrl-C
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,34 +31,45 @@ def main() -> None:
     """The program. A mistake of the user's is one sentence on stderr and exit code 2."""
     try:
         app()
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:
+            _leave("stopped. What is finished is kept; the same command goes on from there.", INTERRUPTED)
+        raise
     except FrostlineError as error:
-        print(f"frostline: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("frostline: stopped. Finished runs are kept; the same command goes on from there.", file=sys.stderr)
-        sys.exit(130)
+        _leave(str(error), 2)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        _leave(
+            f"{error.filename or 'A file'} cannot be written or read ({error.strerror}): put that right and run the "
+            "same command again; finished runs are kept.",
+            2,
+        )
+
+
+def _leave(sentence: str, code: int) -> None:
+    print(f"frostline: {sentence}", file=sys.stderr)
+    sys.exit(code)
 
 
 def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command one flag for each setting of a sweep, by the setting's name."""
+    """Give a command one flag for each setting of a sweep, by the setting's name; those of the grid come first."""
 
     def run(file: Path | None, **flags: Any) -> None:
-        extra = {name: flags.pop(name) for name in list(flags) if name not in SweepSpec.model_fields}
         given = {name: value for name, value in flags.items() if value is not None}
-        command({**(read_toml(file) if file else {}), **_plain(given)}, **extra)
+        command({**(_settings_in(file) if file else {}), **_plain(given)})
 
-    own = list(inspect.signature(command).parameters.values())[1:]
-    argument = Annotated[Optional[Path], typer.Argument(help="a TOML file with the same settings; flags go first")]  # noqa: UP045
+    argument = Annotated[Optional[Path], typer.Argument(help="TOML file with the same settings; flags go before it")]  # noqa: UP045
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter("file", keyword, default=None, annotation=argument), *own]
-    for name, field in SweepSpec.model_fields.items():
+    parameters = [inspect.Parameter("file", keyword, default=None, annotation=argument)]
+    for name in sorted(SweepSpec.model_fields, key=lambda name: name in Settings.model_fields):
+        field = SweepSpec.model_fields[name]
         kind: Any = Optional[bool] if field.annotation is bool else Optional[str]  # noqa: UP045
         default = "" if field.is_required() or field.default is None else f" [default: {_shown(field.default)}]"
         flag = "--" + name.replace("_", "-")
         names = [f"{flag}/--no-{flag[2:]}"] if field.annotation is bool else [flag]
-        option = typer.Option(
-            *names, help=(field.description or "as in TrainingArguments") + default, show_default=False
-        )
+        metavar = None if field.annotation is bool else "VALUE"
+        option = typer.Option(*names, metavar=metavar, help=f"{field.description}{default}", show_default=False)
         parameters.append(inspect.Parameter(name, keyword, default=None, annotation=Annotated[kind, option]))
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -64,13 +78,18 @@ def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _settings_in(file: Path) -> dict[str, Any]:
+    """What a TOML file sets; of a sweep's own sweep.toml, what the sweep found out about itself is left out."""
+    return {name: value for name, value in read_toml(file).items() if name != "identity"}
 
 
 def _plain(flags: dict[str, Any]) -> dict[str, Any]:
     """Words of the command line that a TOML file has other means for."""
-    if flags.get("head_learning_rate") == "same":
-        flags["head_learning_rate"] = None
     weights = flags.get("class_weights", "")
     if "=" in weights:
         parts = [part.rpartition("=") for part in weights.split(",")]
@@ -78,7 +97,7 @@ def _plain(flags: dict[str, Any]) -> dict[str, Any]:
     return flags
 
 
-@app.command()
+@app.command(short_help="The embedded example, offline, in about a minute.")
 def demo(
     out: Annotated[Path, typer.Option(help="folder for results, answer, report and model")] = Path("frostline-demo"),
     task: Annotated[str, typer.Option(help="polarity or agreement; the sentences are generated")] = "polarity",
@@ -90,19 +109,20 @@ def demo(
     _run(demo_sweep(out, task=task, seeds=seeds))
 
 
-@app.command()
+@app.command(short_help="Run every cell of a grid, and answer.")
 @_with_settings
 def sweep(settings: dict[str, Any]) -> None:
-    """Every cell of a grid: tuned layers x train size x seed x learning rate.
+    """Run every cell of a grid (tuned layers x train size x seed x learning rate), and answer.
 
-    Run it again to go on, or with more seeds, layers or sizes to add to what is there.
+    Needs --model, --train (or --data), --tune and --out, as flags or in a TOML file. The same command again goes on
+    where it stopped; with more seeds, layers or sizes it adds to what is there.
     """
     from frostline.api import Sweep
 
     _run(Sweep(**settings))
 
 
-@app.command()
+@app.command(short_help="What a sweep would run and take; nothing is run.")
 @_with_settings
 def plan(settings: dict[str, Any]) -> None:
     """What a sweep would run, share and take of the disk; nothing is trained or written."""
@@ -112,19 +132,19 @@ def plan(settings: dict[str, Any]) -> None:
     _print_plan(Sweep(**settings).plan())
 
 
-@app.command()
+@app.command(short_help="The runs of a sweep: done, failed or pending.")
 def status(folder: Annotated[Path, typer.Argument(help="a sweep's --out")]) -> None:
     """Every run of a sweep: done, failed (and why) or pending."""
     from frostline.sweep.folder import Folder
 
-    rows = Folder(folder).rows()
+    rows = [{**row, "learning_rate": f"{row['learning_rate']:g}"} for row in Folder(folder).rows()]
     counts = {state: sum(row["status"] == state for row in rows) for state in ("done", "failed", "pending")}
     print(f"{folder}: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
     columns = ("trainable", "train_size", "seed", "learning_rate", "status", "outcome", "validation_best", "reason")
     _print_table(rows, columns)
 
 
-@app.command()
+@app.command(short_help="Rebuild tables, answer and page of a sweep.")
 def report(folder: Annotated[Path, typer.Argument(help="a sweep's --out")]) -> None:
     """Rebuild tables, answer and report.html from the runs in a folder."""
     from frostline.api import write_report
@@ -134,7 +154,7 @@ def report(folder: Annotated[Path, typer.Argument(help="a sweep's --out")]) -> N
     print(path)
 
 
-@app.command()
+@app.command(short_help="Labels and probabilities for a table of texts.")
 def predict(
     model: Annotated[Path, typer.Argument(help="DIR/model of a sweep, or any classifier's folder")],
     file: Annotated[Path, typer.Argument(help="table with the texts: CSV, TSV, JSON lines or Parquet")],
@@ -149,6 +169,8 @@ def predict(
     target = out or file.with_name(f"{file.stem}.predictions.csv")
     if target.suffix not in (".csv", ".jsonl", ".parquet"):
         raise FrostlineError(f"{target} has no known ending: name it .csv, .jsonl or .parquet.")
+    if target.exists() and target.samefile(file):
+        raise FrostlineError(f"{target} holds the texts themselves and would be overwritten: give another --out.")
     texts = read_unlabelled(file, text_column=text_column, text_pair_column=text_pair_column)
     predictions = predict_texts(model, texts)
     _write_rows(target, list(predictions.rows(texts)), predictions.columns(texts))
@@ -156,7 +178,7 @@ def predict(
     print(f"{target}: {len(texts)} texts{cut}")
 
 
-@app.command()
+@app.command(short_help="Prove on a model that sharing changes nothing.")
 def check(
     model: Annotated[str, typer.Argument(help="a hub name, or a folder")],
     revision: Annotated[str | None, typer.Option(help="commit, tag or branch of a hub model")] = None,
@@ -206,7 +228,7 @@ def cache_ls() -> None:
         _print_table(rows, tuple(rows[0]))
 
 
-@cache_app.command("rm")
+@cache_app.command("rm", short_help="Remove it; it is computed again when needed.")
 def cache_rm(
     keys: Annotated[list[str] | None, typer.Argument(help="keys, or how they begin")] = None,
     everything: Annotated[bool, typer.Option("--all", help="remove all")] = False,
@@ -227,7 +249,7 @@ def cache_rm(
     print(f"Removed {len(gone)}, {readable_bytes(sum(kept.bytes for kept in gone))}.")
 
 
-@cache_app.command("verify")
+@cache_app.command("verify", short_help="Read it again and compare checksums.")
 def cache_verify() -> None:
     """Read everything that is kept again and compare it with its checksums."""
     from frostline.cache import verify
@@ -248,10 +270,10 @@ def _run(sweep: Any) -> None:
             "tune": cell["trainable"],
             "runs": cell["runs"],
             **{name: cell["validation"][name] for name in ("mean", "median", "std", "min", "max")},
-            "of full": _share(cell["share"]),
-            "of its gain": _share(cell["share_corrected"]),
+            "% of full": _share(cell["share"]),
+            "% of gain": _share(cell["share_corrected"]),
             "parameters": cell["trainable_parameters"],
-            "seconds": cell["seconds"],
+            "seconds": None if cell["seconds"] is None else f"{cell['seconds']:.1f}",
             "memory": cell["peak_memory_bytes"] and f"{cell['peak_memory_bytes'] / 1e9:.2f} GB",
             "failed": cell["failed"]["runs"] + cell["errors"],
         }
@@ -262,7 +284,14 @@ def _run(sweep: Any) -> None:
     )
     _print_table(rows, tuple(rows[0]))
     print(f"\n{answer['sentence']}\n")
-    print(f"{sweep.out / 'report.html'}\n{sweep.out / 'model'}")
+    print(sweep.out / "report.html")
+    if largest["recommended"]:
+        print(sweep.out / "model")
+    if answer["runs"]["failed"]:
+        print(
+            f"{answer['runs']['failed']} runs failed; `frostline status {sweep.out}` says why, and the same command "
+            "tries them again."
+        )
 
 
 def _share(share: Mapping[str, float | None] | None) -> str:
@@ -271,7 +300,7 @@ def _share(share: Mapping[str, float | None] | None) -> str:
     between = (
         ""
         if share["low"] is None or share["high"] is None
-        else f" ({100 * share['low']:.0f}-{100 * share['high']:.0f})"
+        else f" ({100 * share['low']:.0f} to {100 * share['high']:.0f})"
     )
     return f"{100 * share['estimate']:.1f}{between}"
 
@@ -294,20 +323,25 @@ def _print_plan(plan: Any) -> None:
         if runs
     ]
     _print_table(rows, tuple(rows[0]))
-    states = [f"after layer {cut}" for cut in plan.kept.cuts] + ["of the head's token"] * plan.kept.head
-    print(
-        f"Shared: one pass of {plan.rows:,} texts ({plan.tokens:,} tokens) through the frozen layers keeps the hidden"
-    )
-    print(f"states {', '.join(states) if states else 'of no layer'}: {readable_bytes(plan.cache_bytes)} of cache.")
+    states = [f"of all tokens after layer {cut}" for cut in plan.kept.cuts]
+    states += ["of the token that the head reads"] * plan.kept.head
+    if states:
+        print(
+            f"\nShared: one pass of {plan.rows:,} texts ({plan.tokens:,} tokens) through the frozen layers keeps hidden"
+        )
+        print(f"states {', '.join(states)}: {readable_bytes(plan.cache_bytes)} of cache.")
+    else:
+        print("\nShared: nothing; every run computes its frozen layers itself.")
     if plan.kept != plan.wanted:
         left_out = len(plan.wanted.cuts) - len(plan.kept.cuts)
         print(
-            f"{left_out} more would not fit into {readable_bytes(plan.limit_bytes)}; those runs go on from the nearest kept."
+            f"The states after {left_out} more layers do not fit into {readable_bytes(plan.limit_bytes)}: runs that want "
+            "them go on from the nearest that are kept."
         )
     print(
-        f"The folder takes about {readable_bytes(plan.disk_bytes)}; {readable_bytes(plan.free_bytes)} are free for the cache."
+        f"Free for the cache: {readable_bytes(plan.free_bytes)}. Results and model take {readable_bytes(plan.disk_bytes)}."
     )
-    cut = ", ".join(f"{share:.1%} of {split}" for split, share in plan.truncated.items())
+    cut = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
     print(f"Texts cut at {plan.max_length} tokens: {cut}.")
 
 

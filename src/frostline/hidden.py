@@ -20,7 +20,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -92,7 +92,8 @@ class Need:
         cuts = list(self.cuts)
         while cuts and Need(tuple(cuts), self.head).bytes(rows, tokens, width) > limit:
             cuts.pop(0)
-        return Need(tuple(cuts), self.head)
+        kept = Need(tuple(cuts), self.head)
+        return kept if kept.bytes(rows, tokens, width) <= limit else Need((), False)
 
 
 class _Shard:
@@ -153,6 +154,7 @@ class HiddenStates:
 
     def _by_shard(self, rows: Rows) -> Iterator[tuple[int, Rows, Rows]]:
         shards = self._shard[rows]
+        assert (shards >= 0).all(), "hidden states of these rows were not asked for"
         for number in np.unique(shards):
             places = np.flatnonzero(shards == number)
             yield int(number), self._row[rows[places]], places
@@ -185,8 +187,7 @@ def keep(
         FrostlineError: the disk is full. What was published before stays.
     """
     place = (folder or cache_folder()) / recipe.key
-    place.mkdir(parents=True, exist_ok=True)
-    with FileLock(place / "lock"):
+    with _full_disk_is_said(place), _locked(place):
         for leftover in place.glob("*.part"):  # of a process that was killed: nobody else writes under the lock
             shutil.rmtree(leftover)
         (place / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1))
@@ -203,6 +204,13 @@ def keep(
     return HiddenStates(need, shards, tokens.keys, rows)
 
 
+@contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    place.mkdir(parents=True, exist_ok=True)
+    with FileLock(place / "lock"):
+        yield
+
+
 def _open_all(place: Path, warn: Callable[[str], None]) -> Iterator[_Shard]:
     for file in sorted(place.glob("*/shard.json")):
         if problem := damage(file.parent):
@@ -215,14 +223,34 @@ def _open_all(place: Path, warn: Callable[[str], None]) -> Iterator[_Shard]:
 def damage(shard: Path) -> str:
     """What is wrong with a shard's files, by size and checksum; empty if nothing is."""
     try:
-        files = json.loads((shard / "shard.json").read_text())["files"]
-    except (ValueError, KeyError):
+        facts = json.loads((shard / "shard.json").read_text())
+    except ValueError:
+        facts = None
+    if _name(facts) != shard.name:
         return f"{shard / 'shard.json'} is not what was written"
-    for name, (size, checksum) in files.items():
+    for name, (size, checksum) in facts["files"].items():
         file = shard / name
         if not file.exists() or file.stat().st_size != size or _checksum(file) != checksum:
             return f"{file} is not what was written"
     return ""
+
+
+def _name(facts: Any) -> str:
+    """A shard is named by what its shard.json says, so that this file too is checked."""
+    return xxhash.xxh3_128_hexdigest(json.dumps(facts, sort_keys=True).encode())[:20]
+
+
+@contextmanager
+def _full_disk_is_said(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise FrostlineError(
+            f"The disk is full: hidden states could not be kept in {place}. Make room (`frostline cache rm`), "
+            "or set a lower --cache-limit, and run the same command again; finished runs are kept."
+        ) from error
 
 
 def _write_shard(
@@ -259,15 +287,7 @@ def _write_shard(
         files_written = {file.name: (file.stat().st_size, _checksum(file)) for file in sorted(part.iterdir())}
         facts = {"rows": len(rows), "cuts": need.cuts, "head": need.head, "files": files_written}
         (part / "shard.json").write_text(json.dumps(facts, indent=1))
-        whole = xxhash.xxh3_128_hexdigest(json.dumps(facts, sort_keys=True).encode())[:20]
-        return part.rename(place / whole)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        raise FrostlineError(
-            f"The disk is full: hidden states could not be kept in {place}. Make room (`frostline cache rm`), "
-            "or set a lower --cache-limit, and run the same command again; finished runs are kept."
-        ) from error
+        return part.rename(place / _name(facts))
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -302,10 +322,19 @@ def compute(
             mask = batch["attention_mask"][:n].bool()
             states = {f"tokens-{cut}": seen[cut][:n][mask] for cut in need.cuts}
             if need.head:
-                at = mask.sum(1) - 1 if head_reads == "last" else torch.zeros_like(mask.sum(1))
+                at = _read_at(head_reads, batch["input_ids"][:n], mask, model.config.get_text_config().pad_token_id)
                 states["head"] = seen[anatomy.count][torch.arange(n, device=at.device), at]
             seen.clear()
             yield n, states
+
+
+def _read_at(reads: str, ids: Tensor, mask: Tensor, pad: int | None) -> Tensor:
+    """``[B]``, where the one token stands that the head looks at. The last is that before what has the number of
+    padding: transformers tells by the number, and a text may end in it where the end of text pads, too."""
+    if reads == "first":
+        return torch.zeros_like(ids[:, 0])
+    real = mask if pad is None else mask & (ids != pad)
+    return (real * torch.arange(ids.shape[1], device=ids.device)).argmax(1)
 
 
 def _batches(lengths: NDArray[np.int64], rows: Rows, budget: int, positions: int | None) -> Iterator[tuple[int, Rows]]:
@@ -323,9 +352,13 @@ def _array_file(path: Path, shape: tuple[int, int]) -> BinaryIO:
     """A .npy file of float32 with its header written, to be filled row by row; its room on the disk is taken now."""
     file = path.open("wb")
     header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(file, header)
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file.fileno(), 0, file.tell() + 4 * shape[0] * shape[1])
+    try:
+        np.lib.format.write_array_header_1_0(file, header)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, file.tell() + 4 * shape[0] * shape[1])
+    except OSError:
+        file.close()
+        raise
     return file
 
 

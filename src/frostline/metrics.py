@@ -29,7 +29,7 @@ def _f1_macro(targets: Array, predictions: Array) -> float:
 
 def _correlation(function: Callable[[Array, Array], Any]) -> Metric:
     def score(targets: Array, predictions: Array) -> float:
-        if np.ptp(predictions) == 0 or np.ptp(targets) == 0:
+        if not np.isfinite(predictions).all() or np.ptp(predictions) == 0 or np.ptp(targets) == 0:
             return float("nan")
         return float(function(targets, predictions).statistic)
 
@@ -37,7 +37,9 @@ def _correlation(function: Callable[[Array, Array], Any]) -> Metric:
 
 
 def _r2(targets: Array, predictions: Array) -> float:
-    return float(sk.r2_score(targets, predictions)) if len(targets) > 1 else float("nan")
+    if len(targets) < 2 or not np.isfinite(predictions).all():
+        return float("nan")
+    return float(sk.r2_score(targets, predictions))
 
 
 CLASSIFICATION: Mapping[str, Metric] = {

@@ -1,5 +1,6 @@
 """Labels and probabilities of new texts, by a model that a sweep saved (or any classifier of transformers)."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from frostline.data import Texts
 from frostline.errors import FrostlineError
+from frostline.pretrained import demand, quiet, require_files
 from frostline.tokens import encode
 
 BATCH = 64
@@ -52,11 +54,23 @@ def predict(folder: str | Path, texts: Texts) -> Predictions:
     """
     if not (Path(folder) / "config.json").is_file():
         raise FrostlineError(f"{folder} holds no model (no config.json): give DIR/model of a sweep's --out.")
-    try:
-        model = AutoModelForSequenceClassification.from_pretrained(folder, use_safetensors=True).eval()
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError, KeyError) as error:
-        raise FrostlineError(f"The model in {folder} cannot be used: {str(error).splitlines()[0]}") from error
+    _demand_shape(Path(folder), texts)
+    require_files(str(folder), Path(folder))
+    with quiet():
+        model, info = demand(
+            lambda: AutoModelForSequenceClassification.from_pretrained(
+                folder, use_safetensors=True, output_loading_info=True
+            ),
+            str(folder),
+            "transformers cannot load it for classification",
+        )
+    if info["missing_keys"]:
+        raise FrostlineError(
+            f"The model in {folder} is no trained classifier (its weights lack {min(info['missing_keys'])}): give "
+            "DIR/model of a sweep's --out."
+        )
+    model.eval()
+    tokenizer = demand(lambda: AutoTokenizer.from_pretrained(folder), str(folder), "its tokenizer cannot be loaded")
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 512
     limit = min(tokenizer.model_max_length, positions)
     tokens = encode(tokenizer, texts.texts, texts.pairs, limit)
@@ -69,6 +83,20 @@ def predict(folder: str | Path, texts: Texts) -> Predictions:
     labels = _labels(model.config.id2label, model.config.problem_type, logits.shape[1])
     values = logits.softmax(1) if labels else logits
     return Predictions(labels, values.numpy(), int((tokens.dropped > 0).sum()))
+
+
+def _demand_shape(folder: Path, texts: Texts) -> None:
+    """A model that learned from pairs is not asked about single texts, nor the other way round."""
+    try:
+        columns = json.loads((folder / "frostline.json").read_bytes())["columns"]
+    except (OSError, ValueError, KeyError):
+        return  # not from a sweep
+    if columns and (columns["text_pair"] is None) != (texts.pairs is None):
+        learned, given = ("single texts", "pairs") if texts.pairs is not None else ("pairs of texts", "single texts")
+        raise FrostlineError(
+            f"{texts.name} has {given}, and the model in {folder} learned from {learned}: name the columns with "
+            "--text-column and --text-pair-column."
+        )
 
 
 def _labels(names: Mapping[int, str], problem_type: str | None, outputs: int) -> tuple[str, ...]:

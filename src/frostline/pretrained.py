@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from frostline.errors import FrostlineError
-from frostline.layers import HEAD, POOLER, Anatomy, find_layers
+from frostline.layers import EMBEDDINGS, HEAD, POOLER, Anatomy, find_layers
 
 WANTED_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 LONGEST = 512  # tokens, where neither the user nor the model sets a lower limit
@@ -46,10 +46,9 @@ class Pretrained:
 
     def start(self, names: frozenset[str], generator_seed: int) -> dict[str, nn.Parameter]:
         """Make exactly ``names`` trainable, with the pretrained values, and draw the head from the seed."""
+        self.restore()
         parameters = dict(self.model.named_parameters())
         with torch.no_grad():
-            for name, value in self._changed.items():
-                parameters[name].copy_(value)
             for name in names - self.new - self._changed.keys():
                 self._changed[name] = parameters[name].detach().clone()
         self._draw(generator_seed)
@@ -57,6 +56,12 @@ class Pretrained:
             parameter.requires_grad_(name in names)
             parameter.grad = None
         return {name: p for name, p in parameters.items() if name in names}
+
+    def restore(self) -> None:
+        """Put the pretrained values back, whatever was trained before."""
+        with torch.no_grad():
+            for name, value in self._changed.items():
+                self.model.get_parameter(name).copy_(value)
 
     def _draw(self, seed: int) -> None:
         """transformers' own initialisation of what is new, from this seed alone."""
@@ -89,8 +94,11 @@ def set_train_mode(model: PreTrainedModel, anatomy: Anatomy, trained: frozenset[
     model.eval()
     places = {anatomy.places[name] for name in trained}
     owners = {name.rpartition(".")[0] for name in trained}
-    if "embeddings" in places:
+    if EMBEDDINGS in places:
         model.train()
+        for name, place in anatomy.places.items():
+            if place == POOLER and name not in trained:
+                model.get_submodule(name.rpartition(".")[0]).eval()
         return
     layers = anatomy.layers(model)
     for number, layer in enumerate(layers):
@@ -120,11 +128,11 @@ def load_pretrained(
     """
     if trust_remote_code and not revision:
         raise FrostlineError("trust_remote_code runs code from the hub: pin it with --revision COMMIT.")
-    folder, commit = _folder(name, revision)
+    folder, commit = _folder(name, revision, WANTED_FILES + ["*.py"] * trust_remote_code)
     trust = {"trust_remote_code": trust_remote_code}
-    config = _demand(lambda: AutoConfig.from_pretrained(folder, **trust), name, "its config.json cannot be used")
-    _require_files(name, folder)
-    tokenizer = _demand(lambda: AutoTokenizer.from_pretrained(folder, **trust), name, "its tokenizer cannot be loaded")
+    config = demand(lambda: AutoConfig.from_pretrained(folder, **trust), name, "its config.json cannot be used")
+    require_files(name, folder)
+    tokenizer = demand(lambda: AutoTokenizer.from_pretrained(folder, **trust), name, "its tokenizer cannot be loaded")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     tokenizer.padding_side = "right"
@@ -137,8 +145,8 @@ def load_pretrained(
     config.get_text_config().pad_token_id = tokenizer.pad_token_id
     if hasattr(config, "use_cache"):
         config.use_cache = False
-    with _quiet():
-        model, info = _demand(
+    with quiet():
+        model, info = demand(
             lambda: AutoModelForSequenceClassification.from_pretrained(
                 folder,
                 config=config,
@@ -162,12 +170,12 @@ def load_pretrained(
         anatomy=anatomy,
         weights=_digest([*sorted(folder.glob("*.safetensors")), folder / "config.json"]),
         vocabulary=_digest(sorted(p for p in folder.iterdir() if p.name in _tokenizer_files(folder))),
-        max_length=_max_length(config, tokenizer),
+        max_length=_max_length(model, tokenizer),
         new=_new_parameters(model, anatomy, info),
     )
 
 
-def _folder(name: str, revision: str | None) -> tuple[Path, str | None]:
+def _folder(name: str, revision: str | None, files: list[str]) -> tuple[Path, str | None]:
     """The folder with the files, and the commit where they come from the hub."""
     path = Path(name).expanduser()
     if path.is_dir():
@@ -179,7 +187,7 @@ def _folder(name: str, revision: str | None) -> tuple[Path, str | None]:
     if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise FrostlineError(f"There is no model folder {name}: check the path, or give a hub name such as org/model.")
     try:
-        snapshot = Path(snapshot_download(name, revision=revision, allow_patterns=WANTED_FILES))
+        snapshot = Path(snapshot_download(name, revision=revision, allow_patterns=files))
     except (OSError, ValueError, HFValidationError) as error:
         raise FrostlineError(
             f"The model {name!r} (revision {revision or 'main'}) is neither a folder here nor to be had from the hub "
@@ -188,7 +196,7 @@ def _folder(name: str, revision: str | None) -> tuple[Path, str | None]:
     return snapshot, snapshot.name
 
 
-def _require_files(name: str, folder: Path) -> None:
+def require_files(name: str, folder: Path) -> None:
     if not list(folder.glob("*.safetensors")):
         other = [p.name for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth", ".h5", ".msgpack", ".ckpt")]
         found = f"only {', '.join(sorted(other))}" if other else "no weights at all"
@@ -210,7 +218,7 @@ def _tokenizer_files(folder: Path) -> set[str]:
     }
 
 
-def _demand(load: Any, name: str, what: str) -> Any:
+def demand(load: Any, name: str, what: str) -> Any:
     """Turn whatever a library says of unusable files into one sentence."""
     try:
         return load()
@@ -226,12 +234,13 @@ def _demand(load: Any, name: str, what: str) -> Any:
     ) as error:
         first = next(iter(str(error).strip().splitlines()), "")
         raise FrostlineError(
-            f"The model {name} cannot be used: {what} ({type(error).__name__}: {first[:200]})."
+            f"The model {name} cannot be used: {what} ({type(error).__name__}: {first[:200].rstrip('.')}). "
+            "Get its files again, or choose another model."
         ) from error
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """No table of newly drawn parameters and no bar for a load of a second: both are expected here."""
     level = transformers.utils.logging.get_verbosity()
     transformers.utils.logging.set_verbosity_error()
@@ -260,10 +269,13 @@ def _new_parameters(model: PreTrainedModel, anatomy: Anatomy, info: Any) -> froz
     return frozenset(head | missing)
 
 
-def _max_length(config: Any, tokenizer: PreTrainedTokenizerBase) -> int:
-    text = config.get_text_config()
+def _max_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    text = model.config.get_text_config()
     positions = getattr(text, "max_position_embeddings", None) or getattr(text, "n_positions", None) or LONGEST
-    return int(min(tokenizer.model_max_length, positions, LONGEST))
+    tables = [m for m in model.modules() if isinstance(m, nn.Embedding) and m.num_embeddings == positions]
+    # RoBERTa and its kin number positions from the one of padding on: 514 of them take 512 tokens.
+    first = max((m.padding_idx + 1 for m in tables if m.padding_idx is not None), default=0)
+    return int(min(tokenizer.model_max_length, positions - first, LONGEST))
 
 
 def _digest(files: Sequence[Path]) -> str:

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Task, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
@@ -104,22 +104,24 @@ class TerminalProgress(Progress):
     def __init__(self, console: Console | None = None) -> None:
         super().__init__()
         self.bar = Bar(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
-            MofNCompleteColumn(),
+            TextColumn("{task.fields[runs]}"),
             TimeElapsedColumn(),
             _Left(self),
             console=console or Console(stderr=True),
             transient=True,
         )
-        self.task = self.bar.add_task("", total=None)
+        self.task = self.bar.add_task("", total=None, runs="")
         self.bar.start()
 
     def note(self, sentence: str) -> None:
         self.bar.console.print(sentence, markup=False, highlight=False)
 
     def show(self) -> None:
-        self.bar.update(self.task, description=self.doing, total=self.runs or None, completed=self.runs_done)
+        runs = f"{self.runs_done} of {self.runs} runs" if self.runs else ""
+        done = self.done + self.under_way
+        self.bar.update(self.task, description=self.doing, total=self.total or None, completed=done, runs=runs)
 
     def close(self) -> None:
         self.bar.stop()

@@ -95,7 +95,9 @@ class Settings(BaseModel):
         "constant",
         "constant_with_warmup",
         "inverse_sqrt",
-    ] = Field("linear", description="schedule of the learning rate: linear, cosine, constant, ... as transformers names them")
+    ] = Field(
+        "linear", description="schedule of the learning rate: linear, cosine, constant, ... as transformers names them"
+    )
     warmup_steps: float = Field(0.1, ge=0, description="steps of warm-up; below 1 a share of all steps")
     max_grad_norm: float = Field(1.0, ge=0, description="clip the trained gradients to this norm; 0 does not clip")
     evaluations_per_epoch: int = Field(1, ge=1, description="validation scores in an epoch")
@@ -197,7 +199,9 @@ class SweepSpec(Settings):
         (5e-5,), description="learning rate of the layers; of several, with commas, each k takes its best on validation"
     )
     max_truncated: float = Field(0.05, ge=0, le=1, description="largest share of texts that may be cut at --max-length")
-    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="cpu, cuda, mps, or auto: cuda where it is")
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
+        "auto", description="cpu, cuda, mps, or auto: cuda where it is"
+    )
     cache_limit: float | None = Field(
         None, ge=0, description="GB of hidden states to keep at most; by default what is free"
     )
@@ -252,27 +256,34 @@ def make_spec(values: Mapping[str, Any]) -> SweepSpec:
         description = known[name].description
         if first["type"] == "missing":
             flag = name.replace("_", "-")
-            raise FrostlineError(f"{name} is missing: give --{flag}, or the key in a TOML file ({description}).") from error
-        raise FrostlineError(f"{name} = {values[name]!r} cannot be: {_advice(first)} ({description}).") from error
+            raise FrostlineError(
+                f"{name} is missing: give --{flag}, or the key in a TOML file ({description})."
+            ) from error
+        raise FrostlineError(f"{name} = {values[name]!r} cannot be: {_advice(first, description)}.") from error
 
 
-def _advice(error: ErrorDetails) -> str:
+def _advice(error: ErrorDetails, description: str | None) -> str:
     """What to give instead of a value that was refused, in place of pydantic's words."""
-    limits = {"gt": "above", "ge": "from", "lt": "below", "le": "up to"}
     name, kind, context = error["loc"][0], error["type"], error.get("ctx", {})
-    if name == "tune" and kind != "value_error":
-        return "give numbers of layers from 0 up, and all"
+    if kind == "value_error":
+        return error["msg"].removeprefix("Value error, ")
+    if name == "tune":
+        return "give numbers of layers, from 0 (head only) up, and all"
     if name == "class_weights":
         return "give none, balanced, or a weight for each label"
-    for key, word in limits.items():
-        if key in context:
-            return f"give a number {word} {context[key]:g}{' on' if key == 'ge' else ''}"
     if kind == "literal_error":
         return f"give {context['expected']}"
-    if kind.startswith("value_error"):
-        return error["msg"].removeprefix("Value error, ")
-    words = {"int": "a whole number", "float": "a number", "finite": "a finite number", "string": "one text in quotes", "bool": "true or false"}
-    return next((f"give {word}" for start, word in words.items() if kind.startswith(start)), error["msg"].lower())
+    limits = {"gt": "above {:g}", "ge": "from {:g} on", "lt": "below {:g}", "le": "up to {:g}"}
+    words = [f"a number {words.format(context[key])}" for key, words in limits.items() if key in context]
+    kinds = {
+        "int": "a whole number",
+        "float": "a number",
+        "finite": "a finite number",
+        "string": "one text in quotes",
+        "bool": "true or false",
+    }
+    words += [word for start, word in kinds.items() if kind.startswith(start)]
+    return f"give {words[0]} ({description})" if words else error["msg"].lower()
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

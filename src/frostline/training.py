@@ -174,6 +174,8 @@ def train(
         trained.evaluation_seconds += perf_counter() - begun
         if is_constant(trained.evaluations[trained.best].logits, problem.problem_type):
             trained.outcome, trained.reason = "degenerate", "it predicts the same for every validation row"
+        if not np.isfinite(trained.evaluations[trained.best].logits).all():
+            trained.outcome, trained.reason = "diverged", "its logits of the validation rows are not finite"
     if best_values and trained.best < len(trained.evaluations) - 1:
         with torch.no_grad():
             for name, value in best_values.items():

@@ -117,7 +117,7 @@ def _tables(
             tables.pop(split, None)
         elif source is not None:
             tables[split] = read_table(source, column_names=names, name=f"the {split} data")
-    return tables, [note for table in tables.values() for note in table.notes]
+    return tables, list(dict.fromkeys(note for table in tables.values() for note in table.notes))
 
 
 def _is_word(source: Any, word: str) -> bool:

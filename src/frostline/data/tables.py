@@ -127,7 +127,7 @@ def _read_parquet(path: Path) -> Table:
 
 
 def _from_arrow(table: Any, name: str) -> Table:
-    """Class names are kept where the data sets library has left them in the schema."""
+    """Class names are kept where the data sets library has left them in the schema; a ``note`` there is passed on."""
     names = table.column_names
     twice = [one for one in dict.fromkeys(names) if names.count(one) > 1]
     if twice:
@@ -138,7 +138,9 @@ def _from_arrow(table: Any, name: str) -> Table:
 
         class_names = _class_names(Features.from_arrow_schema(table.schema))
     columns = {one: table.column(one) for one in names}
-    return Table(name=name, columns=columns, rows=np.arange(1, table.num_rows + 1), class_names=class_names)
+    note = (table.schema.metadata or {}).get(b"note")
+    notes = () if note is None else (note.decode(),)
+    return Table(name=name, columns=columns, rows=np.arange(1, len(table) + 1), class_names=class_names, notes=notes)
 
 
 def _from_dataset(dataset: Any, name: str) -> Table:

@@ -21,8 +21,8 @@ from frostline.metrics import check_metric
 from frostline.pretrained import Pretrained, load_pretrained
 from frostline.progress import Progress
 from frostline.run import Bench, cut_of, run, train_rows
-from frostline.specification import RunSpec, Settings, SweepSpec, make_spec
-from frostline.sweep.plan import Identity, Plan, expand, trainable_by_k, work
+from frostline.specification import RunSpec, Settings, SweepSpec
+from frostline.sweep.plan import Identity, Plan, expand, read_identity, read_settings, trainable_by_k, work
 from frostline.sweep.store import Store
 from frostline.tokens import Tokens, encode
 from frostline.training import Problem
@@ -41,6 +41,7 @@ class Prepared:
     bench: Bench
     plan: Plan
     store: Store
+    checks: list[Check] | None = None  # the proof that the cuts are exact, once it has been made
 
 
 def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> Prepared:
@@ -53,8 +54,11 @@ def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> 
     """
     store = Store(Path(spec.out).expanduser())
     older = store.read_spec()
-    machine = _machine(spec, older)
+    before = None if older is None else read_identity(older, store.out)
+    _demand_room(store.out, older)
+    machine = _machine(spec, before)
     data = _load(spec, sources)
+    _demand_classes(spec, data)
     metric = check_metric(spec.metric, data.task.problem_type, len(data.task.labels))
     progress.begin("loading the model")
     pretrained = load_pretrained(
@@ -73,7 +77,7 @@ def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> 
     splits = {name: part for name in SPLITS if (part := getattr(data, name)) is not None}
     encoded = {name: encode(pretrained.tokenizer, s.texts, s.pairs, max_length) for name, s in splits.items()}
     truncated = {name: float((tokens.dropped > 0).mean()) for name, tokens in encoded.items()}
-    _demand_consent(spec, truncated, encoded, max_length)
+    _demand_consent(spec, truncated, encoded, max_length, pretrained)
     identity = Identity(
         weights=pretrained.weights,
         vocabulary=pretrained.vocabulary,
@@ -87,7 +91,8 @@ def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> 
         problem_type=data.task.problem_type,
         labels=data.task.labels,
     )
-    spec = _join(spec, identity, older, store.out)
+    if older is not None:
+        spec = _join(spec, identity, older, store.out)
     bench = _bench(spec, data, splits, encoded, pretrained, machine, metric)
     plan = _plan(spec, identity, bench, data, truncated, encoded, store)
     return Prepared(spec, data, pretrained, identity, bench, plan, store)
@@ -100,24 +105,24 @@ def execute(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress) -> 
     missing = [spec for spec in runs if not store.has(spec.digest)]
     if not missing:
         return
-    cut_check(prepared)
     kept = prepared.plan.kept
 
     def cost(spec: RunSpec) -> float:
         return work(spec, layers, sizes, cut_of(kept, layers, spec))
 
-    rows = rows_needed(bench, missing)
-    pass_work = float(len(rows) * layers) if kept.cuts or kept.head else 0.0
+    sharing = _sharing(prepared, missing)
+    pass_work = float(len(rows_needed(bench, sharing)) * layers) if sharing else 0.0
     progress.start(len(missing), sum(map(cost, missing)) + pass_work)
-    if pass_work:
-        _keep(prepared, rows, progress, layers)
-        bench.cache_seconds /= max(1, sum(cut_of(kept, layers, spec) is not None for spec in missing))
+    make_ready(prepared, missing, progress)
+    bench.cache_seconds /= max(1, len(sharing))
     for spec in missing:
         progress.begin(f"{spec.trainable}, seed {spec.seed}")
         whole = cost(spec)
         try:
             result = run(spec, bench, on_step=lambda step, total, whole=whole: progress.advance(whole * step / total))  # type: ignore[misc]
-        except (RuntimeError, MemoryError, AssertionError) as error:
+        except FrostlineError:
+            raise
+        except (RuntimeError, MemoryError, AssertionError, ArithmeticError, ValueError) as error:
             facts = _failure(spec, error)
             store.fail(spec.digest, facts)
             progress.result(facts, spec.trainable)
@@ -135,8 +140,26 @@ def rows_needed(bench: Bench, runs: Sequence[RunSpec]) -> Rows:
     return np.unique(np.concatenate(parts))
 
 
+def make_ready(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress) -> None:
+    """Have the cuts proven, and the hidden states of all rows that these runs read at hand."""
+    cut_check(prepared)
+    if sharing := _sharing(prepared, runs):
+        _keep(prepared, rows_needed(prepared.bench, sharing), progress, prepared.identity.layers)
+
+
+def _sharing(prepared: Prepared, runs: Sequence[RunSpec]) -> list[RunSpec]:
+    """Those of the runs that take up kept states."""
+    return [spec for spec in runs if cut_of(prepared.plan.kept, prepared.identity.layers, spec) is not None]
+
+
 def cut_check(prepared: Prepared) -> list[Check]:
-    """Prove on this very model, in fp32, that the cuts of this sweep are exact; choose packed or padded batches."""
+    """Prove on this very model, in fp32, that the cuts of this sweep are exact; choose packed or padded batches.
+
+    Raises:
+        FrostlineError: they are not.
+    """
+    if prepared.checks is not None:
+        return prepared.checks
     pretrained, bench = prepared.pretrained, prepared.bench
     ks = {spec.tuned_layers for spec in prepared.plan.runs if spec.tuned_layers is not None}
     ends = {min(ks), max(ks)} if ks else set()
@@ -148,12 +171,14 @@ def cut_check(prepared: Prepared) -> list[Check]:
             "`frostline check` tells more; choose another model."
         )
     bench.packed = all(row.path == "packed" for row in rows)
+    prepared.checks = rows
     return rows
 
 
 def _keep(prepared: Prepared, rows: Rows, progress: Progress, layers: int) -> None:
     bench, pretrained, kept = prepared.bench, prepared.pretrained, prepared.plan.kept
     progress.begin("hidden states")
+    pretrained.restore()  # a second call on the same sweep finds the model as the last run left it
     start, passed = perf_counter(), 0
 
     def advance(more: int) -> None:
@@ -193,10 +218,23 @@ def recipe_of(pretrained: Pretrained, machine: Machine, reads: str) -> Recipe:
     )
 
 
-def _machine(spec: SweepSpec, older: Mapping[str, Any] | None) -> Machine:
+def _machine(spec: SweepSpec, before: Identity | None) -> Machine:
     """The machine; a sweep that goes on keeps the precision it began with."""
-    before = (older or {}).get("identity", {}).get("precision") if spec.precision == "auto" else None
-    return this_machine(spec.device, before or spec.precision)
+    goes_on = before is not None and spec.precision == "auto"
+    return this_machine(spec.device, before.precision if before and goes_on else spec.precision)
+
+
+def _demand_room(out: Path, older: Mapping[str, Any] | None) -> None:
+    """A sweep begins in a folder that is empty or not there yet."""
+    if older is None and out.exists() and (not out.is_dir() or any(path.suffix != ".part" for path in out.iterdir())):
+        raise FrostlineError(f"{out} exists and holds no sweep: choose another --out, or an empty folder.")
+
+
+def _demand_classes(spec: SweepSpec, data: Data) -> None:
+    if not data.task.labels and spec.class_weights != "none":
+        raise FrostlineError(
+            f"{data.task.name}: class_weights are for classes, and this is a regression on a number: leave them out."
+        )
 
 
 def _load(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
@@ -245,7 +283,11 @@ def _max_length(spec: SweepSpec, pretrained: Pretrained) -> int:
 
 
 def _demand_consent(
-    spec: SweepSpec, truncated: Mapping[str, float], encoded: Mapping[str, Tokens], max_length: int
+    spec: SweepSpec,
+    truncated: Mapping[str, float],
+    encoded: Mapping[str, Tokens],
+    max_length: int,
+    pretrained: Pretrained,
 ) -> None:
     split = max(truncated, key=lambda name: truncated[name])
     if truncated[split] <= spec.max_truncated:
@@ -253,9 +295,11 @@ def _demand_consent(
     tokens = encoded[split]
     lost = tokens.dropped.sum() / (tokens.dropped.sum() + tokens.offsets[-1])
     longest = int((tokens.lengths + tokens.dropped).max())
+    most = getattr(pretrained.model.config.get_text_config(), "max_position_embeddings", None)
+    remedy = "this model takes no more; consent" if most and max_length >= most else "raise --max-length, or consent"
     raise FrostlineError(
-        f"{truncated[split]:.1%} of the {split} texts are longer than {max_length} tokens and would be cut, losing "
-        f"{lost:.1%} of all tokens (the longest has {longest}): raise --max-length, or consent with "
+        f"{100 * truncated[split]:.1f} % of the {split} texts are longer than {max_length} tokens and would be cut, "
+        f"losing {100 * lost:.1f} % of all tokens (the longest has {longest}): {remedy} with "
         f"--max-truncated {min(1.0, np.ceil(truncated[split] * 100) / 100):g}."
     )
 
@@ -267,16 +311,12 @@ def _digest(splits: Any) -> str:
     return digest.hexdigest()
 
 
-def _join(spec: SweepSpec, identity: Identity, older: Mapping[str, Any] | None, out: Path) -> SweepSpec:
+def _join(spec: SweepSpec, identity: Identity, older: Mapping[str, Any], out: Path) -> SweepSpec:
     """This sweep with the grid of the one that is in the folder already, which must be the same but for the grid."""
-    if older is None:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise FrostlineError(f"{out} exists and holds no sweep: choose another --out, or an empty folder.")
-        return spec
     before, now = older["identity"], _toml_ready(asdict(identity))
-    settings = {name: getattr(spec, name) for name in Settings.model_fields if name not in before}
-    mine = {**now, **_toml_ready(settings)}
-    theirs = {**before, **{name: older.get(name) for name in settings}}
+    settings = {name: x for name, x in spec.model_dump(mode="json").items() if name in Settings.model_fields}
+    mine = {**{name: x for name, x in settings.items() if name not in now}, **now}
+    theirs = {**{name: older.get(name) for name in settings}, **before}
     words = {"weights": "model", "vocabulary": "tokenizer", "data": "data"}
     for name, value in mine.items():
         if theirs.get(name) != value and name != "task":
@@ -285,7 +325,7 @@ def _join(spec: SweepSpec, identity: Identity, older: Mapping[str, Any] | None, 
                 f"{out} holds another sweep: its {words.get(name, name)} is different{detail}. Choose another --out, "
                 "or give the same settings to add to that sweep."
             )
-    return spec.extended(make_spec({name: value for name, value in older.items() if name != "identity"}))
+    return spec.extended(read_settings(older, out), identity.train_rows)
 
 
 def _toml_ready(values: Mapping[str, Any]) -> dict[str, Any]:

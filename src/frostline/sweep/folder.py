@@ -5,8 +5,7 @@ from typing import Any
 
 from frostline.data import Examples
 from frostline.errors import FrostlineError
-from frostline.specification import make_spec
-from frostline.sweep.plan import Identity, expand
+from frostline.sweep.plan import expand, read_identity, read_settings
 from frostline.sweep.rows import read_rows
 from frostline.sweep.store import Store
 from frostline.sweep.tables import run_rows
@@ -25,9 +24,8 @@ class Folder:
         written = self.store.read_spec()
         if written is None:
             raise FrostlineError(f"{out} holds no sweep (no sweep.toml): give the folder of a sweep's --out.")
-        identity = written.pop("identity")
-        self.identity = Identity(**{**identity, "labels": tuple(identity["labels"])})
-        self.spec = make_spec(written)
+        self.identity = read_identity(written, self.out)
+        self.spec = read_settings(written, self.out)
         self.runs = expand(self.spec, self.identity)
 
     def rows(self) -> list[dict[str, Any]]:

@@ -1,11 +1,14 @@
 """Before anything runs: the runs, what they share, and what that takes of the disk."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
 
+from frostline.errors import FrostlineError
 from frostline.hidden import Need
 from frostline.layers import Anatomy, count_parameters
-from frostline.specification import RunSpec, SweepSpec, Tune
+from frostline.specification import RunSpec, SweepSpec, Tune, make_spec
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,40 @@ class Identity:
     labels: tuple[str, ...]
 
 
+def read_identity(written: Mapping[str, Any], out: Path) -> Identity:
+    """The identity in what sweep.toml says.
+
+    Raises:
+        FrostlineError: it is not whole.
+    """
+    try:
+        facts = written["identity"]
+        identity = Identity(**{**facts, "labels": tuple(facts["labels"])})
+        if not all(
+            type(getattr(identity, field.name)) is field.type for field in fields(Identity) if field.type is int
+        ):
+            raise TypeError("a word stands where a number belongs")
+    except (KeyError, TypeError) as error:
+        raise FrostlineError(
+            f"{out / 'sweep.toml'} is damaged ({error}): put it back, or choose another --out."
+        ) from error
+    return identity
+
+
+def read_settings(written: Mapping[str, Any], out: Path) -> SweepSpec:
+    """The specification in what sweep.toml says.
+
+    Raises:
+        FrostlineError: it is not whole.
+    """
+    try:
+        return make_spec({name: value for name, value in written.items() if name != "identity"})
+    except FrostlineError as error:
+        raise FrostlineError(
+            f"{out / 'sweep.toml'} is damaged ({str(error).rstrip('.')}): put it back, or choose another --out."
+        ) from error
+
+
 def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
     """Every run of the grid: all k of one seed before the next seed, so that an early answer is a whole curve."""
     common = {name: getattr(spec, name) for name in RunSpec.model_fields if name in SweepSpec.model_fields}
@@ -34,7 +71,7 @@ def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
     return [
         RunSpec.model_validate({**common, "tune": k, "seed": seed, "train_size": size, "learning_rate": rate})
         for size in sorted(spec.train_size or (identity.train_rows,))
-        for seed in spec.seeds
+        for seed in sorted(spec.seeds)
         for rate in sorted(spec.learning_rate)
         for k in ks
     ]

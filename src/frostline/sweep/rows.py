@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from frostline.data import Examples
+from frostline.errors import FrostlineError
 from frostline.sweep.store import replace
 
 
@@ -31,7 +32,10 @@ def read_rows(out: Path, split: str) -> Examples | None:
     path = out / f"{split}.parquet"
     if not path.exists():
         return None
-    table = pq.read_table(path)
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise FrostlineError(f"{path} is damaged: run the sweep's command again, which writes it anew.") from error
     pairs = table["pair"].to_pylist()
     return Examples(
         texts=tuple(table["text"].to_pylist()),

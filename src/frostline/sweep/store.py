@@ -15,12 +15,14 @@ import os
 import tomllib
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from frostline.errors import FrostlineError
@@ -67,14 +69,14 @@ class Store:
 
     def predictions(self, digest: str) -> dict[str, NDArray[np.float32]]:
         """Logits of a run on the validation rows: ``validation_best`` and ``validation_last``, ``[rows, C]``."""
-        return load_file(self.runs / f"{digest}.predictions.safetensors")
+        return self._arrays(self.runs / f"{digest}.predictions.safetensors")
 
     def test(self, digest: str) -> tuple[dict[str, Any], NDArray[np.float32]] | None:
         """Score and logits on test, once the answer stands; None where there is no test."""
         path = self.runs / f"{digest}.test.json"
         if not path.exists():
             return None
-        return self._read(path), load_file(self.runs / f"{digest}.test.safetensors")["test"]
+        return self._read(path), self._arrays(self.runs / f"{digest}.test.safetensors")["test"]
 
     def write_spec(self, values: Mapping[str, Any]) -> None:
         """Write sweep.toml."""
@@ -91,6 +93,8 @@ class Store:
             return tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise FrostlineError(f"{path} cannot be read ({error.strerror}): choose another --out.") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise FrostlineError(f"{path} is damaged ({error}): put it back, or choose another --out.") from error
 
@@ -99,11 +103,18 @@ class Store:
 
     def _read(self, path: Path) -> dict[str, Any]:
         try:
-            return json.loads(path.read_bytes())  # type: ignore[no-any-return]
-        except ValueError as error:
-            raise FrostlineError(
-                f"{path} is damaged ({error}): delete it and run the same command again; only that run is repeated."
-            ) from error
+            facts: dict[str, Any] = json.loads(path.read_bytes())
+            if facts["digest"] != path.name.split(".")[0]:
+                raise ValueError("it is of another run")
+        except (ValueError, KeyError, TypeError) as error:
+            raise _damaged(path, error) from error
+        return facts
+
+    def _arrays(self, path: Path) -> dict[str, NDArray[np.float32]]:
+        try:
+            return load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise _damaged(path, error) from error
 
     def _link(self, name: str, content: bytes) -> None:
         """Publish a new file; one of that name that is there already stays."""
@@ -115,6 +126,14 @@ class Store:
             pass  # another process was first; a run is a pure function of its specification
         finally:
             aside.unlink(missing_ok=True)
+
+
+def _damaged(path: Path, error: Exception) -> FrostlineError:
+    all_of_the_run = path.with_name(f"{path.name.split('.')[0]}.*")
+    return FrostlineError(
+        f"{path} is damaged ({type(error).__name__}: {error}): delete {all_of_the_run} and run the sweep's command "
+        "again; only that run is repeated."
+    )
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -131,7 +150,8 @@ def _write_aside(path: Path, content: bytes) -> Path:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):  # the error that is told is the first
+            aside.unlink()
         if error.errno == errno.ENOSPC:
             raise FrostlineError(
                 f"The disk is full: {path} could not be written. Make room and run the same command again; "

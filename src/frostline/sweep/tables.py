@@ -35,6 +35,11 @@ COLUMNS = (
     "peak_memory_bytes",
     "run",
 )
+INTEGERS = ("train_size", "tuned_layers", "seed", "trainable_parameters", "peak_memory_bytes")
+FLOATS = (
+    *("learning_rate", "validation_best", "validation_last", "train_last", "test", "best_epoch"),
+    *("train_seconds", "cache_seconds"),
+)
 COST = ("train_seconds", "cache_seconds", "peak_memory_bytes")  # differ between two runs of the same thing
 SCORE_COLUMNS = ("run", "split", "epoch", "metric", "value")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
@@ -92,9 +97,11 @@ def score_rows(specs: Iterable[RunSpec], store: Store) -> list[dict[str, Any]]:
     return rows
 
 
-def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
-    """Rows as a pandas frame with these columns."""
-    return pd.DataFrame(list(rows), columns=list(columns)).convert_dtypes()
+def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Rows of the results table as a pandas frame; a column has one type, whatever the values are."""
+    table = pd.DataFrame(list(rows), columns=list(COLUMNS), dtype=object)
+    kinds = {**dict.fromkeys(COLUMNS, "string"), **dict.fromkeys(INTEGERS, "Int64"), **dict.fromkeys(FLOATS, "Float64")}
+    return table.astype({**kinds, "tune_embeddings": "boolean"})
 
 
 def write_tables(out: Path, runs: Sequence[Mapping[str, Any]], scores: Sequence[Mapping[str, Any]]) -> None:
@@ -109,10 +116,10 @@ def write_tables(out: Path, runs: Sequence[Mapping[str, Any]], scores: Sequence[
 def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
     """Rows as CSV; a text that a spreadsheet would take for a formula gets a leading apostrophe, so it stays text."""
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([_cell(name) for name in columns])
-    for row in rows:
-        writer.writerow([_cell(row[name]) for name in columns])
+    writers = [csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)]
+    for row in ({name: name for name in columns}, *rows):
+        cells = [_cell(row[name]) for name in columns]
+        writers[any("\r" in str(cell) for cell in cells)].writerow(cells)  # csv alone leaves a bare \r unquoted
     return text.getvalue().encode()
 
 

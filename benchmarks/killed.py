@@ -1,0 +1,60 @@
+"""A sweep killed with SIGKILL again and again, against the same sweep left alone: are the tables equal, bit for bit?
+
+    python benchmarks/killed.py --every 20 -- --model FOLDER --train FILE --tune 0,1,2,all --train-size 300
+
+Everything behind the two dashes goes to ``frostline sweep``; both sweeps start with an empty cache of hidden states.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pandas as pd
+
+from frostline.sweep.tables import COST
+
+
+def sweep(arguments: list[str], folder: Path, kill_after: float | None) -> tuple[bool, float]:
+    """Run the command; whether it ended by itself, and seconds."""
+    environment = {**os.environ, "HF_ASSETS_CACHE": str(folder / "cache")}
+    command = [sys.executable, "-m", "frostline", "sweep", *arguments, "--out", str(folder / "out")]
+    start = time.monotonic()
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+        try:
+            code = process.wait(kill_after)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            return False, time.monotonic() - start
+    assert code == 0, f"the sweep ended with {code}"
+    return True, time.monotonic() - start
+
+
+def table(folder: Path) -> pd.DataFrame:
+    return pd.read_csv(folder / "out" / "results.csv", keep_default_na=False, dtype=str).drop(columns=list(COST))
+
+
+def main() -> None:
+    cut = sys.argv.index("--")
+    every, arguments = float(sys.argv[sys.argv.index("--every") + 1]), sys.argv[cut + 1 :]
+    with tempfile.TemporaryDirectory() as alone, tempfile.TemporaryDirectory() as killed:
+        _, seconds = sweep(arguments, Path(alone), None)
+        kills, ended = 0, False
+        while not ended:
+            # Each life is longer than the last, so that a long run gets done in one of them.
+            ended, _ = sweep(arguments, Path(killed), every * (1 + 0.3 * kills))
+            kills += not ended
+        same = table(Path(alone)).equals(table(Path(killed)))
+        scores = [(Path(f) / "out" / "scores.csv").read_bytes() for f in (alone, killed)]
+        print(f"{len(table(Path(alone)))} runs, {seconds:.0f} s alone; killed {kills} times: ", end="")
+        print(
+            f"results.csv {'equal' if same else 'DIFFERENT'}, scores.csv {'equal' if len(set(scores)) == 1 else 'DIFFERENT'}"
+        )
+        sys.exit(not (same and len(set(scores)) == 1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,316 @@
+"""The answer from made-up runs: what wins, what cannot be told, and what test may not touch."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from frostline.answer import Labelled, add_test, make_answer
+
+ROWS, LAYERS = 400, 4
+TARGETS = np.arange(ROWS) % 2
+VALIDATION = Labelled(TARGETS, "single_label_classification", ("no", "yes"), "accuracy")
+KS: tuple[int | str, ...] = (0, 1, 2, "all")
+Made = tuple[list[dict[str, Any]], dict[str, np.ndarray]]
+
+
+def logits_with(accuracy: float, draw: np.random.Generator) -> np.ndarray:
+    """Right on exactly this share of the rows."""
+    wrong = draw.permutation(ROWS) >= round(accuracy * ROWS)
+    return np.eye(2, dtype=np.float32)[np.where(wrong, 1 - TARGETS, TARGETS)]
+
+
+def make_runs(
+    quality: Callable[[int | str, int, float, int], float],
+    *,
+    ks: tuple[int | str, ...] = KS,
+    seeds: int = 5,
+    rates: tuple[float, ...] = (1e-4,),
+    sizes: tuple[int, ...] = (1000,),
+    outcome: Callable[[int | str, int, float], str] = lambda k, seed, rate: "ok",
+) -> Made:
+    """Runs whose accuracy is ``quality(k, seed, rate, size)``; ``outcome`` may also be failed or pending."""
+    draw, rows, logits = np.random.default_rng(0), [], {}
+    for size in sizes:
+        for seed in range(seeds):
+            for rate in rates:
+                for k in ks:
+                    name, how = f"{k}-{seed}-{rate}-{size}", outcome(k, seed, rate)
+                    done = how in ("ok", "degenerate", "diverged")
+                    score = quality(k, seed, rate, size) if how in ("ok", "degenerate") else None
+                    if score is not None:
+                        logits[name] = logits_with(score, draw)
+                        score = float((logits[name].argmax(1) == TARGETS).mean())
+                    number = LAYERS if k == "all" else k
+                    rows.append(
+                        {
+                            **{"model": "m", "task": "t", "train_size": size, "seed": seed, "learning_rate": rate},
+                            **{"trainable": "all" if k == "all" else f"last {k}", "tuned_layers": number},
+                            **{"tune_embeddings": k == "all", "status": "done" if done else how},
+                            **{"outcome": how if done else None, "reason": "", "run": name, "metric": "accuracy"},
+                            **{"validation_best": score, "validation_last": score, "train_last": score, "test": score},
+                            **{"trainable_parameters": 10 * (int(number) + 1) if done else None},
+                            **{"train_seconds": 1.0 + int(number) if done else None, "peak_memory_bytes": 1000},
+                        }
+                    )
+    return rows, logits
+
+
+def answer_of(made: Made, target: float = 0.95) -> dict[str, Any]:
+    runs, logits = made
+    answer = make_answer(runs, VALIDATION, logits.__getitem__, target=target, layers=LAYERS)
+    json.dumps(answer, allow_nan=False)  # plain values, all of them defined or None
+    return answer
+
+
+def point(size: Mapping[str, Any], target: float = 0.95, corrected: bool = True) -> dict[str, Any]:
+    return next(p for p in size["operating_points"] if (p["target"], p["corrected"]) == (target, corrected))
+
+
+def cells(size: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {cell["trainable"]: cell for cell in size["cells"]}
+
+
+def clear(k: int | str, seed: int, rate: float, size: int) -> float:
+    return {0: 0.6, 1: 0.75, 2: 0.9, "all": 0.9}[k]
+
+
+def test_a_clear_winner() -> None:
+    answer = answer_of(make_runs(clear))
+    (size,) = answer["sizes"]
+    assert size["recommended"]["trainable"] == "last 2" and size["reference"] == "all" and size["learned"]
+    assert (size["recommended"]["tuned_layers"], size["recommended"]["tune_embeddings"]) == (2, False)
+    assert answer["chance"] == 0.5 and answer["sentence"] == size["sentence"]
+    assert cells(size)["last 1"]["share_corrected"]["estimate"] == pytest.approx(0.25 / 0.4)
+    assert cells(size)["last 1"]["share"]["estimate"] == pytest.approx(0.75 / 0.9)
+    assert cells(size)["last 2"]["times_cheaper"] == pytest.approx(5 / 3)
+
+
+def test_an_overwhelming_difference_is_told() -> None:
+    answer = answer_of(make_runs(lambda k, *_: 0.99 if k in (2, "all") else 0.55))
+    (size,) = answer["sizes"]
+    assert point(size, 0.9) == {
+        **{"target": 0.9, "corrected": True, "verdict": "holds"},
+        **dict.fromkeys(("estimate", "sure", "possible"), "last 2"),
+    }
+    assert answer["sentence"].startswith("Tune the last 2 of 4 layers: 100.0 % of what full fine-tuning gains")
+    assert "cannot tell" not in answer["sentence"] and "1.7 times cheaper to train" in answer["sentence"]
+
+
+def test_it_says_when_it_cannot_tell() -> None:
+    noise = {0: 0.03, 1: -0.03, 2: 0.02, 3: -0.02, 4: 0.0}
+    answer = answer_of(make_runs(lambda k, seed, *_: {0: 0.6, 1: 0.79, 2: 0.8, "all": 0.8}[k] + noise[seed]))
+    (size,) = answer["sizes"]
+    assert point(size)["verdict"] == "cannot tell" and point(size)["possible"] == "last 1"
+    assert size["recommended"]["trainable"] == point(size)["sure"] != "last 1"
+    assert "5 seeds cannot tell 1 from" in answer["sentence"]
+
+
+def test_the_smallest_k_is_first_in_numbers_not_in_words() -> None:
+    made = make_runs(lambda k, *_: 0.9, ks=("all", 10, 2, 0))
+    size = answer_of(made)["sizes"][0]
+    assert [cell["trainable"] for cell in size["cells"]] == ["last 0", "last 2", "all", "last 10"]
+    with_all = [run | ({"tuned_layers": 12} if run["tune_embeddings"] else {}) for run in made[0]]
+    size = answer_of((with_all, made[1]))["sizes"][0]
+    assert [cell["trainable"] for cell in size["cells"]] == ["last 0", "last 2", "last 10", "all"]
+    assert size["reference"] == "all" and size["recommended"]["trainable"] == "last 0"
+
+
+def test_full_comes_after_all_layers_without_embeddings() -> None:
+    size = answer_of(make_runs(lambda k, *_: 0.9, ks=("all", LAYERS)))["sizes"][0]
+    assert [cell["trainable"] for cell in size["cells"]] == ["last 4", "all"] and size["reference_is_full"]
+
+
+def test_without_all_the_largest_k_is_the_reference() -> None:
+    answer = answer_of(make_runs(clear, ks=(0, 1, 2)))
+    size = answer["sizes"][0]
+    assert size["reference"] == "last 2" and not size["reference_is_full"]
+    assert answer["sentence"].startswith(
+        "Tune the last 2 of 4 layers: accuracy 0.900; no smaller k surely reaches 95 %"
+    )
+
+
+def test_one_k_alone_is_compared_with_nothing() -> None:
+    assert answer_of(make_runs(clear, ks=(1,)))["sentence"] == "Tune the last layer of 4: accuracy 0.750."
+    assert answer_of(make_runs(clear, ks=(0,)))["sentence"] == "Tune the head only, none of 4 layers: accuracy 0.600."
+
+
+def test_failures_are_counted_and_not_averaged_away() -> None:
+    def outcome(k: int | str, seed: int, rate: float) -> str:
+        return {(2, 0): "diverged", (2, 1): "degenerate", (2, 2): "failed", (1, 0): "pending"}.get((k, seed), "ok")  # type: ignore[arg-type]
+
+    answer = answer_of(
+        make_runs(lambda k, seed, *_: 0.5 if (k, seed) == (2, 1) else clear(k, 0, 0, 0), outcome=outcome)
+    )
+    (size,) = answer["sizes"]
+    two = cells(size)["last 2"]
+    assert (two["runs"], two["validation"]["n"], two["validation"]["mean"]) == (4, 2, pytest.approx(0.9))
+    assert (two["failed"]["runs"], two["failed"]["diverged"], two["failed"]["degenerate"]) == (2, 1, 1)
+    assert two["failed"]["interval"] == pytest.approx([0.0676, 0.9324], abs=1e-4)
+    assert two["validation_with_failures"]["n"] == 3 and two["validation_with_failures"]["mean"] < 0.8
+    assert two["errors"] == 1
+    assert [(run["trainable"], run["seed"], run["status"]) for run in size["missing"]] == [
+        ("last 1", 0, "pending"),
+        ("last 2", 2, "failed"),
+    ]
+    assert answer["runs"] == {"done": 18, "failed": 1, "pending": 1, "running": 0}
+
+
+def test_when_full_fails_everywhere_the_next_is_the_reference() -> None:
+    answer = answer_of(make_runs(clear, outcome=lambda k, *_: "diverged" if k == "all" else "ok"))
+    assert answer["sizes"][0]["reference"] == "last 2" and not answer["sizes"][0]["reference_is_full"]
+
+
+def test_no_run_has_succeeded() -> None:
+    answer = answer_of(make_runs(clear, outcome=lambda *_: "diverged"))
+    assert answer["sizes"][0]["recommended"] is None
+    assert answer["sentence"] == "There is no answer: all 20 finished runs diverged or predict a constant."
+    pending = answer_of(make_runs(clear, outcome=lambda *_: "pending"))
+    assert pending["sentence"] == "There is no answer: no run has finished."
+
+
+def test_nothing_learned_is_no_answer() -> None:
+    answer = answer_of(make_runs(lambda k, seed, *_: 0.49 + 0.01 * (seed % 3)))
+    assert not answer["sizes"][0]["learned"]
+    assert answer["sentence"].startswith("Cannot tell: full fine-tuning reaches accuracy 0.4")
+    assert answer["sentence"].endswith("which 5 seeds do not show to be above guessing (0.500).")
+    assert all(p["verdict"] == "undefined" for p in answer["sizes"][0]["operating_points"] if p["corrected"])
+
+
+def test_what_a_mean_rests_on_is_said() -> None:
+    def but_one(k: int | str, seed: int, rate: float) -> str:
+        return "ok" if seed == 0 else "diverged"
+
+    assert (
+        "which 1 of 5 seeds (the others failed) does not show"
+        in answer_of(make_runs(clear, outcome=but_one))["sentence"]
+    )
+    later = answer_of(make_runs(clear, outcome=lambda k, seed, rate: "ok" if seed < 1 else "pending"))
+    assert "which 1 of 5 seeds (the others failed or have not run) does not show" in later["sentence"]
+
+
+def test_one_seed_is_an_estimate() -> None:
+    answer = answer_of(make_runs(clear, seeds=1))
+    assert answer["sizes"][0]["recommended"]["trainable"] == "last 2"
+    assert answer["sentence"].endswith("One seed has no spread, so this is an estimate: run it with --seeds 5.")
+    assert answer["sizes"][0]["cells"][0]["share"]["low"] is None
+    bad = answer_of(make_runs(lambda *_: 0.4, seeds=1))
+    assert (
+        bad["sentence"] == "Cannot tell: full fine-tuning reaches accuracy 0.400, which is not above guessing (0.500)."
+    )
+
+
+def test_no_seed_in_common_is_said() -> None:
+    made = make_runs(
+        clear, ks=(2, "all"), seeds=4, outcome=lambda k, seed, rate: "ok" if (k == "all") == (seed < 2) else "diverged"
+    )
+    answer = answer_of(made)
+    assert cells(answer["sizes"][0])["last 2"]["share"] is None
+    assert answer["sizes"][0]["recommended"]["trainable"] == "all"
+
+
+def test_each_k_takes_its_best_learning_rate_on_validation() -> None:
+    best = {0: 1e-2, 1: 1e-3, 2: 1e-3, "all": 1e-4}
+    made = make_runs(
+        lambda k, seed, rate, size: clear(k, seed, rate, size) - (0 if rate == best[k] else 0.1),
+        rates=(1e-4, 1e-3, 1e-2),
+    )
+    size = answer_of(made)["sizes"][0]
+    assert {name: cell["learning_rate"] for name, cell in cells(size).items()} == {
+        "last 0": 1e-2,
+        "last 1": 1e-3,
+        "last 2": 1e-3,
+        "all": 1e-4,
+    }
+    assert all(cell["learning_rates_tried"] == [1e-4, 1e-3, 1e-2] for cell in size["cells"])
+    assert cells(size)["last 2"]["validation"]["mean"] == pytest.approx(0.9)
+    assert size["recommended"]["learning_rate"] == 1e-3 and size["recommended"]["run"].startswith("2-")
+
+
+def test_a_rate_that_diverges_at_times_counts_as_guessing_then() -> None:
+    def quality(k: int | str, seed: int, rate: float, size: int) -> float:
+        return 0.9 if rate == 1e-2 else 0.8
+
+    made = make_runs(
+        quality, rates=(1e-3, 1e-2), outcome=lambda k, s, rate: "diverged" if s < 2 and rate == 1e-2 else "ok"
+    )
+    assert {cell["learning_rate"] for cell in answer_of(made)["sizes"][0]["cells"]} == {1e-3}
+
+
+def test_several_sizes_are_answered_each_and_the_largest_speaks() -> None:
+    made = make_runs(
+        lambda k, seed, rate, size: clear(k, seed, rate, size) if size == 1000 else 0.85, sizes=(100, 1000)
+    )
+    answer = answer_of(made)
+    assert [size["train_size"] for size in answer["sizes"]] == [1000, 100]
+    assert [size["recommended"]["trainable"] for size in answer["sizes"]] == ["last 2", "last 0"]
+    assert answer["sentence"] == answer["sizes"][0]["sentence"]
+
+
+def test_the_recommended_run_is_the_best_seed_and_ties_go_to_the_first() -> None:
+    made = make_runs(lambda k, seed, *_: clear(k, 0, 0, 0) + (0.02 if seed in (2, 3) else 0))
+    assert answer_of(made)["sizes"][0]["recommended"]["seed"] == 2
+
+
+def test_another_target_is_another_operating_point() -> None:
+    made = make_runs(lambda k, *_: {0: 0.6, 1: 0.88, 2: 0.99, "all": 0.99}[k])
+    assert answer_of(made, 0.7)["sizes"][0]["recommended"]["trainable"] == "last 1"
+    assert {p["target"] for p in answer_of(made, 0.7)["sizes"][0]["operating_points"]} == {0.7, 0.9, 0.95, 0.99}
+    assert answer_of(made, 0.99)["sizes"][0]["recommended"]["trainable"] != "last 1"
+
+
+def test_raw_and_corrected_shares_are_two_things() -> None:
+    size = answer_of(make_runs(lambda k, *_: {0: 0.6, 1: 0.93, 2: 0.985, "all": 0.99}[k]))["sizes"][0]
+    assert point(size, 0.9, corrected=False)["estimate"] == "last 1"
+    assert point(size, 0.9, corrected=True)["estimate"] == "last 2"
+
+
+def test_regression_has_no_guessing_to_correct_for() -> None:
+    draw = np.random.default_rng(0)
+    targets = draw.normal(size=ROWS)
+    runs, _ = make_runs(clear)
+    noise = {"last 0": 3.0, "last 1": 1.0, "last 2": 0.3, "all": 0.3}
+    logits = {run["run"]: (targets + noise[run["trainable"]] * draw.normal(size=ROWS))[:, None] for run in runs}
+    answer = make_answer(
+        runs, Labelled(targets, "regression", (), "spearmanr"), logits.__getitem__, target=0.95, layers=LAYERS
+    )
+    assert answer["chance"] == 0 and answer["sizes"][0]["recommended"]["trainable"] == "last 2"
+    assert all(cell["share"] == cell["share_corrected"] for cell in answer["sizes"][0]["cells"])
+
+
+def test_test_never_changes_what_was_chosen() -> None:
+    runs, logits = make_runs(clear, rates=(1e-4, 1e-3))
+    chosen = json.dumps([_choice(size) for size in answer_of((runs, logits))["sizes"]])
+    draw = np.random.default_rng(1)
+    for _ in range(2):
+        shuffled = {run: values[draw.permutation(ROWS)] for run, values in logits.items()}
+        answer = add_test(answer_of((runs, logits)), runs, VALIDATION, shuffled.__getitem__)
+        assert json.dumps([_choice(size) for size in answer["sizes"]]) == chosen
+        assert all(0.3 < cell["test"]["mean"] < 0.7 for cell in answer["sizes"][0]["cells"])
+
+
+def _choice(size: Mapping[str, Any]) -> Any:
+    recommended = {name: x for name, x in size["recommended"].items() if not name.startswith("test")}
+    return [size["operating_points"], recommended, size["sentence"], size["learned"]]
+
+
+def test_test_scores_are_of_the_runs_that_were_chosen() -> None:
+    made = make_runs(clear, rates=(1e-4, 1e-3))
+    answer = add_test(answer_of(made), made[0], VALIDATION, made[1].__getitem__)
+    (size,) = answer["sizes"]
+    assert {name: cell["test"]["mean"] for name, cell in cells(size).items()} == {
+        name: pytest.approx(cell["validation"]["mean"]) for name, cell in cells(size).items()
+    }
+    assert size["recommended"]["test_share_corrected"]["estimate"] == pytest.approx(1)
+    assert size["recommended"]["test"] == size["recommended"]["validation_best"]
+
+
+def test_a_run_without_a_test_score_is_left_out_of_test() -> None:
+    runs, logits = make_runs(clear)
+    answer = answer_of((runs, logits))
+    recommended = answer["sizes"][0]["recommended"]["run"]
+    answer = add_test(answer, [run for run in runs if run["run"] != recommended], VALIDATION, logits.__getitem__)
+    assert answer["sizes"][0]["recommended"]["test"] is None
+    assert cells(answer["sizes"][0])["last 2"]["test"]["n"] == 4

@@ -1,0 +1,129 @@
+"""What Python users have."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from matplotlib.figure import Figure
+from transformers import pipeline
+
+import frostline
+from frostline.api import save_recommended
+from frostline.progress import Progress
+from frostline.sweep.execute import prepare
+from frostline.sweep.tables import COLUMNS
+from tiny import QUICK, sentences
+
+
+def test_all_names_are_sorted_and_there() -> None:
+    assert frostline.__all__ == sorted(frostline.__all__)
+    assert dir(frostline) == frostline.__all__
+    for name in frostline.__all__:
+        assert getattr(frostline, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'sweep_of_any_kind'"):
+        frostline.sweep_of_any_kind  # noqa: B018
+
+
+def test_the_package_is_typed() -> None:
+    assert (Path(frostline.__file__).parent / "py.typed").exists()
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, datasets.Dataset.from_pandas, pa.Table.from_pandas])
+def test_tables_in_memory_are_the_same_data_as_a_file(
+    kind: Any, tiny_bert: Path, tiny_table: Path, tmp_path: Path
+) -> None:
+    def plan(train: Any) -> frostline.Plan:
+        return frostline.Sweep(
+            model=tiny_bert, train=train, tune="0,all", seeds=1, out=tmp_path / "o", progress=Progress()
+        ).plan()
+
+    made = plan(kind(pd.DataFrame(sentences(160))))
+    assert [run.digest for run in made.runs] == [run.digest for run in plan(tiny_table).runs]
+
+
+def test_splits_in_memory(tiny_bert: Path, tmp_path: Path) -> None:
+    frames = {name: pd.DataFrame(sentences(40, seed=n)) for n, name in enumerate(("train", "validation", "test"))}
+    out = tmp_path / "o"
+    sweep = frostline.Sweep(
+        model=tiny_bert, **frames, tune="0,1", seeds=1, out=out, task="mine", progress=Progress(), **QUICK
+    )
+    answer = sweep.run()
+    assert answer["task"] == "mine" and answer["tested"]
+    assert pd.read_parquet(out / "validation.parquet").text.tolist() == frames["validation"].text.tolist()
+    assert pd.read_parquet(out / "test.parquet").text.tolist() == frames["test"].text.tolist()
+    table = sweep.table()
+    assert tuple(table.columns) == COLUMNS and set(table.status) == {"done"}
+    assert sweep.answer() == answer == json.loads((out / "answer.json").read_text())
+    assert isinstance(sweep.plot(), Figure)
+    assert len(sweep.plan().missing) == 2  # as it was planned before the run
+    assert (
+        not frostline.Sweep(model=tiny_bert, **frames, tune="0,1", seeds=1, out=out, progress=Progress(), **QUICK)
+        .plan()
+        .missing
+    )
+
+
+def test_what_a_sweep_leaves(finished_sweep: Path) -> None:
+    names = {path.name for path in finished_sweep.iterdir()}
+    assert names >= {
+        "sweep.toml",
+        "runs",
+        "results.csv",
+        "results.parquet",
+        "scores.csv",
+        "answer.json",
+        "report.html",
+        "model",
+    }
+    assert not [path for path in finished_sweep.rglob("*") if path.name.endswith(".part")]
+    answer = json.loads((finished_sweep / "answer.json").read_text())
+    assert answer["columns"] == {"text": "text", "text_pair": None, "label": "label"}
+    assert any("text is column 'text', label is column 'label'" in note for note in answer["notes"])
+
+
+def test_the_model_is_that_of_the_recommended_run(finished_sweep: Path) -> None:
+    answer = json.loads((finished_sweep / "answer.json").read_text())
+    facts = json.loads((finished_sweep / "model" / "frostline.json").read_text())
+    recommended = answer["sizes"][0]["recommended"]
+    assert (facts["run"], facts["repeat_gap"]) == (recommended["run"], 0)
+    rows = pd.read_parquet(finished_sweep / "validation.parquet")
+    classify = pipeline("text-classification", str(finished_sweep / "model"))
+    said = [one["label"] for one in classify(rows.text.tolist())]
+    right = np.mean(
+        [label == ("negative", "positive")[target] for label, target in zip(said, rows.target, strict=True)]
+    )
+    assert right == pytest.approx(recommended["validation_best"])
+
+
+def test_the_model_is_saved_again_only_when_the_answer_changed(
+    finished_sweep: Path, tiny_bert: Path, tiny_table: Path, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(finished_sweep, tmp_path / "o"))
+    sweep = frostline.Sweep(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=out, **QUICK)
+    prepared, answer = prepare(sweep.spec, {}, Progress()), sweep.answer()
+    before = (out / "model" / "README.md").stat().st_mtime_ns
+    save_recommended(prepared, answer, Progress())
+    assert (out / "model" / "README.md").stat().st_mtime_ns == before
+    weights = (out / "model" / "model.safetensors").read_bytes()
+    answer["sentence"] = answer["sizes"][0]["sentence"] = "Tune something else."
+    save_recommended(prepared, answer, Progress())
+    assert "Tune something else" in (out / "model" / "README.md").read_text()
+    assert (out / "model" / "model.safetensors").read_bytes() == weights
+
+
+def test_a_setting_that_does_not_exist_is_an_ordinary_value_error(tiny_bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="did you mean 'learning_rate'"):
+        frostline.Sweep(model=tiny_bert, train="t.csv", tune=0, out=tmp_path, learning_rates=1e-4)
+    with pytest.raises(frostline.FrostlineError, match="one of the two"):
+        frostline.Sweep(model=tiny_bert, tune=0, out=tmp_path / "o", progress=Progress()).plan()
+
+
+def test_the_report_of_a_folder_without_a_sweep(tmp_path: Path) -> None:
+    with pytest.raises(frostline.FrostlineError, match="holds no sweep"):
+        frostline.write_report(tmp_path)

@@ -1,0 +1,90 @@
+"""Labels and probabilities of new texts."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from transformers import pipeline
+
+import frostline
+from frostline.data import read_unlabelled
+from frostline.errors import FrostlineError
+from tiny import sentences
+
+
+def test_probabilities_are_those_of_the_pipeline(finished_sweep: Path) -> None:
+    texts = read_unlabelled(pd.DataFrame(sentences(150, seed=3)))
+    got = frostline.predict(finished_sweep / "model", texts)
+    classify = pipeline("text-classification", str(finished_sweep / "model"), top_k=None)
+    for row, said in zip(got.rows(texts), classify(list(texts.texts)), strict=True):
+        probabilities = {one["label"]: one["score"] for one in said}
+        assert row["label"] == max(probabilities, key=probabilities.__getitem__)
+        assert {name: row[f"p({name})"] for name in probabilities} == pytest.approx(probabilities, abs=1e-6)
+    assert got.values.sum(1) == pytest.approx(np.ones(150), abs=1e-6) and got.truncated == 0
+
+
+def test_rows_keep_the_order_and_the_row_numbers_of_the_file(finished_sweep: Path, tmp_path: Path) -> None:
+    file = tmp_path / "new.csv"
+    file.write_text("text\nthe film was very good and the cast was warm\n\ngood\nbad plot\n")
+    texts = read_unlabelled(file)
+    rows = list(frostline.predict(finished_sweep / "model", texts).rows(texts))
+    assert [(row["row"], row["text"]) for row in rows][-2:] == [(4, "good"), (5, "bad plot")]
+    assert list(rows[0]) == frostline.predict(finished_sweep / "model", texts).columns(texts)
+    assert list(rows[0]) == ["row", "text", "label", "p(negative)", "p(positive)"]
+
+
+def test_a_text_does_not_depend_on_its_company(finished_sweep: Path) -> None:
+    many = read_unlabelled(pd.DataFrame(sentences(70, seed=3)))
+    one = read_unlabelled(pd.DataFrame(sentences(70, seed=3)[:1]))
+    got = [frostline.predict(finished_sweep / "model", texts).values[0] for texts in (many, one)]
+    assert got[0] == pytest.approx(got[1], abs=1e-6)
+
+
+def test_texts_that_were_cut_are_counted(finished_sweep: Path) -> None:
+    texts = read_unlabelled(pd.DataFrame({"text": ["good " * 100, "good"]}))
+    assert frostline.predict(finished_sweep / "model", texts).truncated == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("config.json", "holds no model"),
+        ("tokenizer.json", "has no tokenizer"),
+        ("model.safetensors", "has no weights in safetensors"),
+    ],
+)
+def test_a_folder_that_lacks_something(finished_sweep: Path, tmp_path: Path, file: str, said: str) -> None:
+    folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
+    (folder / file).unlink()
+    with pytest.raises(FrostlineError, match=said):
+        frostline.predict(folder, read_unlabelled(pd.DataFrame(sentences(2))))
+
+
+def test_damaged_weights_and_a_model_without_a_head(finished_sweep: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
+    (folder / "model.safetensors").write_bytes(b"\0" * 100)
+    texts = read_unlabelled(pd.DataFrame(sentences(2)))
+    with pytest.raises(FrostlineError, match="cannot be used: transformers cannot load it for classification"):
+        frostline.predict(folder, texts)
+    with pytest.raises(FrostlineError, match=r"is no trained classifier \(its weights lack classifier\.bias\)"):
+        frostline.predict(tiny_bert, texts)
+
+
+def test_pairs_are_not_given_to_a_model_of_single_texts_nor_the_other_way(finished_sweep: Path, tmp_path: Path) -> None:
+    pairs = read_unlabelled(pd.DataFrame({"sentence1": ["good"], "sentence2": ["bad"]}))
+    single = read_unlabelled(pd.DataFrame({"text": ["good"]}))
+    with pytest.raises(FrostlineError, match=r"has pairs, and the model in .* learned from single texts"):
+        frostline.predict(finished_sweep / "model", pairs)
+    folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
+    facts = json.loads((folder / "frostline.json").read_text())
+    facts["columns"] = {"text": "sentence1", "text_pair": "sentence2", "label": "label"}
+    (folder / "frostline.json").write_text(json.dumps(facts))
+    with pytest.raises(FrostlineError, match=r"has single texts, and the model in .* learned from pairs"):
+        frostline.predict(folder, single)
+    got = frostline.predict(folder, pairs)
+    assert got.columns(pairs)[:3] == ["row", "text", "text_pair"] and next(got.rows(pairs))["text_pair"] == "bad"
+    (folder / "frostline.json").unlink()  # any classifier of transformers
+    assert len(frostline.predict(folder, single).values) == 1

@@ -1,0 +1,218 @@
+"""Settings: what is refused and how, TOML there and back, and the digest of a run."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import get_scheduler
+
+from frostline.errors import FrostlineError
+from frostline.specification import GRID, RunSpec, Settings, SweepSpec, make_spec, read_toml, to_toml
+
+LEAST: dict[str, Any] = {"model": "m", "train": "t.csv", "tune": "0,1,all", "out": "o"}
+RUN: dict[str, Any] = {
+    **{"weights": "w", "vocabulary": "v", "data": "d"},
+    **{"tune": 2, "seed": 1, "train_size": 100, "learning_rate": 1e-4},
+}
+
+
+def spec(**values: Any) -> SweepSpec:
+    return make_spec({**LEAST, **values})
+
+
+def refusal(**values: Any) -> str:
+    with pytest.raises(FrostlineError) as caught:
+        spec(**values)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_words_of_the_command_line_and_values_of_python_are_one() -> None:
+    assert spec(tune="0, 2,all") == spec(tune=[0, 2, "all"]) == spec(tune=(0, 2, "all"))
+    assert spec(tune=3).tune == (3,) and spec(tune=range(3)).tune == (0, 1, 2)
+    assert spec(learning_rate="1e-4,3e-4").learning_rate == (1e-4, 3e-4)
+    assert spec(train_size="100,500").train_size == (100, 500)
+    assert spec(labels="0,1").labels == spec(labels=[0, 1]).labels == ("0", "1")
+    assert spec(column_names="id, text,label").column_names == ("id", "text", "label")
+
+
+def test_a_number_of_seeds_is_counted_from_0_and_a_list_is_a_list() -> None:
+    assert spec().seeds == spec(seeds=5).seeds == spec(seeds="5").seeds == (0, 1, 2, 3, 4)
+    assert spec(seeds=[5]).seeds == (5,) and spec(seeds="7,3").seeds == (7, 3)
+
+
+def test_the_head_has_a_rate_of_its_own_or_the_same() -> None:
+    assert spec().head_learning_rate == 1e-3
+    assert spec(head_learning_rate="same").head_learning_rate is None
+    assert spec(head_learning_rate="2e-3").head_learning_rate == 2e-3
+
+
+def test_every_schedule_that_is_accepted_works() -> None:
+    for name in Settings.model_fields["lr_scheduler_type"].annotation.__args__:  # type: ignore[union-attr]
+        optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))], lr=1e-3)
+        schedule = get_scheduler(name, optimizer, 1, 10)
+        optimizer.step()
+        schedule.step()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"num_train_epohs": 3}, "There is no setting 'num_train_epohs': did you mean 'num_train_epochs'?"),
+        ({"zzz": 3}, "There is no setting 'zzz': known are adam_beta1, "),
+        ({"training": {"num_train_epochs": 3}}, "There is no table [training]: settings stand at the top"),
+        ({"tune": ""}, "tune = '' cannot be: give at least one value."),
+        ({"tune": []}, "tune = [] cannot be: give at least one value."),
+        ({"tune": "1,1"}, "tune = '1,1' cannot be: a value stands there twice"),
+        ({"tune": "last"}, "tune = 'last' cannot be: give numbers of layers, from 0 (head only) up, and all."),
+        ({"tune": -1}, "tune = -1 cannot be: give numbers of layers"),
+        ({"tune": 1.5}, "tune = 1.5 cannot be: give numbers of layers"),
+        ({"tune": [0, True]}, "tune = [0, True] cannot be: true and false mean nothing here."),
+        ({"seeds": 0}, "seeds = 0 cannot be: give a number of seeds, 1 or more, or a list of them."),
+        ({"seeds": ""}, "seeds = '' cannot be: give a number of seeds"),
+        ({"seeds": True}, "seeds = True cannot be: true and false"),
+        ({"seeds": "0,-1"}, "seeds = '0,-1' cannot be: give a number from 0 on"),
+        ({"learning_rate": "nan"}, "learning_rate = 'nan' cannot be: give a finite number"),
+        ({"learning_rate": 0}, "learning_rate = 0 cannot be: give a number above 0"),
+        ({"learning_rate": "1e-4,1e-4"}, "a value stands there twice"),
+        ({"max_grad_norm": float("inf")}, "max_grad_norm = inf cannot be: give a finite number"),
+        ({"cache_limit": "inf"}, "cache_limit = 'inf' cannot be: give a finite number"),
+        ({"num_train_epochs": True}, "num_train_epochs = True cannot be: true and false"),
+        ({"num_train_epochs": "many"}, "num_train_epochs = 'many' cannot be: give a number (passes over"),
+        ({"train_size": "1.5"}, "train_size = '1.5' cannot be: give a whole number"),
+        ({"target": 1.5}, "target = 1.5 cannot be: give a number up to 1"),
+        ({"adam_beta1": 1}, "adam_beta1 = 1 cannot be: give a number below 1"),
+        ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "cannot be: give 'linear', 'cosine'"),
+        ({"precision": "float16"}, "precision = 'float16' cannot be: give 'auto', 'float32' or 'bfloat16'."),
+        ({"device": "tpu"}, "device = 'tpu' cannot be: give 'auto', 'cpu', 'cuda' or 'mps'."),
+        ({"class_weights": "even"}, "class_weights = 'even' cannot be: give none, balanced, or a weight"),
+        ({"class_weights": {"a": "x"}}, "cannot be: give none, balanced, or a weight for each label."),
+        ({"model": 3}, "model = 3 cannot be: give one text in quotes"),
+        ({"tune_pooler": "maybe"}, "tune_pooler = 'maybe' cannot be: give true or false"),
+    ],
+)
+def test_a_value_that_cannot_be(values: dict[str, Any], said: str) -> None:
+    assert said in refusal(**values)
+
+
+@pytest.mark.parametrize("name", ["model", "tune", "out"])
+def test_a_value_that_is_missing(name: str) -> None:
+    with pytest.raises(FrostlineError, match=f"{name} is missing: give --{name}, or the key in a TOML file"):
+        make_spec({key: value for key, value in LEAST.items() if key != name})
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+names = st.text('abcdefgh-_0é"\\\n\x7f😀 .', min_size=1, max_size=8)
+scalars = st.one_of(
+    texts, st.integers(-(2**60), 2**60), st.floats(allow_nan=False, allow_infinity=False), st.booleans()
+)
+values = st.one_of(scalars, st.lists(scalars, max_size=4))
+tables = st.dictionaries(names, values, max_size=4)
+
+
+@given(st.dictionaries(names, st.one_of(values, tables, st.none()), max_size=6))
+def test_toml_reads_back_what_was_written(written: dict[str, Any]) -> None:
+    assert tomllib.loads(to_toml(written)) == {name: x for name, x in written.items() if x is not None}
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "seeds": st.one_of(st.integers(1, 9), st.lists(st.integers(0, 99), min_size=1, unique=True)),
+            "head_learning_rate": st.one_of(st.just("same"), st.floats(1e-6, 1e-2)),
+            "class_weights": st.one_of(st.just("balanced"), st.dictionaries(names, st.floats(0, 9), min_size=1)),
+            "train_size": st.lists(st.integers(1, 10**6), min_size=1, unique=True),
+            "labels": st.lists(texts.filter(bool), min_size=2, unique=True),
+            "task": texts,
+            "max_length": st.integers(1, 512),
+            "tune_pooler": st.booleans(),
+        },
+    )
+)
+def test_a_sweep_written_as_toml_is_the_same_sweep(values: dict[str, Any]) -> None:
+    made = spec(**values)
+    assert make_spec(tomllib.loads(to_toml(made.model_dump(mode="json")))) == made
+
+
+def test_a_file_that_is_not_there_or_no_toml(tmp_path: Path) -> None:
+    with pytest.raises(FrostlineError, match="There is no file"):
+        read_toml(tmp_path / "none.toml")
+    with pytest.raises(FrostlineError, match="cannot be read"):
+        read_toml(tmp_path)
+    (tmp_path / "t.csv").write_text("text,label\na,b\n")
+    with pytest.raises(FrostlineError, match=r"is no TOML.*line 1.*--train"):
+        read_toml(tmp_path / "t.csv")
+    (tmp_path / "s.toml").write_text('model = "m"\ntune = [0, "all"]\n')
+    assert read_toml(tmp_path / "s.toml") == {"model": "m", "tune": [0, "all"]}
+
+
+def test_the_digest_is_of_the_values_alone() -> None:
+    assert RunSpec(**RUN).digest == RunSpec(**dict(reversed(RUN.items()))).digest
+    assert RunSpec(**RUN).digest == RunSpec.model_validate(RunSpec(**RUN).model_dump(mode="json")).digest
+    assert len(RunSpec(**RUN).digest) == 20
+
+
+OTHER: dict[str, Any] = {
+    "num_train_epochs": 2,
+    "per_device_train_batch_size": 8,
+    "per_device_eval_batch_size": 8,
+    "head_learning_rate": "same",
+    "weight_decay": 0,
+    "adam_beta1": 0.8,
+    "adam_beta2": 0.99,
+    "adam_epsilon": 1e-6,
+    "lr_scheduler_type": "cosine",
+    "warmup_steps": 5,
+    "max_grad_norm": 0,
+    "evaluations_per_epoch": 2,
+    "train_score_rows": 10,
+    "metric": "f1",
+    "class_weights": "balanced",
+    "tune_pooler": False,
+    "frozen_dropout": True,
+    "subset": "fixed",
+    "data_seed": 1,
+    "max_length": 64,
+    "precision": "bfloat16",
+    "weights": "x",
+    "vocabulary": "x",
+    "data": "x",
+    "tune": "all",
+    "seed": 2,
+    "train_size": 50,
+    "learning_rate": 2e-4,
+}
+
+
+def test_the_digest_differs_for_every_field() -> None:
+    assert set(OTHER) == set(RunSpec.model_fields)
+    digests = {RunSpec(**{**RUN, name: value}).digest for name, value in OTHER.items()}
+    assert len(digests | {RunSpec(**RUN).digest}) == len(OTHER) + 1
+
+
+def test_k_as_it_is_printed() -> None:
+    assert [RunSpec(**{**RUN, "tune": k}).trainable for k in (0, 2, "all")] == ["last 0", "last 2", "all"]
+    assert [RunSpec(**{**RUN, "tune": k}).tuned_layers for k in (0, 2, "all")] == [0, 2, None]
+
+
+def test_the_grid_of_an_older_sweep_is_added() -> None:
+    older = spec(tune="0,2", seeds="0,1", learning_rate=1e-4, train_size=100)
+    newer = spec(tune="all,2", seeds="1,2", learning_rate=3e-4, train_size="50,100", target=0.9)
+    both = newer.extended(older, 1000)
+    assert [getattr(both, name) for name in GRID] == [(0, 2, "all"), (0, 1, 2), (100, 50), (1e-4, 3e-4)]
+    assert both.target == 0.9
+
+
+def test_all_rows_are_a_size_like_others() -> None:
+    assert spec(train_size=50).extended(spec(), 1000).train_size == (1000, 50)
+    assert spec().extended(spec(train_size=50), 1000).train_size == (50, 1000)
+    assert spec().extended(spec(), 1000).train_size is None
+
+
+def test_every_setting_is_described() -> None:
+    assert all(field.description for field in SweepSpec.model_fields.values())

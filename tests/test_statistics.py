@@ -1,0 +1,145 @@
+"""Intervals against known values, formulas and simulations."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from frostline.statistics import Pair, Ratio, failure_interval, pair, ratio, row_groups, summarize, surely_above
+
+UNDEFINED = Ratio(None, None, None, None, None)
+
+
+def test_a_summary_by_hand() -> None:
+    got = summarize(np.array([0.8, 0.9, 0.7, 0.8]))
+    assert (got.n, got.mean, got.median, got.min, got.max) == (4, pytest.approx(0.8), pytest.approx(0.8), 0.7, 0.9)
+    assert got.std == pytest.approx(np.sqrt(0.02 / 3))
+    half = 3.182446 * np.sqrt(0.02 / 3) / 2  # t of 3 degrees of freedom
+    assert (got.low, got.high) == (pytest.approx(0.8 - half, abs=1e-6), pytest.approx(0.8 + half, abs=1e-6))
+
+
+def test_one_score_has_no_spread_and_none_has_nothing() -> None:
+    one = summarize(np.array([0.5]))
+    assert (one.n, one.mean, one.std, one.low, one.high) == (1, 0.5, None, None, None)
+    assert vars(summarize(np.array([]))) == {"n": 0, **dict.fromkeys(list(vars(one))[1:])}
+
+
+def test_equal_scores_have_no_width() -> None:
+    got = summarize(np.full(3, 0.75))
+    assert (got.std, got.low, got.high) == (0, 0.75, 0.75)
+
+
+@pytest.mark.parametrize(
+    ("failed", "runs", "low", "high"),
+    [(0, 5, 0.0, 0.52182), (5, 5, 0.47818, 1.0), (1, 10, 0.00253, 0.44502), (3, 20, 0.03207, 0.37893)],
+)
+def test_clopper_and_pearson(failed: int, runs: int, low: float, high: float) -> None:
+    assert failure_interval(failed, runs) == (pytest.approx(low, abs=1e-5), pytest.approx(high, abs=1e-5))
+
+
+def test_row_groups_leave_each_row_out_once() -> None:
+    stays = row_groups(123)
+    assert len(stays) == 50
+    out = [set(range(123)) - set(rows.tolist()) for rows in stays]
+    assert sorted(row for rows in out for row in rows) == list(range(123))
+    assert {len(rows) for rows in out} == {2, 3}
+    assert len(row_groups(7)) == 7
+    assert all(np.array_equal(a, b) for a, b in zip(stays, row_groups(123), strict=True))
+
+
+def test_the_jackknife_gives_the_binomial_variance_of_accuracy() -> None:
+    draw = np.random.default_rng(0)
+    right = draw.random((2, 1000)) < np.array([[0.7], [0.9]])  # two cells, rows
+    jackknife = np.array([[right[:, rows].mean(1)] for rows in row_groups(1000)])  # [groups, 1 seed, 2]
+    got = pair(right.mean(1)[None], jackknife).rows
+    centred = right - right.mean(1, keepdims=True)
+    assert got == pytest.approx(centred @ centred.T / 1000**2, rel=0.35, abs=2e-5)  # 50 groups: 20 % error each
+
+
+def test_the_jackknife_over_single_rows_is_exact() -> None:
+    right = np.random.default_rng(1).random(40) < 0.7
+    jackknife = np.array([[[right[rows].mean()] * 2] for rows in row_groups(40)])
+    got = pair(np.full((1, 2), right.mean()), jackknife).rows[0, 0]
+    assert got == pytest.approx(right.var(ddof=1) / 40)
+
+
+def simulated(draw: np.random.Generator, seeds: int, rows: int) -> Pair:
+    """A cell of .80 and full of .84 before guessing at .5, with seed noise that they share in part, and row noise."""
+    shared, own = draw.normal(0, 0.01, (seeds, 1)), draw.normal(0, 0.01, (seeds, 2))
+    truth = np.array([0.80, 0.84]) + shared + own  # [seeds, 2]
+    hard = draw.normal(0, 0.4, (rows, 1, 1))  # rows are hard or easy for all runs alike
+    cut = stats.norm.ppf(truth) * np.sqrt(1 + 0.4**2)
+    right = draw.normal(0, 1, (rows, seeds, 2)) + hard < cut
+    groups = np.arange(rows) % 50
+    sums = np.stack([right[groups == g].sum(0) for g in range(50)])
+    sizes = np.bincount(groups)[:, None, None]
+    jackknife = (right.sum(0) - sums) / (rows - sizes)  # [groups, seeds, 2]
+    return pair(right.mean(0), jackknife)
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_the_interval_of_a_share_covers_the_truth_as_often_as_it_says(seeds: int) -> None:
+    draw, truth, trials = np.random.default_rng(seeds), 0.30 / 0.34, 300
+    shares = [ratio(simulated(draw, seeds, 500), 0.5) for _ in range(trials)]
+    assert all(share.low is not None and share.high is not None for share in shares)
+    inside = np.mean([share.low <= truth <= share.high for share in shares])  # type: ignore[operator]
+    assert 0.92 <= inside <= 0.995
+    below = np.mean([share.lower_bound <= truth for share in shares])  # type: ignore[operator]
+    assert 0.91 <= below <= 0.99
+    assert np.mean([share.high - share.low for share in shares]) < 0.35  # type: ignore[operator]
+
+
+def exact(cell: float, full: float, *, runs: int = 5, seeds: float = 1e-5, rows: float = 1e-5) -> Pair:
+    return Pair(np.array([cell, full]), seeds * np.eye(2), runs, rows * np.eye(2), 50)
+
+
+def test_fieller_by_its_definition() -> None:
+    made = exact(0.80, 0.84)
+    share = ratio(made, 0.5)
+    assert share.estimate == pytest.approx(0.30 / 0.34)
+    for bound, level in ((share.low, 0.975), (share.high, 0.975), (share.lower_bound, 0.95), (share.upper_bound, 0.95)):
+        assert bound is not None
+        value, error, freedom = made.contrast(np.array([1.0, -bound]))
+        assert abs(value - 0.5 * (1 - bound)) == pytest.approx(stats.t.ppf(level, freedom) * error, rel=1e-6)
+    assert share.low < share.lower_bound < share.estimate < share.upper_bound < share.high  # type: ignore[operator]
+
+
+def test_satterthwaite_lies_between_its_parts() -> None:
+    _, error, freedom = exact(0.8, 0.84).contrast(np.array([1.0, -1.0]))
+    assert error == pytest.approx(np.sqrt(4e-5)) and 4 < freedom < 53
+    assert exact(0.8, 0.84, rows=0).contrast(np.array([1.0, -1.0]))[2] == pytest.approx(4)
+
+
+def test_a_share_is_not_defined_unless_full_is_surely_above_guessing() -> None:
+    assert ratio(exact(0.52, 0.505), 0.5) == UNDEFINED
+    assert not surely_above(exact(0.52, 0.505), 0.5)
+    assert ratio(exact(0.4, 0.49), 0.5) == UNDEFINED
+    assert surely_above(exact(0.8, 0.84), 0.5) and ratio(exact(0.8, 0.84), 0.5) != UNDEFINED
+
+
+def test_one_seed_has_an_estimate_and_no_interval() -> None:
+    one = pair(np.array([[0.8, 0.9]]), np.full((50, 1, 2), [0.8, 0.9]))
+    assert ratio(one, 0.5) == Ratio(pytest.approx(0.75), None, None, None, None)
+
+
+def test_no_error_at_all_is_a_point() -> None:
+    share = ratio(exact(0.8, 0.9, seeds=0, rows=0), 0.5)
+    assert share == Ratio(*[pytest.approx(0.75)] * 5)
+
+
+def test_pairing_makes_a_cell_like_full_exactly_full() -> None:
+    scores = np.repeat(np.random.default_rng(0).normal(0.8, 0.02, (5, 1)), 2, axis=1)
+    share = ratio(pair(scores, np.repeat(scores[None], 50, axis=0)), 0.5)
+    assert share == Ratio(*[pytest.approx(1.0)] * 5)
+
+
+@given(st.permutations(range(5)))
+def test_the_order_of_seeds_does_not_matter(order: list[int]) -> None:
+    draw = np.random.default_rng(0)
+    scores, jackknife = draw.normal(0.8, 0.02, (5, 2)), draw.normal(0.8, 0.002, (50, 5, 2))
+    ours, theirs = (ratio(pair(s, j), 0.5) for s, j in ((scores, jackknife), (scores[order], jackknife[:, order])))
+    assert vars(ours) == {name: pytest.approx(value, abs=1e-7) for name, value in vars(theirs).items()}
+    assert vars(summarize(scores[:, 0])) == {
+        name: pytest.approx(value) for name, value in vars(summarize(scores[order, 0])).items()
+    }
