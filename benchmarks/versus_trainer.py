@@ -2,7 +2,7 @@
 
 Trainer gets what frostline's runs get: the same frozen set, parameter groups, head, subset, order of batches, schedule
 and precision, and dropout off in the frozen part. What is left to differ is the dropout that each draws, and the order
-of sums. Both sides score all validation rows after every epoch.
+of sums. Both sides score all validation rows after every epoch. Needs ``pip install accelerate``.
 
     python benchmarks/versus_trainer.py --model FOLDER --train FILE --validation FILE --tune 0,1,2,all --train-size 1000
 """
@@ -109,6 +109,7 @@ def by_trainer(spec: RunSpec, prepared: Prepared) -> dict[str, Any]:
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
+            log_level="error",
             bf16=spec.precision == "bfloat16",
             use_cpu=not torch.cuda.is_available(),
             seed=spec.seed,
@@ -154,10 +155,10 @@ def main() -> None:
         table = sweep.table()
         prepared = sweep._prepared
         assert prepared is not None
-        cells = [
-            {"trainable": spec.trainable, "seed": spec.seed, **by_trainer(spec, prepared)}
-            for spec in prepared.plan.runs
-        ]
+        cells = []
+        for spec in prepared.plan.runs:
+            cells.append({"trainable": spec.trainable, "seed": spec.seed, **by_trainer(spec, prepared)})
+            print("Trainer:", json.dumps(cells[-1]), flush=True)
     rows = []
     for k in dict.fromkeys(cell["trainable"] for cell in cells):
         ours = table[table.trainable == k]
