@@ -236,7 +236,7 @@ def test_probe_batch_holds_plain_words_padded_on_the_right():
     assert (batch["input_ids"][1, 90:] == model.config.pad_token_id).all()
     assert not torch.equal(batch["input_ids"], probe_batch(model, (120, 90), seed=1)["input_ids"])
     config = model.config
-    special = {config.pad_token_id, config.bos_token_id, config.eos_token_id, config.sep_token_id}
+    special = {config.pad_token_id, config.bos_token_id, config.eos_token_id}
     for seed in range(20):
         batch = probe_batch(model, (120, 90), seed=seed)
         words = set(batch["input_ids"][batch["attention_mask"].bool()].tolist())

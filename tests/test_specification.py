@@ -154,6 +154,8 @@ def test_a_file_that_is_not_there_or_no_toml(tmp_path: Path) -> None:
 def test_the_digest_is_of_the_values_alone() -> None:
     assert RunSpec(**RUN).digest == RunSpec(**dict(reversed(RUN.items()))).digest
     assert RunSpec(**RUN).digest == RunSpec.model_validate(RunSpec(**RUN).model_dump(mode="json")).digest
+    one, other = ({"class_weights": dict(pairs)} for pairs in ((("a", 1), ("b", 2)), (("b", 2), ("a", 1))))
+    assert RunSpec(**RUN, **one).digest == RunSpec(**RUN, **other).digest
     assert len(RunSpec(**RUN).digest) == 20
 
 

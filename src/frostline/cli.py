@@ -332,8 +332,7 @@ def _print_plan(plan: Any) -> None:
         print(f"states {', '.join(states)}: {readable_bytes(plan.cache_bytes)} of cache.")
     else:
         print("\nShared: nothing; every run computes its frozen layers itself.")
-    if plan.kept != plan.wanted:
-        left_out = len(plan.wanted.cuts) - len(plan.kept.cuts)
+    if left_out := len(plan.wanted.cuts) - len(plan.kept.cuts):
         print(
             f"The states after {left_out} more layers do not fit into {readable_bytes(plan.limit_bytes)}: runs that want "
             "them go on from the nearest that are kept."
