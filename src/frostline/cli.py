@@ -30,7 +30,7 @@ app.add_typer(cache_app, name="cache")
 def main() -> None:
     """The program. A mistake of the user's is one sentence on stderr and exit code 2."""
     try:
-        app()
+        app(prog_name="frostline")
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:
             _leave("stopped. What is finished is kept; the same command goes on from there.", INTERRUPTED)

@@ -75,6 +75,8 @@ class Anatomy:
 def probe_batch(model: PreTrainedModel, lengths: Sequence[int] = (23, 17, 9), *, seed: int = 0) -> dict[str, Tensor]:
     """A batch of random tokens of these ``lengths``, for models that need no more than tokens."""
     config = model.config.get_text_config()
+    positions = getattr(config, "max_position_embeddings", None) or max(lengths)
+    lengths = [min(length, positions) for length in lengths]
     pad = config.pad_token_id if config.pad_token_id is not None else 0
     generator = torch.Generator().manual_seed(seed)
     mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
