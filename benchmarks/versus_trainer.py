@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
-from transformers import Trainer, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainingArguments
 from transformers.utils import logging
 
 from frostline import RunSpec, Sweep
@@ -109,7 +109,6 @@ def by_trainer(spec: RunSpec, prepared: Prepared) -> dict[str, Any]:
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
-            log_level="error",
             bf16=spec.precision == "bfloat16",
             use_cpu=not torch.cuda.is_available(),
             seed=spec.seed,
@@ -126,6 +125,7 @@ def by_trainer(spec: RunSpec, prepared: Prepared) -> dict[str, Any]:
             data_collator=validation.collate,
             compute_metrics=scores,
         )
+        trainer.remove_callback(PrinterCallback)
         model.train = MethodType(train_mode, model)
         start = perf_counter()
         try:
