@@ -57,6 +57,7 @@ def test_every_schedule_that_is_accepted_works() -> None:
         schedule = get_scheduler(name, optimizer, 1, 10)
         optimizer.step()
         schedule.step()
+        assert 0 <= schedule.get_last_lr()[0] <= 1e-3, name
 
 
 @pytest.mark.parametrize(
