@@ -15,25 +15,28 @@ import torch
 
 from frostline import Sweep
 from frostline.hidden import keep
-from frostline.machine import anonymous_memory, peak_memory
+from frostline.machine import anonymous_memory, highest
 from frostline.progress import LineProgress
-from frostline.sweep.execute import prepare, recipe_of
+from frostline.sweep.execute import recipe_of
 from frostline.sweep.plan import readable_bytes
+from frostline.sweep.prepare import prepare
 
 
 def main() -> None:
     flags = dict(zip([f.removeprefix("--").replace("-", "_") for f in sys.argv[1::2]], sys.argv[2::2], strict=True))
     with tempfile.TemporaryDirectory(dir=flags.pop("scratch", None)) as scratch:
         sweep = Sweep(seeds=1, test="none", out=Path(scratch) / "out", **flags)
+        process = psutil.Process()
         start = perf_counter()
-        prepared = prepare(sweep.spec, {}, LineProgress())
+        with highest(lambda: anonymous_memory(process)) as peak_before:
+            prepared = prepare(sweep.spec, {}, LineProgress())
         loaded = perf_counter() - start
         bench, plan = prepared.bench, prepared.plan
         print(
             f"{len(prepared.data.train) + len(prepared.data.validation):,} rows read, encoded and planned in {loaded:.0f} s"
         )
         print(f"plan: {plan.rows:,} different texts, {plan.tokens:,} tokens, {readable_bytes(plan.cache_bytes)}")
-        before, passed = anonymous_memory(psutil.Process()), 0
+        before, passed = anonymous_memory(process), 0
 
         def progress(rows: int) -> None:
             nonlocal passed
@@ -41,7 +44,7 @@ def main() -> None:
             if passed // 10_000 > (passed - rows) // 10_000:
                 print(f"{passed:,} rows, {perf_counter() - start:.0f} s", flush=True)
 
-        with peak_memory(bench.machine) as peak:
+        with highest(lambda: anonymous_memory(process)) as peak:
             start = perf_counter()
             states = keep(
                 bench.pretrained.model,
@@ -66,8 +69,9 @@ def main() -> None:
             "taken_over_planned": taken / plan.cache_bytes,
             "seconds": seconds,
             "threads": torch.get_num_threads(),
-            "anonymous_before": before,
-            "anonymous_peak": peak.bytes,
+            "anonymous_peak_reading": peak_before.bytes,
+            "anonymous_before_pass": before,
+            "anonymous_peak_pass": peak.bytes,
         }
         print(json.dumps(facts, indent=1))
 

@@ -27,7 +27,7 @@ from frostline import RunSpec, Sweep
 from frostline.layers import HEAD, POOLER
 from frostline.pretrained import set_train_mode
 from frostline.run import generator_seed, train_rows
-from frostline.sweep.execute import Prepared
+from frostline.sweep.prepare import Prepared
 from frostline.training import parameter_groups
 
 

@@ -16,7 +16,7 @@ from transformers import pipeline
 import frostline
 from frostline.api import save_recommended
 from frostline.progress import Progress
-from frostline.sweep.execute import prepare
+from frostline.sweep.prepare import prepare
 from frostline.sweep.tables import COLUMNS
 from tiny import QUICK, sentences
 

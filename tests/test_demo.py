@@ -36,7 +36,7 @@ def test_an_unknown_task_is_said(tmp_path: Path) -> None:
 def test_the_demo_with_few_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "SIZES", {task: {"train": 16, "validation": 12, "test": 10} for task in demo.SIZES})
     monkeypatch.setitem(demo.SETTINGS, "tune", "0,1,all")
-    monkeypatch.setitem(demo.SETTINGS, "num_train_epochs", 1)
+    monkeypatch.setitem(demo.TRAINING["polarity"], "num_train_epochs", 1)
     sweep = demo.demo_sweep(tmp_path / "o", seeds=1, progress=Progress())
     answer = sweep.run()
     assert answer["task"] == "polarity (generated)" and answer["layers"] == 6 and answer["runs"]["done"] == 3

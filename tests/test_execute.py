@@ -15,7 +15,8 @@ from frostline.api import Sweep, _is_saved, _write_folder, rebuild
 from frostline.errors import FrostlineError
 from frostline.progress import Progress
 from frostline.run import run
-from frostline.sweep.execute import execute, make_ready, prepare
+from frostline.sweep.execute import execute, make_ready
+from frostline.sweep.prepare import prepare
 from frostline.sweep.store import Store
 from frostline.sweep.tables import COST
 from tiny import QUICK, tiny_bert_folder

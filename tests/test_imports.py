@@ -12,7 +12,19 @@ import frostline
 
 ROOT = Path(frostline.__file__).parent
 ORDER = (
-    *("errors", "data", "metrics", "statistics", "specification", "machine", "layers", "packing", "cut", "tokens"),
+    *(
+        "errors",
+        "data",
+        "metrics",
+        "statistics",
+        "specification",
+        "machine",
+        "layers",
+        "dropout",
+        "packing",
+        "cut",
+        "tokens",
+    ),
     *("hidden", "checking", "cache", "pretrained", "progress", "training", "run", "sweep", "answer", "report"),
     *("prediction", "api", "demo", "cli", "__main__"),
 )

@@ -1,6 +1,7 @@
 """The machine: what is asked for and what is there; memory that a run takes."""
 
 import contextlib
+import gc
 import platform
 import shutil
 import time
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from frostline.errors import FrostlineError
-from frostline.machine import Machine, anonymous_memory, free_bytes, peak_memory, this_machine
+from frostline.machine import Machine, anonymous_memory, free_bytes, peak_memory, settled_memory, this_machine
 
 CPU = Machine(torch.device("cpu"), "float32")
 
@@ -74,7 +75,8 @@ def wait_until(true):
 @pytest.mark.parametrize("fails", [False, True])
 def test_peak_memory_sees_what_was_held(fails):
     with contextlib.suppress(ZeroDivisionError), peak_memory(CPU) as peak:
-        start = anonymous_memory(psutil.Process())  # freed memory has been handed back by now
+        wait_until(lambda: peak.bytes)
+        start = peak.bytes
         held = np.ones(100 << 20, np.uint8)
         wait_until(lambda: peak.bytes - start > 90 << 20)
         del held
@@ -83,6 +85,25 @@ def test_peak_memory_sees_what_was_held(fails):
     after = peak.bytes
     again = np.ones(400 << 20, np.uint8)
     assert peak.bytes == after and len(again)  # nobody looks any more
+
+
+def test_freed_memory_that_is_still_held_does_not_count():
+    with settled_memory():
+        blocks = [torch.ones(8 << 20) for _ in range(6)]  # 200 MB
+        with peak_memory(CPU) as before:
+            wait_until(lambda: before.bytes)
+        last = blocks.pop()
+        blocks.clear()
+        with peak_memory(CPU) as after:
+            wait_until(lambda: after.bytes)
+    if platform.libc_ver()[0] == "glibc":
+        assert before.bytes - after.bytes > 150 << 20 and len(last)
+
+
+def test_settled_memory_frees_the_collector_of_what_was_there_and_gives_it_back():
+    with settled_memory():
+        assert gc.get_freeze_count() > 10_000
+    assert gc.get_freeze_count() == 0
 
 
 def test_files_mapped_from_disk_are_not_counted(tmp_path):

@@ -13,9 +13,10 @@ from frostline.errors import FrostlineError
 from frostline.progress import Progress, suitable_progress
 from frostline.run import run
 from frostline.specification import RunSpec, SweepSpec, make_spec
-from frostline.sweep.execute import Prepared, cut_check, execute, make_ready, prepare
+from frostline.sweep.execute import cut_check, execute, make_ready
 from frostline.sweep.folder import Folder
 from frostline.sweep.plan import Plan, expand
+from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.rows import write_rows
 from frostline.sweep.store import replace
 from frostline.sweep.tables import frame, score_rows, write_tables

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 
 import psutil
@@ -76,28 +77,34 @@ def _has_bf16(device: str) -> bool:
 
 
 class PeakMemory:
-    """The most memory seen since :func:`peak_memory` was entered, in bytes: on a GPU its own, else the process's
-    anonymous memory (files mapped from disk do not count), sampled every 20 ms."""
+    """The most memory seen since :func:`peak_memory` was entered, in bytes: on a GPU its own, else what the process
+    has in use (files mapped from disk do not count), sampled every 20 ms."""
 
     bytes = 0
 
 
 @contextmanager
 def peak_memory(machine: Machine) -> Iterator[PeakMemory]:
-    """Measure the peak of what runs inside; freed memory is handed back to the system first."""
-    peak = PeakMemory()
+    """Measure the peak of what runs inside."""
     gc.collect()
     if machine.device.type == "cuda":
+        peak = PeakMemory()
         torch.cuda.reset_peak_memory_stats(machine.device)
         yield peak
         peak.bytes = torch.cuda.max_memory_allocated(machine.device)
         return
-    _trim()
-    process, done = psutil.Process(), threading.Event()
+    with highest(_meter()) as peak:
+        yield peak
+
+
+@contextmanager
+def highest(used: Callable[[], int]) -> Iterator[PeakMemory]:
+    """The highest of what ``used`` says while the context is open."""
+    peak, done = PeakMemory(), threading.Event()
 
     def sample() -> None:
         while True:
-            peak.bytes = max(peak.bytes, anonymous_memory(process))
+            peak.bytes = max(peak.bytes, used())
             if done.wait(0.02):
                 return
 
@@ -116,9 +123,73 @@ def anonymous_memory(process: psutil.Process) -> int:
     return int(memory.rss - getattr(memory, "shared", 0))
 
 
-def _trim() -> None:
-    if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
+@cache
+def _meter() -> Callable[[], int]:
+    """The bytes that this process has in use. What was freed, but is still held for the next run, does not count:
+    with glibc the heap says so itself; elsewhere it counts."""
+    process, libc = psutil.Process(), _glibc()
+    if libc is None:
+        return lambda: anonymous_memory(process)
+    libc.malloc_trim(0)  # now the system holds what is in use, and nothing more
+    outside = anonymous_memory(process) - libc.mallinfo2().in_use
+    return lambda: outside + libc.mallinfo2().in_use
+
+
+@contextmanager
+def settled_memory() -> Iterator[None]:
+    """For many short trainings in one process: what is there by now is not searched for garbage again, and freed memory
+    is used again instead of being handed back to the system and asked for anew, page by page."""
+    gc.collect()
+    gc.freeze()
+    _keep_freed(True)
+    try:
+        yield
+    finally:
+        _keep_freed(False)
+        gc.unfreeze()
+
+
+def _keep_freed(keep: bool) -> None:
+    if libc := _glibc():
+        trim_threshold, mmap_max = -1, -4
+        libc.mallopt(trim_threshold, 2**31 - 1 if keep else 128 << 10)
+        libc.mallopt(mmap_max, 0 if keep else 65536)
+
+
+class _Mallinfo(ctypes.Structure):
+    """glibc's own count of its heap."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in [
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        ]
+    ]
+
+    @property
+    def in_use(self) -> int:
+        return int(self.uordblks + self.hblkhd)
+
+
+@cache
+def _glibc() -> ctypes.CDLL | None:
+    """The C library, where it is one that can be asked and told about its heap."""
+    if platform.libc_ver()[0] != "glibc":
+        return None
+    libc = ctypes.CDLL("libc.so.6")
+    if not hasattr(libc, "mallinfo2"):
+        return None
+    libc.mallinfo2.restype = _Mallinfo
+    return libc
 
 
 def free_bytes(path: os.PathLike[str]) -> int:

@@ -9,7 +9,7 @@ else in a layer works token by token and is transformers' own code.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+from frostline.dropout import Dropout
 
 ATTENTION = "frostline_packed"
 
@@ -55,6 +57,7 @@ class Packing:
     """What the attention of one model is told about the batch under way; ``layout`` is None for a padded batch."""
 
     layout: Layout | None = None
+    dropout: Dropout | None = None  # None: torch's own
     calls = 0  # how often packed attention ran: a layer that never asks for it cannot be packed
 
 
@@ -68,7 +71,8 @@ def _attention(
     layout = packing.layout
     packing.calls += 1
     query, key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
-    out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+    with packing.dropout.in_attention() if packing.dropout and kwargs.get("dropout") else nullcontext():
+        out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     return layout.pack(out), None
 
 

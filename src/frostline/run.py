@@ -14,6 +14,7 @@ from torch import Tensor
 
 from frostline.cut import Upper, cut_at
 from frostline.data import subset_indices
+from frostline.dropout import Dropout
 from frostline.hidden import HiddenStates, Need
 from frostline.layers import HEAD, POOLER, count_parameters
 from frostline.machine import Machine, peak_memory
@@ -78,8 +79,7 @@ def run(spec: RunSpec, bench: Bench, *, on_step: Callable[[int, int], None] = la
         else:
             model.eval()
 
-    with peak_memory(bench.machine) as peak, forward_from(bench, spec) as forward, torch.random.fork_rng():
-        torch.manual_seed(generator_seed(spec.seed, "dropout"))
+    with peak_memory(bench.machine) as peak, forward_from(bench, spec) as forward:
         trained = train(
             forward,
             parameters,
@@ -126,8 +126,10 @@ def cut_of(kept: Need, layers: int, spec: RunSpec) -> int | None:
 
 @contextmanager
 def forward_from(bench: Bench, spec: RunSpec) -> Iterator[Callable[[Rows], Tensor]]:
-    """The function from rows of the pool to logits, for this run's cut."""
+    """The function from rows of the pool to logits, for this run's cut; its dropout draws from the run's seed."""
     pretrained, device = bench.pretrained, bench.machine.device
+    seed = generator_seed(spec.seed, "dropout")
+    dropout = Dropout(seed) if device.type == "cpu" else None
     cut, states = bench.cut(spec), bench.states
     one_token = cut == pretrained.anatomy.count and states is not None and states.need.head
 
@@ -147,7 +149,12 @@ def forward_from(bench: Bench, spec: RunSpec) -> Iterator[Callable[[Rows], Tenso
     with (
         packable(pretrained.model) if bench.packed else nullcontext() as packing,
         cut_at(pretrained.model, pretrained.anatomy, cut, packing=packing) as upper,
+        dropout.instead(pretrained.model) if dropout else nullcontext(),
+        torch.random.fork_rng(),  # for types that drop without nn.Dropout
     ):
+        torch.manual_seed(seed)
+        if packing:
+            packing.dropout = dropout
         yield lambda rows: forward(upper, rows)
 
 

@@ -1,0 +1,293 @@
+"""Make a sweep ready to run: its data read, its model loaded, its plan made. Nothing is written here."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from frostline.checking import Check, head_reads, need_for
+from frostline.data import Data, Examples, class_weights, load_data
+from frostline.errors import FrostlineError
+from frostline.hidden import RESERVE, Rows, cache_folder
+from frostline.layers import probe_batch
+from frostline.machine import Machine, free_bytes, this_machine
+from frostline.metrics import check_metric
+from frostline.pretrained import Pretrained, load_pretrained
+from frostline.progress import Progress
+from frostline.run import Bench, train_rows
+from frostline.specification import RunSpec, Settings, SweepSpec
+from frostline.sweep.plan import Identity, Plan, expand, read_identity, read_settings, trainable_by_k
+from frostline.sweep.store import Store
+from frostline.tokens import Tokens, encode
+from frostline.training import Problem
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass
+class Prepared:
+    """A sweep that is ready to run: its data read, its model loaded and checked, its plan made."""
+
+    spec: SweepSpec
+    data: Data
+    pretrained: Pretrained
+    identity: Identity
+    bench: Bench
+    plan: Plan
+    store: Store
+    checks: list[Check] | None = None  # the proof that the cuts are exact, once it has been made
+
+
+def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> Prepared:
+    """Read, load, encode and plan; nothing is written.
+
+    ``sources`` are tables given in Python in place of the paths of ``train``, ``validation`` and ``test``.
+
+    Raises:
+        FrostlineError: whatever a user can put right, before anything is written.
+    """
+    store = Store(Path(spec.out).expanduser())
+    older = store.read_spec()
+    before = None if older is None else read_identity(older, store.out)
+    _demand_room(store.out, older)
+    machine = _machine(spec, before)
+    data = _load(spec, sources)
+    _demand_classes(spec, data)
+    metric = check_metric(spec.metric, data.task.problem_type, len(data.task.labels))
+    progress.begin("loading the model")
+    pretrained = load_pretrained(
+        spec.model,
+        labels=data.task.labels,
+        problem_type=data.task.problem_type,
+        revision=spec.revision,
+        trust_remote_code=spec.trust_remote_code,
+        device=machine.device,
+    )
+    for k in spec.tune:
+        pretrained.anatomy.tuned(None if k == "all" else k)
+    _demand_sizes(spec, data)
+    progress.begin("encoding the texts")
+    max_length = _max_length(spec, pretrained)
+    splits = {name: part for name in SPLITS if (part := getattr(data, name)) is not None}
+    encoded = {name: encode(pretrained.tokenizer, s.texts, s.pairs, max_length) for name, s in splits.items()}
+    truncated = {name: float((tokens.dropped > 0).mean()) for name, tokens in encoded.items()}
+    _demand_consent(spec, truncated, encoded, max_length, pretrained)
+    identity = Identity(
+        weights=pretrained.weights,
+        vocabulary=pretrained.vocabulary,
+        data=_digest(splits.values()),
+        layers=pretrained.anatomy.count,
+        metric=metric,
+        precision=machine.precision,
+        max_length=max_length,
+        train_rows=len(data.train),
+        task=data.task.name,
+        problem_type=data.task.problem_type,
+        labels=data.task.labels,
+    )
+    if older is not None:
+        spec = _join(spec, identity, older, store.out)
+    bench = _bench(spec, data, splits, encoded, pretrained, machine, metric)
+    plan = _plan(spec, identity, bench, data, truncated, encoded, store)
+    return Prepared(spec, data, pretrained, identity, bench, plan, store)
+
+
+def rows_needed(bench: Bench, runs: Sequence[RunSpec]) -> Rows:
+    """Rows of the pool that these runs train or are scored on."""
+    parts = [rows for name, rows in bench.splits.items() if name != "train"]
+    subsets = {(spec.seed if spec.subset == "per-seed" else 0, spec.train_size): spec for spec in runs}
+    parts += [train_rows(bench, spec) for spec in subsets.values()]
+    return np.unique(np.concatenate(parts))
+
+
+def _machine(spec: SweepSpec, before: Identity | None) -> Machine:
+    """The machine; a sweep that goes on keeps the precision it began with."""
+    goes_on = before is not None and spec.precision == "auto"
+    return this_machine(spec.device, before.precision if before and goes_on else spec.precision)
+
+
+def _demand_room(out: Path, older: Mapping[str, Any] | None) -> None:
+    """A sweep begins in a folder that is empty or not there yet."""
+    if older is None and out.exists() and (not out.is_dir() or any(path.suffix != ".part" for path in out.iterdir())):
+        raise FrostlineError(f"{out} exists and holds no sweep: choose another --out, or an empty folder.")
+
+
+def _demand_classes(spec: SweepSpec, data: Data) -> None:
+    if not data.task.labels and spec.class_weights != "none":
+        raise FrostlineError(
+            f"{data.task.name}: class_weights are for classes, and this is a regression on a number: leave them out."
+        )
+
+
+def _load(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
+    given = {name: sources.get(name, getattr(spec, name)) for name in SPLITS}
+    return load_data(
+        **given,
+        data=spec.data,
+        config=spec.config,
+        column_names=spec.column_names,
+        text_column=spec.text_column,
+        text_pair_column=spec.text_pair_column,
+        label_column=spec.label_column,
+        problem_type=spec.problem_type,
+        labels=spec.labels,
+        data_seed=spec.data_seed,
+        task_name=spec.task,
+    )
+
+
+def _demand_sizes(spec: SweepSpec, data: Data) -> None:
+    classes = len(np.unique(data.train.targets)) if data.task.labels else 1
+    for size in spec.train_size or ():
+        if size > len(data.train):
+            raise FrostlineError(
+                f"train_size = {size:,} is more than the {len(data.train):,} training rows (after validation and test "
+                "were set aside): give a smaller --train-size, or leave it out to use all."
+            )
+        if size < classes:
+            raise FrostlineError(
+                f"train_size = {size} cannot show all {classes} classes: give at least --train-size {classes}."
+            )
+
+
+def _max_length(spec: SweepSpec, pretrained: Pretrained) -> int:
+    if spec.max_length is None:
+        return pretrained.max_length
+    text = pretrained.model.config.get_text_config()
+    positions = getattr(text, "max_position_embeddings", None)
+    least = pretrained.tokenizer.num_special_tokens_to_add(pair=False) + 1
+    if spec.max_length < least or (positions and spec.max_length > positions):
+        raise FrostlineError(
+            f"max_length = {spec.max_length} does not suit {pretrained.name}: "
+            f"give a number from {least} to {positions or 'what memory allows'}."
+        )
+    return spec.max_length
+
+
+def _demand_consent(
+    spec: SweepSpec,
+    truncated: Mapping[str, float],
+    encoded: Mapping[str, Tokens],
+    max_length: int,
+    pretrained: Pretrained,
+) -> None:
+    split = max(truncated, key=lambda name: truncated[name])
+    if truncated[split] <= spec.max_truncated:
+        return
+    tokens = encoded[split]
+    lost = tokens.dropped.sum() / (tokens.dropped.sum() + tokens.offsets[-1])
+    longest = int((tokens.lengths + tokens.dropped).max())
+    most = getattr(pretrained.model.config.get_text_config(), "max_position_embeddings", None)
+    remedy = "this model takes no more; consent" if most and max_length >= most else "raise --max-length, or consent"
+    raise FrostlineError(
+        f"{100 * truncated[split]:.1f} % of the {split} texts are longer than {max_length} tokens and would be cut, "
+        f"losing {100 * lost:.1f} % of all tokens (the longest has {longest}): {remedy} with "
+        f"--max-truncated {min(1.0, np.ceil(truncated[split] * 100) / 100):g}."
+    )
+
+
+def _digest(splits: Any) -> str:
+    digest = hashlib.sha256()
+    for examples in splits:
+        digest.update(examples.digest().encode())
+    return digest.hexdigest()
+
+
+def _join(spec: SweepSpec, identity: Identity, older: Mapping[str, Any], out: Path) -> SweepSpec:
+    """This sweep with the grid of the one that is in the folder already, which must be the same but for the grid."""
+    before, now = older["identity"], _toml_ready(asdict(identity))
+    settings = {name: x for name, x in spec.model_dump(mode="json").items() if name in Settings.model_fields}
+    mine = {**{name: x for name, x in settings.items() if name not in now}, **now}
+    theirs = {**{name: older.get(name) for name in settings}, **before}
+    words = {"weights": "model", "vocabulary": "tokenizer", "data": "data"}
+    for name, value in mine.items():
+        if theirs.get(name) != value and name != "task":
+            detail = "" if name in words else f" ({theirs.get(name)} there, {value} now)"
+            raise FrostlineError(
+                f"{out} holds another sweep: its {words.get(name, name)} is different{detail}. Choose another --out, "
+                "or give the same settings to add to that sweep."
+            )
+    return spec.extended(read_settings(older, out), identity.train_rows)
+
+
+def _toml_ready(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _bench(
+    spec: SweepSpec,
+    data: Data,
+    splits: Mapping[str, Examples],
+    encoded: Mapping[str, Tokens],
+    pretrained: Pretrained,
+    machine: Machine,
+    metric: str,
+) -> Bench:
+    tokens = Tokens.join(list(encoded.values()))
+    ends = np.cumsum([len(part) for part in encoded.values()])
+    rows = {name: np.arange(end - len(part), end) for (name, part), end in zip(encoded.items(), ends, strict=True)}
+    weights = None
+    if data.task.labels and spec.class_weights != "none":
+        weights = torch.from_numpy(class_weights(data.train.targets, spec.class_weights, data.task.labels)).float()  # type: ignore[arg-type]
+    targets = np.concatenate([part.targets for part in splits.values()])
+    problem = Problem(data.task.problem_type, targets, tokens.lengths, weights, metric)
+    reads = head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
+    return Bench(pretrained, machine, problem, tokens, rows, reads, packed=False)
+
+
+def _plan(
+    spec: SweepSpec,
+    identity: Identity,
+    bench: Bench,
+    data: Data,
+    truncated: Mapping[str, float],
+    encoded: Mapping[str, Tokens],
+    store: Store,
+) -> Plan:
+    anatomy, model = bench.pretrained.anatomy, bench.pretrained.model
+    runs = expand(spec, identity)
+    layers = anatomy.count
+    cuts = {layers - k for k in spec.tune if k != "all" and k != layers} if not spec.frozen_dropout else set()
+    wanted = need_for(sorted(cuts), anatomy, bench.reads)
+    rows = rows_needed(bench, runs) if runs else np.zeros(0, np.int64)
+    unique = rows[np.unique(bench.tokens.keys[rows], return_index=True)[1]]
+    count, tokens = len(unique), int(bench.tokens.lengths[unique].sum())
+    free = max(0, free_bytes(_existing(cache_folder())) - RESERVE)
+    limit = free if spec.cache_limit is None else min(free, int(spec.cache_limit * 1e9))
+    kept = wanted.within(limit, count, tokens, anatomy.width)
+    train = data.train.targets
+    by_class = {
+        label: float((encoded["train"].dropped[train == n] > 0).mean())
+        for n, label in enumerate(identity.labels)
+        if (train == n).any()
+    }
+    scored = sum(
+        len(bench.splits[name]) * times for name, times in (("validation", 2), ("test", 1)) if name in bench.splits
+    )
+    return Plan(
+        runs=tuple(runs),
+        done=frozenset(run.digest for run in runs if store.has(run.digest)),
+        parameters=sum(p.numel() for p in model.parameters()),
+        trainable=trainable_by_k(anatomy, model, spec.tune, tune_pooler=spec.tune_pooler),
+        rows=count,
+        tokens=tokens,
+        wanted=wanted,
+        kept=kept,
+        cache_bytes=kept.bytes(count, tokens, anatomy.width),
+        limit_bytes=limit,
+        free_bytes=free,
+        truncated=truncated,
+        truncated_by_class=by_class,
+        max_length=identity.max_length,
+        notes=data.notes,
+        results_bytes=len(runs) * (scored * 4 * max(1, len(identity.labels)) + 12_000),
+        model_bytes=4 * sum(p.numel() for p in model.parameters()),
+    )
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() else _existing(path.parent)
