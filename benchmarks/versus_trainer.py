@@ -126,12 +126,13 @@ def by_trainer(spec: RunSpec, prepared: Prepared) -> dict[str, Any]:
             compute_metrics=scores,
         )
         trainer.remove_callback(PrinterCallback)
-        model.train = MethodType(train_mode, model)
+        if spec.tuned_layers is not None:  # else nothing is frozen
+            model.train = MethodType(train_mode, model)
         start = perf_counter()
         try:
             trainer.train()
         finally:
-            del model.train
+            vars(model).pop("train", None)
         seconds = perf_counter() - start
     points = [log[f"eval_{bench.problem.metric}"] for log in trainer.state.log_history if "eval_loss" in log]
     return {"best": max(points), "last": points[-1], "seconds": seconds}

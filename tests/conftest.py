@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_ASSETS_CACHE"] = tempfile.mkdtemp(prefix="frostline-test-assets-")
@@ -13,7 +14,7 @@ os.environ["COLUMNS"] = "120"
 import pytest
 import torch
 
-from tiny import QUICK, sentences, tiny_bert_folder, write_csv
+from tiny import QUICK, SMALL, go, sentences, tiny_bert_folder, write_csv
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -39,6 +40,20 @@ def finished_sweep(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.T
     out = tmp_path_factory.mktemp("finished") / "films"
     torch.set_num_threads(1)
     Sweep(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=out, progress=Progress(), **QUICK).run()
+    return out
+
+
+@pytest.fixture
+def settings(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> dict[str, Any]:
+    """Of a sweep of four short runs."""
+    return {"model": tiny_bert, "train": tiny_table, "tune": "0,1", "seeds": 2, "out": tmp_path / "o", **SMALL}
+
+
+@pytest.fixture(scope="session")
+def finished_small(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of such a sweep that has run, without report and model. Not to be written into: copy it."""
+    out = tmp_path_factory.mktemp("small") / "o"
+    go({"model": tiny_bert, "train": tiny_table, "tune": "0,1", "seeds": 2, "out": out, **SMALL})
     return out
 
 

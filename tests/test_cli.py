@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,20 +117,23 @@ BAD = [
     ("--train t.csv --train-size 5000", "train_size = 5,000 is more than the 128 training rows"),
     ("--train t.csv --train-size 1", "train_size = 1 cannot show all 2 classes"),
     ("--train t.csv --tune 0,7", "7 tuned layers were asked for, but the model has 3"),
-    ("--train t.csv --tune last", "tune = 'last' cannot be: give numbers of layers"),
-    ("--train t.csv --tune=", "tune = '' cannot be: give at least one value"),
+    ("--train t.csv --tune last", "tune cannot be 'last': give numbers of layers"),
+    ("--train t.csv --tune=", "tune cannot be '': give at least one value"),
     ("--train t.csv --tune 1,1", "a value stands there twice"),
-    ("--train t.csv --tune -1", "tune = '-1' cannot be: give numbers of layers"),
-    ("--train t.csv --seeds 0", "seeds = '0' cannot be: give a number of seeds"),
-    ("--train t.csv --seeds=", "seeds = '' cannot be: give a number of seeds"),
-    ("--train t.csv --learning-rate nan", "learning_rate = 'nan' cannot be: give a finite number"),
-    ("--train t.csv --max-grad-norm inf", "max_grad_norm = 'inf' cannot be: give a finite number"),
-    ("--train t.csv --lr-scheduler-type foo", "lr_scheduler_type = 'foo' cannot be: give 'linear'"),
+    ("--train t.csv --tune -1", "tune cannot be '-1': give numbers of layers"),
+    ("--train t.csv --seeds 0", "seeds cannot be '0': give a number of seeds"),
+    ("--train t.csv --seeds=", "seeds cannot be '': give a number of seeds"),
+    ("--train t.csv --learning-rate nan", "learning_rate cannot be 'nan': give a finite number"),
+    ("--train t.csv --max-grad-norm inf", "max_grad_norm cannot be 'inf': give a finite number"),
+    ("--train t.csv --lr-scheduler-type foo", "lr_scheduler_type cannot be 'foo': give 'linear'"),
     ("--train t.csv --metric pearson", "There is no metric 'pearson' for this task"),
     ("--train stars.csv --metric f1", "There is no metric 'f1' for this task"),
     ("--train stars.csv --class-weights balanced", "class_weights are for classes"),
     ("--train t.csv --class-weights positive=1", "Class weights leave out 'negative'"),
-    ("--train t.csv --class-weights positive=1,negative=x", "class_weights = {'positive': '1', 'negative': 'x'}"),
+    (
+        "--train t.csv --class-weights positive=1,negative=x",
+        "class_weights cannot be {'positive': '1', 'negative': 'x'}",
+    ),
     ("--train t.csv --model no-config", "no-config is no model"),
     ("--train t.csv --model no-tokenizer", "has no tokenizer"),
     ("--train t.csv --model no-weights", "has no weights in safetensors (only pytorch_model.bin)"),
@@ -145,11 +149,11 @@ BAD = [
     ("--train t.csv --out /proc/none", "/proc/none cannot be made"),
     ("--train t.csv --data kept", "one of the two"),
     ("--train t.csv --validation none", "k is chosen on validation"),
-    ("--train t.csv --device cuda:7", "device = 'cuda:7' cannot be"),
-    ("--train t.csv --trust-remote-code", "pin it with --revision"),
+    ("--train t.csv --device cuda:7", "device cannot be 'cuda:7'"),
+    ("--train t.csv --revision main", "m is a folder, and a folder has no revision 'main'"),
     ("unknown.toml", "There is no setting 'learning_rates': did you mean 'learning_rate'?"),
     ("nested.toml", "There is no table [training]"),
-    ("typed.toml", "num_train_epochs = 'x' cannot be: give a number"),
+    ("typed.toml", "num_train_epochs cannot be 'x': give a number"),
     ("none.toml", "There is no file none.toml"),
     ("t.csv", "t.csv is no TOML"),
     ("m", "m cannot be read (Is a directory)"),
@@ -227,7 +231,7 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
     assert "1,122" in planned.out and "0.0 % of train" in planned.out
 
     swept = frostline("sweep", "s.toml", *FAST)
-    assert swept.code == 0 and "html, 96 examples, accuracy on validation (guessing 0.500)" in swept.out
+    assert swept.code == 0 and "html, 96 examples, accuracy on 12 validation rows (guessing 0.500)" in swept.out
     assert swept.out.splitlines()[-2:] == ["o/report.html", "o/model"] or "There is no answer" in swept.out
     assert [line.split()[0] for line in swept.err.splitlines()[-4:]] == ["1/4", "2/4", "3/4", "4/4"]
     page = (here / "o" / "report.html").read_text()
@@ -244,7 +248,8 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
     assert again.code == 0 and "1/" not in again.err.splitlines()[-1] and again.out == swept.out
 
     said = frostline("predict", "o/model", "html.csv")
-    assert (said.code, said.out) == (0, "html.predictions.csv: 120 texts\n") and not said.err
+    assert (said.code, said.out) == (0, "html.predictions.csv: 120 texts\n")
+    assert said.err == "html.csv: text is column 'text', label is column 'label'.\n"
     with (here / "html.predictions.csv").open(newline="") as file:
         predicted = list(csv.DictReader(file))
     assert predicted[0]["text"] == rows[0]["text"] and list(predicted[0])[-2:] == ["p(<b>good</b>)", "p(=1+1)"]
@@ -256,9 +261,35 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
     assert {line["label"] for line in lines} <= set(labels.values())
 
 
+def test_predictions_take_the_columns_of_training_and_overwrite_nothing_unasked(
+    frostline: Frostline, here: Path, finished_sweep: Path
+) -> None:
+    (here / "model").symlink_to(finished_sweep / "model")
+    rows = [{"text": "a good film", "comment": "not this", "review": "nor this"}]
+    write_csv(here / "new.csv", rows)  # 'text' is what the model was trained on
+    (here / "new.predictions.csv").write_text("precious")
+    refused = frostline("predict", "model", "new.csv")
+    assert refused.code == 2 and refused.err == (
+        "frostline: new.predictions.csv is there already: give another --out, or --overwrite.\n"
+    )
+    assert (here / "new.predictions.csv").read_text() == "precious"
+    done = frostline("predict", "model", "new.csv", "--overwrite")
+    assert (done.code, done.err) == (0, "new.csv: text is column 'text'.\n")
+    assert done.out == "new.predictions.csv: 1 text\n"
+    with (here / "new.predictions.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["text"] == "a good film"
+
+
+def test_the_version_is_told(frostline: Frostline) -> None:
+    got = frostline("--version")
+    assert (got.code, got.out) == (0, f"frostline {version('frostline')}\n")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ("check m --revision main", "m is a folder, and a folder has no revision 'main'"),
         ("predict model none.csv", "none.csv: there is no such file"),
         ("predict model t.csv --out t.xlsx", "t.xlsx has no known ending"),
         ("predict model t.csv --out t.csv", "t.csv holds the texts themselves and would be overwritten"),
@@ -296,9 +327,8 @@ def test_check_and_cache(frostline: Frostline, here: Path, monkeypatch: pytest.M
     monkeypatch.setattr("frostline.cache.cache_folder", lambda: here / "cache")
     assert frostline("cache", "ls").out == f"{here / 'cache'}: 0 B\n"
     checked = frostline("check", "m")
-    assert checked.code == 0 and checked.out.endswith(
-        "Equal: differences are relative to the largest value, in fp32.\n"
-    )
+    assert checked.code == 0 and "\nEqual: every difference is below 1e-05 of the largest value." in checked.out
+    assert "refused" not in checked.out
     assert [line.split()[:2] for line in checked.out.splitlines()[1:-1]] == [
         [k, "packed"] for k in ("0", "1", "2", "3", "all")
     ]
@@ -427,13 +457,17 @@ def test_a_failed_run_is_said_after_the_table(
     monkeypatch.setattr(execute_module, "run", fails)
     words = ["sweep", "--model", "m", "--train", "t.csv", "--tune", "0,1", "--seeds", "1", "--out", "o", *FAST]
     got = frostline(*words)
-    assert got.code == 0 and "failed: RuntimeError: out of memory" in got.err
-    assert "1 runs failed; `frostline status o` says why" in got.out
+    assert got.code == 1 and "failed: RuntimeError: out of memory" in got.err
+    assert "1 run ended in an error; `frostline status o` says why" in got.out
     assert "failed" in frostline("status", "o").out
     monkeypatch.undo()
     monkeypatch.chdir(here)
     again = frostline(*words)
-    assert again.code == 0 and "runs failed" not in again.out and again.err.splitlines()[-1].startswith("1/1  last 1")
+    assert (
+        again.code == 0
+        and "ended in an error" not in again.out
+        and again.err.splitlines()[-1].startswith("1/1  last 1")
+    )
 
 
 def test_other_weights_under_the_same_name_are_another_sweep(frostline: Frostline, here: Path) -> None:

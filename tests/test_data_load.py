@@ -149,9 +149,9 @@ def test_what_is_odd_is_said() -> None:
     data = load_data(train=train, validation=pd.DataFrame({"text": ["a", "d"], "label": ["x", "x"]}), test="none")
     said = data.notes[-4:]
     assert said == (
-        "1 of 2 validation rows have a text that train has too.",
-        "1 training texts stand there with more than one label.",
-        "1 train rows have an empty text (row 4); they are kept.",
+        "Warning: 1 of 2 validation rows have a text that train has too.",
+        "Warning: 1 training text stands there with more than one label.",
+        "1 train row has an empty text (row 4); it is kept.",
         "No validation row has the label 'y'.",
     )
     assert data.report.repeated == {"train": 1, "validation": 0} and data.report.conflicting == 1
@@ -163,9 +163,9 @@ def test_what_is_odd_is_said() -> None:
 
 def test_unlabelled_texts(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("index\tsentence1\tsentence2\n0\ta\tb\n")
-    texts = read_unlabelled(tmp_path / "a.tsv")
+    texts, _ = read_unlabelled(tmp_path / "a.tsv")
     assert texts.texts == ("a",) and texts.pairs == ("b",) and texts.rows.tolist() == [2]
-    assert read_unlabelled(frame(2), text_column="label").texts == ("no", "yes")
+    assert read_unlabelled(frame(2), text_column="label")[0].texts == ("no", "yes")
 
 
 def pairs(texts: list[str], others: list[str] | None, targets: list[int]) -> Examples:

@@ -104,7 +104,7 @@ def test_column_names_for_a_file_without_header(tmp_path: Path) -> None:
     path = written(tmp_path, "a.tsv", "x\t1\ty\nx\t0\tz\tmore\tand more\n")
     table = read_table(path, column_names=["source", "label", "text"])
     assert table.texts("text") == ("y", "z") and table.rows.tolist() == [1, 2]
-    assert len(table.notes) == 1 and "1 rows have more cells than the 3 columns" in table.notes[0]
+    assert len(table.notes) == 1 and "1 row has more cells than the 3 columns" in table.notes[0]
 
 
 def test_very_long_texts_and_many_rows(tmp_path: Path) -> None:

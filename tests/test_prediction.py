@@ -16,7 +16,7 @@ from tiny import sentences
 
 
 def test_probabilities_are_those_of_the_pipeline(finished_sweep: Path) -> None:
-    texts = read_unlabelled(pd.DataFrame(sentences(150, seed=3)))
+    texts, _ = read_unlabelled(pd.DataFrame(sentences(150, seed=3)))
     got = frostline.predict(finished_sweep / "model", texts)
     classify = pipeline("text-classification", str(finished_sweep / "model"), top_k=None)
     for row, said in zip(got.rows(texts), classify(list(texts.texts)), strict=True):
@@ -29,7 +29,7 @@ def test_probabilities_are_those_of_the_pipeline(finished_sweep: Path) -> None:
 def test_rows_keep_the_order_and_the_row_numbers_of_the_file(finished_sweep: Path, tmp_path: Path) -> None:
     file = tmp_path / "new.csv"
     file.write_text("text\nthe film was very good and the cast was warm\n\ngood\nbad plot\n")
-    texts = read_unlabelled(file)
+    texts, _ = read_unlabelled(file)
     rows = list(frostline.predict(finished_sweep / "model", texts).rows(texts))
     assert [(row["row"], row["text"]) for row in rows][-2:] == [(4, "good"), (5, "bad plot")]
     assert list(rows[0]) == frostline.predict(finished_sweep / "model", texts).columns(texts)
@@ -37,14 +37,14 @@ def test_rows_keep_the_order_and_the_row_numbers_of_the_file(finished_sweep: Pat
 
 
 def test_a_text_does_not_depend_on_its_company(finished_sweep: Path) -> None:
-    many = read_unlabelled(pd.DataFrame(sentences(70, seed=3)))
-    one = read_unlabelled(pd.DataFrame(sentences(70, seed=3)[:1]))
+    many, _ = read_unlabelled(pd.DataFrame(sentences(70, seed=3)))
+    one, _ = read_unlabelled(pd.DataFrame(sentences(70, seed=3)[:1]))
     got = [frostline.predict(finished_sweep / "model", texts).values[0] for texts in (many, one)]
     assert got[0] == pytest.approx(got[1], abs=1e-6)
 
 
 def test_texts_that_were_cut_are_counted(finished_sweep: Path) -> None:
-    texts = read_unlabelled(pd.DataFrame({"text": ["good " * 100, "good"]}))
+    texts, _ = read_unlabelled(pd.DataFrame({"text": ["good " * 100, "good"]}))
     assert frostline.predict(finished_sweep / "model", texts).truncated == 1
 
 
@@ -60,13 +60,13 @@ def test_a_folder_that_lacks_something(finished_sweep: Path, tmp_path: Path, fil
     folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
     (folder / file).unlink()
     with pytest.raises(FrostlineError, match=said):
-        frostline.predict(folder, read_unlabelled(pd.DataFrame(sentences(2))))
+        frostline.predict(folder, read_unlabelled(pd.DataFrame(sentences(2)))[0])
 
 
 def test_damaged_weights_and_a_model_without_a_head(finished_sweep: Path, tiny_bert: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
     (folder / "model.safetensors").write_bytes(b"\0" * 100)
-    texts = read_unlabelled(pd.DataFrame(sentences(2)))
+    texts, _ = read_unlabelled(pd.DataFrame(sentences(2)))
     with pytest.raises(FrostlineError, match="cannot be used: transformers cannot load it for classification"):
         frostline.predict(folder, texts)
     with pytest.raises(FrostlineError, match=r"is no trained classifier \(its weights lack classifier\.bias\)"):
@@ -74,8 +74,8 @@ def test_damaged_weights_and_a_model_without_a_head(finished_sweep: Path, tiny_b
 
 
 def test_pairs_are_not_given_to_a_model_of_single_texts_nor_the_other_way(finished_sweep: Path, tmp_path: Path) -> None:
-    pairs = read_unlabelled(pd.DataFrame({"sentence1": ["good"], "sentence2": ["bad"]}))
-    single = read_unlabelled(pd.DataFrame({"text": ["good"]}))
+    pairs, _ = read_unlabelled(pd.DataFrame({"sentence1": ["good"], "sentence2": ["bad"]}))
+    single, _ = read_unlabelled(pd.DataFrame({"text": ["good"]}))
     with pytest.raises(FrostlineError, match=r"has pairs, and the model in .* learned from single texts"):
         frostline.predict(finished_sweep / "model", pairs)
     folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))

@@ -209,10 +209,12 @@ def test_a_hub_name_without_a_network(name):
     assert "give its folder" in str(error.value)
 
 
-def test_trust_remote_code_wants_a_revision(folder):
+def test_code_of_the_hub_wants_a_revision_and_a_folder_has_none(folder):
     with pytest.raises(FrostlineError, match="pin it with --revision COMMIT"):
-        load(folder, trust_remote_code=True)
-    assert load(folder, trust_remote_code=True, revision="c0ffee").anatomy.count == 3
+        load("org/model", trust_remote_code=True)
+    assert load(folder, trust_remote_code=True).anatomy.count == 3
+    with pytest.raises(FrostlineError, match="a folder has no revision 'c0ffee': leave --revision out"):
+        load(folder, revision="c0ffee")
 
 
 def test_a_hub_name_from_the_hubs_cache(tiny_bert, tmp_path, monkeypatch):

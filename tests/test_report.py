@@ -239,7 +239,9 @@ def test_page_says_the_answer_and_hides_nothing(tmp_path: Path) -> None:
     assert "the loss of step 7 is not finite (diverged)" in page.words
     assert "the loss of step 7 is not finite (degenerate)" in page.words
     assert "RuntimeError: <b>no</b> memory" in page.words and "pending" in page.words
-    assert "on test with" in page.words and "made on the same data" not in page.words
+    assert "Test is looked at when every run of the grid is done" in page.words and "on test with" not in page.words
+    whole = page_of(make_folder(tmp_path / "whole", tune=(0, "all"), seeds=2))
+    assert "on test with" in whole.words and "made on the same data" not in whole.words
 
 
 def test_page_is_the_same_every_time(tmp_path: Path) -> None:
@@ -282,13 +284,13 @@ def test_one_seed_and_one_k(tmp_path: Path) -> None:
 
 def test_one_seed_cannot_tell(tmp_path: Path) -> None:
     page = page_of(make_folder(tmp_path / "out", tune=(0, 2, "all"), seeds=1))
-    assert "nobody can say how much of a difference between two k is luck" in page.words
+    assert "nobody can say how much of a difference between two choices is luck" in page.words
 
 
 def test_nothing_succeeded(tmp_path: Path) -> None:
     runs = [(0, 0), (0, 1), ("all", 0)]
-    page = page_of(make_folder(tmp_path / "out", tune=(0, "all"), seeds=2, diverged=runs, missing=[("all", 1)]))
-    assert "There is no answer" in page.words and "3 of 3 finished runs failed" in page.words
+    page = page_of(make_folder(tmp_path / "out", tune=(0, "all"), seeds=2, diverged=[*runs, ("all", 1)]))
+    assert "There is no answer" in page.words and "4 of 4 finished runs failed" in page.words
     assert "no run is recommended" in page.words
 
 

@@ -1,11 +1,17 @@
 """A tiny BERT and a tiny sentiment task, for tests of everything that needs a model and data but not their quality."""
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from frostline.api import Sweep, _write_folder
+from frostline.progress import Progress
+from frostline.sweep.execute import execute
 
 GOOD = ("good", "great", "fine", "lovely", "warm", "bright")
 BAD = ("bad", "poor", "dull", "awful", "cold", "grim")
@@ -82,3 +88,18 @@ QUICK = {  # settings under which the tiny model learns a little in a second
     "warmup_steps": 0,
     "precision": "float32",
 }
+SMALL = {**QUICK, "num_train_epochs": 1, "train_size": 20, "test": "none"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file in a folder."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def go(settings: Mapping[str, Any], **other: Any) -> Sweep:
+    """Run the sweep without report and model."""
+    sweep = Sweep(progress=Progress(), **{**settings, **other})
+    prepared = sweep._prepare(Progress())
+    _write_folder(prepared)
+    execute(prepared, sweep._asked(prepared), Progress())
+    return sweep

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.metrics import CLASSIFICATION, chance, metrics_for, predict
+from frostline.metrics import CLASSIFICATION, chance, lowest, metrics_for, predict
 from frostline.statistics import (
     Pair,
     Ratio,
-    Summary,
     failure_interval,
+    mean_interval,
     pair,
     ratio,
     row_groups,
@@ -56,6 +56,7 @@ class _Scores:
     def __init__(self, split: Labelled, logits: Logits) -> None:
         self.split, self.logits = split, logits
         self.groups = row_groups(len(split.targets))
+        self.one_row = (1 - lowest(split.metric)) / len(split.targets)
         self.known: dict[str, NDArray[np.float64]] = {}
 
     def __getitem__(self, run: str) -> NDArray[np.float64]:  # [1 + groups], the score on all rows first
@@ -72,7 +73,16 @@ class _Scores:
         if not seeds:
             return None
         both = np.array([[self[ours[seed]], self[theirs[seed]]] for seed in seeds])  # [seeds, 2, 1 + groups]
-        return pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1))
+        return pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self.one_row)
+
+    def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
+        """The scores of these runs, with the interval of their mean (None for fewer than two runs)."""
+        scores = np.array([self[run["run"]] for run in runs]).reshape(len(runs), 1 + len(self.groups))
+        low = high = None
+        if len(runs) > 1:
+            low, high = mean_interval(scores[:, 0], scores[:, 1:].T, self.one_row)
+            low, high = max(low, lowest(self.split.metric)), min(high, 1.0)
+        return {**asdict(summarize(scores[:, 0])), "low": low, "high": high}
 
 
 def make_answer(
@@ -97,6 +107,7 @@ def make_answer(
         "layers": layers,
         "target": target,
         "chance": validation.chance,
+        "validation_rows": len(validation.targets),
         "sentence": answers[0]["sentence"],
         "runs": {
             status: sum(run["status"] == status for run in runs) for status in ("done", "failed", "pending", "running")
@@ -111,8 +122,7 @@ def add_test(answer: dict[str, Any], runs: Sequence[Run], test: Labelled, logits
     for size in answer["sizes"]:
         cells = {cell["trainable"]: _runs_of(runs, size["train_size"], cell) for cell in size["cells"]}
         for cell in size["cells"]:
-            tested = [run["run"] for run in cells[cell["trainable"]] if run["outcome"] == "ok"]
-            cell["test"] = asdict(summarize(np.array([scores[run][0] for run in tested])))
+            cell["test"] = scores.summary([run for run in cells[cell["trainable"]] if run["outcome"] == "ok"])
         recommended, full = size["recommended"], size["reference"]
         if recommended and full:
             both = scores.pair(cells[recommended["trainable"]], cells[full])
@@ -141,10 +151,10 @@ def _answer_one(
     reference = next((k for k in reversed(chosen) if any(run["outcome"] == "ok" for run in chosen[k])), None)
     pairs = {k: scores.pair(chosen[k], chosen[reference]) if reference else None for k in chosen}
     learns = pairs[reference] if reference else None
-    cells = [_cell(k, chosen[k], by_k[k], pairs[k], validation.chance) for k in chosen]
+    cells = [_cell(k, chosen[k], by_k[k], pairs[k], scores) for k in chosen]
     reference_cell = next((c for c, k in zip(cells, chosen, strict=True) if k == reference), None)
     for cell in cells:
-        ours, theirs = (c and c["seconds"] for c in (cell, reference_cell))
+        ours, theirs = (c and c["seconds"] and c["seconds"] + c["shared_seconds"] for c in (cell, reference_cell))
         cell["times_cheaper"] = theirs / ours if ours and theirs else None
     points = [
         _operating_point(cells, reference_cell, share, corrected)
@@ -184,7 +194,7 @@ def _best_learning_rate(runs: Sequence[Run], guessing: float) -> list[Run]:
 
 
 def _cell(
-    k: tuple[int, bool], runs: Sequence[Run], all_rates: Sequence[Run], both: Pair | None, guessing: float
+    k: tuple[int, bool], runs: Sequence[Run], all_rates: Sequence[Run], both: Pair | None, scores: _Scores
 ) -> dict[str, Any]:
     done = [run for run in runs if run["status"] == "done"]
     good = [run for run in done if run["outcome"] == "ok"]
@@ -196,8 +206,8 @@ def _cell(
         values = [run[name] for run in good if run[name] is not None]
         return float(np.mean(values)) if values else None
 
-    def summary(name: str, some: Sequence[Run]) -> Summary:
-        return summarize(np.array([run[name] for run in some if run[name] is not None], dtype=float))
+    def summary(name: str, some: Sequence[Run]) -> dict[str, Any]:
+        return asdict(summarize(np.array([run[name] for run in some if run[name] is not None], dtype=float)))
 
     return {
         "trainable": runs[0]["trainable"],
@@ -208,17 +218,18 @@ def _cell(
         "runs": len(done),
         "failed": {**bad, "runs": failed, "interval": interval},
         "errors": sum(run["status"] == "failed" for run in runs),
-        "validation": asdict(summary("validation_best", good)),
-        "validation_with_failures": asdict(summary("validation_best", done)),
-        "validation_last": asdict(summary("validation_last", good)),
-        "train_last": asdict(summary("train_last", good)),
+        "validation": scores.summary(good),
+        "validation_with_failures": summary("validation_best", done),
+        "validation_last": summary("validation_last", good),
+        "train_last": summary("train_last", good),
         "points": [
             {name: run[name] for name in ("seed", "validation_best", "train_last", "outcome", "run")} for run in done
         ],
         "share": _plain(ratio(both)) if both else None,
-        "share_corrected": _plain(ratio(both, guessing)) if both else None,
+        "share_corrected": _plain(ratio(both, scores.split.chance)) if both else None,
         "trainable_parameters": next((run["trainable_parameters"] for run in done), None),
         "seconds": mean("train_seconds"),
+        "shared_seconds": mean("cache_seconds"),
         "peak_memory_bytes": mean("peak_memory_bytes"),
     }
 
@@ -237,14 +248,14 @@ def _operating_point(
     for cell in cells if defined else ():
         share = cell[name]
         if cell is reference:
-            share = {"estimate": 1.0, "lower_bound": 1.0, "upper_bound": 1.0}
+            share = {"estimate": 1.0, "low": 1.0, "high": 1.0}
         if share is None or share["estimate"] is None:
             continue
         if estimate is None and share["estimate"] >= target:
             estimate = cell["trainable"]
-        if sure is None and share["lower_bound"] is not None and share["lower_bound"] >= target:
+        if sure is None and share["low"] is not None and share["low"] >= target:
             sure = cell["trainable"]
-        if possible is None and (share["upper_bound"] is None or share["upper_bound"] >= target):
+        if possible is None and (share["high"] is None or share["high"] >= target):
             possible = cell["trainable"]
         if cell is reference:
             break
@@ -301,41 +312,62 @@ def _sentence(
         return f"There is no answer: {why}."
     cells = {cell["trainable"]: cell for cell in answer["cells"]}
     cell, full = cells[recommended["trainable"]], cells[answer["reference"]]
-    full_name = "full fine-tuning" if answer["reference_is_full"] else f"tuning {_part(full['tuned_layers'])}"
-    mean, metric = _number(cell["validation"]["mean"]), validation.metric
+    full_name = _tuning(full)
+    against = f"{full_name} reaches {validation.metric} {_number(full['validation']['mean'])}"
+    guessing = f"guessing ({_number(validation.chance)})"
     if seeds > 1 and not answer["learned"]:
-        return (
-            f"Cannot tell: {full_name} reaches {metric} {_number(full['validation']['mean'])}, which {_good(full, seeds)} "
-            f"not show to be above guessing ({_number(validation.chance)})."
-        )
-    what = _what(recommended, layers)
-    kept = cell["share_corrected"] if validation.metric in CLASSIFICATION else cell["share"]
+        return f"Cannot tell: {against}, which {_good(full, seeds)} not show to be above {guessing}."
+    kept = _share(cell, validation)
     if kept is None:
-        ours = "full fine-tuning" if recommended["tune_embeddings"] else f"tuning {_part(recommended['tuned_layers'])}"
-        return f"Cannot tell: no seed succeeded both in {ours} and in {full_name}."
+        return f"Cannot tell: no seed succeeded both in {_tuning(cell)} and in {full_name}."
     if kept["estimate"] is None:
-        return (
-            f"Cannot tell: {full_name} reaches {metric} {_number(full['validation']['mean'])}, which is not above "
-            f"guessing ({_number(validation.chance)})."
+        return f"Cannot tell: {against}, which is not above {guessing}."
+    likely = cells.get(point["estimate"], full)
+    seen = f"{seeds} seeds and {len(validation.targets):,} validation rows"
+    unsure = seeds > 1 and point["verdict"] == "cannot tell"
+    if cell is full and unsure and likely is not full:
+        sentence = (
+            f"Cannot tell with {seen}: {_tuning(likely)} reaches {_compared(likely, full, validation)}. "
+            f"Until that is sure, {_what(recommended, layers, 'tune')}."
         )
+        return sentence + _advice(cells)
+    target = f"{100 * point['target']:g} % of its gain over guessing"
     if cell is full:
-        start = f"{what}: {metric} {mean}"
+        sentence = f"{_what(recommended, layers)}: {validation.metric} {_number(cell['validation']['mean'])}"
         if len(cells) > 1:
-            start += f"; no smaller k surely reaches {100 * point['target']:g} % of its gain over guessing"
+            sentence += f"; nothing smaller reaches {target}" + (" by the means" if unsure or seeds == 1 else "")
     else:
-        between = "" if kept["low"] is None else f" (95 % interval {_percent(kept['low'])} to {_percent(kept['high'])})"
-        start = (
-            f"{what}: {_percent(kept['estimate'])} % of what {full_name} gains over guessing{between}, "
-            f"{metric} {mean} against {_number(full['validation']['mean'])}"
-        )
-        if cell["times_cheaper"]:
-            start += f", {cell['times_cheaper']:.1f} times cheaper to train"
+        sentence = f"{_what(recommended, layers)}: {_compared(cell, full, validation)}"
+        if cell["times_cheaper"] and cell["times_cheaper"] >= 1.05:
+            sentence += f", {_times(cell['times_cheaper'])} times cheaper to train"
     if seeds == 1:
-        return f"{start}. One seed has no spread, so this is an estimate: run it with --seeds 5."
-    if point["verdict"] == "cannot tell":
-        between = f"{_bare(point['possible'])} from {_bare(point['sure'])}"
-        return f"{start}. {seeds} seeds cannot tell {between} at {100 * point['target']:g} %."
-    return f"{start}."
+        sentence += ". One seed has no spread, so this is an estimate: run it with --seeds 5"
+    elif unsure:
+        sentence += f". With {seen} it cannot be told whether {_tuning(cells[point['possible']])} is enough"
+    return f"{sentence}.{_advice(cells)}"
+
+
+def _share(cell: Mapping[str, Any], validation: Labelled) -> Mapping[str, Any] | None:
+    """The share of full that the sentence speaks of."""
+    share: Mapping[str, Any] | None = cell["share_corrected"] if validation.metric in CLASSIFICATION else cell["share"]
+    return share
+
+
+def _compared(cell: Mapping[str, Any], full: Mapping[str, Any], validation: Labelled) -> str:
+    kept = _share(cell, validation)
+    assert kept is not None
+    between = "" if kept["low"] is None else f" (95 % interval {_percent(kept['low'])} to {_percent(kept['high'])})"
+    ours, theirs = (_number(one["validation"]["mean"]) for one in (cell, full))
+    return (
+        f"{_percent(kept['estimate'])} % of what {_tuning(full)} gains over guessing{between}, "
+        f"{validation.metric} {ours} against {theirs}"
+    )
+
+
+def _advice(cells: Mapping[str, Mapping[str, Any]]) -> str:
+    if len(cells) < 2 or any(cell["tune_embeddings"] for cell in cells.values()):
+        return ""
+    return " Full fine-tuning was not run: add all to --tune."
 
 
 def _good(cell: Mapping[str, Any], seeds: int) -> str:
@@ -347,22 +379,26 @@ def _good(cell: Mapping[str, Any], seeds: int) -> str:
     return f"{good} of {seeds} seeds (the others {others}) {'does' if good == 1 else 'do'}"
 
 
-def _bare(trainable: str | None) -> str:
-    return "?" if trainable is None else trainable.removeprefix("last ")
+def _tuning(cell: Mapping[str, Any]) -> str:
+    """What a cell does, within a sentence."""
+    if cell["tune_embeddings"]:
+        return "full fine-tuning"
+    k = cell["tuned_layers"]
+    part = "the head only" if k == 0 else "the last layer" if k == 1 else f"the last {k} layers"
+    return f"tuning {part}"
 
 
-def _part(k: int) -> str:
-    """The last k layers, within a sentence."""
-    return "the head only" if k == 0 else "the last layer" if k == 1 else f"the last {k} layers"
-
-
-def _what(recommended: Mapping[str, Any], layers: int) -> str:
+def _what(recommended: Mapping[str, Any], layers: int, tune: str = "Tune") -> str:
     if recommended["tune_embeddings"]:
-        return "Tune all layers and the embeddings"
+        return f"{tune} all layers and the embeddings"
     k = recommended["tuned_layers"]
     if k == 0:
-        return f"Tune the head only, none of {layers} layers"
-    return f"Tune the last {'layer' if k == 1 else k} of {layers}{' layers' if k > 1 else ''}"
+        return f"{tune} the head only, none of {layers} layers"
+    return f"{tune} the last {'layer' if k == 1 else k} of {layers}{' layers' if k > 1 else ''}"
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.0f}" if factor >= 9.95 else f"{factor:.1f}"
 
 
 def _number(value: float) -> str:

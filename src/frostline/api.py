@@ -19,7 +19,7 @@ from frostline.sweep.plan import Plan, expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.rows import write_rows
 from frostline.sweep.store import replace
-from frostline.sweep.tables import frame, score_rows, write_tables
+from frostline.sweep.tables import frame, write_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,8 +127,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
         target=folder.spec.target,
         layers=folder.identity.layers,
     )
-    # The answer stands; only now is test looked at.
-    test = _labelled(folder, "test")
+    test = _labelled(folder, "test") if folder.stands else None
     if test is not None:
         done = [row for row in rows if row["test"] is not None]
 
@@ -141,7 +140,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     answer["tested"] = test is not None
     answer["data"] = _data_facts(folder.out)
     answer["notes"], answer["columns"] = answer["data"]["notes"], answer["data"].get("columns")
-    write_tables(folder.out, rows, score_rows(folder.runs, store))
+    write_tables(folder.out, rows, folder.scores())
     replace(folder.out / "answer.json", (json.dumps(answer, indent=1, ensure_ascii=False) + "\n").encode())
     return answer
 

@@ -13,16 +13,29 @@ import typer
 from frostline.errors import FrostlineError
 from frostline.specification import Settings, SweepSpec, read_toml
 
-INTERRUPTED = 130  # the exit code of Ctrl-C
+FAILED_RUNS, INTERRUPTED = 1, 130  # exit codes: some runs ended in an error; Ctrl-C
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="How many of the last layers of a pretrained transformer should I fine-tune on my data, what does it cost, "
-    "and how sure is that?",
 )
+
+
+@app.callback(invoke_without_command=True)
+def program(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Show the version and exit.")] = False,
+) -> None:
+    """How many of the last layers of a pretrained transformer should I fine-tune on my data, what does it cost, and how
+    sure is that?"""
+    if version:
+        from importlib.metadata import version as version_of
+
+        print(f"frostline {version_of('frostline')}")
+        raise typer.Exit
+
+
 cache_app = typer.Typer(no_args_is_help=True, help="Hidden states that are kept on this machine.")
 app.add_typer(cache_app, name="cache")
 
@@ -65,7 +78,8 @@ def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
     for name in sorted(SweepSpec.model_fields, key=lambda name: name in Settings.model_fields):
         field = SweepSpec.model_fields[name]
         kind: Any = Optional[bool] if field.annotation is bool else Optional[str]  # noqa: UP045
-        default = "" if field.is_required() or field.default is None else f" [default: {_shown(field.default)}]"
+        default = "" if field.default is None else f" [default: {_shown(field.default)}]"
+        default = " [required]" if field.is_required() else default
         flag = "--" + name.replace("_", "-")
         names = [f"{flag}/--no-{flag[2:]}"] if field.annotation is bool else [flag]
         metavar = None if field.annotation is bool else "VALUE"
@@ -97,13 +111,13 @@ def _plain(flags: dict[str, Any]) -> dict[str, Any]:
     return flags
 
 
-@app.command(short_help="The embedded example, offline, in about a minute.")
+@app.command(short_help="The embedded example, offline, in a minute or two.")
 def demo(
     out: Annotated[Path, typer.Option(help="folder for results, answer, report and model")] = Path("frostline-demo"),
     task: Annotated[str, typer.Option(help="polarity or agreement; the sentences are generated")] = "polarity",
     seeds: Annotated[int, typer.Option(min=1, help="runs of each k")] = 3,
 ) -> None:
-    """The embedded example: answer, report and model in about a minute, offline."""
+    """The embedded example: answer, report and model in a minute or two, offline."""
     from frostline.demo import demo_sweep
 
     _run(demo_sweep(out, task=task, seeds=seeds))
@@ -158,24 +172,33 @@ def report(folder: Annotated[Path, typer.Argument(help="a sweep's --out")]) -> N
 def predict(
     model: Annotated[Path, typer.Argument(help="DIR/model of a sweep, or any classifier's folder")],
     file: Annotated[Path, typer.Argument(help="table with the texts: CSV, TSV, JSON lines or Parquet")],
-    out: Annotated[Path | None, typer.Option(help=".csv, .jsonl or .parquet [default: FILE.predictions.csv]")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help=".csv, .jsonl or .parquet [default: texts.predictions.csv beside texts.csv]")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="write over a file that is there already")] = False,
     text_column: Annotated[str | None, typer.Option(help="column with the text")] = None,
     text_pair_column: Annotated[str | None, typer.Option(help="column with the second text of a pair")] = None,
 ) -> None:
     """Labels and probabilities for a table of texts."""
     from frostline.data import read_unlabelled
     from frostline.prediction import predict as predict_texts
+    from frostline.prediction import trained_columns
 
     target = out or file.with_name(f"{file.stem}.predictions.csv")
     if target.suffix not in (".csv", ".jsonl", ".parquet"):
         raise FrostlineError(f"{target} has no known ending: name it .csv, .jsonl or .parquet.")
     if target.exists() and target.samefile(file):
         raise FrostlineError(f"{target} holds the texts themselves and would be overwritten: give another --out.")
-    texts = read_unlabelled(file, text_column=text_column, text_pair_column=text_pair_column)
+    if target.exists() and not overwrite:
+        raise FrostlineError(f"{target} is there already: give another --out, or --overwrite.")
+    texts, columns = read_unlabelled(
+        file, text_column=text_column, text_pair_column=text_pair_column, trained=trained_columns(model)
+    )
     predictions = predict_texts(model, texts)
+    print(f"{file}: {columns}.", file=sys.stderr)
     _write_rows(target, list(predictions.rows(texts)), predictions.columns(texts))
     cut = f"; {predictions.truncated} were longer than the model takes and were cut" if predictions.truncated else ""
-    print(f"{target}: {len(texts)} texts{cut}")
+    print(f"{target}: {len(texts):,} {'text' if len(texts) == 1 else 'texts'}{cut}")
 
 
 @app.command(short_help="Prove on a model that sharing changes nothing.")
@@ -184,6 +207,7 @@ def check(
     revision: Annotated[str | None, typer.Option(help="commit, tag or branch of a hub model")] = None,
 ) -> None:
     """Prove on a model that cut, kept and packed give what the uncut model gives: logits and gradients, for every k."""
+    from frostline.checking import TOLERANCE
     from frostline.checking import check as check_model
     from frostline.pretrained import load_pretrained
 
@@ -192,13 +216,17 @@ def check(
     )
     checks = check_model(pretrained.model)
     rows = [{**vars(row), "tuned_layers": "all" if row.tuned_layers is None else row.tuned_layers} for row in checks]
-    _print_table(rows, ("tuned_layers", "path", "max_logit_difference", "max_gradient_difference", "refused"))
     refused = [row for row in checks if row.refused]
+    columns = ("tuned_layers", "path", "max_logit_difference", "max_gradient_difference", *["refused"] * bool(refused))
+    _print_table(rows, columns)
     if refused:
         raise FrostlineError(
             f"{model} cannot be swept at {len(refused)} of {len(checks)} values of k: {refused[0].refused}"
         )
-    print("Equal: differences are relative to the largest value, in fp32.")
+    print(
+        f"Equal: every difference is below {TOLERANCE:g} of the largest value. Compared in fp32, so that rounding hides "
+        "nothing; packed batches drop the padding."
+    )
 
 
 @cache_app.command("ls")
@@ -265,33 +293,44 @@ def cache_verify() -> None:
 def _run(sweep: Any) -> None:
     answer = sweep.run()
     largest = answer["sizes"][0]
-    rows = [
-        {
-            "tune": cell["trainable"],
-            "runs": cell["runs"],
-            **{name: cell["validation"][name] for name in ("mean", "median", "std", "min", "max")},
-            "% of full": _share(cell["share"]),
-            "% of gain": _share(cell["share_corrected"]),
-            "parameters": cell["trainable_parameters"],
-            "seconds": None if cell["seconds"] is None else f"{cell['seconds']:.1f}",
-            "memory": cell["peak_memory_bytes"] and f"{cell['peak_memory_bytes'] / 1e9:.2f} GB",
-            "failed": cell["failed"]["runs"] + cell["errors"],
-        }
-        for cell in largest["cells"]
-    ]
     print(
-        f"{answer['task']}, {largest['train_size']} examples, {answer['metric']} on validation (guessing {answer['chance']:.3f})"
+        f"{answer['task']}, {largest['train_size']:,} examples, {answer['metric']} on {answer['validation_rows']:,} "
+        f"validation rows (guessing {answer['chance']:.3f})"
     )
+    full = "full" if largest["reference_is_full"] or not largest["reference"] else largest["reference"]
+    rows = [_answer_row(cell, full) for cell in largest["cells"]]
     _print_table(rows, tuple(rows[0]))
-    print(f"\n{answer['sentence']}\n")
-    print(sweep.out / "report.html")
+    print(f"\n{answer['sentence']}")
+    if answer["tested"] and largest["recommended"]:
+        from frostline.report.sentences import tested
+
+        print(" ".join(tested(largest, answer["metric"].replace("_", " "))))
+    print(f"\n{sweep.out / 'report.html'}")
     if largest["recommended"]:
         print(sweep.out / "model")
-    if answer["runs"]["failed"]:
+    if failed := answer["runs"]["failed"]:
         print(
-            f"{answer['runs']['failed']} runs failed; `frostline status {sweep.out}` says why, and the same command "
-            "tries them again."
+            f"{failed} {'run' if failed == 1 else 'runs'} ended in an error; `frostline status {sweep.out}` says why, and "
+            "the same command tries again."
         )
+        sys.exit(FAILED_RUNS)
+
+
+def _answer_row(cell: Mapping[str, Any], full: str) -> dict[str, Any]:
+    """What the terminal shows of a cell."""
+    return {
+        "tune": cell["trainable"],
+        "rate": f"{cell['learning_rate']:g}",
+        "runs": cell["runs"],
+        **{name: cell["validation"][name] for name in ("mean", "median", "std", "min", "max")},
+        f"% of {full}": _share(cell["share"]),
+        "% of gain": _share(cell["share_corrected"]),
+        "parameters": cell["trainable_parameters"],
+        "seconds": None if cell["seconds"] is None else f"{cell['seconds']:.2g}",
+        "+ shared": None if cell["seconds"] is None else f"{cell['shared_seconds']:.2g}",
+        "memory": cell["peak_memory_bytes"] and f"{cell['peak_memory_bytes'] / 1e9:.2f} GB",
+        "failed": cell["failed"]["runs"] + cell["errors"],
+    }
 
 
 def _share(share: Mapping[str, float | None] | None) -> str:
@@ -334,8 +373,8 @@ def _print_plan(plan: Any) -> None:
         print("\nShared: nothing; every run computes its frozen layers itself.")
     if left_out := len(plan.wanted.cuts) - len(plan.kept.cuts):
         print(
-            f"The states after {left_out} more layers do not fit into {readable_bytes(plan.limit_bytes)}: runs that want "
-            "them go on from the nearest that are kept."
+            f"Not kept, since they do not fit into {readable_bytes(plan.limit_bytes)}: the states after {left_out} more "
+            f"{'layer' if left_out == 1 else 'layers'}; runs that want them go on from the nearest that are kept."
         )
     print(
         f"Free for the cache: {readable_bytes(plan.free_bytes)}. Results and model take {readable_bytes(plan.disk_bytes)}."

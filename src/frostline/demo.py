@@ -1,4 +1,4 @@
-"""The embedded example: a packaged model and generated sentences, from the first line to the answer in a minute."""
+"""The embedded example: a packaged model and generated sentences, from the first line to the answer in a minute or two."""
 
 import hashlib
 from pathlib import Path

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -39,7 +40,7 @@ from frostline.errors import FrostlineError
 from frostline.layers import Anatomy
 from frostline.tokens import Tokens, flat_positions
 
-FORMAT = 1
+FORMAT = 2
 LENGTH_STEP = 8  # padded lengths of the pass
 BATCH_TOKENS = {"cpu": 1024, "cuda": 32768, "mps": 8192}  # in one batch of the pass
 SHARD_ROWS = 16384
@@ -106,6 +107,7 @@ class _Shard:
         self.offsets: NDArray[np.int64] = np.load(folder / "offsets.npy")
         self.cuts: tuple[int, ...] = tuple(self.facts["cuts"])
         self.head: bool = self.facts["head"]
+        self.seconds: float = self.facts["seconds"]  # that the pass took
         self._arrays: dict[str, Tensor] = {}
 
     def array(self, name: str) -> Tensor:
@@ -129,6 +131,9 @@ class HiddenStates:
         self._shard, self._row = np.full((2, len(keys)), -1, np.int64)
         for row in rows.tolist():
             self._shard[row], self._row[row] = where[keys[row].tobytes()]
+        used = [len(np.unique(self._row[rows][self._shard[rows] == n])) for n in range(len(shards))]
+        # What the pass over these rows took, also when that was another day.
+        self.seconds = sum(s.seconds * n / len(s.keys) for s, n in zip(shards, used, strict=True))
 
     def tokens(self, cut: int, rows: Rows) -> Tensor:
         """``[1, T, D]``: the states of all tokens of these rows after ``cut`` layers, in the order of the rows."""
@@ -226,7 +231,7 @@ def damage(shard: Path) -> str:
         facts = json.loads((shard / "shard.json").read_text())
     except ValueError:
         facts = None
-    if _name(facts) != shard.name:
+    if _name(facts) != shard.name or not isinstance(facts.get("seconds"), float):
         return f"{shard / 'shard.json'} is not what was written"
     for name, (size, checksum) in facts["files"].items():
         file = shard / name
@@ -236,7 +241,9 @@ def damage(shard: Path) -> str:
 
 
 def _name(facts: Any) -> str:
-    """A shard is named by what its shard.json says, so that this file too is checked."""
+    """A shard is named by what its shard.json says but for the time it took, so that this file too is checked."""
+    if isinstance(facts, dict):
+        facts = {name: value for name, value in facts.items() if name != "seconds"}
     return xxhash.xxh3_128_hexdigest(json.dumps(facts, sort_keys=True).encode())[:20]
 
 
@@ -266,7 +273,7 @@ def _write_shard(
 ) -> Path:
     part = place / f"{uuid.uuid4().hex}.part"
     part.mkdir()
-    lengths = tokens.lengths[rows]
+    lengths, start = tokens.lengths[rows], perf_counter()
     try:
         np.save(part / "keys.npy", tokens.keys[rows].view(np.uint8).reshape(-1, 16))
         np.save(part / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]))
@@ -285,7 +292,8 @@ def _write_shard(
                 file.flush()
                 os.fsync(file.fileno())
         files_written = {file.name: (file.stat().st_size, _checksum(file)) for file in sorted(part.iterdir())}
-        facts = {"rows": len(rows), "cuts": need.cuts, "head": need.head, "files": files_written}
+        seconds = perf_counter() - start
+        facts = {"rows": len(rows), "cuts": need.cuts, "head": need.head, "seconds": seconds, "files": files_written}
         (part / "shard.json").write_text(json.dumps(facts, indent=1))
         return part.rename(place / _name(facts))
     finally:

@@ -53,6 +53,7 @@ REGRESSION: Mapping[str, Metric] = {
     "spearmanr": _correlation(stats.spearmanr),
     "r2": _r2,
 }
+WITH_SIGN = ("matthews_correlation", *REGRESSION)  # from -1 (r2 goes lower, where a model is worse than any guess) to 1
 DEFAULT = {"single_label_classification": "accuracy", "regression": "spearmanr"}
 
 
@@ -99,6 +100,11 @@ def is_constant(logits: Array, problem_type: str) -> bool:
     if problem_type == "regression":
         return bool(np.ptp(predictions) <= 1e-6 * max(1.0, float(np.abs(predictions).max())))
     return bool((predictions == predictions[0]).all())
+
+
+def lowest(name: str) -> float:
+    """The least that a metric can be; the most is 1 for all of them."""
+    return -1.0 if name in WITH_SIGN else 0.0
 
 
 def chance(targets: Array, name: str, classes: int) -> float:

@@ -37,13 +37,25 @@ class Predictions:
                 yield {**row, "prediction": float(self.values[n, 0])}
                 continue
             row["label"] = self.labels[int(self.values[n].argmax())]
-            yield {**row, **{f"p({label})": float(p) for label, p in zip(self.labels, self.values[n], strict=True)}}
+            yield {
+                **row,
+                **{f"p({label})": round(float(p), 6) for label, p in zip(self.labels, self.values[n], strict=True)},
+            }
 
     def columns(self, texts: Texts) -> list[str]:
         """The names in :meth:`rows`, also when there is no text."""
         pair = [] if texts.pairs is None else ["text_pair"]
         values = ["label", *(f"p({label})" for label in self.labels)] if self.labels else ["prediction"]
         return ["row", "text", *pair, *values]
+
+
+def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
+    """The columns that a sweep's model was trained on; None for another classifier, which does not say."""
+    try:
+        columns = json.loads((Path(folder) / "frostline.json").read_bytes())["columns"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return columns if isinstance(columns, dict) and "text" in columns else None
 
 
 def predict(folder: str | Path, texts: Texts) -> Predictions:

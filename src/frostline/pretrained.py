@@ -126,7 +126,7 @@ def load_pretrained(
     Raises:
         FrostlineError: no such model, no tokenizer, weights that are not safetensors, or a type that cannot be cut.
     """
-    if trust_remote_code and not revision:
+    if trust_remote_code and not revision and not Path(name).expanduser().is_dir():
         raise FrostlineError("trust_remote_code runs code from the hub: pin it with --revision COMMIT.")
     folder, commit = _folder(name, revision, WANTED_FILES + ["*.py"] * trust_remote_code)
     trust = {"trust_remote_code": trust_remote_code}
@@ -182,6 +182,10 @@ def _folder(name: str, revision: str | None, files: list[str]) -> tuple[Path, st
         if not (path / "config.json").is_file():
             raise FrostlineError(
                 f"The folder {name} is no model: it has no config.json. Give a folder that save_pretrained wrote, or a hub name."
+            )
+        if revision:
+            raise FrostlineError(
+                f"{name} is a folder, and a folder has no revision {revision!r}: leave --revision out, or give a hub name."
             )
         return path, None
     if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:

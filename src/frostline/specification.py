@@ -103,7 +103,9 @@ class Settings(BaseModel):
     evaluations_per_epoch: int = Field(1, ge=1, description="validation scores in an epoch")
     train_score_rows: int = Field(1000, ge=1, description="training rows scored at the end of a run, at most")
     metric: str | None = Field(
-        None, description="chooses epoch, learning rate and k; by default one that suits the task"
+        None,
+        description="chooses epoch, learning rate and k: accuracy, f1, f1_macro, matthews_correlation, or for numbers "
+        "spearmanr, pearson, r2; by default the first that suits",
     )
     class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
         "none", description="weights of classes in the loss: none, balanced, or label=weight,label=weight"
@@ -112,7 +114,9 @@ class Settings(BaseModel):
     frozen_dropout: bool = Field(
         False, description="leave dropout on in the frozen part, as Trainer does; nothing is kept"
     )
-    subset: Literal["per-seed", "fixed"] = Field("per-seed", description="whether the training subset follows the seed")
+    subset: Literal["per-seed", "fixed"] = Field(
+        "per-seed", description="subset of the training rows: per-seed (each seed its own), or fixed"
+    )
     data_seed: int = Field(0, ge=0, description="fixes validation and test, and a fixed subset")
     max_length: int | None = Field(
         None, ge=1, description="most tokens in a text; by default what the model takes, at most 512"
@@ -259,7 +263,7 @@ def make_spec(values: Mapping[str, Any]) -> SweepSpec:
             raise FrostlineError(
                 f"{name} is missing: give --{flag}, or the key in a TOML file ({description})."
             ) from error
-        raise FrostlineError(f"{name} = {values[name]!r} cannot be: {_advice(first, description)}.") from error
+        raise FrostlineError(f"{name} cannot be {values[name]!r}: {_advice(first, description)}.") from error
 
 
 def _advice(error: ErrorDetails, description: str | None) -> str:
@@ -298,7 +302,9 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise FrostlineError(f"There is no file {path}: give a TOML file, or --model and --train.") from error
     except OSError as error:
-        raise FrostlineError(f"{path} cannot be read ({error.strerror}): give a TOML file.") from error
+        raise FrostlineError(
+            f"{path} cannot be read ({error.strerror}): give a TOML file; a model goes with --model."
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FrostlineError(
             f"{path} is no TOML: {error}. Mend that place; a table of texts goes with --train."

@@ -3,8 +3,10 @@
 Two things make a measured score uncertain: the seed (head, order, dropout, subset) and the rows that happen to be
 in the validation set. Both are counted. The runs that are compared share seeds and rows, so all differences are
 paired. Seeds: the covariance of the scores over seeds, divided by their number. Rows: a jackknife over groups of
-rows (Efron and Stein 1981) of the scores' means over seeds. The two variances add; Student's t with Satterthwaite's
-degrees of freedom turns them into an interval.
+rows (Efron and Stein 1981) of the scores' means over seeds, as if two more rows had been seen, of which each of the two
+that are compared alone gets one right: so that few rows, on which two models happen to agree, prove nothing (Agresti and
+Min 2005 do so for paired proportions). The variances add; Student's t with Satterthwaite's degrees of freedom turns
+them into an interval. There is one kind of interval: two-sided, 95 %, and every decision rests on its ends.
 """
 
 from collections.abc import Callable
@@ -18,6 +20,7 @@ Array = NDArray[np.float64]
 ScoreRows = Callable[[NDArray[np.int64]], Array]  # rows of validation -> scores [runs of one k, k's compared]
 
 GROUPS = 50  # of rows, in the jackknife
+QUANTILE = 0.975  # of Student's t: the ends of a two-sided interval of 95 %
 
 
 @dataclass(frozen=True)
@@ -30,27 +33,20 @@ class Summary:
     std: float | None  # of a sample: n - 1
     min: float | None
     max: float | None
-    low: float | None  # 95 % interval of the mean over seeds, Student's t
-    high: float | None
 
 
-def summarize(scores: Array, level: float = 0.95) -> Summary:
+def summarize(scores: Array) -> Summary:
     """Describe scores; what too few runs cannot say is None."""
     n = len(scores)
     if not n:
-        return Summary(0, None, None, None, None, None, None, None)
-    mean = float(scores.mean())
-    std = float(scores.std(ddof=1)) if n > 1 else None
-    half = None if std is None else float(stats.t.ppf((1 + level) / 2, n - 1)) * std / n**0.5
+        return Summary(0, None, None, None, None, None)
     return Summary(
         n=n,
-        mean=mean,
+        mean=float(scores.mean()),
         median=float(np.median(scores)),
-        std=std,
+        std=float(scores.std(ddof=1)) if n > 1 else None,
         min=float(scores.min()),
         max=float(scores.max()),
-        low=None if half is None else mean - half,
-        high=None if half is None else mean + half,
     )
 
 
@@ -85,9 +81,9 @@ class Pair:
         return value, total**0.5, freedom
 
 
-def pair(scores: Array, jackknife: Array) -> Pair:
+def pair(scores: Array, jackknife: Array, one_row: float) -> Pair:
     """The paired comparison of two columns: scores ``[seeds, 2]``, and the same with a group of rows left out,
-    ``[groups, seeds, 2]``."""
+    ``[groups, seeds, 2]``; ``one_row`` is how far one row can move a score."""
     runs, groups = len(scores), len(jackknife)
     means = jackknife.mean(1)  # [groups, 2]
     centred = means - means.mean(0)
@@ -95,7 +91,7 @@ def pair(scores: Array, jackknife: Array) -> Pair:
         means=scores.mean(0),
         seeds=np.cov(scores.T, ddof=1) / runs if runs > 1 else np.full((2, 2), np.nan),
         runs=runs,
-        rows=(groups - 1) / groups * centred.T @ centred,
+        rows=(groups - 1) / groups * centred.T @ centred + one_row**2 * np.eye(2),
         groups=groups,
     )
 
@@ -106,54 +102,53 @@ def row_groups(rows: int, groups: int = GROUPS) -> list[NDArray[np.int64]]:
     return [np.flatnonzero(deal != group) for group in range(min(groups, rows))]
 
 
+def mean_interval(scores: Array, jackknife: Array, one_row: float) -> tuple[float, float]:
+    """The interval of the mean of scores ``[seeds]``, two at least, with ``[groups, seeds]`` left-out scores."""
+    both = pair(np.stack([scores] * 2, -1), np.stack([jackknife] * 2, -1), one_row)
+    value, error, freedom = both.contrast(np.array([1.0, 0.0]))
+    half = float(stats.t.ppf(QUANTILE, freedom)) * error
+    return value - half, value + half
+
+
 @dataclass(frozen=True)
 class Ratio:
-    """A share of full: ``estimate``, its two-sided interval, and one-sided 95 % bounds. None: not defined."""
+    """A share of full: ``estimate`` and its interval. None: not defined, or no bound on that side."""
 
     estimate: float | None
     low: float | None
     high: float | None
-    lower_bound: float | None
-    upper_bound: float | None
 
 
-def ratio(pair: Pair, base: float = 0.0, level: float = 0.95) -> Ratio:
+def ratio(pair: Pair, base: float = 0.0) -> Ratio:
     """``(cell - base) / (full - base)`` with Fieller's interval; ``base`` is what guessing scores.
 
     The shares inside the interval are those ``p`` for which ``cell - base - p (full - base)`` does not differ from 0.
-    Not defined unless full is surely above ``base`` (one-sided, at ``level``).
+    Not defined unless full is surely above ``base``.
     """
     cell, full = pair.means - base
     if not full > 0:
-        return Ratio(None, None, None, None, None)
+        return Ratio(None, None, None)
     estimate = float(cell / full)
     if pair.runs < 2:
-        return Ratio(estimate, None, None, None, None)
-    if not surely_above(pair, base, level):
-        return Ratio(None, None, None, None, None)
-    two_sided, one_sided = (1 + level) / 2, level
-    return Ratio(
-        estimate,
-        _bound(pair, base, estimate, two_sided, -1),
-        _bound(pair, base, estimate, two_sided, +1),
-        _bound(pair, base, estimate, one_sided, -1),
-        _bound(pair, base, estimate, one_sided, +1),
-    )
+        return Ratio(estimate, None, None)
+    if not surely_above(pair, base):
+        return Ratio(None, None, None)
+    return Ratio(estimate, _bound(pair, base, estimate, -1), _bound(pair, base, estimate, +1))
 
 
-def surely_above(pair: Pair, base: float, level: float = 0.95) -> bool:
-    """Whether full is above ``base`` beyond its error."""
+def surely_above(pair: Pair, base: float) -> bool:
+    """Whether the interval of full's mean lies above ``base``."""
     value, error, freedom = pair.contrast(np.array([0.0, 1.0]))
-    return value - base > stats.t.ppf(level, freedom) * error
+    return value - base > stats.t.ppf(QUANTILE, freedom) * error
 
 
-def _bound(pair: Pair, base: float, estimate: float, quantile: float, side: int) -> float | None:
+def _bound(pair: Pair, base: float, estimate: float, side: int) -> float | None:
     """Where ``|cell - p full|`` reaches its error times t, going from the estimate to one side; None beyond +-10."""
 
     def excess(p: float) -> float:
         value, error, freedom = pair.contrast(np.array([1.0, -p]))
         value -= base * (1 - p)
-        return abs(value) - float(stats.t.ppf(quantile, freedom)) * error
+        return abs(value) - float(stats.t.ppf(QUANTILE, freedom)) * error
 
     step = 1e-3
     while step < 10:

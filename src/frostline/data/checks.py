@@ -49,9 +49,11 @@ class DataReport:
             first, second = pair.split("/")
             if count:
                 rows = self.splits[second].rows
-                said.append(f"{count:,} of {rows:,} {second} rows have a text that {first} has too.")
+                have = "row has" if rows == 1 else "rows have"
+                said.append(f"Warning: {count:,} of {rows:,} {second} {have} a text that {first} has too.")
         if self.conflicting:
-            said.append(f"{self.conflicting:,} training texts stand there with more than one label.")
+            stand = "text stands" if self.conflicting == 1 else "texts stand"
+            said.append(f"Warning: {self.conflicting:,} training {stand} there with more than one label.")
         for split, facts in self.splits.items():
             unseen = [label for label, count in facts.label_counts.items() if not count]
             if unseen:
@@ -59,9 +61,9 @@ class DataReport:
             if facts.empty_texts:
                 where = ", ".join(str(row) for row in facts.empty_rows)
                 more = ", ..." if facts.empty_texts > len(facts.empty_rows) else ""
-                said.append(
-                    f"{facts.empty_texts:,} {split} rows have an empty text (row {where}{more}); they are kept."
-                )
+                one = facts.empty_texts == 1
+                have, are = ("row has", "it is") if one else ("rows have", "they are")
+                said.append(f"{facts.empty_texts:,} {split} {have} an empty text (row {where}{more}); {are} kept.")
         return said
 
 

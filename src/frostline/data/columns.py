@@ -37,6 +37,11 @@ class Columns:
     text_pair: str | None = None
     label: str | None = None
 
+    def __str__(self) -> str:
+        pair = f" with {quoted(self.text_pair)}" if self.text_pair is not None else ""
+        label = f", label is column {quoted(self.label)}" if self.label is not None else ""
+        return f"text is column {quoted(self.text)}{pair}{label}"
+
 
 def choose_columns(
     table: Table,

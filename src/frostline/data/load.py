@@ -1,6 +1,6 @@
 """From what a user names to the examples of a task: the whole way of the data on one screen."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,13 +90,20 @@ def read_unlabelled(
     column_names: Sequence[str] | None = None,
     text_column: str | None = None,
     text_pair_column: str | None = None,
-) -> Texts:
-    """The texts of a table for ``predict``; a column of labels may be there or not."""
+    trained: Mapping[str, str | None] | None = None,
+) -> tuple[Texts, Columns]:
+    """The texts of a table for ``predict``, and which columns they are; a column of labels may be there or not.
+
+    ``trained``: the columns that the model was trained on, ``text`` and ``text_pair``; where the table has them, and none
+    are named, they are taken.
+    """
     table = read_table(source, column_names=column_names)
-    return _texts(
-        table,
-        choose_columns(table, text_column=text_column, text_pair_column=text_pair_column, label_needed=False),
-    )
+    if trained and text_column is None and text_pair_column is None:
+        known = [trained["text"], trained.get("text_pair")]
+        if all(name is None or name in table.columns for name in known):
+            text_column, text_pair_column = known
+    columns = choose_columns(table, text_column=text_column, text_pair_column=text_pair_column, label_needed=False)
+    return _texts(table, columns), columns
 
 
 def _tables(
@@ -105,7 +112,7 @@ def _tables(
     """The tables that are given, by split, and their notes."""
     if (train is None) == (data is None):
         raise FrostlineError("Give the data either with --train FILE or with --data NAME, one of the two.")
-    tables = {"train": read_table(train, column_names=names, name="the training data")} if data is None else {}
+    tables = {"train": read_table(train, column_names=names, name="The training data")} if data is None else {}
     if data is not None:
         tables = read_splits(data, config=config, column_names=names)
     elif config is not None:
@@ -135,14 +142,12 @@ def _task_name(train: Any, data: str | Path | None, config: str | None) -> str:
 
 
 def _choices(table: Table, task: Task) -> list[str]:
-    pair = f" with {quoted(task.columns.text_pair)}" if task.columns.text_pair is not None else ""
-    chosen = f"text is column {quoted(task.columns.text)}{pair}, label is column {quoted(task.columns.label)}."
     what = (
         f"Classification into {len(task.labels)} classes in this order: {listed(task.labels)}."
         if task.problem_type == CLASSIFICATION
         else "Regression on a number."
     )
-    return [f"{table.name}: {chosen}", what]
+    return [f"{table.name}: {task.columns}.", what]
 
 
 def _unlabelled(table: Table, task: Task) -> bool:

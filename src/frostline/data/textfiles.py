@@ -54,7 +54,8 @@ def read_delimited(path: Path, column_names: Sequence[str] | None = None) -> Con
     if column_names and cells_of[0] == header:
         raise FrostlineError(f"{path}, row 1: the names given are the file's own header; leave out --column-names.")
     columns = {name: list(cells) for name, cells in zip(header, zip(*cells_of, strict=True), strict=True)}
-    note = f"{path}: {longer:,} rows have more cells than the {width} columns named; the rest of them was left out."
+    have = "row has" if longer == 1 else "rows have"
+    note = f"{path}: {longer:,} {have} more cells than the {width} columns named; the rest was left out."
     return Contents(columns, np.array(rows), (note,) if longer else ())
 
 

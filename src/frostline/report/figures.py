@@ -149,7 +149,7 @@ def _mark_recommended(axes: Axes, size: Mapping[str, Any], places: Sequence[floa
     for cell, x in zip(size["cells"], places, strict=True):
         if size["recommended"] and cell["trainable"] == size["recommended"]["trainable"]:
             half = 0.34 * _step(places)
-            axes.axvspan(x - half, x + half, color=VALIDATION, alpha=0.11, linewidth=0)
+            axes.axvspan(x - half, x + half, color=QUIET, alpha=0.14, linewidth=0)
 
 
 def _line(axes: Axes, cells: Sequence[Cell], places: Sequence[float], name: str, **style: Any) -> None:
@@ -223,8 +223,8 @@ def _legend(cells: Iterable[Cell], chance: float | None, low: float) -> list[Lin
     handles: list[Line2D | Patch] = [
         Line2D([], [], color=VALIDATION, marker="o", markersize=7, linewidth=2, label="validation, mean"),
         Line2D([], [], color=VALIDATION, marker="o", markersize=4, alpha=0.7, linewidth=0, label="one seed"),
-        Patch(color=VALIDATION, alpha=0.22, linewidth=0, label="95 % of the mean"),
-        Line2D([], [], color=TRAIN, marker="s", markersize=4, linewidth=1.2, label="train"),
+        Patch(color=VALIDATION, alpha=0.22, linewidth=0, label="its 95 % interval"),
+        Line2D([], [], color=TRAIN, marker="s", markersize=4, linewidth=1.2, label="train, at the end"),
     ]
     if chance is not None:
         where = "" if chance > low else ", below"

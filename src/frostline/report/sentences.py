@@ -14,9 +14,9 @@ def point(point: Mapping[str, Any], size: Mapping[str, Any]) -> str:
     if point["verdict"] == "holds":
         if point["sure"] == size["reference"]:
             return f"Nothing smaller than {sure}."
-        return f"{sure[0].upper()}{sure[1:]}, beyond the error of seeds and rows."
-    surely = f"surely {sure}" if point["sure"] else "none of these surely"
-    return f"Cannot tell: {by_mean} by the means, {surely}, possibly already {possible}."
+        return f"{sure[0].upper()}{sure[1:]}: its whole interval lies above, that of every smaller choice below."
+    surely = f"Surely {sure}" if point["sure"] else "Surely none of these"
+    return f"Cannot tell. {surely}; by the means {by_mean}; {possible} cannot be ruled out."
 
 
 def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int) -> str | None:
@@ -31,14 +31,15 @@ def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int) ->
         return None
     if seeds == 1:
         return (
-            "One seed has no spread: nobody can say how much of a difference between two k is luck of the draw. The "
+            "One seed has no spread: nobody can say how much of a difference between two choices is luck of the draw. The "
             "recommendation rests on the scores as they stand; five seeds would give them an interval."
         )
     possible, sure = _name(main["possible"]), _name(main["sure"])
     return (
-        f"Going by their 95 % bounds, {possible} is the smallest choice that may reach {share} of full’s gain, and "
-        f"{sure} the smallest that surely does; the truth lies between, and these seeds and validation rows cannot say "
-        "where. The recommendation is the safe end. More seeds narrow the gap, and more validation rows do."
+        f"The interval of {sure} lies above {share} of full’s gain as a whole: that is surely enough. The interval of "
+        f"{possible} reaches above {share}, too, so it may be enough; these seeds and validation rows cannot tell. What is "
+        "recommended is the smallest choice that is surely enough. More seeds make the intervals narrower, and so do more "
+        "validation rows."
     )
 
 

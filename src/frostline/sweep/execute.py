@@ -2,7 +2,6 @@
 
 import traceback
 from collections.abc import Sequence
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -101,7 +100,7 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, layers: int) -> No
     bench, pretrained, kept = prepared.bench, prepared.pretrained, prepared.plan.kept
     progress.begin("hidden states")
     pretrained.restore()  # a second call on the same sweep finds the model as the last run left it
-    start, passed = perf_counter(), 0
+    passed = 0
 
     def advance(more: int) -> None:
         nonlocal passed
@@ -119,7 +118,7 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, layers: int) -> No
         progress=advance,
         warn=progress.note,
     )
-    bench.cache_seconds = perf_counter() - start
+    bench.cache_seconds = bench.states.seconds
     progress.finish(float(len(rows) * layers))
 
 

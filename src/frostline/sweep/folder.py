@@ -8,7 +8,7 @@ from frostline.errors import FrostlineError
 from frostline.sweep.plan import expand, read_identity, read_settings
 from frostline.sweep.rows import read_rows
 from frostline.sweep.store import Store
-from frostline.sweep.tables import run_rows
+from frostline.sweep.tables import run_rows, score_rows
 
 
 class Folder:
@@ -28,11 +28,26 @@ class Folder:
         self.spec = read_settings(written, self.out)
         self.runs = expand(self.spec, self.identity)
 
+    @property
+    def stands(self) -> bool:
+        """Whether no run is to come that could change the answer; before, nobody looks at test."""
+        failed = self.store.failures()
+        return all(self.store.has(run.digest) or run.digest in failed for run in self.runs)
+
     def rows(self) -> list[dict[str, Any]]:
-        """The table of runs."""
+        """The table of runs; with test scores once the answer stands."""
         return run_rows(
-            self.runs, self.store, model=self.spec.model, task=self.identity.task, layers=self.identity.layers
+            self.runs,
+            self.store,
+            model=self.spec.model,
+            task=self.identity.task,
+            layers=self.identity.layers,
+            with_test=self.stands,
         )
+
+    def scores(self) -> list[dict[str, Any]]:
+        """Every score of every run; those on test once the answer stands."""
+        return score_rows(self.runs, self.store, with_test=self.stands)
 
     def split(self, name: str) -> Examples | None:
         """The rows of a split that was scored; None where there is no such split."""

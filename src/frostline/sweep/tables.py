@@ -46,7 +46,14 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
 
 
 def run_rows(
-    specs: Iterable[RunSpec], store: Store, *, model: str, task: str, layers: int, running: frozenset[str] = frozenset()
+    specs: Iterable[RunSpec],
+    store: Store,
+    *,
+    model: str,
+    task: str,
+    layers: int,
+    with_test: bool,
+    running: frozenset[str] = frozenset(),
 ) -> list[dict[str, Any]]:
     """One row for each run of the sweep, done or not, in the order of the grid. ``layers`` is L."""
     results, failures = store.results(), store.failures()
@@ -55,7 +62,7 @@ def run_rows(
         facts = results.get(spec.digest, {})
         failure = failures.get(spec.digest, {})
         status = "done" if facts else "running" if spec.digest in running else "failed" if failure else "pending"
-        test = store.test(spec.digest)
+        test = store.test(spec.digest) if with_test else None
         rows.append(
             {
                 "model": model,
@@ -81,7 +88,7 @@ def run_rows(
     return [{name: row[name] for name in COLUMNS} for row in rows]
 
 
-def score_rows(specs: Iterable[RunSpec], store: Store) -> list[dict[str, Any]]:
+def score_rows(specs: Iterable[RunSpec], store: Store, *, with_test: bool) -> list[dict[str, Any]]:
     """Every score of every run; test scores bear the epoch that they were taken at."""
     results, rows = store.results(), []
     for spec in specs:
@@ -89,7 +96,7 @@ def score_rows(specs: Iterable[RunSpec], store: Store) -> list[dict[str, Any]]:
         if facts is None:
             continue
         rows += [{"run": spec.digest, **score} for score in facts["scores"]]
-        test = store.test(spec.digest)
+        test = store.test(spec.digest) if with_test else None
         for name, value in (test[0]["scores"] if test else {}).items():
             rows.append(
                 {"run": spec.digest, "split": "test", "epoch": facts["best_epoch"], "metric": name, "value": value}
