@@ -156,6 +156,10 @@ def _answer_one(
     for cell in cells:
         ours, theirs = (c and c["seconds"] and c["seconds"] + c["shared_seconds"] for c in (cell, reference_cell))
         cell["times_cheaper"] = theirs / ours if ours and theirs else None
+    if reference_cell:
+        for name in ("share", "share_corrected"):
+            if reference_cell[name] and reference_cell[name]["low"] is not None:
+                reference_cell[name] = {"estimate": 1.0, "low": 1.0, "high": 1.0}  # of itself
     points = [
         _operating_point(cells, reference_cell, share, corrected)
         for corrected in (False, True)

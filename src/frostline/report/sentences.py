@@ -35,11 +35,16 @@ def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int) ->
             "recommendation rests on the scores as they stand; five seeds would give them an interval."
         )
     possible, sure = _name(main["possible"]), _name(main["sure"])
+    if main["sure"] == size["reference"]:
+        surely = (
+            f"No smaller choice has its whole interval above {share} of the gain of {sure}, so none is surely enough."
+        )
+    else:
+        surely = f"The whole interval of {sure} lies above {share} of full’s gain: that is surely enough."
     return (
-        f"The interval of {sure} lies above {share} of full’s gain as a whole: that is surely enough. The interval of "
-        f"{possible} reaches above {share}, too, so it may be enough; these seeds and validation rows cannot tell. What is "
-        "recommended is the smallest choice that is surely enough. More seeds make the intervals narrower, and so do more "
-        "validation rows."
+        f"{surely} The interval of {possible} reaches above {share}, so it may be enough; these seeds and validation rows "
+        "cannot tell. What is recommended is the smallest choice that is surely enough. More seeds make the intervals "
+        "narrower, and so do more validation rows."
     )
 
 
