@@ -111,13 +111,13 @@ def _plain(flags: dict[str, Any]) -> dict[str, Any]:
     return flags
 
 
-@app.command(short_help="The embedded example, offline, in a minute or two.")
+@app.command(short_help="The embedded example, offline, in about a minute.")
 def demo(
     out: Annotated[Path, typer.Option(help="folder for results, answer, report and model")] = Path("frostline-demo"),
     task: Annotated[str, typer.Option(help="polarity or agreement; the sentences are generated")] = "polarity",
     seeds: Annotated[int, typer.Option(min=1, help="runs of each k")] = 3,
 ) -> None:
-    """The embedded example: answer, report and model in a minute or two, offline."""
+    """The embedded example: answer, report and model in about a minute, offline (agreement takes four)."""
     from frostline.demo import demo_sweep
 
     _run(demo_sweep(out, task=task, seeds=seeds))

@@ -66,8 +66,8 @@ def _table(task: Task, split: str, size: int, seed: int, written: set[str]) -> p
 # the word's polarity follows from both: so neither the frame nor "not" tells anything alone. With half of the words
 # turned round a word would tell nothing either, and full fine-tuning fails to take off on some seeds.
 
-CONTRAST = 0.3  # share of sentences with two clauses
-TURNED = 0.3  # share of clauses whose word is turned round
+CONTRAST = 0.1  # share of sentences with two clauses
+TURNED = 0.2  # share of clauses whose word is turned round
 
 KEEP = (
     "{the} {is} {very} {adjective}",
