@@ -109,9 +109,7 @@ def make_answer(
         "chance": validation.chance,
         "validation_rows": len(validation.targets),
         "sentence": answers[0]["sentence"],
-        "runs": {
-            status: sum(run["status"] == status for run in runs) for status in ("done", "failed", "pending", "running")
-        },
+        "runs": {status: sum(run["status"] == status for run in runs) for status in ("done", "failed", "pending")},
         "sizes": answers,
     }
 

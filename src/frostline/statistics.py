@@ -9,7 +9,6 @@ Min 2005 do so for paired proportions). The variances add; Student's t with Satt
 them into an interval. There is one kind of interval: two-sided, 95 %, and every decision rests on its ends.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 
 Array = NDArray[np.float64]
-ScoreRows = Callable[[NDArray[np.int64]], Array]  # rows of validation -> scores [runs of one k, k's compared]
 
 GROUPS = 50  # of rows, in the jackknife
 QUANTILE = 0.975  # of Student's t: the ends of a two-sided interval of 95 %

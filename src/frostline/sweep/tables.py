@@ -53,7 +53,6 @@ def run_rows(
     task: str,
     layers: int,
     with_test: bool,
-    running: frozenset[str] = frozenset(),
 ) -> list[dict[str, Any]]:
     """One row for each run of the sweep, done or not, in the order of the grid. ``layers`` is L."""
     results, failures = store.results(), store.failures()
@@ -61,7 +60,7 @@ def run_rows(
     for spec in specs:
         facts = results.get(spec.digest, {})
         failure = failures.get(spec.digest, {})
-        status = "done" if facts else "running" if spec.digest in running else "failed" if failure else "pending"
+        status = "done" if facts else "failed" if failure else "pending"
         test = store.test(spec.digest) if with_test else None
         rows.append(
             {
