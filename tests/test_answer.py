@@ -119,10 +119,10 @@ def test_where_only_full_is_surely_enough_what_is_likely_is_named_first() -> Non
     (size,) = answer["sizes"]
     assert size["recommended"]["trainable"] == "all"
     assert answer["sentence"].startswith(
-        "Cannot tell with 3 seeds and 1,000 validation rows: tuning the last layer reaches 114.3 %"
+        "With 3 seeds and 1,000 validation rows it cannot be told whether tuning the last layer is enough: it reaches 114.3 %"
     )
     assert answer["sentence"].endswith(
-        "accuracy 0.900 against 0.850. Until that is sure, tune all layers and the embeddings."
+        "accuracy 0.900 against 0.850. Enough is an interval above 95 %; until then tune all layers and the embeddings."
     )
 
 
@@ -149,6 +149,11 @@ def test_without_all_the_largest_k_is_the_reference() -> None:
         "Tune the last 2 of 4 layers: accuracy 0.900; nothing smaller reaches 95 % of its gain over guessing. "
         "Full fine-tuning was not run: add all to --tune."
     )
+
+
+def test_an_answer_before_the_end_says_so() -> None:
+    answer = answer_of(make_runs(clear, outcome=lambda k, seed, rate: "pending" if seed > 2 else "ok"))
+    assert answer["sentence"].endswith(" So far 12 of 20 runs have ended.")
 
 
 def test_one_k_alone_is_compared_with_nothing() -> None:

@@ -134,3 +134,13 @@ def test_labels_of_any_letters_are_class_weights(settings: dict[str, Any], tiny_
     weights = dict.fromkeys(odd.values(), 2.0)
     sweep = go(settings, train=rows.assign(label=rows.label.map(odd)), class_weights=weights, seeds=1)
     assert set(sweep.table().status) == {"done"}
+
+
+def test_a_renamed_file_does_not_rename_the_sweep(
+    finished_small: Path, settings: dict[str, Any], tiny_table: Path, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    copy = shutil.copy(tiny_table, tmp_path / "copy.csv")
+    for task, named in ((None, "films"), ("reviews", "reviews")):
+        prepared = prepare(Sweep(**{**settings, "train": copy, "out": out, "task": task}).spec, {}, Progress())
+        assert prepared.identity.task == named and len(prepared.plan.done) == 4

@@ -180,6 +180,9 @@ def _answer_one(
         ],
     }
     answer["sentence"] = _sentence(answer, main, validation, layers, len({run["seed"] for run in runs}))
+    pending = sum(run["status"] == "pending" for run in runs)
+    if 0 < pending < len(runs):
+        answer["sentence"] += f" So far {len(runs) - pending} of {len(runs)} runs have ended."
     return answer
 
 
@@ -328,11 +331,11 @@ def _sentence(
     seen = f"{seeds} seeds and {len(validation.targets):,} validation rows"
     unsure = seeds > 1 and point["verdict"] == "cannot tell"
     if cell is full and unsure and likely is not full:
-        sentence = (
-            f"Cannot tell with {seen}: {_tuning(likely)} reaches {_compared(likely, full, validation)}. "
-            f"Until that is sure, {_what(recommended, layers, 'tune')}."
+        return (
+            f"With {seen} it cannot be told whether {_tuning(likely)} is enough: it reaches "
+            f"{_compared(likely, full, validation)}. Enough is an interval above {100 * point['target']:g} %; until then "
+            f"{_what(recommended, layers, 'tune')}.{_advice(cells)}"
         )
-        return sentence + _advice(cells)
     target = f"{100 * point['target']:g} % of its gain over guessing"
     if cell is full:
         sentence = f"{_what(recommended, layers)}: {validation.metric} {_number(cell['validation']['mean'])}"

@@ -179,7 +179,10 @@ def predict(
     text_column: Annotated[str | None, typer.Option(help="column with the text")] = None,
     text_pair_column: Annotated[str | None, typer.Option(help="column with the second text of a pair")] = None,
 ) -> None:
-    """Labels and probabilities for a table of texts."""
+    """Labels and probabilities for a table of texts.
+
+    One row a text: where it stands in the file (a header is row 1), the text, its label, the probability of each label.
+    """
     from frostline.data import read_unlabelled
     from frostline.prediction import predict as predict_texts
     from frostline.prediction import trained_columns

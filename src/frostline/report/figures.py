@@ -140,7 +140,7 @@ def _limits(cells: Sequence[Cell], chance: float | None) -> tuple[float, float]:
     if chance is not None and chance > low - 1.5 * spread:
         low = min(low, chance)
     ends = [cell["validation"][side] for cell in cells for side in ("low", "high")]
-    inside = [end for end in ends if end is not None and low - 0.2 * spread < end < high + 0.2 * spread]
+    inside = [end for end in ends if end is not None and low - 0.8 * spread < end < high + 0.8 * spread]
     low, high = min([low, *inside]), max([high, *(min(end, 1.0) for end in inside)])  # no metric is above 1
     return low - 0.06 * spread, high + 0.06 * spread
 

@@ -15,8 +15,9 @@ def point(point: Mapping[str, Any], size: Mapping[str, Any]) -> str:
         if point["sure"] == size["reference"]:
             return f"Nothing smaller than {sure}."
         return f"{sure[0].upper()}{sure[1:]}: its whole interval lies above, that of every smaller choice below."
-    surely = f"Surely {sure}" if point["sure"] else "Surely none of these"
-    return f"Cannot tell. {surely}; by the means {by_mean}; {possible} cannot be ruled out."
+    if all(cell["validation"]["n"] < 2 for cell in size["cells"]):
+        return f"By its one seed {by_mean}; how sure that is, one seed cannot tell."
+    return f"Cannot tell. Surely enough: {sure}. By the means: {by_mean}. Not ruled out: {possible}."
 
 
 def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int) -> str | None:

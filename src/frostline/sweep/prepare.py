@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,8 @@ def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> 
         labels=data.task.labels,
     )
     if older is not None:
+        if before and spec.task is None:
+            identity = replace(identity, task=before.task)  # a file may have been renamed
         spec = _join(spec, identity, older, store.out)
     bench = _bench(spec, data, splits, encoded, pretrained, machine, metric)
     plan = _plan(spec, identity, bench, data, truncated, encoded, store)
