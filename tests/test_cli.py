@@ -416,6 +416,8 @@ def test_killed_interrupted_and_gone_on_is_the_undisturbed_sweep(
         "text": True,
         "stdout": subprocess.PIPE,
         "stderr": subprocess.PIPE,
+        # A shell starts what it puts into the background deaf to SIGINT, and so would be the program.
+        "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     }
     runs = here / "o" / "runs"
     first = subprocess.Popen(command, **options)
