@@ -77,6 +77,17 @@ def test_a_folder_with_splits(tmp_path: Path, train: str, validation: str, test:
     assert len(load_data(data=tmp_path, validation=frame(2)).validation) == 2
 
 
+def test_the_first_rows_only_and_another_share_held_out(tmp_path: Path) -> None:
+    frame(50).to_csv(tmp_path / "train.csv", index=False)
+    frame(50).to_parquet(tmp_path / "train.parquet")
+    for file in ("train.csv", "train.parquet"):
+        data = load_data(train=tmp_path / file, first_rows=20, held_out_share=0.2, test="none")
+        assert (len(data.train), len(data.validation)) == (16, 4)
+        assert set(data.train.texts + data.validation.texts) == set(frame(20)["text"])
+        assert "Of 50 training rows the first 20 are read." in data.notes
+    assert len(load_data(train=tmp_path / "train.csv", first_rows=60, test="none").train) == 45
+
+
 def test_shards_are_one_table(tmp_path: Path) -> None:
     for i in range(2):
         frame(10, 10 * i).to_parquet(tmp_path / f"train-{i:05}-of-00002.parquet")

@@ -1,5 +1,6 @@
 """Settings: what is refused and how, TOML there and back, and the digest of a run."""
 
+import itertools
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,7 @@ OTHER: dict[str, Any] = {
     "warmup_steps": 5,
     "max_grad_norm": 0,
     "evaluations_per_epoch": 2,
+    "load_best_model_at_end": False,
     "train_score_rows": 10,
     "metric": "f1",
     "class_weights": "balanced",
@@ -206,12 +208,53 @@ def test_k_as_it_is_printed() -> None:
     assert [RunSpec(**{**RUN, "tune": k}).tuned_layers for k in (0, 2, "all")] == [0, 2, None]
 
 
-def test_the_grid_of_an_older_sweep_is_added() -> None:
-    older = spec(tune="0,2", seeds="0,1", learning_rate=1e-4, train_size=100)
-    newer = spec(tune="all,2", seeds="1,2", learning_rate=3e-4, train_size="50,100", target=0.9)
-    both = newer.extended(older, 1000)
-    assert [getattr(both, name) for name in GRID] == [(0, 2, "all"), (0, 1, 2), (100, 50), (1e-4, 3e-4)]
-    assert both.target == 0.9
+def cells(spec: SweepSpec) -> set[tuple[Any, ...]]:
+    """The runs of a sweep, by the values of the grid; no size is None."""
+    return {
+        cell for part in spec.grids() for cell in itertools.product(*(getattr(part, name) or (None,) for name in GRID))
+    }
+
+
+PARTS = st.fixed_dictionaries(
+    {
+        "tune": st.sets(st.sampled_from([0, 1, "all"]), min_size=1),
+        "seeds": st.sets(st.integers(0, 2), min_size=1),
+        "train_size": st.none() | st.sets(st.sampled_from([50, 1000]), min_size=1),
+        "learning_rate": st.sets(st.sampled_from([1e-4, 3e-4]), min_size=1),
+    }
+).map(lambda part: {name: value and list(value) for name, value in part.items()})
+
+
+@given(PARTS, st.lists(PARTS, min_size=1, max_size=4))
+def test_a_sweep_that_grows_gains_what_is_asked_and_nothing_else(first: dict[str, Any], more: list[Any]) -> None:
+    grown, asked = spec(**first), cells(spec(**first))
+    for part in more:
+        grown = spec(**part).extended(grown, 1000)
+        asked |= cells(spec(**part))
+    asked = {(k, seed, size or 1000, rate) for k, seed, size, rate in asked}
+    assert {(k, seed, size or 1000, rate) for k, seed, size, rate in cells(grown)} == asked
+    assert make_spec(tomllib.loads(to_toml(grown.model_dump(mode="json")))) == grown
+
+
+def test_two_grids_are_drawn_together_where_one_says_both() -> None:
+    older = spec(tune="0,2", seeds="0,1", target=0.9)
+    assert spec(tune="2,0", seeds="1,2").extended(older, 1000).seeds == (0, 1, 2)
+    assert spec(tune="0,2", seeds="1,2").extended(older, 1000).grid == ()
+    assert len(spec(tune="0,2,all", seeds="1,2").extended(older, 1000).grid) == 1
+    assert spec(target=0.8).extended(older, 1000).target == 0.8
+
+
+def test_a_grid_of_several_parts() -> None:
+    few = spec(seeds=3, train_size=1000, grid=[{"seeds": 5, "train_size": "50,100"}, {"tune": 0}])
+    assert [(part.tune, part.seeds, part.train_size) for part in few.grids()] == [
+        ((0, 1, "all"), (0, 1, 2), (1000,)),
+        ((0, 1, "all"), (0, 1, 2, 3, 4), (50, 100)),
+        ((0,), (0, 1, 2), (1000,)),
+    ]
+    assert few.every("seeds") == [0, 1, 2, 3, 4] and few.every("train_size") == [1000, 50, 100]
+    assert "'rate'" in refusal(grid=[{"rate": 1}]) and "[[grid]]" in refusal(grid=[{"rate": 1}])
+    assert refusal(grid=[{"seeds": 0}]).startswith("seeds in table 1 of [[grid]] cannot be 0: give a number of seeds")
+    assert "[[grid]]" in refusal(grid="0,1") and "[[grid]]" in refusal(grid=[3])
 
 
 def test_all_rows_are_a_size_like_others() -> None:

@@ -263,6 +263,14 @@ def test_the_best_epoch_is_restored_and_a_tie_keeps_the_earlier(scores, best):
     assert not same(steps[2], steps[5])
 
 
+def test_the_last_epoch_stays_where_the_best_is_not_asked_for():
+    settings = Settings(num_train_epochs=3, per_device_train_batch_size=8, warmup_steps=0, load_best_model_at_end=False)
+    line, steps = Line(), []
+    scores = [0.5, 0.75, 0.25]
+    trained = fit(line, settings, forward=scripted(line, scores), after=lambda step: steps.append(line.values()))
+    assert trained.best == 2 and same(line.values(), steps[-1]) and not same(line.values(), steps[5])
+
+
 def test_an_undefined_score_is_beaten_by_any_other():
     """The correlation of a constant is not defined."""
     settings = Settings(num_train_epochs=2, per_device_train_batch_size=8)

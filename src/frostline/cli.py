@@ -75,15 +75,16 @@ def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
     argument = Annotated[Optional[Path], typer.Argument(help="TOML file with the same settings; flags go before it")]  # noqa: UP045
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [inspect.Parameter("file", keyword, default=None, annotation=argument)]
-    for name in sorted(SweepSpec.model_fields, key=lambda name: name in Settings.model_fields):
+    names = [name for name in SweepSpec.model_fields if name != "grid"]  # tables of a file
+    for name in sorted(names, key=lambda name: name in Settings.model_fields):
         field = SweepSpec.model_fields[name]
         kind: Any = Optional[bool] if field.annotation is bool else Optional[str]  # noqa: UP045
         default = "" if field.default is None else f" [default: {_shown(field.default)}]"
         default = " [required]" if field.is_required() else default
         flag = "--" + name.replace("_", "-")
-        names = [f"{flag}/--no-{flag[2:]}"] if field.annotation is bool else [flag]
+        flags = [f"{flag}/--no-{flag[2:]}"] if field.annotation is bool else [flag]
         metavar = None if field.annotation is bool else "VALUE"
-        option = typer.Option(*names, metavar=metavar, help=f"{field.description}{default}", show_default=False)
+        option = typer.Option(*flags, metavar=metavar, help=f"{field.description}{default}", show_default=False)
         parameters.append(inspect.Parameter(name, keyword, default=None, annotation=Annotated[kind, option]))
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

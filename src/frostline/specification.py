@@ -9,11 +9,12 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -62,7 +63,23 @@ def _as_seeds(value: Any) -> Any:
     return values
 
 
+def _some_and_distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not values:
+        raise ValueError("give at least one value")
+    if len(set(values)) < len(values):
+        raise ValueError("a value stands there twice; give each once")
+    return values
+
+
 Positive = Annotated[float, Field(gt=0)]
+Tunes = Annotated[tuple[Tune, ...], BeforeValidator(_as_list), AfterValidator(_some_and_distinct)]
+Seeds = Annotated[
+    tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_as_seeds), AfterValidator(_some_and_distinct)
+]
+Sizes = Annotated[
+    tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_as_list), AfterValidator(_some_and_distinct)
+]
+Rates = Annotated[tuple[Positive, ...], BeforeValidator(_as_list), AfterValidator(_some_and_distinct)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_as_texts)]
 HeadRate = Annotated[
     Positive | None,  # None: the layers' own; a file says "same", since TOML has no word for None
@@ -101,6 +118,9 @@ class Settings(BaseModel):
     warmup_steps: float = Field(0.1, ge=0, description="steps of warm-up; below 1 a share of all steps")
     max_grad_norm: float = Field(1.0, ge=0, description="clip the trained gradients to this norm; 0 does not clip")
     evaluations_per_epoch: int = Field(1, ge=1, description="validation scores in an epoch")
+    load_best_model_at_end: bool = Field(
+        True, description="a run's result is its best epoch on validation; otherwise its last"
+    )
     train_score_rows: int = Field(1000, ge=1, description="training rows scored at the end of a run, at most")
     metric: str | None = Field(
         None,
@@ -168,6 +188,21 @@ class RunSpec(Settings):
 GRID = ("tune", "seeds", "train_size", "learning_rate")
 
 
+class MoreRuns(BaseModel):
+    """A part of a grid; what it leaves out is as in the sweep."""
+
+    model_config = Strict
+
+    tune: Tunes | None = None
+    seeds: Seeds | None = None
+    train_size: Sizes | None = None
+    learning_rate: Rates | None = None
+
+    def values(self) -> dict[str, Any]:
+        """What is given."""
+        return {name: value for name in GRID if (value := getattr(self, name)) is not None}
+
+
 class SweepSpec(Settings):
     """A grid of runs over one model and one table of texts."""
 
@@ -175,8 +210,14 @@ class SweepSpec(Settings):
     revision: str | None = Field(None, description="commit, tag or branch of a hub model")
     trust_remote_code: bool = Field(False, description="run code that comes with a hub model; needs --revision")
     train: str | None = Field(None, description="training table: CSV, TSV, JSON lines or Parquet")
-    validation: str | None = Field(None, description="validation table; by default 10 % of the training table")
-    test: str | None = Field(None, description="test table; by default 10 % of the training table; `none` for no test")
+    validation: str | None = Field(None, description="validation table; by default set aside from the training table")
+    test: str | None = Field(
+        None, description="test table; by default set aside from the training table; `none` for no test"
+    )
+    held_out_share: float = Field(
+        0.1, gt=0, lt=1, description="share of the training table that is set aside for each of validation and test"
+    )
+    first_rows: int | None = Field(None, ge=2, description="read only so many rows of the training table, the first")
     data: str | None = Field(None, description="a hub data set, or a folder with splits, instead of --train")
     config: str | None = Field(None, description="configuration of the hub data set")
     column_names: Texts | None = Field(
@@ -190,16 +231,12 @@ class SweepSpec(Settings):
     )
     labels: Texts | None = Field(None, description="all labels, with commas, in the order of the model's outputs")
     task: str | None = Field(None, description="name of the task, to print")
-    tune: Annotated[tuple[Tune, ...], BeforeValidator(_as_list)] = Field(
+    tune: Tunes = Field(
         description="how many of the last layers to train: numbers from 0 (head only), and all; with commas"
     )
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_as_seeds)] = Field(
-        (0, 1, 2, 3, 4), description="a number of seeds, or a list with commas"
-    )
-    train_size: Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_as_list)] | None = Field(
-        None, description="training examples, several with commas; all by default"
-    )
-    learning_rate: Annotated[tuple[Positive, ...], BeforeValidator(_as_list)] = Field(
+    seeds: Seeds = Field((0, 1, 2, 3, 4), description="a number of seeds, or a list with commas")
+    train_size: Sizes | None = Field(None, description="training examples, several with commas; all by default")
+    learning_rate: Rates = Field(
         (5e-5,), description="learning rate of the layers; of several, with commas, each k takes its best on validation"
     )
     max_truncated: float = Field(0.05, ge=0, le=1, description="largest share of texts that may be cut at --max-length")
@@ -213,25 +250,50 @@ class SweepSpec(Settings):
         0.95, gt=0, le=1, description="share of full's gain over guessing that the recommended k reaches"
     )
     out: str = Field(description="folder for results, answer, report and model")
+    grid: tuple[MoreRuns, ...] = Field((), description="in a TOML file, tables [[grid]]: more runs beside those above")
 
-    @field_validator(*GRID)
-    @classmethod
-    def _some_and_distinct(cls, values: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-        if values is not None and not values:
-            raise ValueError("give at least one value")
-        if values is not None and len(set(values)) < len(values):
-            raise ValueError("a value stands there twice; give each once")
-        return values
+    def grids(self) -> list[Self]:
+        """The parts of the grid: sweeps whose runs are every combination of their values."""
+        plain = self.model_copy(update={"grid": ()})
+        return [plain, *(plain.model_copy(update=part.values()) for part in self.grid)]
+
+    def every(self, dimension: str) -> list[Any]:
+        """The values of one dimension of the grid, those of all its parts."""
+        return list(dict.fromkeys(value for part in self.grids() for value in getattr(part, dimension) or ()))
 
     def extended(self, older: "SweepSpec", train_rows: int) -> Self:
-        """This sweep with the grid of an older one added; ``train_rows`` is the size meant where none is given."""
-        grid: dict[str, Any] = {}
-        for name in GRID:
-            mine, theirs = getattr(self, name), getattr(older, name)
-            if name == "train_size" and mine != theirs:
-                mine, theirs = mine or (train_rows,), theirs or (train_rows,)
-            grid[name] = mine if mine is None else (*theirs, *(v for v in mine if v not in theirs))
-        return self.model_copy(update=grid)
+        """This sweep with the grids of an older one added, drawn together where two make one; no run is added that
+        neither has. ``train_rows`` is the size meant where none is given."""
+        parts = [{name: getattr(part, name) for name in GRID} for part in (*older.grids(), *self.grids())]
+        if any(part["train_size"] for part in parts):
+            parts = [{**part, "train_size": part["train_size"] or (train_rows,)} for part in parts]
+        first, *others = _drawn_together(parts)
+        return self.model_copy(update={**first, "grid": tuple(MoreRuns(**part) for part in others)})
+
+
+def _drawn_together(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Grids that give the same runs, fewer where one grid can say what two say."""
+    joined: list[dict[str, Any]] = []
+    for part in map(dict, parts):
+        while (other := next((one for one in joined if len(_differ(one, part)) < 2), None)) is not None:
+            joined.remove(other)
+            part |= {name: _both(other[name], part[name]) for name in _differ(other, part)}
+        if not any(_covers(one, part) for one in joined):
+            joined = [*(one for one in joined if not _covers(part, one)), part]
+    return joined
+
+
+def _covers(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return all(set(one[name] or ()) >= set(other[name] or ()) for name in GRID)
+
+
+def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """In which dimensions two grids have different values, order aside."""
+    return [name for name in GRID if set(one[name] or ()) != set(other[name] or ())]
+
+
+def _both(values: tuple[Any, ...] | None, more: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    return values if more is None else (*(values or ()), *(value for value in more if value not in (values or ())))
 
 
 def make_spec(values: Mapping[str, Any]) -> SweepSpec:
@@ -246,8 +308,8 @@ def make_spec(values: Mapping[str, Any]) -> SweepSpec:
             continue
         if isinstance(value, Mapping):
             raise FrostlineError(
-                f"There is no table [{key}]: settings stand at the top of the file, in no table but [class_weights]; "
-                "move them there."
+                f"There is no table [{key}]: settings stand at the top of the file, in no table but [class_weights] and "
+                "[[grid]]; move them there."
             )
         near = difflib.get_close_matches(key, known, 1, 0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}."
@@ -257,6 +319,8 @@ def make_spec(values: Mapping[str, Any]) -> SweepSpec:
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
+        if name == "grid":
+            raise FrostlineError(_grid_advice(first)) from error
         description = known[name].description
         if first["type"] == "missing":
             flag = name.replace("_", "-")
@@ -264,6 +328,17 @@ def make_spec(values: Mapping[str, Any]) -> SweepSpec:
                 f"{name} is missing: give --{flag}, or the key in a TOML file ({description})."
             ) from error
         raise FrostlineError(f"{name} cannot be {values[name]!r}: {_advice(first, description)}.") from error
+
+
+def _grid_advice(error: ErrorDetails) -> str:
+    """What is wrong with a table [[grid]]."""
+    _, number, key = (*error["loc"], None, None)[:3]
+    if error["type"] == "extra_forbidden":
+        return f"A table [[grid]] has no key {key!r}: it holds {', '.join(GRID)}, and what is left out is as above it."
+    if not isinstance(number, int) or key is None:
+        return "grid cannot be that: give tables [[grid]] in a TOML file, or a list of dictionaries in Python."
+    detail = _advice({**error, "loc": (key,)}, SweepSpec.model_fields[str(key)].description)
+    return f"{key} in table {number + 1} of [[grid]] cannot be {error['input']!r}: {detail}."
 
 
 def _advice(error: ErrorDetails, description: str | None) -> str:
@@ -327,6 +402,9 @@ def _toml_key(key: str) -> str:
 
 
 def _toml_value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        pairs = [f"{_toml_key(key)} = {_toml_value(one)}" for key, one in value.items() if one is not None]
+        return f"{{{', '.join(pairs)}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(_toml_value(v) for v in value)}]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

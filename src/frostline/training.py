@@ -114,7 +114,7 @@ def train(
     set_mode: Callable[[bool], None],
     on_step: Callable[[int, int], None] = lambda step, total: None,
 ) -> Trained:
-    """Train ``parameters`` and leave them at the best evaluation.
+    """Train ``parameters`` and leave them at the best evaluation, or where the training ends if that is asked for.
 
     ``order`` shuffles the rows of each epoch; dropout draws from torch's global generator, which the caller seeds.
     A loss or a gradient that is not finite ends the run before the step, as ``diverged``.
@@ -160,9 +160,9 @@ def train(
             logits = problem.logits(forward, validation_rows, settings.per_device_eval_batch_size)
             scores = problem.scores(logits, validation_rows)
             trained.evaluations.append(Evaluation(step / per_epoch, step, scores, seen.scores(), logits))
-            if _is_new_best(problem.metric, trained.evaluations, trained.best):
+            if not settings.load_best_model_at_end or _is_new_best(problem.metric, trained.evaluations, trained.best):
                 trained.best = len(trained.evaluations) - 1
-                if step < total:
+                if step < total and settings.load_best_model_at_end:
                     best_values = {name: p.detach().clone() for name, p in parameters.items()}
             set_mode(True)
             trained.evaluation_seconds += perf_counter() - begun

@@ -15,7 +15,7 @@ from frostline.data.tasks import CLASSIFICATION, Task, decide_task, hidden, labe
 from frostline.data.wording import listed, nearest, quoted
 from frostline.errors import FrostlineError
 
-SHARE = 0.1  # of the training rows, set aside for each of validation and test where no file is given
+SHARE = 0.1  # of the training rows, set aside for each of validation and test where no file is given, by default
 HOLD_OUT, NO_TEST = "hold out", "none"
 
 
@@ -45,16 +45,22 @@ def load_data(
     problem_type: str | None = None,
     labels: Sequence[str] | None = None,
     data_seed: int = 0,
+    held_out_share: float = SHARE,
+    first_rows: int | None = None,
     task_name: str | None = None,
 ) -> Data:
     """Read, choose the columns, decide the task, and set aside what was not given.
 
     ``train``, ``validation``, ``test``: a file, ``datasets.Dataset``, ``DataFrame`` or ``pyarrow.Table``. ``data``: a
     folder with splits or the name of a hub set, instead of ``train``; ``validation`` and ``test`` then replace what it
-    has. ``validation``, ``test`` = None: those of ``data``, else a tenth of the training rows each, as always with
-    "hold out". ``test`` = "none": no test at all. ``problem_type`` and ``labels`` as in ``decide_task``.
+    has. ``validation``, ``test`` = None: those of ``data``, else ``held_out_share`` of the training rows each, as always
+    with "hold out". ``test`` = "none": no test at all. ``first_rows``: the training table ends there, before anything is
+    set aside. ``problem_type`` and ``labels`` as in ``decide_task``.
     """
     tables, notes = _tables(train, validation, test, data, config, column_names)
+    if first_rows is not None and first_rows < len(tables["train"]):
+        notes.append(f"Of {len(tables['train']):,} training rows the first {first_rows:,} are read.")
+        tables["train"] = tables["train"].first(first_rows)
     columns = choose_columns(
         tables["train"], text_column=text_column, text_pair_column=text_pair_column, label_column=label_column
     )
@@ -64,7 +70,7 @@ def load_data(
     if data is not None and test is None and "test" in tables and _unlabelled(tables["test"], task):
         notes.append(f"{tables.pop('test').name} has no labels and is left out.")
     splits = {split: _examples(table, task, split) for split, table in tables.items()}
-    size = max(round(SHARE * len(splits["train"])), len(task.labels), 1)
+    size = max(round(held_out_share * len(splits["train"])), len(task.labels), 1)
     for split in ("test", "validation"):
         if split == "test" and _is_word(test, NO_TEST):
             notes.append("There is no test set, as asked.")

@@ -38,6 +38,12 @@ class Table:
         values = self.columns[column]
         return values if isinstance(values, list) else list(values.to_pylist())
 
+    def first(self, rows: int) -> "Table":
+        """The table up to so many rows."""
+        return replace(
+            self, columns={name: cells[:rows] for name, cells in self.columns.items()}, rows=self.rows[:rows]
+        )
+
     def where(self, index: int, column: str) -> str:
         """ "train.csv, row 17, column 'text'", which errors begin with."""
         return f"{self.name}, row {self.rows[index]}, column {quoted(column)}"

@@ -67,14 +67,23 @@ def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
     common = {name: getattr(spec, name) for name in RunSpec.model_fields if name in SweepSpec.model_fields}
     for name in ("weights", "vocabulary", "data", "metric", "precision", "max_length"):
         common[name] = getattr(identity, name)
-    ks = sorted(spec.tune, key=lambda k: (k == "all", k if k != "all" else 0))
+    cells = {
+        (size, seed, rate, k)
+        for part in spec.grids()
+        for size in part.train_size or (identity.train_rows,)
+        for seed in part.seeds
+        for rate in part.learning_rate
+        for k in part.tune
+    }
     return [
         RunSpec.model_validate({**common, "tune": k, "seed": seed, "train_size": size, "learning_rate": rate})
-        for size in sorted(spec.train_size or (identity.train_rows,))
-        for seed in sorted(spec.seeds)
-        for rate in sorted(spec.learning_rate)
-        for k in ks
+        for size, seed, rate, k in sorted(cells, key=lambda cell: (*cell[:3], by_depth(cell[3])))
     ]
+
+
+def by_depth(k: Tune) -> tuple[bool, int]:
+    """The order of values of k: the head alone first, full last."""
+    return (True, 0) if k == "all" else (False, k)
 
 
 def work(spec: RunSpec, layers: int, rows: Mapping[str, int], kept_from: int | None) -> float:

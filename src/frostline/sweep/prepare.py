@@ -20,7 +20,7 @@ from frostline.pretrained import Pretrained, load_pretrained
 from frostline.progress import Progress
 from frostline.run import Bench, train_rows
 from frostline.specification import RunSpec, Settings, SweepSpec
-from frostline.sweep.plan import Identity, Plan, expand, read_identity, read_settings, trainable_by_k
+from frostline.sweep.plan import Identity, Plan, by_depth, expand, read_identity, read_settings, trainable_by_k
 from frostline.sweep.store import Store
 from frostline.tokens import Tokens, encode
 from frostline.training import Problem
@@ -67,7 +67,7 @@ def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> 
         trust_remote_code=spec.trust_remote_code,
         device=machine.device,
     )
-    for k in spec.tune:
+    for k in spec.every("tune"):
         pretrained.anatomy.tuned(None if k == "all" else k)
     _demand_sizes(spec, data)
     progress.begin("encoding the texts")
@@ -138,13 +138,15 @@ def _load(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
         problem_type=spec.problem_type,
         labels=spec.labels,
         data_seed=spec.data_seed,
+        held_out_share=spec.held_out_share,
+        first_rows=spec.first_rows,
         task_name=spec.task,
     )
 
 
 def _demand_sizes(spec: SweepSpec, data: Data) -> None:
     classes = len(np.unique(data.train.targets)) if data.task.labels else 1
-    for size in spec.train_size or ():
+    for size in spec.every("train_size"):
         if size > len(data.train):
             raise FrostlineError(
                 f"train_size = {size:,} is more than the {len(data.train):,} training rows (after validation and test "
@@ -253,7 +255,8 @@ def _plan(
     anatomy, model = bench.pretrained.anatomy, bench.pretrained.model
     runs = expand(spec, identity)
     layers = anatomy.count
-    cuts = {layers - k for k in spec.tune if k != "all" and k != layers} if not spec.frozen_dropout else set()
+    ks = sorted(spec.every("tune"), key=by_depth)
+    cuts = {layers - k for k in ks if k != "all" and k != layers} if not spec.frozen_dropout else set()
     wanted = need_for(sorted(cuts), anatomy, bench.reads)
     rows = rows_needed(bench, runs) if runs else np.zeros(0, np.int64)
     unique = rows[np.unique(bench.tokens.keys[rows], return_index=True)[1]]
@@ -274,7 +277,7 @@ def _plan(
         runs=tuple(runs),
         done=frozenset(run.digest for run in runs if store.has(run.digest)),
         parameters=sum(p.numel() for p in model.parameters()),
-        trainable=trainable_by_k(anatomy, model, spec.tune, tune_pooler=spec.tune_pooler),
+        trainable=trainable_by_k(anatomy, model, ks, tune_pooler=spec.tune_pooler),
         rows=count,
         tokens=tokens,
         wanted=wanted,
