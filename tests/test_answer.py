@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frostline.answer import Labelled, add_test, make_answer
+from frostline.answer import add_test, make_answer
+from frostline.comparison.evidence import Labelled
 
 ROWS, LAYERS = 1000, 4
 TARGETS = np.arange(ROWS) % 2
@@ -93,7 +94,7 @@ def test_an_overwhelming_difference_is_told() -> None:
     answer = answer_of(make_runs(lambda k, *_: 0.99 if k in (2, "all") else 0.55))
     (size,) = answer["sizes"]
     assert point(size, 0.9) == {
-        **{"target": 0.9, "corrected": True, "verdict": "holds"},
+        **{"target": 0.9, "corrected": True, "margin": None, "verdict": "holds"},
         **dict.fromkeys(("estimate", "sure", "possible"), "last 2"),
     }
     assert answer["sentence"].startswith("Tune the last 2 of 4 layers: 100.0 % of what full fine-tuning gains")
@@ -171,8 +172,8 @@ def test_failures_are_counted_and_not_averaged_away() -> None:
     (size,) = answer["sizes"]
     two = cells(size)["last 2"]
     assert (two["runs"], two["validation"]["n"], two["validation"]["mean"]) == (4, 2, pytest.approx(0.9))
-    assert (two["failed"]["runs"], two["failed"]["diverged"], two["failed"]["degenerate"]) == (2, 1, 1)
-    assert two["failed"]["interval"] == pytest.approx([0.0676, 0.9324], abs=1e-4)
+    assert (two["failures"]["failed"], two["failures"]["diverged"], two["failures"]["degenerate"]) == (2, 1, 1)
+    assert two["failures"]["interval"] == pytest.approx([0.0676, 0.9324], abs=1e-4)
     assert two["validation_with_failures"]["n"] == 3 and two["validation_with_failures"]["mean"] < 0.8
     assert two["errors"] == 1
     assert [(run["trainable"], run["seed"], run["status"]) for run in size["missing"]] == [
@@ -281,7 +282,8 @@ def test_the_recommended_run_is_the_best_seed_and_ties_go_to_the_first() -> None
 def test_another_target_is_another_operating_point() -> None:
     made = make_runs(lambda k, *_: {0: 0.6, 1: 0.88, 2: 0.99, "all": 0.99}[k])
     assert answer_of(made, 0.7)["sizes"][0]["recommended"]["trainable"] == "last 1"
-    assert {p["target"] for p in answer_of(made, 0.7)["sizes"][0]["operating_points"]} == {0.7, 0.9, 0.95, 0.99}
+    points = answer_of(made, 0.7)["sizes"][0]["operating_points"]
+    assert {p["target"] for p in points if p["margin"] is None} == {0.7, 0.9, 0.95, 0.99}
     assert answer_of(made, 0.99)["sizes"][0]["recommended"]["trainable"] != "last 1"
 
 

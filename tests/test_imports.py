@@ -17,6 +17,7 @@ ORDER = (
         "data",
         "metrics",
         "statistics",
+        "comparison",
         "specification",
         "machine",
         "layers",
@@ -26,7 +27,7 @@ ORDER = (
         "tokens",
     ),
     *("hidden", "checking", "cache", "pretrained", "progress", "training", "run", "sweep", "answer", "report"),
-    *("prediction", "api", "demo", "cli", "__main__"),
+    *("prediction", "api", "demo", "studies", "cli", "__main__"),
 )
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from frostline.statistics import (
+    Error,
     Pair,
     Ratio,
     failure_interval,
@@ -86,7 +87,7 @@ def test_the_jackknife_gives_the_binomial_variance_of_accuracy() -> None:
     draw = np.random.default_rng(0)
     right = draw.random((2, 1000)) < np.array([[0.7], [0.9]])  # two cells, rows
     jackknife = np.array([[right[:, rows].mean(1)] for rows in row_groups(1000)])  # [groups, 1 seed, 2]
-    got = pair(right.mean(1)[None], jackknife, 0.0).rows
+    got = pair(right.mean(1)[None], jackknife).errors[1].covariance
     centred = right - right.mean(1, keepdims=True)
     assert got == pytest.approx(centred @ centred.T / 1000**2, rel=0.35, abs=2e-5)  # 50 groups: 20 % error each
 
@@ -94,7 +95,7 @@ def test_the_jackknife_gives_the_binomial_variance_of_accuracy() -> None:
 def test_the_jackknife_over_single_rows_is_exact() -> None:
     right = np.random.default_rng(1).random(40) < 0.7
     jackknife = np.array([[[right[rows].mean()] * 2] for rows in row_groups(40)])
-    got = pair(np.full((1, 2), right.mean()), jackknife, 0.0).rows[0, 0]
+    got = pair(np.full((1, 2), right.mean()), jackknife).errors[1].covariance[0, 0]
     assert got == pytest.approx(right.var(ddof=1) / 40)
 
 
@@ -123,7 +124,8 @@ def test_the_interval_of_a_share_covers_the_truth_as_often_as_it_says(seeds: int
 
 
 def exact(cell: float, full: float, *, runs: int = 5, seeds: float = 1e-5, rows: float = 1e-5) -> Pair:
-    return Pair(np.array([cell, full]), seeds * np.eye(2), runs, rows * np.eye(2), 50)
+    errors = (Error("seeds", seeds * np.eye(2), runs - 1), Error("rows", rows * np.eye(2), 49))
+    return Pair(np.array([cell, full]), errors, runs)
 
 
 def test_fieller_by_its_definition() -> None:

@@ -3,86 +3,17 @@
 Everything here is chosen on validation. Test scores join at the end, for what was chosen.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from frostline.comparison.choices import Choices
+from frostline.comparison.curve import compare, main_point
+from frostline.comparison.evidence import Evidence, Labelled, Logits, Predictions, Run
+from frostline.comparison.many import adjust
+from frostline.comparison.outcomes import ANSWERS
+from frostline.statistics import ratio
 
-from frostline.metrics import CLASSIFICATION, chance, lowest, metrics_for, predict
-from frostline.statistics import (
-    Pair,
-    Ratio,
-    failure_interval,
-    mean_interval,
-    pair,
-    ratio,
-    row_groups,
-    summarize,
-    surely_above,
-)
-
-SCHEMA_VERSION = 1
-TARGETS = (0.90, 0.95, 0.99)
-
-Run = Mapping[str, Any]  # a row of results.csv
-Logits = Callable[[str], NDArray[Any]]  # run -> [rows, C]
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """A split that was predicted: its targets, and what the metric is."""
-
-    targets: NDArray[Any]
-    problem_type: str
-    labels: tuple[str, ...]
-    metric: str
-
-    def score(self, logits: NDArray[Any], rows: NDArray[np.int64]) -> float:
-        """The metric on these rows."""
-        metric = metrics_for(self.problem_type, logits.shape[1])[self.metric]
-        return metric(self.targets[rows], predict(logits[rows], self.problem_type))
-
-    @property
-    def chance(self) -> float:
-        """What the best constant prediction scores."""
-        return chance(self.targets, self.metric, len(self.labels))
-
-
-class _Scores:
-    """Scores of runs, and the same with a group of rows left out, each computed once."""
-
-    def __init__(self, split: Labelled, logits: Logits) -> None:
-        self.split, self.logits = split, logits
-        self.groups = row_groups(len(split.targets))
-        self.one_row = (1 - lowest(split.metric)) / len(split.targets)
-        self.known: dict[str, NDArray[np.float64]] = {}
-
-    def __getitem__(self, run: str) -> NDArray[np.float64]:  # [1 + groups], the score on all rows first
-        if run not in self.known:
-            logits = self.logits(run)
-            rows = [np.arange(len(self.split.targets)), *self.groups]
-            self.known[run] = np.array([self.split.score(logits, some) for some in rows])
-        return self.known[run]
-
-    def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
-        """Cell against full over the seeds that succeeded in both; None where there is none."""
-        ours, theirs = ({run["seed"]: run["run"] for run in runs if run["outcome"] == "ok"} for runs in (cell, full))
-        seeds = sorted(ours.keys() & theirs.keys())
-        if not seeds:
-            return None
-        both = np.array([[self[ours[seed]], self[theirs[seed]]] for seed in seeds])  # [seeds, 2, 1 + groups]
-        return pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self.one_row)
-
-    def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
-        """The scores of these runs, with the interval of their mean (None for fewer than two runs)."""
-        scores = np.array([self[run["run"]] for run in runs]).reshape(len(runs), 1 + len(self.groups))
-        low = high = None
-        if len(runs) > 1:
-            low, high = mean_interval(scores[:, 0], scores[:, 1:].T, self.one_row)
-            low, high = max(low, lowest(self.split.metric)), min(high, 1.0)
-        return {**asdict(summarize(scores[:, 0])), "low": low, "high": high}
+SCHEMA_VERSION = 2
 
 
 def make_answer(
@@ -92,12 +23,12 @@ def make_answer(
 
     ``runs`` are rows of the results table; ``logits`` gives a run's predictions on the validation rows.
     """
+    evidence, choices = Predictions(validation, logits), Choices(target=target)
     sizes = sorted({run["train_size"] for run in runs}, reverse=True)
-    scores = _Scores(validation, logits)
     answers = [
-        _answer_one([run for run in runs if run["train_size"] == size], validation, scores, target, layers)
-        for size in sizes
+        answer_one([run for run in runs if run["train_size"] == size], evidence, choices, layers) for size in sizes
     ]
+    adjust(answers)
     return {
         "schema_version": SCHEMA_VERSION,
         "model": runs[0]["model"],
@@ -114,170 +45,40 @@ def make_answer(
     }
 
 
-def add_test(answer: dict[str, Any], runs: Sequence[Run], test: Labelled, logits: Logits) -> dict[str, Any]:
-    """The answer with what test says of it: a summary for each cell, and the recommended one against full."""
-    scores = _Scores(test, logits)
-    for size in answer["sizes"]:
-        cells = {cell["trainable"]: _runs_of(runs, size["train_size"], cell) for cell in size["cells"]}
-        for cell in size["cells"]:
-            cell["test"] = scores.summary([run for run in cells[cell["trainable"]] if run["outcome"] == "ok"])
-        recommended, full = size["recommended"], size["reference"]
-        if recommended and full:
-            both = scores.pair(cells[recommended["trainable"]], cells[full])
-            recommended["test"] = next((run["test"] for run in runs if run["run"] == recommended["run"]), None)
-            recommended["test_share"] = _plain(ratio(both)) if both else None
-            recommended["test_share_corrected"] = _plain(ratio(both, test.chance)) if both else None
-    return answer
-
-
-def _runs_of(runs: Sequence[Run], size: int, cell: Mapping[str, Any]) -> list[Run]:
-    return [
-        run
-        for run in runs
-        if (run["train_size"], run["trainable"], run["learning_rate"])
-        == (size, cell["trainable"], cell["learning_rate"])
-    ]
-
-
-def _answer_one(
-    runs: Sequence[Run], validation: Labelled, scores: _Scores, target: float, layers: int
-) -> dict[str, Any]:
-    by_k: dict[tuple[int, bool], list[Run]] = {}
-    for run in runs:
-        by_k.setdefault((run["tuned_layers"], run["tune_embeddings"]), []).append(run)
-    chosen = {k: _best_learning_rate(by_k[k], validation.chance) for k in sorted(by_k)}
-    reference = next((k for k in reversed(chosen) if any(run["outcome"] == "ok" for run in chosen[k])), None)
-    pairs = {k: scores.pair(chosen[k], chosen[reference]) if reference else None for k in chosen}
-    learns = pairs[reference] if reference else None
-    cells = [_cell(k, chosen[k], by_k[k], pairs[k], scores) for k in chosen]
-    reference_cell = next((c for c, k in zip(cells, chosen, strict=True) if k == reference), None)
-    for cell in cells:
-        ours, theirs = (c and c["seconds"] and c["seconds"] + c["shared_seconds"] for c in (cell, reference_cell))
-        cell["times_cheaper"] = theirs / ours if ours and theirs else None
-    if reference_cell:
-        for name in ("share", "share_corrected"):
-            if reference_cell[name] and reference_cell[name]["low"] is not None:
-                reference_cell[name] = {"estimate": 1.0, "low": 1.0, "high": 1.0}  # of itself
-    points = [
-        _operating_point(cells, reference_cell, share, corrected)
-        for corrected in (False, True)
-        for share in sorted({*TARGETS, target})
-    ]
-    main = next(point for point in points if point["corrected"] and point["target"] == target)
-    recommended = _recommend(cells, main, chosen)
-    answer = {
-        "train_size": runs[0]["train_size"],
-        "reference": reference_cell["trainable"] if reference_cell else None,
-        "reference_is_full": bool(reference and reference[1]),
-        "learned": bool(learns and learns.runs > 1 and surely_above(learns, validation.chance)),
-        "cells": cells,
-        "operating_points": points,
-        "recommended": recommended,
-        "missing": [
-            {name: run[name] for name in ("trainable", "seed", "learning_rate", "status", "reason")}
-            for run in runs
-            if run["status"] != "done"
-        ],
-    }
-    answer["sentence"] = _sentence(answer, main, validation, layers, len({run["seed"] for run in runs}))
+def answer_one(runs: Sequence[Run], evidence: Evidence, choices: Choices, layers: int) -> dict[str, Any]:
+    """The answer for one train size: what :func:`frostline.comparison.curve.compare` found, a recommendation, a sentence."""
+    answer = compare(runs, evidence, choices)
+    main = main_point(answer["operating_points"], choices)
+    answer["recommended"] = _recommend(answer["cells"], main)
+    answer["sentence"] = _sentence(answer, main, evidence, choices, layers)
     pending = sum(run["status"] == "pending" for run in runs)
     if 0 < pending < len(runs):
         answer["sentence"] += f" So far {len(runs) - pending} of {len(runs)} runs have ended."
     return answer
 
 
-def _best_learning_rate(runs: Sequence[Run], guessing: float) -> list[Run]:
-    """The runs of the learning rate with the best mean on validation; a run that diverged counts as guessing."""
-
-    def mean(rate: float) -> float:
-        done = [run for run in runs if run["learning_rate"] == rate and run["status"] == "done"]
-        values = [guessing if run["validation_best"] is None else run["validation_best"] for run in done]
-        return float(np.mean(values)) if values else -np.inf
-
-    best = max(sorted({run["learning_rate"] for run in runs}), key=mean)
-    return [run for run in runs if run["learning_rate"] == best]
-
-
-def _cell(
-    k: tuple[int, bool], runs: Sequence[Run], all_rates: Sequence[Run], both: Pair | None, scores: _Scores
-) -> dict[str, Any]:
-    done = [run for run in runs if run["status"] == "done"]
-    good = [run for run in done if run["outcome"] == "ok"]
-    bad = {name: sum(run["outcome"] == name for run in done) for name in ("diverged", "degenerate")}
-    failed = sum(bad.values())
-    interval = list(failure_interval(failed, len(done))) if done else None
-
-    def mean(name: str) -> float | None:
-        values = [run[name] for run in good if run[name] is not None]
-        return float(np.mean(values)) if values else None
-
-    def summary(name: str, some: Sequence[Run]) -> dict[str, Any]:
-        return asdict(summarize(np.array([run[name] for run in some if run[name] is not None], dtype=float)))
-
-    return {
-        "trainable": runs[0]["trainable"],
-        "tuned_layers": k[0],
-        "tune_embeddings": k[1],
-        "learning_rate": runs[0]["learning_rate"],
-        "learning_rates_tried": sorted({run["learning_rate"] for run in all_rates}),
-        "runs": len(done),
-        "failed": {**bad, "runs": failed, "interval": interval},
-        "errors": sum(run["status"] == "failed" for run in runs),
-        "validation": scores.summary(good),
-        "validation_with_failures": summary("validation_best", done),
-        "validation_last": summary("validation_last", good),
-        "train_last": summary("train_last", good),
-        "points": [
-            {name: run[name] for name in ("seed", "validation_best", "train_last", "outcome", "run")} for run in done
-        ],
-        "share": _plain(ratio(both)) if both else None,
-        "share_corrected": _plain(ratio(both, scores.split.chance)) if both else None,
-        "trainable_parameters": next((run["trainable_parameters"] for run in done), None),
-        "seconds": mean("train_seconds"),
-        "shared_seconds": mean("cache_seconds"),
-        "peak_memory_bytes": mean("peak_memory_bytes"),
-    }
+def add_test(answer: dict[str, Any], runs: Sequence[Run], test: Labelled, logits: Logits) -> dict[str, Any]:
+    """The answer with what test says of it: a summary for each cell, and the recommended one against full."""
+    evidence, by_name = Predictions(test, logits), {run["run"]: run for run in runs}
+    for size in answer["sizes"]:
+        tested = {
+            cell["trainable"]: [
+                by_name[point["run"]] for point in cell["points"] if point["in_mean"] and point["run"] in by_name
+            ]
+            for cell in size["cells"]
+        }
+        for cell in size["cells"]:
+            cell["test"] = evidence.summary(tested[cell["trainable"]])
+        recommended, full = size["recommended"], size["reference"]
+        if recommended and full:
+            both = evidence.pair(tested[recommended["trainable"]], tested[full])
+            recommended["test"] = next((run["test"] for run in runs if run["run"] == recommended["run"]), None)
+            recommended["test_share"] = vars(ratio(both)) if both else None
+            recommended["test_share_corrected"] = vars(ratio(both, test.chance)) if both else None
+    return answer
 
 
-def _plain(share: Ratio) -> dict[str, float | None]:
-    return asdict(share)
-
-
-def _operating_point(
-    cells: Sequence[Mapping[str, Any]], reference: Mapping[str, Any] | None, target: float, corrected: bool
-) -> dict[str, Any]:
-    """The smallest k that reaches ``target`` of the reference: by the means, surely, and possibly."""
-    name = "share_corrected" if corrected else "share"
-    estimate = sure = possible = None
-    defined = bool(reference and reference[name] and reference[name]["estimate"] is not None)
-    for cell in cells if defined else ():
-        share = cell[name]
-        if cell is reference:
-            share = {"estimate": 1.0, "low": 1.0, "high": 1.0}
-        if share is None or share["estimate"] is None:
-            continue
-        if estimate is None and share["estimate"] >= target:
-            estimate = cell["trainable"]
-        if sure is None and share["low"] is not None and share["low"] >= target:
-            sure = cell["trainable"]
-        if possible is None and (share["high"] is None or share["high"] >= target):
-            possible = cell["trainable"]
-        if cell is reference:
-            break
-    verdict = "undefined" if not defined else "holds" if sure == possible else "cannot tell"
-    return {
-        "target": target,
-        "corrected": corrected,
-        "estimate": estimate,
-        "sure": sure,
-        "possible": possible,
-        "verdict": verdict,
-    }
-
-
-def _recommend(
-    cells: Sequence[Mapping[str, Any]], point: Mapping[str, Any], chosen: Mapping[tuple[int, bool], Sequence[Run]]
-) -> dict[str, Any] | None:
+def _recommend(cells: Sequence[Mapping[str, Any]], point: Mapping[str, Any]) -> dict[str, Any] | None:
     """The smallest k that surely reaches the target; with one seed, the smallest by its score."""
     name = point["estimate"] if point["sure"] is None or _one_seed(cells) else point["sure"]
     if name is None:
@@ -285,16 +86,11 @@ def _recommend(
     if name is None:
         return None
     cell = next(cell for cell in cells if cell["trainable"] == name)
-    good = [run for run in chosen[cell["tuned_layers"], cell["tune_embeddings"]] if run["outcome"] == "ok"]
+    good = [run for run in cell["points"] if run["in_mean"] and run["outcome"] in ANSWERS]
     best = max(good, key=lambda run: (run["validation_best"], -run["seed"]))
     return {
-        "trainable": name,
-        "tuned_layers": cell["tuned_layers"],
-        "tune_embeddings": cell["tune_embeddings"],
-        "learning_rate": cell["learning_rate"],
-        "run": best["run"],
-        "seed": best["seed"],
-        "validation_best": best["validation_best"],
+        **{key: cell[key] for key in ("trainable", "tuned_layers", "tune_embeddings", "learning_rate")},
+        **{key: best[key] for key in ("run", "seed", "validation_best")},
     }
 
 
@@ -303,14 +99,14 @@ def _one_seed(cells: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _best_cell(cells: Sequence[Mapping[str, Any]]) -> str | None:
-    scored = [cell for cell in cells if cell["validation"]["mean"] is not None]
+    scored = [cell for cell in cells if any(run["in_mean"] and run["outcome"] in ANSWERS for run in cell["points"])]
     return max(scored, key=lambda cell: cell["validation"]["mean"])["trainable"] if scored else None
 
 
 def _sentence(
-    answer: Mapping[str, Any], point: Mapping[str, Any], validation: Labelled, layers: int, seeds: int
+    answer: Mapping[str, Any], point: Mapping[str, Any], evidence: Evidence, choices: Choices, layers: int
 ) -> str:
-    recommended = answer["recommended"]
+    recommended, seeds = answer["recommended"], answer["seeds"]
     if recommended is None:
         done = sum(cell["runs"] for cell in answer["cells"])
         why = f"all {done} finished runs diverged or predict a constant" if done else "no run has finished"
@@ -318,31 +114,39 @@ def _sentence(
     cells = {cell["trainable"]: cell for cell in answer["cells"]}
     cell, full = cells[recommended["trainable"]], cells[answer["reference"]]
     full_name = _tuning(full)
-    against = f"{full_name} reaches {validation.metric} {_number(full['validation']['mean'])}"
-    guessing = f"guessing ({_number(validation.chance)})"
-    if seeds > 1 and not answer["learned"]:
-        return f"Cannot tell: {against}, which {_good(full, seeds)} not show to be above {guessing}."
-    kept = _share(cell, validation)
-    if kept is None:
-        return f"Cannot tell: no seed succeeded both in {_tuning(cell)} and in {full_name}."
-    if kept["estimate"] is None:
-        return f"Cannot tell: {against}, which is not above {guessing}."
+    against = f"{full_name} reaches {evidence.metric} {_number(full['validation']['mean'])}"
+    if choices.by_mean:
+        enough = cells.get(point["estimate"])
+        return (
+            f"By the means {_tuning(enough)} is enough: {_compared(enough, full, evidence, choices)}."
+            if enough and enough is not full
+            else f"By the means nothing smaller than {full_name} is enough: {against.partition('reaches ')[2]}."
+        )
+    if evidence.chance is not None:
+        guessing = f"guessing ({_number(evidence.chance)})"
+        if seeds > 1 and not answer["learned"]:
+            return f"Cannot tell: {against}, which {_good(full, seeds)} not show to be above {guessing}."
+        kept = _share(cell, evidence, choices)
+        if kept is None:
+            return f"Cannot tell: no seed succeeded both in {_tuning(cell)} and in {full_name}."
+        if kept["estimate"] is None:
+            return f"Cannot tell: {against}, which is not above {guessing}."
     likely = cells.get(point["estimate"], full)
-    seen = f"{seeds} seeds and {len(validation.targets):,} validation rows"
+    seen = _seen(answer["cells"], evidence)
     unsure = seeds > 1 and point["verdict"] == "cannot tell"
     if cell is full and unsure and likely is not full:
         return (
             f"With {seen} it cannot be told whether {_tuning(likely)} is enough: it reaches "
-            f"{_compared(likely, full, validation)}. Enough is an interval above {100 * point['target']:g} %; until then "
-            f"{_what(recommended, layers, 'tune')}.{_advice(cells)}"
+            f"{_compared(likely, full, evidence, choices)}. Enough is an interval above {100 * point['target']:g} %; until "
+            f"then {_what(recommended, layers, 'tune')}.{_advice(cells)}"
         )
-    target = f"{100 * point['target']:g} % of its gain over guessing"
     if cell is full:
-        sentence = f"{_what(recommended, layers)}: {validation.metric} {_number(cell['validation']['mean'])}"
+        sentence = f"{_what(recommended, layers)}: {evidence.metric} {_number(cell['validation']['mean'])}"
         if len(cells) > 1:
-            sentence += f"; nothing smaller reaches {target}" + (" by the means" if unsure or seeds == 1 else "")
+            sentence += f"; nothing smaller reaches {100 * point['target']:g} % of {_whole(evidence, choices)}"
+            sentence += " by the means" if unsure or seeds == 1 else ""
     else:
-        sentence = f"{_what(recommended, layers)}: {_compared(cell, full, validation)}"
+        sentence = f"{_what(recommended, layers)}: {_compared(cell, full, evidence, choices)}"
         if cell["times_cheaper"] and cell["times_cheaper"] >= 1.05:
             sentence += f", {_times(cell['times_cheaper'])} times cheaper to train"
     if seeds == 1:
@@ -352,21 +156,36 @@ def _sentence(
     return f"{sentence}.{_advice(cells)}"
 
 
-def _share(cell: Mapping[str, Any], validation: Labelled) -> Mapping[str, Any] | None:
+def _seen(cells: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
+    """What the answer rests on."""
+    runs = sorted({cell["runs"] for cell in cells if cell["runs"]})
+    seeds = f"{runs[0]} to {runs[-1]} seeds" if len(runs) > 1 else f"{runs[0]} seeds"
+    return seeds if evidence.rows is None else f"{seeds} and {evidence.rows:,} validation rows"
+
+
+def _of_gain(evidence: Evidence, choices: Choices) -> bool:
+    return choices.corrected and evidence.chance is not None
+
+
+def _whole(evidence: Evidence, choices: Choices) -> str:
+    return "its gain over guessing" if _of_gain(evidence, choices) else "its score"
+
+
+def _share(cell: Mapping[str, Any], evidence: Evidence, choices: Choices) -> Mapping[str, Any] | None:
     """The share of full that the sentence speaks of."""
-    share: Mapping[str, Any] | None = cell["share_corrected"] if validation.metric in CLASSIFICATION else cell["share"]
+    share: Mapping[str, Any] | None = cell["share_corrected" if _of_gain(evidence, choices) else "share"]
     return share
 
 
-def _compared(cell: Mapping[str, Any], full: Mapping[str, Any], validation: Labelled) -> str:
-    kept = _share(cell, validation)
+def _compared(cell: Mapping[str, Any], full: Mapping[str, Any], evidence: Evidence, choices: Choices) -> str:
+    kept = _share(cell, evidence, choices)
     assert kept is not None
     between = "" if kept["low"] is None else f" (95 % interval {_percent(kept['low'])} to {_percent(kept['high'])})"
     ours, theirs = (_number(one["validation"]["mean"]) for one in (cell, full))
-    return (
-        f"{_percent(kept['estimate'])} % of what {_tuning(full)} gains over guessing{between}, "
-        f"{validation.metric} {ours} against {theirs}"
+    whole = (
+        f"what {_tuning(full)} gains over guessing" if _of_gain(evidence, choices) else f"the score of {_tuning(full)}"
     )
+    return f"{_percent(kept['estimate'])} % of {whole}{between}, {evidence.metric} {ours} against {theirs}"
 
 
 def _advice(cells: Mapping[str, Mapping[str, Any]]) -> str:

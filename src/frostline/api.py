@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from frostline.answer import Labelled, add_test, make_answer
+from frostline.answer import add_test, make_answer
+from frostline.comparison.evidence import Labelled
 from frostline.errors import FrostlineError
 from frostline.progress import Progress, suitable_progress
 from frostline.run import run

@@ -333,7 +333,7 @@ def _answer_row(cell: Mapping[str, Any], full: str) -> dict[str, Any]:
         "seconds": None if cell["seconds"] is None else f"{cell['seconds']:.2g}",
         "+ shared": None if cell["seconds"] is None else f"{cell['shared_seconds']:.2g}",
         "memory": cell["peak_memory_bytes"] and f"{cell['peak_memory_bytes'] / 1e9:.2f} GB",
-        "failed": cell["failed"]["runs"] + cell["errors"],
+        "failed": cell["failures"]["failed"] + cell["errors"],
     }
 
 

@@ -9,6 +9,7 @@ Min 2005 do so for paired proportions). The variances add; Student's t with Satt
 them into an interval. There is one kind of interval: two-sided, 95 %, and every decision rests on its ends.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,8 @@ class Summary:
     median: float | None
     std: float | None  # of a sample: n - 1
     min: float | None
+    lower_quartile: float | None
+    upper_quartile: float | None
     max: float | None
 
 
@@ -37,13 +40,16 @@ def summarize(scores: Array) -> Summary:
     """Describe scores; what too few runs cannot say is None."""
     n = len(scores)
     if not n:
-        return Summary(0, None, None, None, None, None)
+        return Summary(0, None, None, None, None, None, None, None)
+    lower, upper = np.quantile(scores, [0.25, 0.75])
     return Summary(
         n=n,
         mean=float(scores.mean()),
         median=float(np.median(scores)),
         std=float(scores.std(ddof=1)) if n > 1 else None,
         min=float(scores.min()),
+        lower_quartile=float(lower),
+        upper_quartile=float(upper),
         max=float(scores.max()),
     )
 
@@ -55,43 +61,88 @@ def failure_interval(failed: int, runs: int, level: float = 0.95) -> tuple[float
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Mean scores of a cell and of full, ``[2]``, with what is known of their errors.
+class Error:
+    """What makes two means uncertain: their covariance from the ``seeds`` or the ``rows``, ``[2, 2]``, and its degrees
+    of freedom."""
 
-    ``seeds``: covariance of the two means from the seeds, ``[2, 2]``, on ``runs - 1`` degrees of freedom;
-    ``rows``: covariance from the rows, on ``groups - 1``.
-    """
+    source: str
+    covariance: Array
+    freedom: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Mean scores of a cell and of full, ``[2]``, and what makes them uncertain; ``runs`` of the one that has fewer."""
 
     means: Array
-    seeds: Array
+    errors: tuple[Error, ...]
     runs: int
-    rows: Array
-    groups: int
 
     def contrast(self, weights: Array) -> tuple[float, float, float]:
-        """``weights @ means``: its value, standard error and degrees of freedom."""
+        """``weights @ means``: its value, standard error and degrees of freedom (Satterthwaite's)."""
         value = float(weights @ self.means)
-        by_seed, by_row = float(weights @ self.seeds @ weights), float(weights @ self.rows @ weights)
-        total = max(by_seed, 0.0) + max(by_row, 0.0)
+        parts = [(max(float(weights @ error.covariance @ weights), 0.0), error.freedom) for error in self.errors]
+        total = sum(part for part, _ in parts)
         if total == 0:
             return value, 0.0, float(self.runs - 1)
-        freedom = total**2 / (by_seed**2 / (self.runs - 1) + by_row**2 / (self.groups - 1))
-        return value, total**0.5, freedom
+        return value, total**0.5, total**2 / sum(part**2 / freedom for part, freedom in parts if part)
+
+    def interval(self, weights: Array) -> tuple[float, float]:
+        """The interval of ``weights @ means``; two runs at least."""
+        value, error, freedom = self.contrast(weights)
+        half = float(stats.t.ppf(QUANTILE, freedom)) * error
+        return value - half, value + half
+
+    def p_value(self, weights: Array) -> float:
+        """Of the hypothesis that ``weights @ means`` is 0, two-sided."""
+        value, error, freedom = self.contrast(weights)
+        if error == 0:
+            return float(value == 0)
+        return float(2 * stats.t.sf(abs(value) / error, freedom))
 
 
-def pair(scores: Array, jackknife: Array, one_row: float) -> Pair:
-    """The paired comparison of two columns: scores ``[seeds, 2]``, and the same with a group of rows left out,
-    ``[groups, seeds, 2]``; ``one_row`` is how far one row can move a score."""
-    runs, groups = len(scores), len(jackknife)
+CELL, FULL, DIFFERENCE = np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([1.0, -1.0])
+
+
+def pair(scores: Array, jackknife: Array | None = None, one_row: float = 0.0) -> Pair:
+    """The paired comparison of two columns: scores ``[seeds, 2]``, and where rows are known the same with a group of
+    rows left out, ``[groups, seeds, 2]``; ``one_row`` is how far one row can move a score."""
+    runs = len(scores)
+    seeds = Error("seeds", np.cov(scores.T, ddof=1) / runs if runs > 1 else np.full((2, 2), np.nan), runs - 1)
+    return Pair(scores.mean(0), (seeds, *_rows(jackknife, one_row)), runs)
+
+
+def unpaired(cell: Array, full: Array) -> Pair:
+    """The comparison of scores ``[n]`` with scores ``[m]`` of other seeds, or of seeds that have nothing in common."""
+    errors = [
+        Error(
+            "seeds",
+            np.outer(one, one) * (scores.var(ddof=1) / len(scores) if len(scores) > 1 else np.nan),
+            len(scores) - 1,
+        )
+        for scores, one in ((cell, CELL), (full, FULL))
+    ]
+    return Pair(np.array([cell.mean(), full.mean()]), tuple(errors), min(len(cell), len(full)))
+
+
+def _rows(jackknife: Array | None, one_row: float) -> tuple[Error, ...]:
+    if jackknife is None:
+        return ()
+    groups = len(jackknife)
     means = jackknife.mean(1)  # [groups, 2]
     centred = means - means.mean(0)
-    return Pair(
-        means=scores.mean(0),
-        seeds=np.cov(scores.T, ddof=1) / runs if runs > 1 else np.full((2, 2), np.nan),
-        runs=runs,
-        rows=(groups - 1) / groups * centred.T @ centred + one_row**2 * np.eye(2),
-        groups=groups,
-    )
+    return (Error("rows", (groups - 1) / groups * centred.T @ centred + one_row**2 * np.eye(2), groups - 1),)
+
+
+def pairing_gain(scores: Array) -> float | None:
+    """How many times wider the standard error of a difference is when seeds are not paired: scores ``[seeds, 2]``.
+
+    Below 1 pairing costs more than it gives. None where it cannot be told: fewer than three seeds, or no spread.
+    """
+    if len(scores) < 3:
+        return None
+    apart, together = scores.var(0, ddof=1).sum(), (scores[:, 0] - scores[:, 1]).var(ddof=1)
+    return float((apart / together) ** 0.5) if together > 0 else None
 
 
 def row_groups(rows: int, groups: int = GROUPS) -> list[NDArray[np.int64]]:
@@ -100,12 +151,46 @@ def row_groups(rows: int, groups: int = GROUPS) -> list[NDArray[np.int64]]:
     return [np.flatnonzero(deal != group) for group in range(min(groups, rows))]
 
 
-def mean_interval(scores: Array, jackknife: Array, one_row: float) -> tuple[float, float]:
+def mean_interval(scores: Array, jackknife: Array | None = None, one_row: float = 0.0) -> tuple[float, float]:
     """The interval of the mean of scores ``[seeds]``, two at least, with ``[groups, seeds]`` left-out scores."""
-    both = pair(np.stack([scores] * 2, -1), np.stack([jackknife] * 2, -1), one_row)
-    value, error, freedom = both.contrast(np.array([1.0, 0.0]))
-    half = float(stats.t.ppf(QUANTILE, freedom)) * error
-    return value - half, value + half
+    twice = None if jackknife is None else np.stack([jackknife] * 2, -1)
+    return pair(np.stack([scores] * 2, -1), twice, one_row).interval(CELL)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values (1979): the chance that any true hypothesis is among those below a level is at most it."""
+    order = np.argsort(p_values, kind="stable")
+    adjusted, most = [0.0] * len(order), 0.0
+    for rank, n in enumerate(order.tolist()):
+        most = max(most, min(1.0, (len(order) - rank) * p_values[n]))
+        adjusted[n] = most
+    return adjusted
+
+
+def seeds_needed(
+    distance: float, by_seed: float, by_row: float, row_freedom: float, *, power: float = 0.8
+) -> int | None:
+    """So many seeds would likely (with ``power``) show that a difference of ``distance`` is not 0.
+
+    ``by_seed``: variance of the difference between two seeds; ``by_row``: variance from the rows, which no seed makes
+    smaller, with its degrees of freedom. None: more than 1,000, or no number of seeds.
+    """
+
+    def shown(seeds: int) -> bool:
+        total = by_seed / seeds + by_row
+        if total == 0:
+            return distance != 0
+        freedom = total**2 / ((by_seed / seeds) ** 2 / (seeds - 1) + (by_row**2 / row_freedom))
+        quantiles = float(stats.t.ppf(QUANTILE, freedom) + stats.t.ppf(power, freedom))
+        return bool(abs(distance) >= quantiles * total**0.5)
+
+    if not shown(1000):
+        return None
+    low, high = 1, 1000
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if shown(middle) else (middle, high)
+    return high
 
 
 @dataclass(frozen=True)
@@ -136,8 +221,7 @@ def ratio(pair: Pair, base: float = 0.0) -> Ratio:
 
 def surely_above(pair: Pair, base: float) -> bool:
     """Whether the interval of full's mean lies above ``base``."""
-    value, error, freedom = pair.contrast(np.array([0.0, 1.0]))
-    return value - base > stats.t.ppf(QUANTILE, freedom) * error
+    return pair.runs > 1 and bool(pair.interval(FULL)[0] > base)
 
 
 def _bound(pair: Pair, base: float, estimate: float, side: int) -> float | None:

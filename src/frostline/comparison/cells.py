@@ -1,0 +1,118 @@
+"""The cells of a curve: which learning rate each k is shown at, and what its runs say."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from frostline.comparison.choices import Choices
+from frostline.comparison.evidence import Evidence, Run
+from frostline.comparison.outcomes import done, failures, near_the_best, scored, succeeded
+from frostline.statistics import DIFFERENCE, Pair, Ratio, ratio, summarize
+
+K = tuple[int, bool]  # tuned layers, and whether the embeddings too: in the order of depth
+COSTS = ("seconds", "trainable_parameters", "peak_memory_bytes")
+
+
+def by_k(runs: Sequence[Run]) -> dict[K, list[Run]]:
+    """The runs of each k, the head alone first, full last."""
+    cells: dict[K, list[Run]] = {}
+    for run in runs:
+        cells.setdefault((run["tuned_layers"], run["tune_embeddings"]), []).append(run)
+    return dict(sorted(cells.items()))
+
+
+def at_rate(cells: Mapping[K, Sequence[Run]], chance: float | None, choices: Choices) -> dict[K, list[Run]]:
+    """The runs of each k at the learning rate it is shown at: its best on validation, or the best of full for all."""
+    best = {k: _best_rate(runs, chance) for k, runs in cells.items()}
+    if choices.one_rate:
+        best = dict.fromkeys(best, best[max(best)])
+    return {k: [run for run in runs if run["learning_rate"] == best[k]] for k, runs in cells.items()}
+
+
+def _best_rate(runs: Sequence[Run], chance: float | None) -> float | None:
+    """The learning rate with the best mean; a run that diverged counts as guessing, and all failures count."""
+
+    def mean(rate: float | None) -> float:
+        ended = done(run for run in runs if run["learning_rate"] == rate)
+        good = {id(run) for run in scored(ended)}
+        values = [run["validation_best"] if id(run) in good else (chance or 0.0) for run in ended]
+        return float(np.mean(values)) if values else -np.inf
+
+    rates: set[float | None] = {run["learning_rate"] for run in runs}
+    return max(sorted(rates, key=lambda rate: rate or 0.0), key=mean)
+
+
+def counted(runs: Sequence[Run], choices: Choices) -> list[Run]:
+    """The finished runs that the means of a cell are of."""
+    return succeeded(runs) if choices.failed_below is None else near_the_best(runs, choices.failed_below)
+
+
+def describe(
+    runs: Sequence[Run],
+    ended: Sequence[Run],
+    good: Sequence[Run],
+    rates: Sequence[float | None],
+    evidence: Evidence,
+    both: Pair | None,
+    gain: float | None,
+) -> dict[str, Any]:
+    """A cell in plain values: ``runs`` of the grid, ``ended`` with their outcomes, ``good`` those in the means.
+
+    ``both``: its comparison with full; ``gain``: what pairing gave.
+    """
+
+    in_means = {id(run) for run in good}
+
+    def mean(name: str) -> float | None:
+        values = [run[name] for run in good if run.get(name) is not None]
+        return float(np.mean(values)) if values else None
+
+    def summary(name: str, some: Sequence[Run]) -> dict[str, Any]:
+        return asdict(summarize(np.array([run[name] for run in some if run.get(name) is not None], dtype=float)))
+
+    return {
+        "trainable": runs[0]["trainable"],
+        "tuned_layers": runs[0]["tuned_layers"],
+        "tune_embeddings": runs[0]["tune_embeddings"],
+        "learning_rate": runs[0]["learning_rate"],
+        "learning_rates_tried": [rate for rate in rates if rate is not None],
+        "runs": len(ended),
+        "failures": failures(ended),
+        "errors": sum(run["status"] == "failed" for run in runs),
+        "validation": evidence.summary(good),
+        "validation_with_failures": summary("validation_best", scored(ended)),
+        "validation_last": summary("validation_last", good),
+        "train_last": summary("train_last", good),
+        "points": [
+            {
+                **{name: run.get(name) for name in ("seed", "validation_best", "train_last", "outcome", "run")},
+                "in_mean": id(run) in in_means,
+            }
+            for run in ended
+        ],
+        "share": _plain(ratio(both)) if both else None,
+        "share_corrected": _plain(ratio(both, evidence.chance)) if both and evidence.chance is not None else None,
+        "difference": _difference(both),
+        "pairing_gain": gain,
+        "trainable_parameters": next((run.get("trainable_parameters") for run in ended), None),
+        "seconds": mean("train_seconds"),
+        "shared_seconds": mean("cache_seconds"),
+        "peak_memory_bytes": mean("peak_memory_bytes"),
+    }
+
+
+def _plain(share: Ratio) -> dict[str, float | None]:
+    return asdict(share)
+
+
+def _difference(both: Pair | None) -> dict[str, float | None] | None:
+    """The cell less full, with its interval and p-value."""
+    if both is None:
+        return None
+    value = float(both.means[0] - both.means[1])
+    if both.runs < 2:
+        return {"estimate": value, "low": None, "high": None, "p": None}
+    low, high = both.interval(DIFFERENCE)
+    return {"estimate": value, "low": low, "high": high, "p": both.p_value(DIFFERENCE)}

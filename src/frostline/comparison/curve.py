@@ -1,0 +1,87 @@
+"""One curve, a task's scores over k at one train size: its cells, its operating points, and what it rests on."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from frostline.comparison import points
+from frostline.comparison.cells import at_rate, by_k, counted, describe
+from frostline.comparison.choices import Choices
+from frostline.comparison.evidence import Evidence, Run
+from frostline.comparison.outcomes import ANSWERS, judged
+from frostline.statistics import surely_above
+
+OF_ITSELF = {"estimate": 1.0, "low": 1.0, "high": 1.0}
+
+
+def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[str, Any]:
+    """Every k of one train size against full, in plain values for JSON.
+
+    ``runs`` are rows of the results table, finished or not, of one model, task and train size.
+    """
+    every = by_k(judged(runs, evidence.chance))
+    shown = at_rate(every, evidence.chance, choices)
+    ended = {k: [run for run in some if run["status"] == "done"] for k, some in shown.items()}
+    good = {k: counted(some, choices) for k, some in ended.items()}
+    reference = next((k for k in reversed(shown) if any(run["outcome"] in ANSWERS for run in good[k])), None)
+    both = {k: evidence.pair(good[k], good[reference]) if reference else None for k in shown}
+    cells = [
+        describe(
+            shown[k],
+            ended[k],
+            good[k],
+            sorted({run["learning_rate"] for run in every[k]}, key=lambda rate: rate or 0.0),
+            evidence,
+            both[k],
+            evidence.pairing(good[k], good[reference]) if reference and k != reference else None,
+        )
+        for k in shown
+    ]
+    of_reference = next((cell for cell, k in zip(cells, shown, strict=True) if k == reference), None)
+    _relate(cells, of_reference)
+    found = [
+        points.share_point(cells, of_reference, share, corrected=corrected, by_mean=choices.by_mean)
+        for corrected in (False, True)
+        for share in choices.targets
+    ]
+    found.append(points.margin_point(cells, of_reference, choices.margin))
+    main = main_point(found, choices)
+    undecided = next((k for k, c in zip(shown, cells, strict=True) if c["trainable"] == main["possible"]), None)
+    base = (evidence.chance or 0.0) if choices.corrected else 0.0
+    learns = both[reference] if reference else None
+    return {
+        "train_size": runs[0]["train_size"],
+        "seeds": len({run["seed"] for run in runs}),
+        "rates": "one for all, the best of full" if choices.one_rate else "the best of each k on validation",
+        "reference": of_reference["trainable"] if of_reference else None,
+        "reference_is_full": bool(reference and reference[1]),
+        "learned": bool(learns and evidence.chance is not None and surely_above(learns, evidence.chance)),
+        "cells": cells,
+        "operating_points": found,
+        "seeds_to_tell": points.seeds_to_tell(both[undecided], choices.target, base)
+        if undecided and main["verdict"] == "cannot tell"
+        else None,
+        "one_standard_error": points.one_standard_error(cells),
+        "knee": points.knee(cells),
+        "pareto": points.pareto(cells),
+        "missing": [
+            {name: run.get(name) for name in ("trainable", "seed", "learning_rate", "status", "reason")}
+            for run in runs
+            if run["status"] != "done"
+        ],
+    }
+
+
+def main_point(found: Sequence[Mapping[str, Any]], choices: Choices) -> Mapping[str, Any]:
+    """The operating point that the answer is about."""
+    return next(p for p in found if p["corrected"] == choices.corrected and p["target"] == choices.target)
+
+
+def _relate(cells: Sequence[dict[str, Any]], reference: dict[str, Any] | None) -> None:
+    """Put what is relative to the reference into the cells."""
+    for cell in cells:
+        ours, theirs = (c and c["seconds"] and c["seconds"] + (c["shared_seconds"] or 0.0) for c in (cell, reference))
+        cell["times_cheaper"] = theirs / ours if ours and theirs else None
+    for name in ("share", "share_corrected") if reference else ():
+        assert reference is not None
+        if reference[name] and reference[name]["low"] is not None:
+            reference[name] = OF_ITSELF

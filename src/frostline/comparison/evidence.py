@@ -1,0 +1,143 @@
+"""What is known of the scores of runs: the scores alone, or every prediction behind them.
+
+Both kinds give the same two things: the summary of some runs, and the comparison of a cell with full. Predictions add
+what the rows of the validation set contribute to the uncertainty.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frostline.metrics import chance, lowest, metrics_for, predict
+from frostline.statistics import Pair, mean_interval, pair, pairing_gain, row_groups, summarize, unpaired
+
+Run = Mapping[str, Any]  # a row of results.csv
+Logits = Callable[[str], NDArray[Any]]  # run -> [rows, C]
+
+
+class Evidence(Protocol):
+    """Scores of runs on validation, with as much as is known of their errors."""
+
+    @property
+    def metric(self) -> str: ...
+
+    @property
+    def chance(self) -> float | None:
+        """What the best constant prediction scores; None where nobody says."""
+
+    @property
+    def rows(self) -> int | None:
+        """Of the validation set; None where predictions are not known."""
+
+    def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
+        """The comparison of the runs of a cell with those of full; None where it has no runs to rest on."""
+
+    def pairing(self, cell: Sequence[Run], full: Sequence[Run]) -> float | None:
+        """What pairing by seed gains, as in :func:`frostline.statistics.pairing_gain`; None where nothing is paired."""
+
+    def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
+        """The scores of these runs, with the interval of their mean (None for fewer than two runs)."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A score for each run, and nothing behind it.
+
+    ``paired``: runs of the same seed have something in common, so that they are compared with each other. Where fewer
+    than two seeds stand on both sides, nothing is paired.
+    """
+
+    metric: str
+    chance: float | None
+    paired: bool = True
+    rows: int | None = None
+
+    def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
+        if not cell or not full:
+            return None
+        both = _by_seed(cell, full) if self.paired else []
+        if len(both) > 1:
+            return pair(np.array([[_score(ours), _score(theirs)] for ours, theirs in both]))
+        return unpaired(*(np.array([_score(run) for run in runs]) for runs in (cell, full)))
+
+    def pairing(self, cell: Sequence[Run], full: Sequence[Run]) -> float | None:
+        both = _by_seed(cell, full) if self.paired else []
+        return pairing_gain(np.array([[_score(ours), _score(theirs)] for ours, theirs in both]).reshape(-1, 2))
+
+    def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
+        scores = np.array([_score(run) for run in runs])
+        return _described(scores, mean_interval(scores) if len(runs) > 1 else None, self.metric)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A split that was predicted: its targets, and what the metric is."""
+
+    targets: NDArray[Any]
+    problem_type: str
+    labels: tuple[str, ...]
+    metric: str
+
+    def score(self, logits: NDArray[Any], rows: NDArray[np.int64]) -> float:
+        """The metric on these rows."""
+        metric = metrics_for(self.problem_type, logits.shape[1])[self.metric]
+        return metric(self.targets[rows], predict(logits[rows], self.problem_type))
+
+    @property
+    def chance(self) -> float:
+        """What the best constant prediction scores."""
+        return chance(self.targets, self.metric, len(self.labels))
+
+
+class Predictions:
+    """Scores of runs, and the same with a group of rows left out, each computed once; runs are paired by seed and row."""
+
+    def __init__(self, split: Labelled, logits: Logits) -> None:
+        self.split, self.logits = split, logits
+        self.metric, self.chance, self.rows = split.metric, split.chance, len(split.targets)
+        self.groups = row_groups(len(split.targets))
+        self.one_row = (1 - lowest(split.metric)) / len(split.targets)
+        self.known: dict[str, NDArray[np.float64]] = {}
+
+    def __getitem__(self, run: str) -> NDArray[np.float64]:  # [1 + groups], the score on all rows first
+        if run not in self.known:
+            logits = self.logits(run)
+            rows = [np.arange(len(self.split.targets)), *self.groups]
+            self.known[run] = np.array([self.split.score(logits, some) for some in rows])
+        return self.known[run]
+
+    def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
+        both = self._both(cell, full)  # [seeds, 2, 1 + groups]
+        return pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self.one_row) if len(both) else None
+
+    def pairing(self, cell: Sequence[Run], full: Sequence[Run]) -> float | None:
+        return pairing_gain(self._both(cell, full)[:, :, 0])
+
+    def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
+        scores = np.array([self[run["run"]] for run in runs]).reshape(len(runs), 1 + len(self.groups))
+        interval = mean_interval(scores[:, 0], scores[:, 1:].T, self.one_row) if len(runs) > 1 else None
+        return _described(scores[:, 0], interval, self.metric)
+
+    def _both(self, cell: Sequence[Run], full: Sequence[Run]) -> NDArray[np.float64]:
+        both = [[self[ours["run"]], self[theirs["run"]]] for ours, theirs in _by_seed(cell, full)]
+        return np.array(both).reshape(len(both), 2, 1 + len(self.groups))
+
+
+def _score(run: Run) -> float:
+    return float(run["validation_best"])
+
+
+def _by_seed(cell: Sequence[Run], full: Sequence[Run]) -> list[tuple[Run, Run]]:
+    """The runs of both sides that have the same seed."""
+    ours, theirs = ({run["seed"]: run for run in runs} for runs in (cell, full))
+    return [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
+
+
+def _described(
+    scores: NDArray[np.float64], interval: tuple[float, float] | None, metric: str
+) -> dict[str, float | int | None]:
+    low, high = (None, None) if interval is None else (max(interval[0], lowest(metric)), min(interval[1], 1.0))
+    return {**asdict(summarize(scores)), "low": low, "high": high}

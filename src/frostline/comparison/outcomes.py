@@ -1,0 +1,78 @@
+"""Which runs failed, and how. A failed run is counted and shown; whether it is in a mean is said beside the mean.
+
+- diverged: no score, since the loss was no longer finite;
+- degenerate: it predicts the same for every row (only its predictions show that);
+- at chance: of what the best run of its curve gains over guessing it has less than a tenth.
+
+A mean is of the runs that have a score and did not fail, where those are at least half of the cell. Where they are fewer
+the cell as a whole has not learned, and every run that has a score is in the mean: leaving out the worst of a cell that
+is near chance would flatter it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from frostline.comparison.evidence import Run
+from frostline.statistics import failure_interval
+
+AT_CHANCE = 0.1  # of the gain of the best run
+FAILURES = ("diverged", "degenerate", "at chance")
+ANSWERS = ("ok", "at chance")  # a model that says different things of different rows, however badly
+
+
+def done(runs: Iterable[Run]) -> list[Run]:
+    """The runs that have ended."""
+    return [run for run in runs if run["status"] == "done"]
+
+
+def scored(runs: Iterable[Run]) -> list[Run]:
+    """Those that have a score."""
+    return [run for run in runs if run["validation_best"] is not None and isfinite(run["validation_best"])]
+
+
+def judged(runs: Sequence[Run], chance: float | None) -> list[dict[str, Any]]:
+    """The runs of one curve, each with its ``outcome``: ok, one of ``FAILURES``, or None where it has not finished."""
+    best = max((run["validation_best"] for run in scored(done(runs))), default=None)
+    floor = None if chance is None or best is None else chance + AT_CHANCE * max(0.0, best - chance)
+    return [{**run, "outcome": _outcome(run, floor) if run["status"] == "done" else None} for run in runs]
+
+
+def _outcome(run: Run, floor: float | None) -> str:
+    if run.get("outcome") in ("diverged", "degenerate"):
+        return str(run["outcome"])
+    if not scored([run]):
+        return "diverged"
+    return "at chance" if floor is not None and run["validation_best"] <= floor else "ok"
+
+
+def succeeded(cell: Sequence[Run]) -> list[Run]:
+    """The runs that a cell's means are of."""
+    with_score = scored(cell)
+    good = [run for run in with_score if run["outcome"] == "ok"]
+    return good if 2 * len(good) >= len(with_score) else with_score
+
+
+def near_the_best(cell: Sequence[Run], share: float) -> list[Run]:
+    """The runs above ``share`` of the best of their cell, and not 0: how a paper may leave failures out."""
+    best = max((run["validation_best"] for run in scored(cell)), default=0.0)
+    return [run for run in scored(cell) if run["validation_best"] != 0 and run["validation_best"] > share * best]
+
+
+def failures(runs: Sequence[Run]) -> dict[str, Any]:
+    """How many of these runs failed, each way, and the rate with Clopper and Pearson's interval."""
+    counts = {name.replace(" ", "_"): sum(run["outcome"] == name for run in runs) for name in FAILURES}
+    failed = sum(counts.values())
+    return {**counts, "failed": failed, "runs": len(runs), "interval": _interval(failed, len(runs))}
+
+
+def failure_table(runs: Sequence[Run], by: Mapping[str, Callable[[Run], Any]]) -> list[dict[str, Any]]:
+    """Failures of every group of runs, in the order of the groups; ``by`` gives the columns that make a group."""
+    groups: dict[tuple[Any, ...], list[Run]] = {}
+    for run in runs:
+        groups.setdefault(tuple(column(run) for column in by.values()), []).append(run)
+    return [{**dict(zip(by, group, strict=True)), **failures(groups[group])} for group in sorted(groups)]
+
+
+def _interval(failed: int, runs: int) -> list[float] | None:
+    return list(failure_interval(failed, runs)) if runs else None
