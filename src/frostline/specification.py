@@ -179,6 +179,9 @@ class SweepSpec(Settings):
     test: str | None = Field(None, description="test table; by default 10 % of the training table; `none` for no test")
     data: str | None = Field(None, description="a hub data set, or a folder with splits, instead of --train")
     config: str | None = Field(None, description="configuration of the hub data set")
+    glue: str | None = Field(
+        None, description="a GLUE task (CoLA, SST-2, ...): its columns, labels, metric and file layout"
+    )
     column_names: Texts | None = Field(
         None, description="names of the columns, with commas, where the files have no header line"
     )
