@@ -223,6 +223,12 @@ def test_from_the_hub(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
         same(load_data(glue=name, data=data, test="none"), files)
     config = glue_task(name).config
     assert asked == [(HUB_SET, config), (HUB_SET, config), ("somebody/else", None)]
+    many = {"train": 40, "validation": 4, "validation_mismatched": 2}
+    monkeypatch.setattr(datasets, "load_dataset", lambda *what: hub_set(name, many))
+    data = load_data(glue=name)
+    assert data.test is not None and len(data.train) + len(data.test) == 40
+    split = "test_matched" if name == "MNLI" else "test"
+    assert f"{HUB_SET}, {config} ({split}) has no labels and is left out." in data.notes
 
 
 def test_no_hub_is_said_with_what_to_do() -> None:
@@ -269,7 +275,7 @@ def test_mnli_has_two_validation_sets_and_rows_without_gold_label(tmp_path: Path
     data = load_data(glue="mnli", data=files, test="none")
     assert len(data.train) == 8 and "nobody" not in data.train.texts
     assert data.train.rows.tolist() == [2, 3, 5, 6, 7, 8, 9, 10]
-    note = f"{files / 'train.tsv'}: 2 of 10 rows have no gold label (column 'gold_label' is '-'); they are left out."
+    note = f"{files / 'train.tsv'}: 2 of 10 rows have no gold label (column 'gold_label' is '-') and are left out."
     assert note in data.notes
     assert list(data.others) == ["validation_mismatched"] and len(data.others["validation_mismatched"]) == 2
     assert data.others["validation_mismatched"].texts[0] == text("MNLI", "validation_mismatched", 0, 0)
@@ -294,6 +300,10 @@ def test_mnli_as_its_authors_hand_it_on(tmp_path: Path) -> None:
 def test_only_mnli_has_others(tmp_path: Path) -> None:
     write(original(tmp_path, "RTE") / "dev_mismatched.tsv", ["sentence1\tsentence2\tlabel\n", "a\tb\tentailment\n"])
     assert load_data(glue="rte", data=tmp_path, test="none").others == {}
+    saved = hub_set("RTE")
+    saved["validation_mismatched"] = saved["validation"]
+    saved.save_to_disk(tmp_path / "saved")
+    assert load_data(glue="rte", data=tmp_path / "saved", test="none").others == {}
     plain = load_data(train=tmp_path / "train.tsv", validation=tmp_path / "dev.tsv", test="none")
     assert plain.others == {}
 
@@ -308,9 +318,9 @@ def test_broken_rows_of_qqp_are_counted(tmp_path: Path) -> None:
     assert data.train.rows.tolist() == [2, 3, 6, 7, 8, 9, 10, 11]
     train = files / "train.tsv"
     assert data.notes[0] == (
-        f"{train}: 3 of 12 rows do not have the 6 cells of the header (row 4, 5, 12); they are left out."
+        f"{train}: 3 of 12 rows do not have the 6 cells of the header (row 4, 5, 12) and are left out."
     )
-    assert f"{train}: 1 of 9 row has no gold label (column 'is_duplicate' is ''); it is left out." in data.notes
+    assert f"{train}: 1 of 9 rows have no gold label (column 'is_duplicate' is '') and are left out." in data.notes
     write(train, [lines[0], *broken[:2] * 6])
     assert "none of its 12 rows has 6 cells" in refusal(glue="qqp", data=files)
     write(train, [*lines, *broken[:2] * 6])

@@ -173,10 +173,9 @@ def _shortest(cell: Any) -> Any:
 def _without_gold(table: Table, task: GlueTask, column: str, labels: list[Any]) -> tuple[Table, list[Any]]:
     kept = [i for i, label in enumerate(labels) if label not in task.no_gold]
     count = len(labels) - len(kept)
-    do, are = ("row has", "it is") if count == 1 else ("rows have", "they are")
     note = (
-        f"{table.name}: {count:,} of {len(labels):,} {do} no gold label (column {quoted(column)} is "
-        f"{' or '.join(quoted(one) for one in task.no_gold)}); {are} left out."
+        f"{table.name}: {count:,} of {len(labels):,} rows have no gold label (column {quoted(column)} is "
+        f"{' or '.join(quoted(one) for one in task.no_gold)}) and are left out."
     )
     columns = {name: table.cells(name) for name in table.columns}
     columns = {name: [cells[i] for i in kept] for name, cells in columns.items()}

@@ -188,10 +188,9 @@ def _ragged(path: Path, row: int, found: int, expected: int, separator: str, giv
 def _left_out(path: Path, ragged: Sequence[int], whole: int, width: int) -> str:
     shown = ", ".join(str(row) for row in ragged[:SHOWN_ROWS])
     more = ", ..." if len(ragged) > SHOWN_ROWS else ""
-    do, are = ("row does", "it is") if len(ragged) == 1 else ("rows do", "they are")
     return (
-        f"{path}: {len(ragged):,} of {len(ragged) + whole:,} {do} not have the {width} cells of the header "
-        f"(row {shown}{more}); {are} left out."
+        f"{path}: {len(ragged):,} of {len(ragged) + whole:,} rows do not have the {width} cells of the header "
+        f"(row {shown}{more}) and are left out."
     )
 
 
