@@ -144,3 +144,17 @@ def test_a_renamed_file_does_not_rename_the_sweep(
     for task, named in ((None, "films"), ("reviews", "reviews")):
         prepared = prepare(Sweep(**{**settings, "train": copy, "out": out, "task": task}).spec, {}, Progress())
         assert prepared.identity.task == named and len(prepared.plan.done) == 4
+
+
+def test_a_glue_task_says_the_metric_unless_another_is_asked_for(settings: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "CoLA").mkdir()
+    for name, rows in (("train", 40), ("dev", 20)):
+        lines = [f"gj04\t{i % 2}\t\tthe film was very {name} {i}\n" for i in range(rows)]
+        (tmp_path / "CoLA" / f"{name}.tsv").write_text("".join(lines))
+    asked = {**settings, "train": None, "data": tmp_path / "CoLA", "glue": "cola"}
+    identity = prepare(Sweep(**asked).spec, {}, Progress()).identity
+    assert (identity.task, identity.metric) == ("CoLA", "matthews_correlation")
+    assert identity.labels == ("unacceptable", "acceptable")
+    assert prepare(Sweep(**asked, metric="f1").spec, {}, Progress()).identity.metric == "f1"
+    with pytest.raises(FrostlineError, match="the nearest is 'CoLA'"):
+        prepare(Sweep(**{**asked, "glue": "colla"}).spec, {}, Progress())

@@ -129,8 +129,8 @@ def demo(
 def sweep(settings: dict[str, Any]) -> None:
     """Run every cell of a grid (tuned layers x train size x seed x learning rate), and answer.
 
-    Needs --model, --train (or --data), --tune and --out, as flags or in a TOML file. The same command again goes on
-    where it stopped; with more seeds, layers or sizes it adds to what is there.
+    Needs --model, --train (or --data or --glue), --tune and --out, as flags or in a TOML file. The same command again
+    goes on where it stopped; with more seeds, layers or sizes it adds to what is there.
     """
     from frostline.api import Sweep
 

@@ -220,6 +220,9 @@ class SweepSpec(Settings):
     first_rows: int | None = Field(None, ge=2, description="read only so many rows of the training table, the first")
     data: str | None = Field(None, description="a hub data set, or a folder with splits, instead of --train")
     config: str | None = Field(None, description="configuration of the hub data set")
+    glue: str | None = Field(
+        None, description="a GLUE task (CoLA, SST-2, ...): its columns, labels, metric and file layout"
+    )
     column_names: Texts | None = Field(
         None, description="names of the columns, with commas, where the files have no header line"
     )

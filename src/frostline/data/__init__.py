@@ -3,6 +3,7 @@
 from frostline.data.checks import DataReport, SplitReport, conflicting, overlap, report_on
 from frostline.data.columns import Columns, choose_columns
 from frostline.data.examples import Examples, Texts
+from frostline.data.glue import GlueTask, glue_task
 from frostline.data.load import Data, load_data, read_unlabelled
 from frostline.data.sources import read_splits
 from frostline.data.splits import hold_out, subset_indices
@@ -17,6 +18,7 @@ __all__ = [
     "Data",
     "DataReport",
     "Examples",
+    "GlueTask",
     "SplitReport",
     "Table",
     "Task",
@@ -25,6 +27,7 @@ __all__ = [
     "class_weights",
     "conflicting",
     "decide_task",
+    "glue_task",
     "hold_out",
     "load_data",
     "overlap",

@@ -1,13 +1,16 @@
 """From what a user names to the examples of a task: the whole way of the data on one screen."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from frostline.data.checks import DataReport, report_on
 from frostline.data.columns import Columns, choose_columns
 from frostline.data.examples import Examples, Texts
+from frostline.data.glue import MISMATCHED, GlueTask, glue_task, refuse_beside
+from frostline.data.gluefiles import alike, read_glue, read_glue_splits
 from frostline.data.sources import read_splits, split_word
 from frostline.data.splits import hold_out
 from frostline.data.tables import Table, read_table
@@ -21,7 +24,10 @@ HOLD_OUT, NO_TEST = "hold out", "none"
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """A task and its examples. ``notes``: what was chosen and found, a sentence each, for the user to read."""
+    """A task and its examples. ``notes``: what was chosen and found, a sentence each, for the user to read.
+
+    ``others``: further labelled splits by name, such as MNLI's "validation_mismatched"; the report leaves them out.
+    """
 
     task: Task
     train: Examples
@@ -29,6 +35,7 @@ class Data:
     test: Examples | None
     notes: tuple[str, ...]
     report: DataReport
+    others: Mapping[str, Examples] = field(default_factory=dict)
 
 
 def load_data(
@@ -48,6 +55,7 @@ def load_data(
     held_out_share: float = SHARE,
     first_rows: int | None = None,
     task_name: str | None = None,
+    glue: str | None = None,
 ) -> Data:
     """Read, choose the columns, decide the task, and set aside what was not given.
 
@@ -55,19 +63,37 @@ def load_data(
     folder with splits or the name of a hub set, instead of ``train``; ``validation`` and ``test`` then replace what it
     has. ``validation``, ``test`` = None: those of ``data``, else ``held_out_share`` of the training rows each, as always
     with "hold out". ``test`` = "none": no test at all. ``first_rows``: the training table ends there, before anything is
-    set aside. ``problem_type`` and ``labels`` as in ``decide_task``.
+    set aside. ``problem_type`` and ``labels`` as in ``decide_task``. ``glue``: the name of a GLUE task, which says columns, labels, problem type and layout of the files, and is read from the hub where
+    neither ``train`` nor ``data`` is given.
     """
-    tables, notes = _tables(train, validation, test, data, config, column_names)
+    known = None if glue is None else glue_task(glue)
+    if known is not None:
+        refuse_beside(
+            known,
+            config=config,
+            column_names=column_names,
+            text_column=text_column,
+            text_pair_column=text_pair_column,
+            label_column=label_column,
+            problem_type=problem_type,
+            labels=labels,
+        )
+    tables, notes = _tables(train, validation, test, data, config, column_names, known)
     if first_rows is not None and first_rows < len(tables["train"]):
         notes.append(f"Of {len(tables['train']):,} training rows the first {first_rows:,} are read.")
         tables["train"] = tables["train"].first(first_rows)
-    columns = choose_columns(
-        tables["train"], text_column=text_column, text_pair_column=text_pair_column, label_column=label_column
-    )
-    name = task_name if task_name is not None else _task_name(train, data, config)
+    if known is not None:
+        tables, columns = alike(tables, known)
+        problem_type = known.problem_type
+    else:
+        columns = choose_columns(
+            tables["train"], text_column=text_column, text_pair_column=text_pair_column, label_column=label_column
+        )
+    usual = _task_name(train, data, config) if known is None else known.name
+    name = task_name if task_name is not None else usual
     task = decide_task(tables["train"], columns, name=name, problem_type=problem_type, labels=labels)
     notes += _choices(tables["train"], task)
-    if data is not None and test is None and "test" in tables and _unlabelled(tables["test"], task):
+    if train is None and test is None and "test" in tables and _unlabelled(tables["test"], task):
         notes.append(f"{tables.pop('test').name} has no labels and is left out.")
     splits = {split: _examples(table, task, split) for split, table in tables.items()}
     size = max(round(held_out_share * len(splits["train"])), len(task.labels), 1)
@@ -78,6 +104,7 @@ def load_data(
             whole = len(splits["train"])
             splits["train"], splits[split] = hold_out(splits["train"], task, size, data_seed, split=split)
             notes.append(f"{size:,} of {whole:,} training rows are set aside for {split} (data seed {data_seed}).")
+    others = {split: splits[split] for split in (MISMATCHED,) if split in splits}
     splits = {split: splits[split] for split in ("train", "validation", "test") if split in splits}
     report = report_on(splits, task)
     return Data(
@@ -87,6 +114,7 @@ def load_data(
         test=splits.get("test"),
         notes=(*notes, *report.sentences()),
         report=report,
+        others=others,
     )
 
 
@@ -113,13 +141,22 @@ def read_unlabelled(
 
 
 def _tables(
-    train: Any, validation: Any, test: Any, data: str | Path | None, config: str | None, names: Sequence[str] | None
+    train: Any,
+    validation: Any,
+    test: Any,
+    data: str | Path | None,
+    config: str | None,
+    names: Sequence[str] | None,
+    glue: GlueTask | None,
 ) -> tuple[dict[str, Table], list[str]]:
     """The tables that are given, by split, and their notes."""
-    if (train is None) == (data is None):
+    if (train is None) == (data is None) and (glue is None or train is not None):
         raise FrostlineError("Give the data either with --train FILE or with --data NAME, one of the two.")
-    tables = {"train": read_table(train, column_names=names, name="The training data")} if data is None else {}
-    if data is not None:
+    read = partial(read_table, column_names=names) if glue is None else partial(read_glue, task=glue)
+    tables = {"train": read(train, name="The training data")} if train is not None else {}
+    if glue is not None and train is None:
+        tables = read_glue_splits(data, glue)
+    elif data is not None:
         tables = read_splits(data, config=config, column_names=names)
     elif config is not None:
         raise FrostlineError(f"--config {quoted(config)} is for a hub set given with --data; leave it out.")
@@ -129,7 +166,7 @@ def _tables(
         if _is_word(source, HOLD_OUT) or _is_word(source, NO_TEST):
             tables.pop(split, None)
         elif source is not None:
-            tables[split] = read_table(source, column_names=names, name=f"the {split} data")
+            tables[split] = read(source, name=f"the {split} data")
     return tables, list(dict.fromkeys(note for table in tables.values() for note in table.notes))
 
 

@@ -67,14 +67,21 @@ class Table:
         return tuple(cells)
 
 
-def read_table(source: Any, *, column_names: Sequence[str] | None = None, name: str | None = None) -> Table:
+def read_table(
+    source: Any,
+    *,
+    column_names: Sequence[str] | None = None,
+    name: str | None = None,
+    leave_out_ragged: bool = False,
+) -> Table:
     """The table in a file, or of a ``datasets.Dataset``, pandas ``DataFrame`` or ``pyarrow.Table``.
 
-    ``column_names``: for CSV and TSV files without a header (see ``textfiles.read_delimited``). ``name``: what errors
-    call a source that is no file. Rows of a source that has no header are counted from 1.
+    ``column_names``, ``leave_out_ragged``: for CSV and TSV files without a header, or with broken rows (see
+    ``textfiles.read_delimited``). ``name``: what errors call a source that is no file. Rows of a source that has no
+    header are counted from 1.
     """
     if isinstance(source, (str, Path)):
-        return _read_file(Path(source), column_names)
+        return _read_file(Path(source), column_names, leave_out_ragged)
     package = type(source).__module__.partition(".")[0]
     reader = {"datasets": _from_dataset, "pandas": _from_pandas, "pyarrow": _from_arrow}.get(package)
     if reader is None:
@@ -92,7 +99,7 @@ def read_table(source: Any, *, column_names: Sequence[str] | None = None, name: 
     return table
 
 
-def _read_file(path: Path, column_names: Sequence[str] | None) -> Table:
+def _read_file(path: Path, column_names: Sequence[str] | None, leave_out_ragged: bool) -> Table:
     kind = path.suffix.lower()
     if path.is_dir():
         raise FrostlineError(f"{path}: this is a folder; name a file in it, or pass the folder with --data.")
@@ -105,7 +112,11 @@ def _read_file(path: Path, column_names: Sequence[str] | None) -> Table:
     try:
         if kind == ".parquet":
             return _read_parquet(path)
-        contents: Contents = read_delimited(path, column_names) if kind in DELIMITED else read_json(path)
+        contents: Contents = (
+            read_delimited(path, column_names, leave_out_ragged=leave_out_ragged)
+            if kind in DELIMITED
+            else read_json(path)
+        )
     except UnicodeDecodeError:
         raise FrostlineError(not_utf8(path)) from None
     except OSError as error:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from frostline.data.wording import listed, quoted
 from frostline.errors import FrostlineError
 
+SHOWN_ROWS = 10
 CELL_LIMIT = 2**31 - 1  # characters; the csv module stops at 131,072 unless told
 
 
@@ -28,35 +29,53 @@ class Contents(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def read_delimited(path: Path, column_names: Sequence[str] | None = None) -> Contents:
+def read_delimited(
+    path: Path, column_names: Sequence[str] | None = None, *, leave_out_ragged: bool = False
+) -> Contents:
     """A table of texts. Tab-separated cells are literal; other files follow the quoting rules of CSV.
 
     In a .csv file the first line decides the separator: a tab (STS-B), else a comma, else a semicolon. ``column_names``
     says that the file has no header and names the leading columns; what a row holds beyond them is left out, and
-    counted in the notes.
+    counted in the notes. Another row whose cells are not as many as the columns is an error or, with
+    ``leave_out_ragged``, left out and counted in the notes too.
     """
-    separator = _csv_separator(path) if path.suffix.lower() == ".csv" else "\t"
-    numbered = _tab_rows(path) if separator == "\t" else _csv_rows(path, separator)
+    separator, numbered = _numbered(path)
     header = list(column_names) if column_names else next((cells for _, cells in numbered), [])
     _check_header(path, header, given=bool(column_names))
-    width, cells_of, rows, longer = len(header), [], [], 0
+    width, cells_of, rows, longer, ragged = len(header), [], [], 0, list[int]()
     for row, cells in numbered:
         if not cells and width > 1:
             continue  # a blank line: between rows it is nothing, in a table of one column it is an empty text
         cells = cells or [""]
         if len(cells) < width or (len(cells) > width and not column_names):
+            if leave_out_ragged:
+                ragged.append(row)
+                continue
             raise FrostlineError(_ragged(path, row, len(cells), width, separator, bool(column_names)))
         longer += len(cells) > width
         cells_of.append(cells[:width])
         rows.append(row)
     if not rows:
-        raise FrostlineError(f"{path}: there are no rows in it; give a file with one example a row.")
+        whole = f"none of its {len(ragged):,} rows has {width} cells" if ragged else "there are no rows in it"
+        raise FrostlineError(f"{path}: {whole}; give a file with one example a row.")
     if column_names and cells_of[0] == header:
         raise FrostlineError(f"{path}, row 1: the names given are the file's own header; leave out --column-names.")
     columns = {name: list(cells) for name, cells in zip(header, zip(*cells_of, strict=True), strict=True)}
-    have = "row has" if longer == 1 else "rows have"
-    note = f"{path}: {longer:,} {have} more cells than the {width} columns named; the rest was left out."
-    return Contents(columns, np.array(rows), (note,) if longer else ())
+    notes = []
+    if longer:
+        have = "row has" if longer == 1 else "rows have"
+        notes.append(f"{path}: {longer:,} {have} more cells than the {width} columns named; the rest was left out.")
+    if ragged:
+        notes.append(_left_out(path, ragged, len(rows), width))
+    return Contents(columns, np.array(rows), tuple(notes))
+
+
+def first_row(path: Path) -> list[str]:
+    """The cells of the first row, to tell whether it is a header; none where the file cannot be read."""
+    try:
+        return next((cells for _, cells in _numbered(path)[1]), [])
+    except (OSError, UnicodeDecodeError):
+        return []
 
 
 def read_json(path: Path) -> Contents:
@@ -81,6 +100,12 @@ def read_json(path: Path) -> Contents:
 def _opened(path: Path) -> TextIO:
     """Only a line feed ends a line: splitting at U+2028 or at a lone carriage return would cut texts in two."""
     return path.open(encoding="utf-8-sig", newline="\n")
+
+
+def _numbered(path: Path) -> tuple[str, Iterator[tuple[int, list[str]]]]:
+    """The separator of a file, and its rows with their numbers."""
+    separator = _csv_separator(path) if path.suffix.lower() == ".csv" else "\t"
+    return separator, _tab_rows(path) if separator == "\t" else _csv_rows(path, separator)
 
 
 def _csv_separator(path: Path) -> str:
@@ -158,6 +183,15 @@ def _ragged(path: Path, row: int, found: int, expected: int, separator: str, giv
         else f"put a text that holds {quoted(separator)} or a line break in double quotes"
     )
     return f"{path}, row {row}: {found} cells where {against}; {remedy}."
+
+
+def _left_out(path: Path, ragged: Sequence[int], whole: int, width: int) -> str:
+    shown = ", ".join(str(row) for row in ragged[:SHOWN_ROWS])
+    more = ", ..." if len(ragged) > SHOWN_ROWS else ""
+    return (
+        f"{path}: {len(ragged):,} of {len(ragged) + whole:,} rows do not have the {width} cells of the header "
+        f"(row {shown}{more}) and are left out."
+    )
 
 
 def iconv(path: Path, encoding: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from frostline.checking import Check, head_reads, need_for
-from frostline.data import Data, Examples, class_weights, load_data
+from frostline.data import Data, Examples, class_weights, glue_task, load_data
 from frostline.errors import FrostlineError
 from frostline.hidden import RESERVE, Rows, cache_folder
 from frostline.layers import probe_batch
@@ -57,7 +57,8 @@ def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> 
     machine = _machine(spec, before)
     data = _load(spec, sources)
     _demand_classes(spec, data)
-    metric = check_metric(spec.metric, data.task.problem_type, len(data.task.labels))
+    wanted = glue_task(spec.glue).metric if spec.metric is None and spec.glue is not None else spec.metric
+    metric = check_metric(wanted, data.task.problem_type, len(data.task.labels))
     progress.begin("loading the model")
     pretrained = load_pretrained(
         spec.model,
@@ -141,6 +142,7 @@ def _load(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
         held_out_share=spec.held_out_share,
         first_rows=spec.first_rows,
         task_name=spec.task,
+        glue=spec.glue,
     )
 
 

@@ -1,0 +1,148 @@
+"""The nine tasks of GLUE as a table: columns, labels and metric of each, and how its files are laid out.
+
+Labels have the hub's names in the hub's order, which is that of the original numbers too. Where the original files
+differ from the hub's set in more than the names of columns, the record says so, and ``gluefiles`` reads it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from frostline.data.columns import Columns
+from frostline.data.tasks import CLASSIFICATION, REGRESSION
+from frostline.data.wording import nearest, quoted
+from frostline.errors import FrostlineError
+
+HUB_SET = "nyu-mll/glue"
+MISMATCHED = "validation_mismatched"  # MNLI's second validation set
+SCORES = (0.0, 5.0)  # of STS-B
+FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",), "test": ("test.tsv",)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueTask:
+    """One task. ``labels`` are empty for a regression; ``metric`` is the name in ``frostline.metrics``.
+
+    ``layouts``: the columns of the hub's set, then those of the original files. ``headerless``: the columns of original
+    files without a header. ``files``: by split, for each way in which the files are handed on; several of one split
+    are one table. ``no_gold``: labels that say there is none, in rows that are left out.
+    """
+
+    name: str
+    config: str  # of the hub's set
+    labels: tuple[str, ...]
+    metric: str
+    layouts: tuple[Columns, ...]
+    headerless: tuple[str, ...] = ()
+    files: tuple[Mapping[str, tuple[str, ...]], ...] = (FILES,)
+    no_gold: tuple[str, ...] = ()
+    broken_rows: bool = False  # whether the distributed files have some
+
+    @property
+    def problem_type(self) -> str:
+        return CLASSIFICATION if self.labels else REGRESSION
+
+
+SENTENCE = Columns(text="sentence", label="label")
+SENTENCES = Columns(text="sentence1", text_pair="sentence2", label="label")
+ENTAILMENT = ("entailment", "not_entailment")
+
+GLUE = {
+    task.config: task
+    for task in (
+        GlueTask(
+            name="CoLA",
+            config="cola",
+            labels=("unacceptable", "acceptable"),
+            metric="matthews_correlation",
+            layouts=(SENTENCE,),
+            headerless=("source", "label", "mark", "sentence"),
+            # GLUE's dev.tsv is the two public sets one after the other.
+            files=(
+                FILES,
+                {"train": ("in_domain_train.tsv",), "validation": ("in_domain_dev.tsv", "out_of_domain_dev.tsv")},
+            ),
+        ),
+        GlueTask(name="SST-2", config="sst2", labels=("negative", "positive"), metric="accuracy", layouts=(SENTENCE,)),
+        GlueTask(
+            name="MRPC",
+            config="mrpc",
+            labels=("not_equivalent", "equivalent"),
+            metric="f1",
+            layouts=(SENTENCES, Columns(text="#1 String", text_pair="#2 String", label="Quality")),
+            files=(FILES, {"train": ("msr_paraphrase_train.txt",), "test": ("msr_paraphrase_test.txt",)}),
+        ),
+        GlueTask(
+            name="STS-B",
+            config="stsb",
+            labels=(),
+            metric="spearmanr",
+            layouts=(SENTENCES, Columns(text="sentence1", text_pair="sentence2", label="score")),
+            headerless=("genre", "file", "year", "index", "score", "sentence1", "sentence2"),
+            files=(FILES, {"train": ("sts-train.csv",), "validation": ("sts-dev.csv",), "test": ("sts-test.csv",)}),
+        ),
+        GlueTask(
+            name="QQP",
+            config="qqp",
+            labels=("not_duplicate", "duplicate"),
+            metric="f1",
+            layouts=(
+                Columns(text="question1", text_pair="question2", label="label"),
+                Columns(text="question1", text_pair="question2", label="is_duplicate"),
+            ),
+            no_gold=("",),
+            broken_rows=True,
+        ),
+        GlueTask(
+            name="MNLI",
+            config="mnli",
+            labels=("entailment", "neutral", "contradiction"),
+            metric="accuracy",
+            layouts=(
+                Columns(text="premise", text_pair="hypothesis", label="label"),
+                Columns(text="sentence1", text_pair="sentence2", label="gold_label"),
+            ),
+            files=tuple(
+                {
+                    "train": (f"{start}train.{end}",),
+                    "validation": (f"{start}dev_matched.{end}",),
+                    MISMATCHED: (f"{start}dev_mismatched.{end}",),
+                    "test": (f"{start}test_matched.{end}",),
+                }
+                for start, end in (("", "tsv"), ("multinli_1.0_", "txt"))
+            ),
+            no_gold=("-",),
+        ),
+        GlueTask(
+            name="QNLI",
+            config="qnli",
+            labels=ENTAILMENT,
+            metric="accuracy",
+            layouts=(Columns(text="question", text_pair="sentence", label="label"),),
+        ),
+        GlueTask(name="RTE", config="rte", labels=ENTAILMENT, metric="accuracy", layouts=(SENTENCES,)),
+        GlueTask(name="WNLI", config="wnli", labels=ENTAILMENT[::-1], metric="accuracy", layouts=(SENTENCES,)),
+    )
+}
+
+
+def glue_task(name: str) -> GlueTask:
+    """The task of that name, in any case and with or without its hyphen; another name is an error."""
+    found = GLUE.get("".join(char for char in name.casefold() if char.isalnum()))
+    if found is None:
+        names = [task.name for task in GLUE.values()]
+        raise FrostlineError(
+            f"--glue {quoted(name)} is no task of GLUE{nearest(name, names)}; pass one of {', '.join(names)}."
+        )
+    return found
+
+
+def refuse_beside(task: GlueTask, **given: Any) -> None:
+    """Settings that the task says itself must not be given too."""
+    named = [f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None]
+    if named:
+        them = "it" if len(named) == 1 else "them"
+        raise FrostlineError(
+            f"{', '.join(named)} beside --glue {task.name}, which says the columns, labels and files itself; leave "
+            f"{them} out, or leave out --glue."
+        )
