@@ -61,8 +61,11 @@ class Sweep:
         with self._shown() as progress:
             return self._prepare(progress).plan
 
-    def run(self) -> dict[str, Any]:
-        """Run what has no result yet, and give the answer; tables, answer, report and model are in ``out``."""
+    def run(self, *, save_model: bool = True) -> dict[str, Any]:
+        """Run what has no result yet, and give the answer; tables, answer, report and model are in ``out``.
+
+        ``save_model``: train the recommended run once more and save its model; without it there is none.
+        """
         with self._shown() as progress:
             prepared = self._prepare(progress)
             for note in prepared.plan.notes:
@@ -74,8 +77,9 @@ class Sweep:
             _write_folder(prepared)
             execute(prepared, asked, progress)
             answer = rebuild(self.out)
-            progress.begin("saving the model")
-            save_recommended(prepared, answer, progress)
+            if save_model:
+                progress.begin("saving the model")
+                save_recommended(prepared, answer, progress)
             _report(self.out)
         return answer
 

@@ -12,6 +12,7 @@ whole, and resuming, growing a grid and merging folders are one operation: list 
 import errno
 import json
 import os
+import re
 import tomllib
 import uuid
 from collections.abc import Iterable, Mapping
@@ -163,3 +164,8 @@ def _write_aside(path: Path, content: bytes) -> Path:
 
 def _json(facts: Mapping[str, Any]) -> bytes:
     return (json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def file_name(words: str) -> str:
+    """A name of a model or task as the name of a file or folder."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", words).strip("-.") or "data"

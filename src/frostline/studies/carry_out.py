@@ -1,0 +1,82 @@
+"""Carry a protocol out: a sweep for each model and task, each in a folder of its own that resumes like any other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from frostline.api import Sweep
+from frostline.errors import FrostlineError
+from frostline.progress import Progress
+from frostline.report.readable import model_name
+from frostline.studies.counts import configuration
+from frostline.studies.protocol import Protocol, depths
+from frostline.sweep.store import file_name
+
+
+@dataclass(frozen=True)
+class Part:
+    """One model on one task: the settings of its sweep, and the rates that are tried on full first."""
+
+    model: str
+    task: str
+    out: Path
+    settings: Mapping[str, Any]
+    line_search: tuple[float, ...] = ()
+
+    def sweep(self, progress: Progress | None = None, **other: Any) -> Sweep:
+        return Sweep(progress=progress, **{**self.settings, "out": self.out, **other})
+
+
+def parts(
+    protocol: Protocol,
+    out: str | Path,
+    *,
+    models: Sequence[str] | None = None,
+    tasks: Sequence[str] | None = None,
+    data: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> list[Part]:
+    """The sweeps of a study. ``models``, ``tasks``: others, or fewer; ``data``: a folder or hub set by task;
+    ``settings``: fields of a sweep that replace the protocol's.
+
+    Raises:
+        FrostlineError: a task that nobody knows, or data for a task that is not run.
+    """
+    models, tasks, data, given = models or protocol.models, tasks or protocol.tasks, data or {}, dict(settings or {})
+    unknown = next((task for task in data if task not in tasks), None)
+    if unknown is not None:
+        raise FrostlineError(
+            f"--data {unknown}={data[unknown]}: {unknown} is no task of this study; its tasks are {', '.join(tasks)}."
+        )
+    return [_part(protocol, Path(out), model, task, data, given) for model in models for task in tasks]
+
+
+def carry_out(all_parts: Sequence[Part], progress: Progress | None = None) -> Iterator[tuple[Part, dict[str, Any]]]:
+    """Run what has no result yet; each part with the answer of its sweep, as it comes. No models are saved."""
+    for part in all_parts:
+        chosen: dict[str, Any] = {}
+        if part.line_search:
+            tried = part.sweep(progress, tune="all", learning_rate=part.line_search).run(save_model=False)
+            chosen["learning_rate"] = tried["sizes"][0]["cells"][-1]["learning_rate"]
+        yield part, part.sweep(progress, **chosen).run(save_model=False)
+
+
+def _part(
+    protocol: Protocol, out: Path, model: str, task: str, data: Mapping[str, str], given: Mapping[str, Any]
+) -> Part:
+    settings = {**protocol.settings_of(model, task), **({"data": data[task]} if task in data else {}), **given}
+    if "tune" not in settings:
+        settings["tune"] = depths(protocol.tune, _layers(protocol, model))
+    search: tuple[float, ...] = ()
+    if "learning_rate" not in settings:
+        rates = protocol.line_search
+        search, settings["learning_rate"] = (rates, rates) if protocol.as_published.one_rate else ((), rates)
+    return Part(model, task, out / file_name(model_name(model)) / file_name(task), settings, search)
+
+
+def _layers(protocol: Protocol, model: str) -> int:
+    layers = getattr(configuration(protocol, model), "num_hidden_layers", None)
+    if layers is None:
+        raise FrostlineError(f"The configuration of {model} does not say how many layers it has: give --tune.")
+    return int(layers)
