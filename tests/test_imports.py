@@ -20,6 +20,7 @@ ORDER = (
         "specification",
         "machine",
         "layers",
+        "parts",
         "dropout",
         "packing",
         "cut",

@@ -69,7 +69,10 @@ def test_every_schedule_that_is_accepted_works() -> None:
         ({"tune": ""}, "tune cannot be '': give at least one value."),
         ({"tune": []}, "tune cannot be []: give at least one value."),
         ({"tune": "1,1"}, "tune cannot be '1,1': a value stands there twice"),
-        ({"tune": "last"}, "tune cannot be 'last': give numbers of layers, from 0 (head only) up, and all."),
+        (
+            {"tune": "last"},
+            "tune cannot be 'last': give numbers of layers, from 0 (head only) up, all, and named",
+        ),
         ({"tune": -1}, "tune cannot be -1: give numbers of layers"),
         ({"tune": 1.5}, "tune cannot be 1.5: give numbers of layers"),
         ({"tune": [0, True]}, "tune cannot be [0, True]: true and false mean nothing here."),
@@ -203,7 +206,6 @@ def test_the_digest_differs_for_every_field() -> None:
 
 def test_k_as_it_is_printed() -> None:
     assert [RunSpec(**{**RUN, "tune": k}).trainable for k in (0, 2, "all")] == ["last 0", "last 2", "all"]
-    assert [RunSpec(**{**RUN, "tune": k}).tuned_layers for k in (0, 2, "all")] == [0, 2, None]
 
 
 def test_the_grid_of_an_older_sweep_is_added() -> None:

@@ -25,6 +25,7 @@ from frostline.statistics import (
 
 SCHEMA_VERSION = 1
 TARGETS = (0.90, 0.95, 0.99)
+FULL, NAMED = "all", "named"  # as the results table calls them
 
 Run = Mapping[str, Any]  # a row of results.csv
 Logits = Callable[[str], NDArray[Any]]  # run -> [rows, C]
@@ -142,15 +143,16 @@ def _runs_of(runs: Sequence[Run], size: int, cell: Mapping[str, Any]) -> list[Ru
 def _answer_one(
     runs: Sequence[Run], validation: Labelled, scores: _Scores, target: float, layers: int
 ) -> dict[str, Any]:
-    by_k: dict[tuple[int, bool], list[Run]] = {}
-    for run in runs:
-        by_k.setdefault((run["tuned_layers"], run["tune_embeddings"]), []).append(run)
-    chosen = {k: _best_learning_rate(by_k[k], validation.chance) for k in sorted(by_k)}
-    reference = next((k for k in reversed(chosen) if any(run["outcome"] == "ok" for run in chosen[k])), None)
+    by_k: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=_rank):
+        by_k.setdefault(run["trainable"], []).append(run)
+    chosen = {k: _best_learning_rate(by_k[k], validation.chance) for k in by_k}
+    ladder = [k for k in chosen if k != NAMED]
+    reference = next((k for k in reversed(ladder) if any(run["outcome"] == "ok" for run in chosen[k])), None)
     pairs = {k: scores.pair(chosen[k], chosen[reference]) if reference else None for k in chosen}
     learns = pairs[reference] if reference else None
-    cells = [_cell(k, chosen[k], by_k[k], pairs[k], scores) for k in chosen]
-    reference_cell = next((c for c, k in zip(cells, chosen, strict=True) if k == reference), None)
+    cells = [_cell(chosen[k], by_k[k], pairs[k], scores) for k in chosen]
+    reference_cell = next((cell for cell in cells if cell["trainable"] == reference), None)
     for cell in cells:
         ours, theirs = (c and c["seconds"] and c["seconds"] + c["shared_seconds"] for c in (cell, reference_cell))
         cell["times_cheaper"] = theirs / ours if ours and theirs else None
@@ -158,17 +160,18 @@ def _answer_one(
         for name in ("share", "share_corrected"):
             if reference_cell[name] and reference_cell[name]["low"] is not None:
                 reference_cell[name] = {"estimate": 1.0, "low": 1.0, "high": 1.0}  # of itself
+    steps = [cell for cell in cells if cell["trainable"] in ladder]
     points = [
-        _operating_point(cells, reference_cell, share, corrected)
+        _operating_point(steps, reference_cell, share, corrected)
         for corrected in (False, True)
         for share in sorted({*TARGETS, target})
     ]
     main = next(point for point in points if point["corrected"] and point["target"] == target)
-    recommended = _recommend(cells, main, chosen)
+    recommended = _recommend(steps, main, chosen) or _recommend(cells, main, chosen)
     answer = {
         "train_size": runs[0]["train_size"],
-        "reference": reference_cell["trainable"] if reference_cell else None,
-        "reference_is_full": bool(reference and reference[1]),
+        "reference": reference,
+        "reference_is_full": reference == FULL,
         "learned": bool(learns and learns.runs > 1 and surely_above(learns, validation.chance)),
         "cells": cells,
         "operating_points": points,
@@ -198,9 +201,12 @@ def _best_learning_rate(runs: Sequence[Run], guessing: float) -> list[Run]:
     return [run for run in runs if run["learning_rate"] == best]
 
 
-def _cell(
-    k: tuple[int, bool], runs: Sequence[Run], all_rates: Sequence[Run], both: Pair | None, scores: _Scores
-) -> dict[str, Any]:
+def _rank(run: Run) -> tuple[bool, int, bool]:
+    """From the head alone to full, and named parts after them: they are no step on the way."""
+    return run["trainable"] == NAMED, run["tuned_layers"] or 0, run["trainable"] == FULL
+
+
+def _cell(runs: Sequence[Run], all_rates: Sequence[Run], both: Pair | None, scores: _Scores) -> dict[str, Any]:
     done = [run for run in runs if run["status"] == "done"]
     good = [run for run in done if run["outcome"] == "ok"]
     bad = {name: sum(run["outcome"] == name for run in done) for name in ("diverged", "degenerate")}
@@ -216,8 +222,7 @@ def _cell(
 
     return {
         "trainable": runs[0]["trainable"],
-        "tuned_layers": k[0],
-        "tune_embeddings": k[1],
+        **{name: next((run[name] for run in [*done, *runs]), None) for name in ("tuned_layers", "tune_embeddings")},
         "learning_rate": runs[0]["learning_rate"],
         "learning_rates_tried": sorted({run["learning_rate"] for run in all_rates}),
         "runs": len(done),
@@ -276,7 +281,7 @@ def _operating_point(
 
 
 def _recommend(
-    cells: Sequence[Mapping[str, Any]], point: Mapping[str, Any], chosen: Mapping[tuple[int, bool], Sequence[Run]]
+    cells: Sequence[Mapping[str, Any]], point: Mapping[str, Any], chosen: Mapping[str, Sequence[Run]]
 ) -> dict[str, Any] | None:
     """The smallest k that surely reaches the target; with one seed, the smallest by its score."""
     name = point["estimate"] if point["sure"] is None or _one_seed(cells) else point["sure"]
@@ -285,7 +290,7 @@ def _recommend(
     if name is None:
         return None
     cell = next(cell for cell in cells if cell["trainable"] == name)
-    good = [run for run in chosen[cell["tuned_layers"], cell["tune_embeddings"]] if run["outcome"] == "ok"]
+    good = [run for run in chosen[name] if run["outcome"] == "ok"]
     best = max(good, key=lambda run: (run["validation_best"], -run["seed"]))
     return {
         "trainable": name,
@@ -315,7 +320,12 @@ def _sentence(
         done = sum(cell["runs"] for cell in answer["cells"])
         why = f"all {done} finished runs diverged or predict a constant" if done else "no run has finished"
         return f"There is no answer: {why}."
-    cells = {cell["trainable"]: cell for cell in answer["cells"]}
+    named = next((cell for cell in answer["cells"] if cell["trainable"] == NAMED), None)
+    if answer["reference"] is None:
+        assert named is not None
+        return _named_alone(named, validation, compared=len(answer["cells"]) > 1)
+    beside = _named_beside(named, answer, validation)
+    cells = {cell["trainable"]: cell for cell in answer["cells"] if cell is not named}
     cell, full = cells[recommended["trainable"]], cells[answer["reference"]]
     full_name = _tuning(full)
     against = f"{full_name} reaches {validation.metric} {_number(full['validation']['mean'])}"
@@ -334,7 +344,7 @@ def _sentence(
         return (
             f"With {seen} it cannot be told whether {_tuning(likely)} is enough: it reaches "
             f"{_compared(likely, full, validation)}. Enough is an interval above {100 * point['target']:g} %; until then "
-            f"{_what(recommended, layers, 'tune')}.{_advice(cells)}"
+            f"{_what(recommended, layers, 'tune')}.{beside}{_advice(cells)}"
         )
     target = f"{100 * point['target']:g} % of its gain over guessing"
     if cell is full:
@@ -349,7 +359,30 @@ def _sentence(
         sentence += ". One seed has no spread, so this is an estimate: run it with --seeds 5"
     elif unsure:
         sentence += f". With {seen} it cannot be told whether {_tuning(cells[point['possible']])} is enough"
-    return f"{sentence}.{_advice(cells)}"
+    return f"{sentence}.{beside}{_advice(cells)}"
+
+
+def _named_alone(named: Mapping[str, Any], validation: Labelled, *, compared: bool) -> str:
+    """The answer where named parts are all that gave a score."""
+    scores = named["validation"]
+    seeds = "one seed" if scores["n"] == 1 else f"{scores['n']} seeds"
+    between = "" if scores["low"] is None else f", 95 % interval {_number(scores['low'])} to {_number(scores['high'])}"
+    why = "no other run has succeeded so far" if compared else "add numbers of layers and all to --tune to compare"
+    return (
+        f"The named parts reach {validation.metric} {_number(scores['mean'])} ({seeds}{between}; guessing "
+        f"{_number(validation.chance)}). Nothing was compared: {why}."
+    )
+
+
+def _named_beside(named: Mapping[str, Any] | None, answer: Mapping[str, Any], validation: Labelled) -> str:
+    """What named parts reach, beside the answer about the last layers."""
+    if named is None:
+        return ""
+    kept = _share(named, validation)
+    if kept is None or kept["estimate"] is None:
+        return " The named parts cannot be compared: none of their seeds succeeded together with those of the others."
+    full = next(cell for cell in answer["cells"] if cell["trainable"] == answer["reference"])
+    return f" The named parts reach {_compared(named, full, validation)}."
 
 
 def _share(cell: Mapping[str, Any], validation: Labelled) -> Mapping[str, Any] | None:

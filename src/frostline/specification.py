@@ -27,7 +27,7 @@ from pydantic_core import ErrorDetails
 
 from frostline.errors import FrostlineError
 
-Tune = Annotated[int, Field(ge=0)] | Literal["all"]  # tuned layers; "all" is full: embeddings too
+Tune = Annotated[int, Field(ge=0)] | Literal["all", "named"]  # tuned layers; "all" is full: embeddings too
 
 
 def _as_list(value: Any) -> Any:
@@ -144,6 +144,7 @@ class RunSpec(Settings):
     vocabulary: str  # digest of its tokenizer
     data: str  # digest of training, validation and test examples
     tune: Tune
+    tune_modules: tuple[str, ...] | None = None  # the parts that a named run trains
     seed: int
     train_size: int
     learning_rate: float
@@ -151,18 +152,14 @@ class RunSpec(Settings):
     @property
     def digest(self) -> str:
         """The name of the run's result."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        absent = {"tune_modules"} if self.tune_modules is None else set()
+        text = json.dumps(self.model_dump(mode="json", exclude=absent), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     @property
-    def tuned_layers(self) -> int | None:
-        """k, or None for full."""
-        return None if self.tune == "all" else self.tune
-
-    @property
     def trainable(self) -> str:
-        """k as it is printed."""
-        return "all" if self.tune == "all" else f"last {self.tune}"
+        """What is trained, as it is printed: ``last 2``, ``all``, ``named``."""
+        return f"last {self.tune}" if isinstance(self.tune, int) else self.tune
 
 
 GRID = ("tune", "seeds", "train_size", "learning_rate")
@@ -192,6 +189,11 @@ class SweepSpec(Settings):
     task: str | None = Field(None, description="name of the task, to print")
     tune: Annotated[tuple[Tune, ...], BeforeValidator(_as_list)] = Field(
         description="how many of the last layers to train: numbers from 0 (head only), and all; with commas"
+    )
+    tune_modules: Texts | None = Field(
+        None,
+        description="parts to train beside that, for `named` among the values of tune (which is `named` by default "
+        "then): module paths or whole segments of them, with commas, such as encoder.layer.11,pooler",
     )
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_as_seeds)] = Field(
         (0, 1, 2, 3, 4), description="a number of seeds, or a list with commas"
@@ -223,6 +225,13 @@ class SweepSpec(Settings):
             raise ValueError("a value stands there twice; give each once")
         return values
 
+    @field_validator("tune_modules")
+    @classmethod
+    def _module_paths(cls, values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if values is not None and not (values and all(all(part.split(".")) for part in values)):
+            raise ValueError("give module paths, such as encoder.layer.11,pooler")
+        return values if values is None else tuple(sorted(set(values)))  # in whatever order: the same parts
+
     def extended(self, older: "SweepSpec", train_rows: int) -> Self:
         """This sweep with the grid of an older one added; ``train_rows`` is the size meant where none is given."""
         grid: dict[str, Any] = {}
@@ -231,7 +240,7 @@ class SweepSpec(Settings):
             if name == "train_size" and mine != theirs:
                 mine, theirs = mine or (train_rows,), theirs or (train_rows,)
             grid[name] = mine if mine is None else (*theirs, *(v for v in mine if v not in theirs))
-        return self.model_copy(update=grid)
+        return self.model_copy(update={**grid, "tune_modules": self.tune_modules or older.tune_modules})
 
 
 def make_spec(values: Mapping[str, Any]) -> SweepSpec:
@@ -252,8 +261,10 @@ def make_spec(values: Mapping[str, Any]) -> SweepSpec:
         near = difflib.get_close_matches(key, known, 1, 0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}."
         raise FrostlineError(f"There is no setting {key!r}: {hint}")
+    if values.get("tune_modules") is not None and values.get("tune") is None:
+        values = {**values, "tune": "named"}
     try:
-        return SweepSpec.model_validate(values)
+        return _demand_names(SweepSpec.model_validate(values))
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
@@ -266,13 +277,29 @@ def make_spec(values: Mapping[str, Any]) -> SweepSpec:
         raise FrostlineError(f"{name} cannot be {values[name]!r}: {_advice(first, description)}.") from error
 
 
+def _demand_names(spec: SweepSpec) -> SweepSpec:
+    """Refuse ``named`` without names, and names that nothing trains."""
+    if "named" in spec.tune and spec.tune_modules is None:
+        raise FrostlineError(
+            "tune has `named`, but no parts are named: give --tune-modules with module paths, such as "
+            "encoder.layer.11,pooler."
+        )
+    if "named" not in spec.tune and spec.tune_modules is not None:
+        asked = ",".join(map(str, spec.tune))
+        raise FrostlineError(
+            f"tune_modules names {', '.join(spec.tune_modules)}, but --tune {asked} does not train named parts: add "
+            "`named` to --tune, or leave --tune-modules out."
+        )
+    return spec
+
+
 def _advice(error: ErrorDetails, description: str | None) -> str:
     """What to give instead of a value that was refused, in place of pydantic's words."""
     name, kind, context = error["loc"][0], error["type"], error.get("ctx", {})
     if kind == "value_error":
         return error["msg"].removeprefix("Value error, ")
     if name == "tune":
-        return "give numbers of layers, from 0 (head only) up, and all"
+        return "give numbers of layers, from 0 (head only) up, all, and named (with --tune-modules)"
     if name == "class_weights":
         return "give none, balanced, or a weight for each label"
     if kind == "literal_error":
