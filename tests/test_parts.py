@@ -121,7 +121,7 @@ def test_a_part_that_is_not_there_names_what_is_near(bert: Anatomy, part: str, n
         (("layer.2", "layer.3", "pooler", "classifier"), []),
         (("layer.2", "layer.3", "classifier"), []),
         (("pooler", "classifier"), []),
-        (("pooler",), ["classifier was not named, but is drawn anew and therefore trained."]),
+        (("pooler",), ["trained although not named, since it is drawn anew: classifier."]),
         (
             ("layer.1", "classifier"),
             ["they are not the last layers: 3 of 4 layers must run in each step although only 1 of them is trained; "]
@@ -145,7 +145,7 @@ def test_what_parts_cost_that_are_not_the_last_layers(bert: Anatomy, modules: tu
 def test_a_pooler_that_is_drawn_anew_and_not_named_is_said(bert: Anatomy) -> None:
     new = {name for name, at in bert.places.items() if at in (HEAD, POOLER)}
     (said,) = remarks(run_of("layer.3", "classifier"), bert, new)
-    assert said == "Named parts: bert.pooler is drawn anew and stays as it is drawn, since it was not named."
+    assert said == "Named parts: drawn anew, but not trained unless it is named: bert.pooler."
     assert not list(remarks(run_of("layer.3", "pooler", "classifier"), bert, new))
     assert not list(remarks(run_of(tune=1, tune_modules=None), bert, new))
 

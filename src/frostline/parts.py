@@ -80,10 +80,10 @@ def remarks(spec: RunSpec, anatomy: Anatomy, new: Set[str]) -> Iterator[str]:
     if spec.tune_modules is None:
         return
     given, names = named(anatomy, spec.tune_modules), trained(spec, anatomy)
-    if unnamed := topmost(names - given, given):
-        yield f"Named parts: {', '.join(unnamed)} was not named, but is drawn anew and therefore trained."
-    if pooler := topmost({name for name in new - names if anatomy.places[name] == POOLER}, names):
-        yield f"Named parts: {', '.join(pooler)} is drawn anew and stays as it is drawn, since it was not named."
+    if unnamed := topmost(sorted(names - given), given):
+        yield f"Named parts: trained although not named, since it is drawn anew: {', '.join(unnamed)}."
+    if pooler := topmost(sorted(name for name in new - names if anatomy.places[name] == POOLER), names):
+        yield f"Named parts: drawn anew, but not trained unless it is named: {', '.join(pooler)}."
     if cost := _cost(anatomy, names):
         yield f"Named parts: {cost}"
 

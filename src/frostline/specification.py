@@ -188,7 +188,8 @@ class SweepSpec(Settings):
     labels: Texts | None = Field(None, description="all labels, with commas, in the order of the model's outputs")
     task: str | None = Field(None, description="name of the task, to print")
     tune: Annotated[tuple[Tune, ...], BeforeValidator(_as_list)] = Field(
-        description="how many of the last layers to train: numbers from 0 (head only), and all; with commas"
+        description="how many of the last layers to train: numbers from 0 (head only), and all; with commas; "
+        "`named` for --tune-modules"
     )
     tune_modules: Texts | None = Field(
         None,
