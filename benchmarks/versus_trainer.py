@@ -25,6 +25,7 @@ from transformers.utils import logging
 
 from frostline import RunSpec, Sweep
 from frostline.layers import HEAD, POOLER
+from frostline.parts import trained
 from frostline.pretrained import set_train_mode
 from frostline.run import generator_seed, train_rows
 from frostline.sweep.prepare import Prepared
@@ -79,7 +80,7 @@ class SameBatches(Trainer):
 def by_trainer(spec: RunSpec, prepared: Prepared) -> dict[str, Any]:
     """One cell by Trainer: the best and the last validation score, and seconds."""
     pretrained, bench = prepared.pretrained, prepared.bench
-    names = pretrained.anatomy.tuned(spec.tuned_layers, tune_pooler=spec.tune_pooler)
+    names = trained(spec, pretrained.anatomy)
     parameters = pretrained.start(names, generator_seed(spec.seed, "head"))
     head = frozenset(name for name in names if pretrained.anatomy.places[name] in (HEAD, POOLER))
     model = pretrained.model
@@ -126,7 +127,7 @@ def by_trainer(spec: RunSpec, prepared: Prepared) -> dict[str, Any]:
             compute_metrics=scores,
         )
         trainer.remove_callback(PrinterCallback)
-        if spec.tuned_layers is not None:  # else nothing is frozen
+        if spec.tune != "all":  # else nothing is frozen
             model.train = MethodType(train_mode, model)
         start = perf_counter()
         try:

@@ -44,11 +44,11 @@ def make_runs(
                     if score is not None:
                         logits[name] = logits_with(score, draw)
                         score = float((logits[name].argmax(1) == TARGETS).mean())
-                    number = LAYERS if k == "all" else k
+                    number = {"all": LAYERS, "named": 2}.get(k, k)
                     rows.append(
                         {
                             **{"model": "m", "task": "t", "train_size": size, "seed": seed, "learning_rate": rate},
-                            **{"trainable": "all" if k == "all" else f"last {k}", "tuned_layers": number},
+                            **{"trainable": f"last {k}" if isinstance(k, int) else k, "tuned_layers": number},
                             **{"tune_embeddings": k == "all", "status": "done" if done else how},
                             **{"outcome": how if done else None, "reason": "", "run": name, "metric": "accuracy"},
                             **{"validation_best": score, "validation_last": score, "train_last": score, "test": score},
@@ -340,3 +340,74 @@ def test_a_run_without_a_test_score_is_left_out_of_test() -> None:
     answer = add_test(answer, [run for run in runs if run["run"] != recommended], VALIDATION, logits.__getitem__)
     assert answer["sizes"][0]["recommended"]["test"] is None
     assert cells(answer["sizes"][0])["last 2"]["test"]["n"] == 4
+
+
+def with_named(k: int | str, seed: int, rate: float, size: int) -> float:
+    return 0.89 if k == "named" else clear(k, seed, rate, size)
+
+
+def test_named_parts_stand_apart_from_the_k_that_costs_the_same() -> None:
+    runs, logits = make_runs(with_named, ks=(0, 1, 2, "all", "named"))
+    size = answer_of((runs, logits))["sizes"][0]
+    without = answer_of(make_runs(clear))["sizes"][0]
+    assert [cell["trainable"] for cell in size["cells"]] == ["last 0", "last 1", "last 2", "all", "named"]
+    assert cells(size)["named"]["tuned_layers"] == cells(size)["last 2"]["tuned_layers"] == 2
+    assert [cells(size)[name]["validation"]["n"] for name in ("last 2", "named")] == [5, 5]
+    assert cells(size)["named"]["validation"]["mean"] == pytest.approx(0.89)
+    assert size["recommended"]["trainable"] == without["recommended"]["trainable"] == "last 2"
+    assert [p["estimate"] for p in size["operating_points"]] == [p["estimate"] for p in without["operating_points"]]
+    assert size["sentence"].endswith(
+        " The named parts reach 97.5 % of what full fine-tuning gains over guessing (95 % interval 94.7 to 100.3), "
+        "accuracy 0.890 against 0.900."
+    )
+
+
+@pytest.mark.parametrize("best", ["last 2", "all"])
+def test_named_parts_are_never_full_nor_recommended(best: str) -> None:
+    """Not even where they are the best, or reach deeper than any number that was run."""
+    ks = (0, 2, "all", "named") if best == "all" else (0, 2, "named")
+    runs, logits = make_runs(lambda k, *_: {0: 0.6, 2: 0.7, "all": 0.9, "named": 0.97}[k], ks=ks)
+    for reach, embeddings in ((4, False), (4, True)):
+        some = [
+            run | {"tuned_layers": reach, "tune_embeddings": embeddings} if run["trainable"] == "named" else run
+            for run in runs
+        ]
+        size = answer_of((some, logits))["sizes"][0]
+        assert size["reference"] == best and size["reference_is_full"] == (best == "all")
+        assert size["recommended"]["trainable"] == best
+        assert "named" not in {p[how] for p in size["operating_points"] for how in ("estimate", "sure", "possible")}
+        assert ("Full fine-tuning was not run" in size["sentence"]) == (best != "all")
+
+
+def test_named_parts_alone_are_scored_and_compared_with_nothing() -> None:
+    answer = answer_of(make_runs(with_named, ks=("named",)))
+    size = answer["sizes"][0]
+    assert size["reference"] is None and not size["reference_is_full"] and not size["learned"]
+    assert size["recommended"]["trainable"] == "named" and cells(size)["named"]["share"] is None
+    assert {p["verdict"] for p in size["operating_points"]} == {"undefined"}
+    assert answer["sentence"] == (
+        "The named parts reach accuracy 0.890 (5 seeds, 95 % interval 0.880 to 0.900; guessing 0.500). Nothing was compared: "
+        "add numbers of layers and all to --tune to compare."
+    )
+    one = answer_of(make_runs(with_named, ks=("named",), seeds=1))["sentence"]
+    assert one.startswith("The named parts reach accuracy 0.890 (one seed; guessing 0.500). Nothing was compared")
+
+
+def test_named_parts_beside_what_failed_or_has_not_run() -> None:
+    failed = make_runs(with_named, ks=(1, "named"), outcome=lambda k, *_: "diverged" if k == 1 else "ok")
+    assert "Nothing was compared: no other run has succeeded so far." in answer_of(failed)["sentence"]
+    pending = make_runs(with_named, ks=(1, "named"), outcome=lambda k, *_: "pending" if k == "named" else "ok")
+    runs = [
+        run | {"tuned_layers": None, "tune_embeddings": None} if run["trainable"] == "named" else run
+        for run in pending[0]
+    ]
+    said = answer_of((runs, pending[1]))["sentence"]
+    assert said.startswith("Tune the last layer of 4") and "The named parts cannot be compared" in said
+    nothing = make_runs(with_named, ks=("named",), outcome=lambda *_: "diverged")
+    assert answer_of(nothing)["sentence"].startswith("There is no answer: all 5")
+
+
+def test_test_scores_of_named_parts() -> None:
+    made = make_runs(with_named, ks=("named",))
+    answer = add_test(answer_of(made), made[0], VALIDATION, made[1].__getitem__)
+    assert cells(answer["sizes"][0])["named"]["test"]["mean"] == pytest.approx(0.89)

@@ -41,9 +41,9 @@ def _sweep(base: Path, out: Path, label: Any, **settings: Any) -> Path:
     texts = [f"{WORDS[n]} {' '.join(draw.choice(OTHER, draw.integers(2, 20)))}" for n in first]
     rows = pd.DataFrame({"text": texts, "label": [label(n) for n in first]})
     sweep = Sweep(
-        model=str(base), train=rows[:80], validation=rows[80:], test="none", tune="0,all", seeds=2, out=str(out),
+        model=str(base), train=rows[:80], validation=rows[80:], test="none", seeds=2, out=str(out),
         learning_rate=5e-3, head_learning_rate=2e-2, num_train_epochs=4, max_length=MAX_LENGTH, max_truncated=1.0,
-        precision="float32", task="films | <b>", **settings,
+        precision="float32", task="films | <b>", **{"tune": "0,all", **settings},
     )  # fmt: skip
     sweep.run()
     return out
@@ -135,6 +135,13 @@ def test_card(classified: Path) -> None:
             assert line.count("|") == 9
     block = text.split("```json\n")[1].split("\n```")[0]
     assert list(json.loads(block).values()) == sorted(HOSTILE)
+
+
+def test_card_of_named_parts(base: Path, tmp_path: Path) -> None:
+    out = _sweep(base, tmp_path / "out", lambda n: HOSTILE[n], tune="named", tune_modules="layer.2,pooler")
+    text = " ".join(ModelCard.load(out / "model" / "README.md").text.split())
+    assert "with layer.2, pooler and the head of 3 layers trained on" in text and "were named by hand" in text
+    assert "Nothing was compared" in text and "swept the number" not in text and "bit for bit" in text
 
 
 def test_card_of_a_regression(regressed: Path) -> None:

@@ -226,6 +226,15 @@ def test_only_the_ks_that_are_asked_for():
     assert row.refused and "the model has 4" in row.refused
 
 
+@pytest.mark.parametrize("modules, layers", [(["layer.1", "pooler"], 3), (["pooler"], 0), (["embeddings"], None)])
+def test_named_parts_are_proven_too(modules, layers):
+    *_, row = check(small_model("bert"), tuned_layers=[1], tune_modules=modules)
+    assert (row.tuned_layers, row.path, row.refused) == (layers, "packed", None)
+    assert max(row.max_logit_difference, row.max_gradient_difference) < 1e-5
+    (wrong,) = check(small_model("bert"), tuned_layers=[], tune_modules=["layer.9"])
+    assert "the nearest are layer." in wrong.refused
+
+
 @pytest.mark.parametrize("lengths, shape", [(None, (4, 40)), ((9, 5), (2, 9))])
 def test_texts_are_ragged_and_go_beyond_the_window(lengths, shape):
     model, seen = small_model("mistral"), []

@@ -118,6 +118,9 @@ BAD = [
     ("--train t.csv --train-size 1", "train_size = 1 cannot show all 2 classes"),
     ("--train t.csv --tune 0,7", "7 tuned layers were asked for, but the model has 3"),
     ("--train t.csv --tune last", "tune cannot be 'last': give numbers of layers"),
+    ("--train t.csv --tune 0,named", "tune has `named`, but no parts are named: give --tune-modules"),
+    ("--train t.csv --tune 0 --tune-modules pooler", "add `named` to --tune, or leave --tune-modules out"),
+    ("--train t.csv --tune named --tune-modules layer.3", "the nearest are layer.2, layer.1, layer.0"),
     ("--train t.csv --tune=", "tune cannot be '': give at least one value"),
     ("--train t.csv --tune 1,1", "a value stands there twice"),
     ("--train t.csv --tune -1", "tune cannot be '-1': give numbers of layers"),
@@ -213,6 +216,32 @@ def test_every_verb_has_help(frostline: Frostline, verb: str) -> None:
 def test_the_verbs_are_told_in_a_line_each(frostline: Frostline) -> None:
     got = frostline("--help")
     assert got.code == 0 and "..." not in got.out.partition("Commands:")[2]
+
+
+def test_a_dry_run_shows_every_group_and_leaves_nothing(frostline: Frostline, here: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+    words = "--model m --train t.csv --tune 1,named,all --tune-modules layer.1,pooler --learning-rate 1e-4,1e-3".split()  # noqa: SIM905
+    got = frostline("sweep", *words, "--seeds", "2", "--dry-run")
+    assert got.code == 0 and {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
+    planned = frostline("plan", *words, "--seeds", "2")
+    assert got.out.startswith(planned.out) and "12 runs, 0 of them done" in planned.out
+    assert "2 of 3 layers must run in each step although only 1 of them is trained" in planned.out
+    first, *groups = got.out[len(planned.out) :].strip().split("\n\n")
+    assert [part.splitlines()[0] for part in (first, *groups)] == [
+        "tune last 1: 9,666 of 28,802 parameters are trained",
+        "tune all: 28,802 of 28,802 parameters are trained",
+        "tune named: 9,666 of 28,802 parameters are trained",
+    ]
+    rows = [" ".join(line.split()) for line in groups[-1].splitlines()[2:]]
+    assert rows == [
+        "trained layer 1 8,192 6 0.0001, 0.001 0.01 bert.encoder.layer.1",
+        "trained layer 1 352 10 0.0001, 0.001 0 bert.encoder.layer.1",
+        "trained pooler, head 1,088 2 0.001 0.01 bert.pooler, classifier",
+        "trained pooler, head 34 2 0.001 0 bert.pooler, classifier",
+        "frozen embeddings 2,048 5 bert.embeddings",
+        "frozen layer 0, layer 2 17,088 32 bert.encoder.layer.0, bert.encoder.layer.2",
+    ]
+    assert "bert.encoder.layer.0 .. 1" in first
 
 
 def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:

@@ -134,6 +134,29 @@ def test_a_model_that_cannot_be_cut_exactly_leaves_no_folder(
     assert not settings["out"].exists()
 
 
+def test_the_cut_of_named_parts_is_proven_before_they_are_trained(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, prove = [], execute_module.check
+
+    def spy(model: Any, **what: Any) -> Any:
+        asked.append(what)
+        return prove(model, **what)
+
+    monkeypatch.setattr(execute_module, "check", spy)
+    go(settings, tune="0,named", tune_modules="layer.1,pooler")
+    assert asked == [{"tuned_layers": [0, None], "tune_modules": ("layer.1", "pooler")}]
+
+
+def test_named_parts_join_a_sweep_and_others_need_another_folder(settings: dict[str, Any]) -> None:
+    go(settings, tune="0,1")
+    both = go(settings, tune_modules="pooler,layer.1", tune=None)
+    assert set(both.table().trainable) == {"last 0", "last 1", "named"} and set(both.table().status) == {"done"}
+    assert set(go(settings, tune="2").table().trainable) == {"last 0", "last 1", "last 2", "named"}
+    with pytest.raises(FrostlineError, match=r"whose named parts are layer\.1, pooler: choose another --out"):
+        go(settings, tune="named", tune_modules="pooler")
+
+
 def test_what_a_killed_process_left_half_written_is_no_other_thing(settings: dict[str, Any]) -> None:
     settings["out"].mkdir()
     (settings["out"] / ".sweep.toml.12345678.part").write_text("model = ")

@@ -21,6 +21,7 @@ ORDER = (
         "specification",
         "machine",
         "layers",
+        "parts",
         "dropout",
         "packing",
         "cut",

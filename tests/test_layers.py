@@ -121,6 +121,7 @@ def test_tuned_is_head_and_the_last_layers(model_type):
     assert anatomy.tuned(None) == set(anatomy.places)
     rest = {name for name, place in anatomy.places.items() if place == EMBEDDINGS}
     assert anatomy.tuned(4) == anatomy.tuned(None) - rest
+    assert [anatomy.depth(anatomy.tuned(k)) for k in (0, 1, 2, 3, 4, None)] == [0, 1, 2, 3, 4, None]
 
 
 @pytest.mark.parametrize("model_type, path", [("gpt2", "transformer.ln_f"), ("llama", "model.norm")])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import frostline
 from frostline.hidden import Need
 from frostline.progress import Progress
+from frostline.run import run
 from frostline.specification import make_spec
 from frostline.sweep.plan import Identity, expand, readable_bytes
 
@@ -95,6 +96,72 @@ def test_what_is_done_is_planned_as_done(finished_sweep: Path, tiny_bert: Path, 
 
     made = plan_of(model=tiny_bert, train=tiny_table, tune="0,1,2,all", seeds=2, out=finished_sweep, **QUICK)
     assert len(made.runs) == 8 and len(made.done) == 6 and {run.tune for run in made.missing} == {2}
+
+
+NAMED = {"tune": "0,named,all", "tune_modules": "layer.1,layer.2.output", "seeds": 1}
+
+
+def test_named_runs_alone_carry_the_names() -> None:
+    runs = expand(spec(tune="named,all,2", tune_modules="pooler"), IDENTITY)
+    assert [(run.tune, run.tune_modules) for run in runs[:3]] == [(2, None), ("all", None), ("named", ("pooler",))]
+    plain = expand(spec(tune="all,2"), IDENTITY)
+    assert {run.digest for run in runs if run.tune != "named"} == {run.digest for run in plain}
+    others = expand(spec(tune="named,all,2", tune_modules="classifier"), IDENTITY)
+    assert {run.tune for run in others if run.digest in {same.digest for same in runs}} == {2, "all"}
+
+
+def test_named_parts_are_cut_below_the_lowest_and_what_they_cost_is_said(
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path
+) -> None:
+    settings = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "seeds": 1}
+    made = plan_of(**settings, tune="0,named", tune_modules="layer.1")
+    assert made.wanted == Need((1,), head=True) and made.trainable["named"] == 8544 + 66
+    assert [note.split(":")[0] for note in made.notes].count("Named parts") == 2
+    assert "2 of 3 layers must run in each step although only 1 of them is trained" in made.notes[-1]
+    nothing = plan_of(**settings, tune_modules="embeddings,classifier")
+    assert nothing.wanted == Need((), head=False) and "nothing is saved" in nothing.notes[-1]
+    assert not any("Named" in note for note in plan_of(**settings, tune="0").notes)
+
+
+def test_every_parameter_stands_in_one_group(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    made = plan_of(
+        model=tiny_bert, train=tiny_table, out=tmp_path / "o", learning_rate="1e-4,1e-3", weight_decay=0.1, **NAMED
+    )
+    assert list(made.groups) == [0, "all", "named"]
+    for tune, groups in made.groups.items():
+        assert sum(group.parameters for group in groups) == made.parameters
+        assert sum(group.parameters for group in groups if group.trained) == made.trainable[tune]
+        assert all(bool(group.learning_rates) == (group.weight_decay is not None) == group.trained for group in groups)
+    matrices, rest, head, bias, *frozen = made.groups["named"]
+    assert matrices.learning_rates == rest.learning_rates == (1e-4, 1e-3) and head.learning_rates == (1e-3,)
+    assert (matrices.weight_decay, rest.weight_decay, head.weight_decay, bias.weight_decay) == (0.1, 0, 0.1, 0)
+    assert matrices.places == ("layer 1 .. 2",) and (head.places, head.tensors) == (("head",), 1)
+    assert matrices.modules == rest.modules == ("bert.encoder.layer.1", "bert.encoder.layer.2.output")
+    assert (matrices.parameters, matrices.tensors) == (4 * 32**2 + 3 * 32 * 64, 7)
+    assert [group.places for group in frozen] == [("embeddings",), ("layer 0", "layer 2"), ("pooler",)]
+    assert frozen[1].modules == ("bert.encoder.layer.0", "bert.encoder.layer.2.{attention, intermediate}")
+    assert made.groups[0][-1].modules == ("bert.encoder.layer.0 .. 2",)
+
+
+@pytest.mark.parametrize("tune", [0, "all", "named"])
+def test_the_groups_are_those_that_the_optimizer_is_given(
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Any
+) -> None:
+    sweep = frostline.Sweep(model=tiny_bert, train=tiny_table, out=tmp_path / "o", progress=Progress(), **NAMED)
+    planned = [group for group in sweep.plan().groups[tune] if group.trained]
+    spec = next(run for run in sweep.plan().runs if run.tune == tune)
+    given: list[Any] = []
+
+    def spy(forward: Any, parameters: Any, groups: Any, *rest: Any, **more: Any) -> Any:
+        given.extend(groups)
+        raise StopIteration
+
+    monkeypatch.setattr("frostline.run.train", spy)
+    with pytest.raises(StopIteration):
+        run(spec, sweep._prepare(Progress()).bench)
+    assert [(g.tensors, g.parameters, g.learning_rates, g.weight_decay) for g in planned] == [
+        (len(g["params"]), sum(p.numel() for p in g["params"]), (g["lr"],), g["weight_decay"]) for g in given
+    ]
 
 
 @pytest.mark.parametrize(

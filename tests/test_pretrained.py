@@ -21,6 +21,7 @@ from transformers import (
 
 from frostline.errors import FrostlineError
 from frostline.layers import EMBEDDINGS, HEAD, POOLER, find_layers
+from frostline.parts import parameters_of
 from frostline.pretrained import load_pretrained, set_train_mode
 from frostline.tokens import encode
 from small_models import small_batch, small_model
@@ -395,6 +396,28 @@ def test_what_is_frozen_is_in_eval_mode(tiny_bert, k, tune_pooler):
         assert all(module.training == tuned for module in layer.modules())
     assert model.dropout.training  # of the head
     assert model.bert.embeddings.dropout.training == (k is None)
+
+
+@pytest.mark.parametrize("modules", [["layer.1"], ["layer.0.output", "pooler"], ["embeddings"], ["query", "LayerNorm"]])
+def test_of_named_parts_whatever_holds_nothing_trained_is_in_eval_mode(tiny_bert, modules):
+    pretrained = load(tiny_bert)
+    model, anatomy = pretrained.model, pretrained.anatomy
+    names = parameters_of("named", anatomy, modules)
+    set_train_mode(model.train(), anatomy, names)
+    for path, module in model.named_modules():
+        inside = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters()}
+        own = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters(recurse=False)}
+        if inside and not inside & names:
+            assert not any(part.training for part in module.modules()), path
+        assert module.training or not own & names, path
+    for layer in anatomy.layers(model):
+        trained = any(f"{anatomy.path}.{layer_of(anatomy, model, layer)}.output." in name for name in names)
+        assert layer.output.dropout.training == trained
+    assert model.dropout.training  # of the head
+
+
+def layer_of(anatomy, model, layer):
+    return next(n for n, other in enumerate(anatomy.layers(model)) if other is layer)
 
 
 @pytest.mark.parametrize("model_type", ["gpt2", "roberta", "electra", "deberta-v2", "opt", "mpnet", "distilbert"])

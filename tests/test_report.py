@@ -45,6 +45,7 @@ def make_folder(
     texts: Sequence[str] = ("a fine film", "not a fine film"),
     notes: Sequence[str] = (),
     task: str = "reviews",
+    tune_modules: Sequence[str] | None = None,
 ) -> Path:
     """A sweep's folder as runs would leave it; quality rises with k and saturates. Pairs are (k, seed)."""
     problem_type = "single_label_classification" if labels else "regression"
@@ -52,6 +53,7 @@ def make_folder(
         model="org/model",
         train="train.csv",
         tune=tuple(tune),
+        tune_modules=tune_modules and tuple(tune_modules),
         seeds=seeds,
         train_size=tuple(sizes),
         task=task,
@@ -103,7 +105,7 @@ def _examples(draw: np.random.Generator, name: str, rows: int, labels: Sequence[
 
 
 def _logits(draw: np.random.Generator, run: RunSpec, outcome: str, examples: Examples, classes: int) -> np.ndarray:
-    k = LAYERS + 1 if run.tune == "all" else int(run.tune)
+    k = {"all": LAYERS + 1, "named": 3}.get(run.tune, run.tune)
     skill = 0.9 + 1.1 * (1 - np.exp(-k / 2)) + 0.1 * np.log10(run.train_size / 1000)
     noise = draw.normal(size=(len(examples), max(1, classes)))
     if outcome == "degenerate":
@@ -117,8 +119,9 @@ def _result(
     run: RunSpec, outcome: str, splits: dict[str, Examples], identity: Identity, draw: np.random.Generator
 ) -> Result:
     """What a run would have left; its audit is of a model with a thousand parameters in every place."""
-    k = LAYERS if run.tune == "all" else int(run.tune)
-    places = {"embeddings": run.tune == "all", **{f"layer {n}": n >= LAYERS - k for n in range(LAYERS)}, "head": True}
+    k = {"all": LAYERS, "named": 3}.get(run.tune, run.tune)
+    layers = {3, 5} if run.tune == "named" else range(LAYERS - k, LAYERS)
+    places = {"embeddings": run.tune == "all", **{f"layer {n}": n in layers for n in range(LAYERS)}, "head": True}
     trained = 1000 * sum(places.values())
     predicted = outcome != "diverged"
     logits = {
@@ -275,6 +278,32 @@ def test_many_classes_show_the_most_confused(tmp_path: Path) -> None:
 def test_regression(tmp_path: Path) -> None:
     page = page_of(make_folder(tmp_path / "out", labels=(), tune=(0, 3, "all"), seeds=2))
     assert "Largest residuals" in page.words and "Confusion" not in page.words and "Rows by class" not in page.words
+
+
+def test_named_parts_stand_apart_in_table_and_figure(tmp_path: Path) -> None:
+    """Beside the k that reaches as deep: a row and a point of their own, and no part of the choice."""
+    out = make_folder(tmp_path / "out", tune=(0, 3, "all", "named"), tune_modules=("layer.3", "layer.5"), seeds=3)
+    page, size = page_of(out), answer_of(out)["sizes"][0]
+    assert page.words.count("named parts") > 3 and "layers 4 and 6, head" in page.words
+    assert [cell["tuned_layers"] for cell in size["cells"]] == [0, 3, 6, 3]
+    (axes,) = validation_curve(size, metric="accuracy").axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "3", "all", "named"]
+    ticks = list(axes.get_xticks())
+    assert ticks == sorted(set(ticks)) and ticks[2] - ticks[1] == ticks[3] - ticks[2]
+    lines = [list(line.get_xdata()) for line in axes.lines if (line.get_marker(), line.get_markersize()) == ("o", 6)]
+    assert lines == [ticks[:2], ticks[2:3], ticks[3:]]
+
+
+def test_named_parts_alone(tmp_path: Path) -> None:
+    out = make_folder(
+        tmp_path / "out", tune=("named",), tune_modules=("layer.3", "layer.5"), seeds=3, diverged=[("named", 2)]
+    )
+    page, answer = page_of(out), answer_of(out)
+    assert "Nothing was compared" in page.words and "Not defined: nothing was compared." in page.words
+    assert "of 300 validation rows, by the recommended run (named parts, seed" in page.words
+    assert ("aria-label", "4 of 6 layers are frozen, 2 and the head are tuned") in page.attributes
+    assert "on test with the named parts tuned" in page.words and "full fine-tuning" not in page.words
+    assert answer["sizes"][0]["recommended"]["tuned_layers"] == 3
 
 
 def test_one_seed_and_one_k(tmp_path: Path) -> None:

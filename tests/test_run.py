@@ -423,3 +423,79 @@ def test_head_and_pooler_have_a_rate_of_their_own(bench):
     for name, value in weights_of(bench).items():
         if (value - before[name]).abs().max() > 1e-6:
             assert places[name] in (HEAD, POOLER)
+
+
+def named_spec(*modules, **more):
+    return spec_of("named", tune_modules=modules, **more)
+
+
+def outcome_but_for_the_name(result):
+    facts, logits, test_facts, test = outcome(result)
+    facts = {name: value for name, value in json.loads(facts).items() if name not in ("digest", "spec")}
+    return facts, logits, test_facts["scores"], test
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_the_last_layers_by_name_are_the_last_layers_to_the_last_bit(plain, bench, keeps):
+    used = bench if keeps else plain
+    by_number = run(spec_of(2), used)
+    weights = weights_of(used)
+    by_name = run(named_spec("encoder.layer.1", "layer.2", "pooler", "classifier"), used)
+    assert outcome_but_for_the_name(by_name) == outcome_but_for_the_name(by_number)
+    assert losses(by_name) == losses(by_number) and same(weights_of(used), weights)
+    assert by_name.facts["provenance"]["cut"] == by_number.facts["provenance"]["cut"] == (1 if keeps else None)
+
+
+MODULES = [  # and the cut
+    (("pooler",), 3),
+    (("layer.1",), 1),
+    (("layer.1.output", "layer.2.attention"), 1),
+    (("attention.self.query",), None),
+    (("layer.0",), None),
+    (("word_embeddings", "layer.1"), None),
+]
+
+
+@pytest.mark.parametrize("modules, cut", MODULES, ids=lambda value: "+".join(value) if isinstance(value, tuple) else "")
+def test_named_parts_with_kept_states_and_without(plain, bench, modules, cut):
+    one, other = run(named_spec(*modules), bench), run(named_spec(*modules), plain)
+    assert (one.facts["provenance"]["cut"], other.facts["provenance"]["cut"]) == (cut, None)
+    assert one.facts["validation_best"] == other.facts["validation_best"]
+    assert furthest(one, other) < 1e-3
+    assert one.facts["audit"] == other.facts["audit"]
+    assert outcome(run(named_spec(*modules), bench)) == outcome(one)
+
+
+@pytest.mark.parametrize("modules, cut", MODULES, ids=lambda value: "+".join(value) if isinstance(value, tuple) else "")
+def test_just_the_named_parts_move(bench, modules, cut):
+    anatomy = bench.pretrained.anatomy
+    bench.pretrained.start(frozenset(), 0)
+    before = weights_of(bench)
+    audit = run(named_spec(*modules), bench).facts["audit"]
+    moved = {name for name, value in weights_of(bench).items() if not torch.equal(before[name], value)}
+    wanted = {
+        name
+        for name, place in anatomy.places.items()
+        if place == HEAD or any(f".{part}." in f".{name}" for part in modules)
+    }
+    assert moved <= wanted and {name for name in wanted - moved if not name.endswith("key.bias")} == set()
+    assert audit["trainable_parameters"] == sum(before[name].numel() for name in wanted)
+    assert audit["clipped_parameters"] == len(wanted)
+    assert not [name for name, value in audit.items() if value is False]
+
+
+def test_a_frozen_layer_above_the_named_part_has_no_dropout(bench):
+    modes = {}
+    layers = bench.pretrained.anatomy.layers(bench.pretrained.model)
+    hooks = [
+        layer.register_forward_hook(
+            lambda layer, args, out, n=n: modes.setdefault(n, set()).add(layer.output.dropout.training)
+        )
+        for n, layer in enumerate(layers)
+    ]
+    try:
+        run(named_spec("layer.1"), bench)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    assert modes == {0: {False}, 1: {True, False}, 2: {False}}  # in training and in evaluation

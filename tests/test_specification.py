@@ -70,7 +70,10 @@ def test_every_schedule_that_is_accepted_works() -> None:
         ({"tune": ""}, "tune cannot be '': give at least one value."),
         ({"tune": []}, "tune cannot be []: give at least one value."),
         ({"tune": "1,1"}, "tune cannot be '1,1': a value stands there twice"),
-        ({"tune": "last"}, "tune cannot be 'last': give numbers of layers, from 0 (head only) up, and all."),
+        (
+            {"tune": "last"},
+            "tune cannot be 'last': give numbers of layers, from 0 (head only) up, all, and named",
+        ),
         ({"tune": -1}, "tune cannot be -1: give numbers of layers"),
         ({"tune": 1.5}, "tune cannot be 1.5: give numbers of layers"),
         ({"tune": [0, True]}, "tune cannot be [0, True]: true and false mean nothing here."),
@@ -191,6 +194,7 @@ OTHER: dict[str, Any] = {
     "vocabulary": "x",
     "data": "x",
     "tune": "all",
+    "tune_modules": ("pooler",),
     "seed": 2,
     "train_size": 50,
     "learning_rate": 2e-4,
@@ -203,9 +207,48 @@ def test_the_digest_differs_for_every_field() -> None:
     assert len(digests | {RunSpec(**RUN).digest}) == len(OTHER) + 1
 
 
+def test_runs_without_named_parts_keep_the_digest_that_they_had_before_there_were_any() -> None:
+    values = {"weights": "w", "vocabulary": "v", "data": "d", "seed": 0, "train_size": 32, "learning_rate": 3e-3}
+    digests = [RunSpec(**{**values, "tune": k}).digest for k in (0, 2, "all")]
+    assert digests == ["8e87adb78a21fd60600a", "959e5d1fdd3d030cf9a5", "46dafc7688f48c7cf17e"]
+
+
 def test_k_as_it_is_printed() -> None:
-    assert [RunSpec(**{**RUN, "tune": k}).trainable for k in (0, 2, "all")] == ["last 0", "last 2", "all"]
-    assert [RunSpec(**{**RUN, "tune": k}).tuned_layers for k in (0, 2, "all")] == [0, 2, None]
+    printed = [RunSpec(**{**RUN, "tune": k}).trainable for k in (0, 2, "all", "named")]
+    assert printed == ["last 0", "last 2", "all", "named"]
+
+
+def test_named_parts_are_tuned_where_nothing_else_is_said() -> None:
+    assert make_spec({"model": "m", "tune_modules": "pooler", "out": "o"}).tune == ("named",)
+    assert make_spec({"model": "m", "tune_modules": ["pooler"], "tune": None, "out": "o"}).tune == ("named",)
+    both = spec(tune="0,2,named,all", tune_modules="encoder.layer.11, pooler,pooler")
+    assert both.tune == (0, 2, "named", "all") and both.tune_modules == ("encoder.layer.11", "pooler")
+    assert make_spec(tomllib.loads(to_toml(both.model_dump(mode="json")))) == both
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"tune": "named"}, "tune has `named`, but no parts are named: give --tune-modules with module paths, such as"),
+        (
+            {"tune": "0,all", "tune_modules": "pooler"},
+            "tune_modules names pooler, but --tune 0,all does not train named parts: add `named` to --tune, or leave",
+        ),
+        ({"tune": "named", "tune_modules": ""}, "tune_modules cannot be '': give module paths, such as encoder."),
+        ({"tune": "named", "tune_modules": []}, "tune_modules cannot be []: give module paths"),
+        ({"tune": "named", "tune_modules": "layer..1"}, "tune_modules cannot be 'layer..1': give module paths"),
+        ({"tune": "named,named", "tune_modules": "pooler"}, "a value stands there twice"),
+    ],
+)
+def test_named_parts_have_names_and_are_trained(values: dict[str, Any], said: str) -> None:
+    assert said in refusal(**values)
+
+
+def test_named_parts_of_an_older_sweep_stay() -> None:
+    older = spec(tune="named,0", tune_modules="pooler")
+    assert spec(tune="all").extended(older, 9).tune_modules == ("pooler",)
+    assert spec(tune="all").extended(older, 9).tune == ("named", 0, "all")
+    assert older.extended(spec(tune="all"), 9).tune_modules == ("pooler",)
 
 
 def cells(spec: SweepSpec) -> set[tuple[Any, ...]]:

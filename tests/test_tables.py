@@ -5,6 +5,7 @@ import io
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from frostline import write_report
 from frostline.sweep.folder import Folder
 from frostline.sweep.tables import COLUMNS, COST, SCORE_COLUMNS, csv_bytes, frame, write_tables
+from tiny import go
 
 DESIGN = """
 model, task, train_size, trainable, tuned_layers, tune_embeddings, seed, learning_rate, status, reason, outcome,
@@ -89,6 +91,22 @@ def test_a_run_that_is_not_there_yet_is_pending_and_a_failed_one_says_why(finish
     assert rows[0]["validation_best"] is None and rows[0]["test"] is None and rows[0]["trainable_parameters"] is None
     write_tables(out, rows, [])
     assert pd.read_csv(out / "results.csv").status.tolist() == [row["status"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("modules", "layers", "embeddings"),
+    [("pooler", 0, False), ("layer.1", 2, False), ("layer.0,pooler", 3, False), ("word_embeddings", 3, True)],
+)
+def test_named_parts_are_tuned_from_the_lowest_on(
+    settings: dict[str, Any], modules: str, layers: int, embeddings: bool
+) -> None:
+    sweep = go(settings, tune="named", tune_modules=modules, seeds=1)
+    (row,) = Folder(settings["out"]).rows()
+    assert (row["trainable"], row["tuned_layers"], row["tune_embeddings"]) == ("named", layers, embeddings)
+    for path in (Path(settings["out"]) / "runs").iterdir():
+        path.unlink()
+    (row,) = sweep.table().to_dict("records")
+    assert row["status"] == "pending" and pd.isna(row["tuned_layers"]) and pd.isna(row["tune_embeddings"])
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@sum", "\tx", "\rx"])

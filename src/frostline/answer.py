@@ -6,6 +6,7 @@ Everything here is chosen on validation. Test scores join at the end, for what w
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from frostline.comparison.cells import NAMED
 from frostline.comparison.choices import Choices
 from frostline.comparison.curve import compare, main_point
 from frostline.comparison.evidence import Evidence, Labelled, Logits, Predictions, Run
@@ -49,7 +50,8 @@ def answer_one(runs: Sequence[Run], evidence: Evidence, choices: Choices, layers
     """The answer for one train size: what :func:`frostline.comparison.curve.compare` found, a recommendation, a sentence."""
     answer = compare(runs, evidence, choices)
     main = main_point(answer["operating_points"], choices)
-    answer["recommended"] = _recommend(answer["cells"], main)
+    steps = [cell for cell in answer["cells"] if cell["trainable"] != NAMED]
+    answer["recommended"] = _recommend(steps, main) or _recommend(answer["cells"], main)
     answer["sentence"] = _sentence(answer, main, evidence, choices, layers)
     pending = sum(run["status"] == "pending" for run in runs)
     if 0 < pending < len(runs):
@@ -111,7 +113,12 @@ def _sentence(
         done = sum(cell["runs"] for cell in answer["cells"])
         why = f"all {done} finished runs diverged or predict a constant" if done else "no run has finished"
         return f"There is no answer: {why}."
-    cells = {cell["trainable"]: cell for cell in answer["cells"]}
+    named = next((cell for cell in answer["cells"] if cell["trainable"] == NAMED), None)
+    if answer["reference"] is None:
+        assert named is not None
+        return _named_alone(named, evidence, compared=len(answer["cells"]) > 1)
+    beside = _named_beside(named, answer, evidence, choices)
+    cells = {cell["trainable"]: cell for cell in answer["cells"] if cell is not named}
     cell, full = cells[recommended["trainable"]], cells[answer["reference"]]
     full_name = _tuning(full)
     against = f"{full_name} reaches {evidence.metric} {_number(full['validation']['mean'])}"
@@ -138,7 +145,7 @@ def _sentence(
         return (
             f"With {seen} it cannot be told whether {_tuning(likely)} is enough: it reaches "
             f"{_compared(likely, full, evidence, choices)}. Enough is an interval above {100 * point['target']:g} %; until "
-            f"then {_what(recommended, layers, 'tune')}.{_advice(cells)}"
+            f"then {_what(recommended, layers, 'tune')}.{beside}{_advice(cells)}"
         )
     if cell is full:
         sentence = f"{_what(recommended, layers)}: {evidence.metric} {_number(cell['validation']['mean'])}"
@@ -153,7 +160,33 @@ def _sentence(
         sentence += ". One seed has no spread, so this is an estimate: run it with --seeds 5"
     elif unsure:
         sentence += f". With {seen} it cannot be told whether {_tuning(cells[point['possible']])} is enough"
-    return f"{sentence}.{_advice(cells)}"
+    return f"{sentence}.{beside}{_advice(cells)}"
+
+
+def _named_alone(named: Mapping[str, Any], evidence: Evidence, *, compared: bool) -> str:
+    """The answer where named parts are all that gave a score."""
+    scores = named["validation"]
+    seeds = "one seed" if scores["n"] == 1 else f"{scores['n']} seeds"
+    between = "" if scores["low"] is None else f", 95 % interval {_number(scores['low'])} to {_number(scores['high'])}"
+    guessing = "" if evidence.chance is None else f"; guessing {_number(evidence.chance)}"
+    why = "no other run has succeeded so far" if compared else "add numbers of layers and all to --tune to compare"
+    return (
+        f"The named parts reach {evidence.metric} {_number(scores['mean'])} ({seeds}{between}{guessing}). "
+        f"Nothing was compared: {why}."
+    )
+
+
+def _named_beside(
+    named: Mapping[str, Any] | None, answer: Mapping[str, Any], evidence: Evidence, choices: Choices
+) -> str:
+    """What named parts reach, beside the answer about the last layers."""
+    if named is None:
+        return ""
+    kept = _share(named, evidence, choices)
+    if kept is None or kept["estimate"] is None:
+        return " The named parts cannot be compared: none of their seeds succeeded together with those of the others."
+    full = next(cell for cell in answer["cells"] if cell["trainable"] == answer["reference"])
+    return f" The named parts reach {_compared(named, full, evidence, choices)}."
 
 
 def _seen(cells: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:

@@ -23,6 +23,7 @@ from frostline.errors import FrostlineError
 from frostline.hidden import HiddenStates, Need, Recipe, keep
 from frostline.layers import Anatomy, Batch, find_layers, probe_batch
 from frostline.packing import Packing, packable
+from frostline.parts import parameters_of
 from frostline.tokens import Tokens
 
 TOLERANCE = 1e-5  # relative, fp32
@@ -47,6 +48,7 @@ def check(
     model: nn.Module,
     *,
     tuned_layers: Sequence[int | None] | None = None,
+    tune_modules: Sequence[str] | None = None,
     lengths: Sequence[int] | None = None,
     batch: Batch | None = None,
 ) -> list[Check]:
@@ -55,6 +57,7 @@ def check(
     Args:
         model: any sequence-classification model of transformers, in fp32; left as it was.
         tuned_layers: the values of k to try; 0 .. L and full (None) by default.
+        tune_modules: parts to try as well, by module paths; in their row ``tuned_layers`` are those that must run.
         lengths: tokens in each text of the batch made for the test.
         batch: a right-padded batch to use instead, where a type needs more than tokens.
 
@@ -73,7 +76,11 @@ def check(
             _demand_no_memory(model, batch)
             trial = _Trial(model, anatomy, batch)
             ks = [*range(anatomy.count + 1), None] if tuned_layers is None else tuned_layers
-            return [trial.check(k) for k in ks]
+            rows = [trial.check(k, anatomy.tuned(k)) for k in ks]
+            if tune_modules:
+                names = parameters_of("named", anatomy, tune_modules)
+                rows.append(trial.check(anatomy.depth(names), names))
+            return rows
         except FrostlineError as error:
             return [Check(None, None, None, None, str(error))]
 
@@ -110,8 +117,8 @@ class _Trial:
         with torch.no_grad():
             self.states = _states(model, anatomy, batch)
 
-    def check(self, k: int | None) -> Check:
-        names = self.anatomy.tuned(k)
+    def check(self, k: int | None, names: frozenset[str]) -> Check:
+        """Of the parameters ``names``, none of which lies below the last ``k`` layers."""
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(name in names)
         self.trained = {name: p for name, p in self.model.named_parameters() if name in names}

@@ -66,15 +66,18 @@ def _leave(sentence: str, code: int) -> None:
 
 
 def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command one flag for each setting of a sweep, by the setting's name; those of the grid come first."""
+    """Give a command one flag for each setting of a sweep, by the setting's name; its own and the grid's come first."""
+
+    own = [p.replace(kind=p.KEYWORD_ONLY) for p in list(inspect.signature(command).parameters.values())[1:]]
 
     def run(file: Path | None, **flags: Any) -> None:
+        more = {parameter.name: flags.pop(parameter.name) for parameter in own}
         given = {name: value for name, value in flags.items() if value is not None}
-        command({**(_settings_in(file) if file else {}), **_plain(given)})
+        command({**(_settings_in(file) if file else {}), **_plain(given)}, **more)
 
     argument = Annotated[Optional[Path], typer.Argument(help="TOML file with the same settings; flags go before it")]  # noqa: UP045
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter("file", keyword, default=None, annotation=argument)]
+    parameters = [inspect.Parameter("file", keyword, default=None, annotation=argument), *own]
     names = [name for name in SweepSpec.model_fields if name != "grid"]  # tables of a file
     for name in sorted(names, key=lambda name: name in Settings.model_fields):
         field = SweepSpec.model_fields[name]
@@ -126,7 +129,12 @@ def demo(
 
 @app.command(short_help="Run every cell of a grid, and answer.")
 @_with_settings
-def sweep(settings: dict[str, Any]) -> None:
+def sweep(
+    settings: dict[str, Any],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="show the plan and every parameter group; nothing is trained or written")
+    ] = False,
+) -> None:
     """Run every cell of a grid (tuned layers x train size x seed x learning rate), and answer.
 
     Needs --model, --train (or --data or --glue), --tune and --out, as flags or in a TOML file. The same command again
@@ -134,7 +142,13 @@ def sweep(settings: dict[str, Any]) -> None:
     """
     from frostline.api import Sweep
 
-    _run(Sweep(**settings))
+    if not dry_run:
+        _run(Sweep(**settings))
+        return
+    settings.setdefault("out", "frostline-sweep")
+    made = Sweep(**settings).plan()
+    _print_plan(made)
+    _print_groups(made)
 
 
 @app.command(short_help="What a sweep would run and take; nothing is run.")
@@ -385,6 +399,25 @@ def _print_plan(plan: Any) -> None:
     )
     cut = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
     print(f"Texts cut at {plan.max_length} tokens: {cut}.")
+
+
+def _print_groups(plan: Any) -> None:
+    for tune, groups in plan.groups.items():
+        name = next(run.trainable for run in plan.runs if run.tune == tune)
+        print(f"\ntune {name}: {plan.trainable[tune]:,} of {plan.parameters:,} parameters are trained")
+        rows = [
+            {
+                "": "trained" if group.trained else "frozen",
+                "place": ", ".join(group.places),
+                "parameters": f"{group.parameters:,}",
+                "tensors": group.tensors,
+                "learning rate": ", ".join(f"{rate:g}" for rate in group.learning_rates),
+                "weight decay": "" if group.weight_decay is None else f"{group.weight_decay:g}",
+                "modules": ", ".join(group.modules),
+            }
+            for group in groups
+        ]
+        _print_table(rows, tuple(rows[0]))
 
 
 def _write_rows(target: Path, rows: list[dict[str, Any]], columns: list[str]) -> None:

@@ -5,7 +5,7 @@ parameters; one traced forward shows that each is called once, in order, with on
 in and coming out, and what runs before them and after them. What does not fit is refused with the reason.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from frostline.errors import FrostlineError
 Batch = Mapping[str, Tensor]  # the model's inputs, [B, S] each, padded on the right
 
 EMBEDDINGS, FINAL_NORM, POOLER, HEAD = "embeddings", "final norm", "pooler", "head"
+LAYER = "layer "  # and its number: the place of what is in a layer
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,22 @@ class Anatomy:
                 f"{layers} tuned layers were asked for, but the model has {self.count}: "
                 f"give numbers from 0 to {self.count}, or `all`."
             )
-        wanted = {HEAD, *(f"layer {n}" for n in range(self.count - layers, self.count))}
+        wanted = {HEAD, *(f"{LAYER}{n}" for n in range(self.count - layers, self.count))}
         wanted |= {POOLER} if tune_pooler else set()
         wanted |= {FINAL_NORM} if layers else set()
         return frozenset(name for name, place in self.places.items() if place in wanted)
+
+    def depth(self, names: Set[str]) -> int | None:
+        """How many layers there are from the lowest one that holds any of ``names`` to the top.
+
+        None: the embeddings hold one. A run that trains ``names`` may take up hidden states below so many layers.
+        """
+        places = {self.places[name] for name in names}
+        if EMBEDDINGS in places:
+            return None
+        return max(
+            (self.count - int(place.removeprefix(LAYER)) for place in places if place.startswith(LAYER)), default=0
+        )
 
 
 def probe_batch(model: PreTrainedModel, lengths: Sequence[int] = (23, 17, 9), *, seed: int = 0) -> dict[str, Tensor]:
@@ -241,7 +254,7 @@ def _places(model: PreTrainedModel, path: str, owners: Mapping[str, int], last: 
     for name, _ in model.named_parameters():
         owner, _, _ = name.rpartition(".")
         if name.startswith(f"{path}."):
-            yield name, f"layer {name.removeprefix(f'{path}.').split('.')[0]}"
+            yield name, f"{LAYER}{name.removeprefix(f'{path}.').split('.')[0]}"
         elif not name.startswith(base):
             yield name, HEAD
         elif owners.get(owner, 0) <= last:

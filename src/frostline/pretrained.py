@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from frostline.errors import FrostlineError
-from frostline.layers import EMBEDDINGS, HEAD, POOLER, Anatomy, find_layers
+from frostline.layers import EMBEDDINGS, HEAD, LAYER, POOLER, Anatomy, find_layers
 
 WANTED_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 LONGEST = 512  # tokens, where neither the user nor the model sets a lower limit
@@ -91,25 +91,28 @@ class Pretrained:
 
 def set_train_mode(model: PreTrainedModel, anatomy: Anatomy, trained: frozenset[str]) -> None:
     """Dropout on in what is trained and in the parts around the head; the frozen part in eval mode."""
-    model.eval()
     places = {anatomy.places[name] for name in trained}
-    owners = {name.rpartition(".")[0] for name in trained}
-    if EMBEDDINGS in places:
-        model.train()
-        for name, place in anatomy.places.items():
-            if place == POOLER and name not in trained:
-                model.get_submodule(name.rpartition(".")[0]).eval()
-        return
-    layers = anatomy.layers(model)
-    for number, layer in enumerate(layers):
-        layer.train(f"layer {number}" in places)
-    for path in owners:
+    model.train(EMBEDDINGS in places)
+    for number, layer in enumerate(anatomy.layers(model)):
+        layer.train(f"{LAYER}{number}" in places)
+    for path in {name.rpartition(".")[0] for name in trained}:
         model.get_submodule(path).training = True
     base = getattr(model, model.base_model_prefix, None)
     inside = set() if base is None else set(base.modules())
     for module in model.modules():
         if module is not model and module not in inside:
             module.training = True
+    for module in frozen_modules(model, trained):
+        module.eval()
+
+
+def frozen_modules(model: nn.Module, trained: frozenset[str]) -> Iterator[nn.Module]:
+    """Modules that hold parameters, but none that is trained, and all that is in them."""
+    train = {id(p) for name, p in model.named_parameters() if name in trained}
+    for module in model.modules():
+        held = {id(p) for p in module.parameters()}
+        if held and not held & train:
+            yield from module.modules()
 
 
 def load_pretrained(

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from frostline.cut import Upper, cut_at
 from frostline.data import subset_indices
 from frostline.dropout import Dropout
 from frostline.hidden import HiddenStates, Need
-from frostline.layers import HEAD, POOLER, count_parameters
+from frostline.layers import HEAD, POOLER, Anatomy, count_parameters
 from frostline.machine import Machine, peak_memory
 from frostline.packing import packable
-from frostline.pretrained import Pretrained, set_train_mode
+from frostline.parts import depth
+from frostline.parts import trained as trained_names
+from frostline.pretrained import Pretrained, frozen_modules, set_train_mode
 from frostline.specification import RunSpec
 from frostline.tokens import Tokens
 from frostline.training import Problem, Rows, Trained, parameter_groups, train
@@ -43,7 +45,7 @@ class Bench:
 
     def cut(self, spec: RunSpec) -> int | None:
         """After how many layers this run takes up kept states; None: it begins with the texts."""
-        return None if self.states is None else cut_of(self.states.need, self.pretrained.anatomy.count, spec)
+        return None if self.states is None else cut_of(self.states.need, self.pretrained.anatomy, spec)
 
 
 @dataclass
@@ -63,10 +65,9 @@ def run(spec: RunSpec, bench: Bench, *, on_step: Callable[[int, int], None] = la
     drawn from the seed alone, so they are the same for every k.
     """
     model, anatomy = bench.pretrained.model, bench.pretrained.anatomy
-    names = anatomy.tuned(spec.tuned_layers, tune_pooler=spec.tune_pooler)
+    names = trained_names(spec, anatomy)
     parameters = bench.pretrained.start(names, generator_seed(spec.seed, "head"))
-    head = frozenset(name for name in names if anatomy.places[name] in (HEAD, POOLER))
-    groups = parameter_groups(parameters, head, spec, spec.learning_rate)
+    groups = optimizer_groups(spec, anatomy, parameters)
     audit = _Audit(bench, names, groups)
     rows = train_rows(bench, spec)
 
@@ -104,6 +105,12 @@ def run(spec: RunSpec, bench: Bench, *, on_step: Callable[[int, int], None] = la
     return result
 
 
+def optimizer_groups(spec: RunSpec, anatomy: Anatomy, parameters: Mapping[str, nn.Parameter]) -> list[dict[str, Any]]:
+    """What the optimizer is given: the ``parameters`` that ``spec`` trains, those of head and pooler apart."""
+    head = frozenset(name for name in parameters if anatomy.places[name] in (HEAD, POOLER))
+    return parameter_groups(parameters, head, spec, spec.learning_rate)
+
+
 def generator_seed(seed: int, purpose: str) -> int:
     """A seed of its own for each purpose, so that no two draw the same numbers."""
     return int.from_bytes(hashlib.blake2b(f"{purpose}/{seed}".encode(), digest_size=6).digest(), "big")
@@ -116,12 +123,13 @@ def train_rows(bench: Bench, spec: RunSpec) -> Rows:
     return pool[subset_indices(bench.problem.targets[pool], spec.train_size, seed)]
 
 
-def cut_of(kept: Need, layers: int, spec: RunSpec) -> int | None:
+def cut_of(kept: Need, anatomy: Anatomy, spec: RunSpec) -> int | None:
     """After how many layers a run takes up kept states: at its own cut, else at the nearest kept below it."""
-    if spec.tuned_layers is None or spec.frozen_dropout:
+    tuned = depth(spec, anatomy)
+    if tuned is None or spec.frozen_dropout:
         return None
-    cut = layers - spec.tuned_layers
-    return cut if cut == layers and kept.head else max((c for c in kept.cuts if c <= cut), default=None)
+    cut = anatomy.count - tuned
+    return cut if tuned == 0 and kept.head else max((c for c in kept.cuts if c <= cut), default=None)
 
 
 @contextmanager
@@ -168,17 +176,8 @@ class _Audit:
         self.frozen_in_train_mode = 0
 
     def look_at_modes(self) -> None:
-        """Count frozen modules that hold parameters, or dropout inside frozen layers, and are not in eval mode."""
-        model, anatomy = self.bench.pretrained.model, self.bench.pretrained.anatomy
-        frozen = [
-            module
-            for path, module in model.named_modules()
-            if (own := [f"{path}.{n}".removeprefix(".") for n, _ in module.named_parameters(recurse=False)])
-            and not any(name in self.names for name in own)
-        ]
-        places = {anatomy.places[name] for name in self.names}
-        for number, layer in enumerate(anatomy.layers(model)):
-            frozen += [] if f"layer {number}" in places else list(layer.modules())
+        """Count modules of which nothing is trained, with the dropout inside them, that are not in eval mode."""
+        frozen = set(frozen_modules(self.bench.pretrained.model, self.names))
         self.frozen_in_train_mode = sum(module.training for module in frozen)
 
     def facts(self, *, frozen_dropout: bool) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from pydantic_core import ErrorDetails
 
 from frostline.errors import FrostlineError
 
-Tune = Annotated[int, Field(ge=0)] | Literal["all"]  # tuned layers; "all" is full: embeddings too
+Tune = Annotated[int, Field(ge=0)] | Literal["all", "named"]  # tuned layers; "all" is full: embeddings too
 
 
 def _as_list(value: Any) -> Any:
@@ -164,6 +164,7 @@ class RunSpec(Settings):
     vocabulary: str  # digest of its tokenizer
     data: str  # digest of training, validation and test examples
     tune: Tune
+    tune_modules: tuple[str, ...] | None = None  # the parts that a named run trains
     seed: int
     train_size: int
     learning_rate: float
@@ -171,18 +172,14 @@ class RunSpec(Settings):
     @property
     def digest(self) -> str:
         """The name of the run's result."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        absent = {"tune_modules"} if self.tune_modules is None else set()
+        text = json.dumps(self.model_dump(mode="json", exclude=absent), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     @property
-    def tuned_layers(self) -> int | None:
-        """k, or None for full."""
-        return None if self.tune == "all" else self.tune
-
-    @property
     def trainable(self) -> str:
-        """k as it is printed."""
-        return "all" if self.tune == "all" else f"last {self.tune}"
+        """What is trained, as it is printed: ``last 2``, ``all``, ``named``."""
+        return f"last {self.tune}" if isinstance(self.tune, int) else self.tune
 
 
 GRID = ("tune", "seeds", "train_size", "learning_rate")
@@ -235,7 +232,13 @@ class SweepSpec(Settings):
     labels: Texts | None = Field(None, description="all labels, with commas, in the order of the model's outputs")
     task: str | None = Field(None, description="name of the task, to print")
     tune: Tunes = Field(
-        description="how many of the last layers to train: numbers from 0 (head only), and all; with commas"
+        description="how many of the last layers to train: numbers from 0 (head only), and all; with commas; "
+        "`named` for --tune-modules"
+    )
+    tune_modules: Texts | None = Field(
+        None,
+        description="parts to train beside that, for `named` among the values of tune (which is `named` by default "
+        "then): module paths or whole segments of them, with commas, such as encoder.layer.11,pooler",
     )
     seeds: Seeds = Field((0, 1, 2, 3, 4), description="a number of seeds, or a list with commas")
     train_size: Sizes | None = Field(None, description="training examples, several with commas; all by default")
@@ -264,6 +267,13 @@ class SweepSpec(Settings):
         """The values of one dimension of the grid, those of all its parts."""
         return list(dict.fromkeys(value for part in self.grids() for value in getattr(part, dimension) or ()))
 
+    @field_validator("tune_modules")
+    @classmethod
+    def _module_paths(cls, values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if values is not None and not (values and all(all(part.split(".")) for part in values)):
+            raise ValueError("give module paths, such as encoder.layer.11,pooler")
+        return values if values is None else tuple(sorted(set(values)))  # in whatever order: the same parts
+
     def extended(self, older: "SweepSpec", train_rows: int) -> Self:
         """This sweep with the grids of an older one added, drawn together where two make one; no run is added that
         neither has. ``train_rows`` is the size meant where none is given."""
@@ -271,7 +281,8 @@ class SweepSpec(Settings):
         if any(part["train_size"] for part in parts):
             parts = [{**part, "train_size": part["train_size"] or (train_rows,)} for part in parts]
         first, *others = _drawn_together(parts)
-        return self.model_copy(update={**first, "grid": tuple(MoreRuns(**part) for part in others)})
+        grid = {**first, "grid": tuple(MoreRuns(**part) for part in others)}
+        return self.model_copy(update={**grid, "tune_modules": self.tune_modules or older.tune_modules})
 
 
 def _drawn_together(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -317,8 +328,10 @@ def make_spec(values: Mapping[str, Any]) -> SweepSpec:
         near = difflib.get_close_matches(key, known, 1, 0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}."
         raise FrostlineError(f"There is no setting {key!r}: {hint}")
+    if values.get("tune_modules") is not None and values.get("tune") is None:
+        values = {**values, "tune": "named"}
     try:
-        return SweepSpec.model_validate(values)
+        return _demand_names(SweepSpec.model_validate(values))
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
@@ -344,13 +357,29 @@ def _grid_advice(error: ErrorDetails) -> str:
     return f"{key} in table {number + 1} of [[grid]] cannot be {error['input']!r}: {detail}."
 
 
+def _demand_names(spec: SweepSpec) -> SweepSpec:
+    """Refuse ``named`` without names, and names that nothing trains."""
+    if "named" in spec.every("tune") and spec.tune_modules is None:
+        raise FrostlineError(
+            "tune has `named`, but no parts are named: give --tune-modules with module paths, such as "
+            "encoder.layer.11,pooler."
+        )
+    if "named" not in spec.every("tune") and spec.tune_modules is not None:
+        asked = ",".join(map(str, spec.every("tune")))
+        raise FrostlineError(
+            f"tune_modules names {', '.join(spec.tune_modules)}, but --tune {asked} does not train named parts: add "
+            "`named` to --tune, or leave --tune-modules out."
+        )
+    return spec
+
+
 def _advice(error: ErrorDetails, description: str | None) -> str:
     """What to give instead of a value that was refused, in place of pydantic's words."""
     name, kind, context = error["loc"][0], error["type"], error.get("ctx", {})
     if kind == "value_error":
         return error["msg"].removeprefix("Value error, ")
     if name == "tune":
-        return "give numbers of layers, from 0 (head only) up, and all"
+        return "give numbers of layers, from 0 (head only) up, all, and named (with --tune-modules)"
     if name == "class_weights":
         return "give none, balanced, or a weight for each label"
     if kind == "literal_error":

@@ -11,23 +11,29 @@ from frostline.comparison.evidence import Evidence, Run
 from frostline.comparison.outcomes import done, failures, near_the_best, scored, succeeded
 from frostline.statistics import DIFFERENCE, Pair, Ratio, ratio, summarize
 
-K = tuple[int, bool]  # tuned layers, and whether the embeddings too: in the order of depth
+FULL, NAMED = "all", "named"  # as the results table calls them
 COSTS = ("seconds", "trainable_parameters", "peak_memory_bytes")
 
 
-def by_k(runs: Sequence[Run]) -> dict[K, list[Run]]:
-    """The runs of each k, the head alone first, full last."""
-    cells: dict[K, list[Run]] = {}
-    for run in runs:
-        cells.setdefault((run["tuned_layers"], run["tune_embeddings"]), []).append(run)
-    return dict(sorted(cells.items()))
+def by_depth(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs of each k by its printed name, the head alone first, full last; named parts, which are no step between
+    the two, after them."""
+    cells: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=_rank):
+        cells.setdefault(run["trainable"], []).append(run)
+    return cells
 
 
-def at_rate(cells: Mapping[K, Sequence[Run]], chance: float | None, choices: Choices) -> dict[K, list[Run]]:
+def _rank(run: Run) -> tuple[bool, int, bool]:
+    return run["trainable"] == NAMED, run["tuned_layers"] or 0, run["trainable"] == FULL
+
+
+def at_rate(cells: Mapping[str, Sequence[Run]], chance: float | None, choices: Choices) -> dict[str, list[Run]]:
     """The runs of each k at the learning rate it is shown at: its best on validation, or the best of full for all."""
     best = {k: _best_rate(runs, chance) for k, runs in cells.items()}
     if choices.one_rate:
-        best = dict.fromkeys(best, best[max(best)])
+        deepest = [k for k in cells if k != NAMED][-1:]
+        best = dict.fromkeys(best, best[deepest[0]]) if deepest else best
     return {k: [run for run in runs if run["learning_rate"] == best[k]] for k, runs in cells.items()}
 
 
@@ -74,8 +80,7 @@ def describe(
 
     return {
         "trainable": runs[0]["trainable"],
-        "tuned_layers": runs[0]["tuned_layers"],
-        "tune_embeddings": runs[0]["tune_embeddings"],
+        **{name: next((run[name] for run in [*ended, *runs]), None) for name in ("tuned_layers", "tune_embeddings")},
         "learning_rate": runs[0]["learning_rate"],
         "learning_rates_tried": [rate for rate in rates if rate is not None],
         "runs": len(ended),

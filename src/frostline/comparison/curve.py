@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from frostline.comparison import points
-from frostline.comparison.cells import at_rate, by_k, counted, describe
+from frostline.comparison.cells import FULL, NAMED, at_rate, by_depth, counted, describe
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Evidence, Run
 from frostline.comparison.outcomes import ANSWERS, judged
@@ -18,11 +18,12 @@ def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[s
 
     ``runs`` are rows of the results table, finished or not, of one model, task and train size.
     """
-    every = by_k(judged(runs, evidence.chance))
+    every = by_depth(judged(runs, evidence.chance))
     shown = at_rate(every, evidence.chance, choices)
     ended = {k: [run for run in some if run["status"] == "done"] for k, some in shown.items()}
     good = {k: counted(some, choices) for k, some in ended.items()}
-    reference = next((k for k in reversed(shown) if any(run["outcome"] in ANSWERS for run in good[k])), None)
+    ladder = [k for k in shown if k != NAMED]
+    reference = next((k for k in reversed(ladder) if any(run["outcome"] in ANSWERS for run in good[k])), None)
     both = {k: evidence.pair(good[k], good[reference]) if reference else None for k in shown}
     cells = [
         describe(
@@ -36,32 +37,32 @@ def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[s
         )
         for k in shown
     ]
-    of_reference = next((cell for cell, k in zip(cells, shown, strict=True) if k == reference), None)
+    of_reference = next((cell for cell in cells if cell["trainable"] == reference), None)
     _relate(cells, of_reference)
+    steps = [cell for cell in cells if cell["trainable"] in ladder]
     found = [
-        points.share_point(cells, of_reference, share, corrected=corrected, by_mean=choices.by_mean)
+        points.share_point(steps, of_reference, share, corrected=corrected, by_mean=choices.by_mean)
         for corrected in (False, True)
         for share in choices.targets
     ]
-    found.append(points.margin_point(cells, of_reference, choices.margin))
+    found.append(points.margin_point(steps, of_reference, choices.margin))
     main = main_point(found, choices)
-    undecided = next((k for k, c in zip(shown, cells, strict=True) if c["trainable"] == main["possible"]), None)
     base = (evidence.chance or 0.0) if choices.corrected else 0.0
     learns = both[reference] if reference else None
     return {
         "train_size": runs[0]["train_size"],
         "seeds": len({run["seed"] for run in runs}),
         "rates": "one for all, the best of full" if choices.one_rate else "the best of each k on validation",
-        "reference": of_reference["trainable"] if of_reference else None,
-        "reference_is_full": bool(reference and reference[1]),
+        "reference": reference,
+        "reference_is_full": reference == FULL,
         "learned": bool(learns and evidence.chance is not None and surely_above(learns, evidence.chance)),
         "cells": cells,
         "operating_points": found,
-        "seeds_to_tell": points.seeds_to_tell(both[undecided], choices.target, base)
-        if undecided and main["verdict"] == "cannot tell"
+        "seeds_to_tell": points.seeds_to_tell(both[main["possible"]], choices.target, base)
+        if main["verdict"] == "cannot tell" and main["possible"] is not None
         else None,
-        "one_standard_error": points.one_standard_error(cells),
-        "knee": points.knee(cells),
+        "one_standard_error": points.one_standard_error(steps),
+        "knee": points.knee(steps),
         "pareto": points.pareto(cells),
         "missing": [
             {name: run.get(name) for name in ("trainable", "seed", "learning_rate", "status", "reason")}

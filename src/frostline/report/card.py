@@ -100,6 +100,7 @@ def model_card(
         notes=[_plain(note) for note in answer["notes"] if not PATH.search(note)],
         splits={name: split["rows"] for name, split in answer["data"]["report"]["splits"].items()},
         trainable=readable.trainable(recommended["trainable"]),
+        named=[_plain(part) for part in spec.tune_modules or ()],
         labels=json.dumps(labels, indent=1, ensure_ascii=False),
         size=size,
         cells=size["cells"],

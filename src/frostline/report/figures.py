@@ -23,6 +23,7 @@ COSTS: Mapping[
     "trainable_parameters": ("trainable parameters", {"billions": 1e9, "millions": 1e6, "thousands": 1e3, "": 1}),
     "peak_memory_bytes": ("peak memory", {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3, "bytes": 1}),
 }
+APART = ("all", "named")  # what is no step of k
 MOST_LABELS = 9  # ticks along k; with more layers only some are labelled
 
 
@@ -117,11 +118,12 @@ def predictions_over_targets(targets: NDArray[Any], predictions: NDArray[Any]) -
 
 
 def _places(cells: Sequence[Cell]) -> list[float]:
-    """Where each k stands on the axis; full a step and a half beyond the last."""
-    layers = [cell["tuned_layers"] for cell in cells if not cell["tune_embeddings"]]
+    """Where each k stands on the axis; full a step and a half beyond the last, and named parts beyond that."""
+    layers = [cell["tuned_layers"] for cell in cells if cell["trainable"] not in APART]
     last, step = max(layers, default=0), max(1.0, (max(layers, default=0) - min(layers, default=0)) / 6)
-    apart = last + 1.5 * step if layers else 0.0
-    return [apart if cell["tune_embeddings"] else float(cell["tuned_layers"]) for cell in cells]
+    apart = [cell["trainable"] for cell in cells if cell["trainable"] in APART]
+    beyond = {name: last + 1.5 * step * (n + bool(layers)) for n, name in enumerate(apart)}
+    return [float(beyond[cell["trainable"]] if cell["trainable"] in APART else cell["tuned_layers"]) for cell in cells]
 
 
 def _step(places: Sequence[float]) -> float:
@@ -153,12 +155,12 @@ def _mark_recommended(axes: Axes, size: Mapping[str, Any], places: Sequence[floa
 
 
 def _line(axes: Axes, cells: Sequence[Cell], places: Sequence[float], name: str, **style: Any) -> None:
-    """Means joined by a line, full not joined to the rest."""
-    for full in (False, True):
+    """Means joined by a line, full and named parts not joined to the rest."""
+    for alone in ("", *APART):
         mean = [
             (x, cell[name]["mean"])
             for cell, x in zip(cells, places, strict=True)
-            if cell["tune_embeddings"] == full and cell[name]["mean"] is not None
+            if (cell["trainable"] if cell["trainable"] in APART else "") == alone and cell[name]["mean"] is not None
         ]
         axes.plot([x for x, _ in mean], [y for _, y in mean], **style)
 
@@ -183,13 +185,14 @@ def _cell(axes: Axes, cell: Cell, x: float, floor: float) -> None:
 
 def _axis_of_k(axes: Axes, cells: Sequence[Cell], places: Sequence[float], *, name: bool = True) -> None:
     every = -(-len(cells) // MOST_LABELS)
-    shown = [n for n, cell in enumerate(cells) if n % every == 0 or cell["tune_embeddings"]]
-    labels = ["all" if cells[n]["tune_embeddings"] else str(cells[n]["tuned_layers"]) for n in shown]
+    shown = [n for n, cell in enumerate(cells) if n % every == 0 or cell["trainable"] in APART]
+    labels = [cells[n]["trainable"].removeprefix("last ") for n in shown]
     axes.set_xticks([places[n] for n in shown], labels if name else [""] * len(labels))
     margin = 0.6 if len(places) > 1 else 2.0
     axes.set_xlim(min(places) - margin, max(places) + margin)
     if name:
-        axes.set_xlabel("tuned last layers (0: head only; all: embeddings too)")
+        named = any(cell["trainable"] == "named" for cell in cells)
+        axes.set_xlabel(f"tuned last layers (0: head only; all: embeddings too{'; named: by name' * named})")
 
 
 def _labelled(size: Mapping[str, Any]) -> set[int]:

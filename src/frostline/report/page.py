@@ -111,7 +111,15 @@ def _size(size: Mapping[str, Any], answer: Answer, results: Mapping[str, Any]) -
         if answer["tested"] and recommended
         else [],
         "audits": samples,
+        "tuned": _tuned(results[recommended["run"]]["audit"]["by_place"]) if recommended else None,
     }
+
+
+def _tuned(by_place: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """What the page draws as tuned: whether the embeddings, and which layers."""
+    places = [place for place, counts in by_place.items() if counts["trained"]]
+    layers = [int(place.removeprefix("layer ")) for place in places if place.startswith("layer ")]
+    return {"embeddings": "embeddings" in places, "layers": layers}
 
 
 def _failures(results: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -120,7 +128,7 @@ def _failures(results: Mapping[str, Any]) -> list[dict[str, Any]]:
         (
             {
                 "train_size": facts["spec"]["train_size"],
-                "trainable": "all" if facts["spec"]["tune"] == "all" else f"last {facts['spec']['tune']}",
+                "trainable": f"last {tune}" if isinstance(tune := facts["spec"]["tune"], int) else tune,
                 "seed": facts["spec"]["seed"],
                 "learning_rate": facts["spec"]["learning_rate"],
                 "state": facts["outcome"],

@@ -76,10 +76,8 @@ def rate(value: float) -> str:
 
 
 def trainable(name: str) -> str:
-    """k in words: what the results table calls ``last 0``, ``last 3`` or ``all``."""
-    if name == "last 0":
-        return "head only"
-    return "last layer" if name == "last 1" else name
+    """k in words: what the results table calls ``last 0``, ``last 3``, ``all`` or ``named``."""
+    return {"last 0": "head only", "last 1": "last layer", "named": "named parts"}.get(name, name)
 
 
 def model_name(model: str) -> str:

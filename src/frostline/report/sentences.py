@@ -3,12 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from frostline.parts import stretches
 from frostline.report import readable
 
 
 def point(point: Mapping[str, Any], size: Mapping[str, Any]) -> str:
     """An operating point: the smallest k that reaches a share of full."""
     by_mean, sure, possible = (_name(point[name]) for name in ("estimate", "sure", "possible"))
+    if size["reference"] is None:
+        return "Not defined: nothing was compared."
     if point["verdict"] == "undefined":
         return "Not defined: full is not surely better than guessing."
     if point["verdict"] == "holds":
@@ -53,7 +56,7 @@ def tested(size: Mapping[str, Any], metric: str) -> list[str]:
     """What test says of the recommended k, for a size that was tested."""
     recommended = size["recommended"]
     cell, full = (readable.cell_of(size, name) for name in (recommended["trainable"], size["reference"]))
-    assert cell is not None and full is not None
+    assert cell is not None
     test = cell["test"]
     seeds = "1 seed" if test["n"] == 1 else f"{test['n']} seeds"
     known = f", 95 % interval {readable.score_interval(test['low'], test['high'])}" if test["low"] is not None else ""
@@ -61,7 +64,7 @@ def tested(size: Mapping[str, Any], metric: str) -> list[str]:
         f"{metric[0].upper()}{metric[1:]} {readable.score(test['mean'])} on test with {_name(cell['trainable'])} tuned "
         f"(mean of {seeds}{known})."
     ]
-    if cell is not full:
+    if full is not None and cell is not full:
         name = _reference(size)
         said.append(f"{name[0].upper()}{name[1:]} reaches {readable.score(full['test']['mean'])}.")
         share = recommended.get("test_share_corrected")
@@ -80,10 +83,10 @@ def trained_places(by_place: Mapping[str, Mapping[str, int]]) -> str:
     layers = [int(place.removeprefix("layer ")) for place in trained if place.startswith("layer ")]
     others = [place for place in trained if not place.startswith("layer ")]
     if layers:
-        many = len(layers) > 1
+        found = stretches(layers)
+        names = [f"{first + 1} to {last + 1}" if last > first else str(first + 1) for first, last in found]
         others.insert(
-            1 if others[0] == "embeddings" else 0,
-            f"layers {layers[0] + 1} to {layers[-1] + 1}" if many else f"layer {layers[0] + 1}",
+            1 if others[0] == "embeddings" else 0, f"layer{'s' if len(layers) > 1 else ''} {' and '.join(names)}"
         )
     return ", ".join(others)
 

@@ -9,10 +9,10 @@ import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedConfig
 
 from frostline.errors import FrostlineError
-from frostline.layers import find_layers
+from frostline.layers import count_parameters, find_layers
+from frostline.parts import parameters_of
 from frostline.specification import Tune
 from frostline.studies.protocol import HERE, Protocol
-from frostline.sweep.plan import trainable_by_k
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,14 @@ def configuration(protocol: Protocol, model: str) -> PreTrainedConfig:
     return AutoConfig.from_pretrained(Path(model).expanduser())
 
 
-def count(config: PreTrainedConfig, ks: Sequence[Tune], *, classes: int = 2, tune_pooler: bool = True) -> Counts:
+def count(
+    config: PreTrainedConfig,
+    ks: Sequence[Tune],
+    *,
+    classes: int = 2,
+    tune_pooler: bool = True,
+    tune_modules: Sequence[str] | None = None,
+) -> Counts:
     """Build the classifier on the meta device, where tensors have shapes and no numbers, and count."""
     config.num_labels = classes
     with torch.device("meta"):
@@ -55,4 +62,7 @@ def count(config: PreTrainedConfig, ks: Sequence[Tune], *, classes: int = 2, tun
     places: dict[str, int] = {}
     for name, parameter in model.named_parameters():
         places[anatomy.places[name]] = places.get(anatomy.places[name], 0) + parameter.numel()
-    return Counts(anatomy.count, places, trainable_by_k(anatomy, model, ks, tune_pooler=tune_pooler))
+    trainable = {
+        k: count_parameters(model, parameters_of(k, anatomy, tune_modules, tune_pooler=tune_pooler)) for k in ks
+    }
+    return Counts(anatomy.count, places, trainable)

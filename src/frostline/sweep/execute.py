@@ -21,17 +21,17 @@ from frostline.sweep.prepare import Prepared, rows_needed
 def execute(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress) -> None:
     """Run what is given and has no result, and publish each."""
     bench, store = prepared.bench, prepared.store
-    layers, sizes = prepared.identity.layers, {name: len(rows) for name, rows in bench.splits.items()}
+    anatomy, sizes = prepared.pretrained.anatomy, {name: len(rows) for name, rows in bench.splits.items()}
     missing = [spec for spec in runs if not store.has(spec.digest)]
     if not missing:
         return
     kept = prepared.plan.kept
 
     def cost(spec: RunSpec) -> float:
-        return work(spec, layers, sizes, cut_of(kept, layers, spec))
+        return work(spec, anatomy, sizes, cut_of(kept, anatomy, spec))
 
     sharing = _sharing(prepared, missing)
-    pass_work = float(len(rows_needed(bench, sharing)) * layers) if sharing else 0.0
+    pass_work = float(len(rows_needed(bench, sharing)) * anatomy.count) if sharing else 0.0
     progress.start(len(missing), sum(map(cost, missing)) + pass_work)
     make_ready(prepared, missing, progress)
     bench.cache_seconds /= max(1, len(sharing))
@@ -70,7 +70,7 @@ def make_ready(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress) 
 
 def _sharing(prepared: Prepared, runs: Sequence[RunSpec]) -> list[RunSpec]:
     """Those of the runs that take up kept states."""
-    return [spec for spec in runs if cut_of(prepared.plan.kept, prepared.identity.layers, spec) is not None]
+    return [spec for spec in runs if cut_of(prepared.plan.kept, prepared.pretrained.anatomy, spec) is not None]
 
 
 def cut_check(prepared: Prepared) -> list[Check]:
@@ -82,9 +82,11 @@ def cut_check(prepared: Prepared) -> list[Check]:
     if prepared.checks is not None:
         return prepared.checks
     pretrained, bench = prepared.pretrained, prepared.bench
-    ks = {spec.tuned_layers for spec in prepared.plan.runs if spec.tuned_layers is not None}
+    ks = {spec.tune for spec in prepared.plan.runs if isinstance(spec.tune, int)}
     ends = {min(ks), max(ks)} if ks else set()
-    rows = check(pretrained.model, tuned_layers=[*sorted(ends), None])  # full runs every layer
+    rows = check(  # full runs every layer
+        pretrained.model, tuned_layers=[*sorted(ends), None], tune_modules=prepared.spec.tune_modules
+    )
     refused = next((row for row in rows if row.refused), None)
     if refused:
         raise FrostlineError(

@@ -1,14 +1,16 @@
 """Before anything runs: the runs, what they share, and what that takes of the disk."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from frostline.errors import FrostlineError
 from frostline.hidden import Need
-from frostline.layers import Anatomy, count_parameters
+from frostline.layers import Anatomy
+from frostline.parts import depth
 from frostline.specification import RunSpec, SweepSpec, Tune, make_spec
+from frostline.sweep.groups import Group
 
 
 @dataclass(frozen=True)
@@ -76,23 +78,29 @@ def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
         for k in part.tune
     }
     return [
-        RunSpec.model_validate({**common, "tune": k, "seed": seed, "train_size": size, "learning_rate": rate})
-        for size, seed, rate, k in sorted(cells, key=lambda cell: (*cell[:3], by_depth(cell[3])))
+        RunSpec.model_validate(
+            {
+                **{**common, "tune_modules": spec.tune_modules if k == "named" else None},
+                **{"tune": k, "seed": seed, "train_size": size, "learning_rate": rate},
+            }
+        )
+        for size, seed, rate, k in sorted(cells, key=lambda cell: (*cell[:3], *by_depth(cell[3])))
     ]
 
 
-def by_depth(k: Tune) -> tuple[bool, int]:
-    """The order of values of k: the head alone first, full last."""
-    return (True, 0) if k == "all" else (False, k)
+def by_depth(k: Tune) -> tuple[bool, bool, int]:
+    """The order of values of k: the head alone first, full last, named parts after it."""
+    return k == "named", k == "all", k if isinstance(k, int) else 0
 
 
-def work(spec: RunSpec, layers: int, rows: Mapping[str, int], kept_from: int | None) -> float:
+def work(spec: RunSpec, anatomy: Anatomy, rows: Mapping[str, int], kept_from: int | None) -> float:
     """What a run costs, in forwards of one layer on one example: 3 for a trained layer, 1 for a frozen one.
 
     ``rows``: how many each split has; ``kept_from``: after how many layers the run takes up kept states, or None.
     """
-    tuned = layers + 1 if spec.tuned_layers is None else spec.tuned_layers
-    frozen = max(0, layers - (kept_from or 0) - tuned) if spec.tuned_layers is not None else 0
+    layers, lowest = anatomy.count, depth(spec, anatomy)
+    tuned = layers + 1 if lowest is None else lowest
+    frozen = 0 if lowest is None else max(0, layers - (kept_from or 0) - tuned)
     head = 0.15
     training = spec.num_train_epochs * spec.train_size * (3 * (tuned + head) + frozen)
     scored = spec.num_train_epochs * spec.evaluations_per_epoch * rows["validation"] + rows.get("test", 0)
@@ -108,6 +116,7 @@ class Plan:
     done: frozenset[str]  # digests of runs that have a result
     parameters: int
     trainable: Mapping[Tune, int]  # parameters trained, by k
+    groups: Mapping[Tune, tuple[Group, ...]]  # of parameters, trained and frozen, by k
     rows: int  # that pass through the frozen layers
     tokens: int
     wanted: Need  # what all runs together would take up
@@ -131,14 +140,6 @@ class Plan:
     def disk_bytes(self) -> int:
         """Of the output folder."""
         return self.results_bytes + self.model_bytes
-
-
-def trainable_by_k(anatomy: Anatomy, model: object, ks: Sequence[Tune], *, tune_pooler: bool) -> dict[Tune, int]:
-    """Parameters that each k trains."""
-    return {
-        k: count_parameters(model, anatomy.tuned(None if k == "all" else k, tune_pooler=tune_pooler))  # type: ignore[arg-type]
-        for k in ks
-    }
 
 
 def readable_bytes(count: float) -> str:

@@ -1,7 +1,7 @@
 """Make a sweep ready to run: its data read, its model loaded, its plan made. Nothing is written here."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,13 @@ from frostline.hidden import RESERVE, Rows, cache_folder
 from frostline.layers import probe_batch
 from frostline.machine import Machine, free_bytes, this_machine
 from frostline.metrics import check_metric
+from frostline.parts import depth, parameters_of, remarks
 from frostline.pretrained import Pretrained, load_pretrained
 from frostline.progress import Progress
 from frostline.run import Bench, train_rows
 from frostline.specification import RunSpec, Settings, SweepSpec
-from frostline.sweep.plan import Identity, Plan, by_depth, expand, read_identity, read_settings, trainable_by_k
+from frostline.sweep.groups import groups_by_tune
+from frostline.sweep.plan import Identity, Plan, expand, read_identity, read_settings
 from frostline.sweep.store import Store
 from frostline.tokens import Tokens, encode
 from frostline.training import Problem
@@ -69,7 +71,7 @@ def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> 
         device=machine.device,
     )
     for k in spec.every("tune"):
-        pretrained.anatomy.tuned(None if k == "all" else k)
+        parameters_of(k, pretrained.anatomy, spec.tune_modules)
     _demand_sizes(spec, data)
     progress.begin("encoding the texts")
     max_length = _max_length(spec, pretrained)
@@ -217,7 +219,13 @@ def _join(spec: SweepSpec, identity: Identity, older: Mapping[str, Any], out: Pa
                 f"{out} holds another sweep: its {words.get(name, name)} is different{detail}. Choose another --out, "
                 "or give the same settings to add to that sweep."
             )
-    return spec.extended(read_settings(older, out), identity.train_rows)
+    earlier = read_settings(older, out)
+    if earlier.tune_modules and spec.tune_modules not in (None, earlier.tune_modules):
+        raise FrostlineError(
+            f"{out} holds a sweep whose named parts are {', '.join(earlier.tune_modules)}: choose another --out for "
+            "others, or give the same."
+        )
+    return spec.extended(earlier, identity.train_rows)
 
 
 def _toml_ready(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,8 +265,9 @@ def _plan(
     anatomy, model = bench.pretrained.anatomy, bench.pretrained.model
     runs = expand(spec, identity)
     layers = anatomy.count
-    ks = sorted(spec.every("tune"), key=by_depth)
-    cuts = {layers - k for k in ks if k != "all" and k != layers} if not spec.frozen_dropout else set()
+    groups = groups_by_tune(runs, model, anatomy)
+    depths = {None if spec.frozen_dropout else depth(run, anatomy) for run in {run.tune: run for run in runs}.values()}
+    cuts = {layers - lowest for lowest in depths if lowest is not None and lowest != layers}
     wanted = need_for(sorted(cuts), anatomy, bench.reads)
     rows = rows_needed(bench, runs) if runs else np.zeros(0, np.int64)
     unique = rows[np.unique(bench.tokens.keys[rows], return_index=True)[1]]
@@ -279,7 +288,8 @@ def _plan(
         runs=tuple(runs),
         done=frozenset(run.digest for run in runs if store.has(run.digest)),
         parameters=sum(p.numel() for p in model.parameters()),
-        trainable=trainable_by_k(anatomy, model, ks, tune_pooler=spec.tune_pooler),
+        trainable={k: sum(group.parameters for group in some if group.trained) for k, some in groups.items()},
+        groups=groups,
         rows=count,
         tokens=tokens,
         wanted=wanted,
@@ -290,10 +300,16 @@ def _plan(
         truncated=truncated,
         truncated_by_class=by_class,
         max_length=identity.max_length,
-        notes=data.notes,
+        notes=(*data.notes, *_remarks(runs, bench.pretrained)),
         results_bytes=len(runs) * (scored * 4 * max(1, len(identity.labels)) + 12_000),
         model_bytes=4 * sum(p.numel() for p in model.parameters()),
     )
+
+
+def _remarks(runs: Sequence[RunSpec], pretrained: Pretrained) -> Iterator[str]:
+    """On the parts that are named, where some are."""
+    run = next((run for run in runs if run.tune == "named"), None)
+    yield from remarks(run, pretrained.anatomy, pretrained.new) if run else ()
 
 
 def _existing(path: Path) -> Path:

@@ -68,8 +68,7 @@ def run_rows(
                 "task": task,
                 "train_size": spec.train_size,
                 "trainable": spec.trainable,
-                "tuned_layers": layers if spec.tuned_layers is None else spec.tuned_layers,
-                "tune_embeddings": spec.tuned_layers is None,
+                **_reach(spec, facts.get("audit"), layers),
                 "seed": spec.seed,
                 "learning_rate": spec.learning_rate,
                 "status": status,
@@ -85,6 +84,19 @@ def run_rows(
             }
         )
     return [{name: row[name] for name in COLUMNS} for row in rows]
+
+
+def _reach(spec: RunSpec, audit: Mapping[str, Any] | None, layers: int) -> dict[str, Any]:
+    """How far down a run trains; of named parts only its audit knows, so it is None until there is one."""
+    if spec.tune != "named":
+        k = layers if spec.tune == "all" else spec.tune
+        return {"tuned_layers": k, "tune_embeddings": spec.tune == "all"}
+    if audit is None:
+        return {"tuned_layers": None, "tune_embeddings": None}
+    trained = [place for place, count in audit["by_place"].items() if count["trained"]]
+    numbers = [int(place.removeprefix("layer ")) for place in trained if place.startswith("layer ")]
+    embeddings = "embeddings" in trained
+    return {"tuned_layers": layers - min([0] if embeddings else numbers, default=layers), "tune_embeddings": embeddings}
 
 
 def score_rows(specs: Iterable[RunSpec], store: Store, *, with_test: bool) -> list[dict[str, Any]]:
