@@ -113,11 +113,15 @@ def _plain(share: Ratio) -> dict[str, float | None]:
 
 
 def _difference(both: Pair | None) -> dict[str, float | None] | None:
-    """The cell less full, with its interval and p-value."""
+    """The cell less full, with its interval, p-value, standard error and degrees of freedom."""
     if both is None:
         return None
     value = float(both.means[0] - both.means[1])
     if both.runs < 2:
-        return {"estimate": value, "low": None, "high": None, "p": None}
+        return {"estimate": value, **dict.fromkeys(("low", "high", "p", "error", "freedom"))}
     low, high = both.interval(DIFFERENCE)
-    return {"estimate": value, "low": low, "high": high, "p": both.p_value(DIFFERENCE)}
+    _, error, freedom = both.contrast(DIFFERENCE)
+    return {
+        **{"estimate": value, "low": low, "high": high, "p": both.p_value(DIFFERENCE)},
+        **{"error": error, "freedom": freedom},
+    }

@@ -54,9 +54,11 @@ def succeeded(cell: Sequence[Run]) -> list[Run]:
 
 
 def near_the_best(cell: Sequence[Run], share: float) -> list[Run]:
-    """The runs above ``share`` of the best of their cell, and not 0: how a paper may leave failures out."""
-    best = max((run["validation_best"] for run in scored(cell)), default=0.0)
-    return [run for run in scored(cell) if run["validation_best"] != 0 and run["validation_best"] > share * best]
+    """The runs above ``share`` of the best of their cell, and not 0: how a paper may leave failures out; all, where that
+    leaves none."""
+    known = scored(cell)
+    best = max((run["validation_best"] for run in known), default=0.0)
+    return [run for run in known if run["validation_best"] != 0 and run["validation_best"] > share * best] or known
 
 
 def failures(runs: Sequence[Run]) -> dict[str, Any]:

@@ -1,0 +1,113 @@
+"""The analysis of many results: every model, task and train size, and what they say together. No torch here."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from frostline.answer import answer_one
+from frostline.comparison.choices import Choices
+from frostline.comparison.evidence import Evidence, Run, Scores
+from frostline.comparison.many import adjust
+from frostline.comparison.outcomes import done, failure_table, failures, judged
+from frostline.comparison.sizes import interaction, pays_from, spread
+from frostline.comparison.table import Results
+from frostline.comparison.tasks import over_tasks
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one model on one task, and what is known of their scores."""
+
+    model: str
+    task: str
+    layers: int | None  # L
+    runs: Sequence[Run]
+    evidence: Evidence
+
+
+def group_of(results: Results, *, paired: bool = True) -> Group:
+    """Runs of a table, whose predictions are not known."""
+    evidence = Scores(results.metric, results.chance, paired)
+    return Group(results.model, results.task, results.layers, results.runs, evidence)
+
+
+def analyze(groups: Sequence[Group], choices: Choices) -> dict[str, Any]:
+    """Everything that is said of the results, in plain values for JSON."""
+    found = [_group(group, choices) for group in groups]
+    comparisons = adjust([size for group in found for size in group["sizes"]])
+    models = dict.fromkeys(group["model"] for group in found)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "choices": asdict(choices),
+        "groups": found,
+        "comparisons": comparisons,  # that Holm's adjustment counts
+        "models": [_model(model, [group for group in found if group["model"] == model], choices) for model in models],
+        "failures": _failures(groups),
+    }
+
+
+def _group(group: Group, choices: Choices) -> dict[str, Any]:
+    evidence = group.evidence
+    sizes = sorted({run["train_size"] for run in group.runs}, key=lambda n: n or 0, reverse=True)
+    layers = group.layers or max((run["tuned_layers"] or 0 for run in group.runs), default=0)
+    answers = [
+        answer_one([run for run in group.runs if run["train_size"] == size], evidence, choices, layers)
+        for size in sizes
+    ]
+    return {
+        "model": group.model,
+        "task": group.task,
+        "metric": evidence.metric,
+        "chance": evidence.chance,
+        "rows": evidence.rows,
+        "layers": layers,
+        "sentence": answers[0]["sentence"],
+        "sizes": answers,
+        "rates": failure_table(
+            _ended(group),
+            {
+                "tuned_layers": lambda run: (run["trainable"] == "named", run["tuned_layers"] or 0, run["trainable"]),
+                "learning_rate": lambda run: run["learning_rate"] or 0.0,
+            },
+        ),
+        "learning": {"pays_from": pays_from(answers), "interaction": interaction(answers), "spread": spread(group.runs)}
+        if len(sizes) > 1
+        else None,
+    }
+
+
+def _ended(group: Group) -> list[Run]:
+    """The finished runs with their outcomes, which are relative to the best of their train size."""
+    sizes = dict.fromkeys(run["train_size"] for run in group.runs)
+    return [
+        run
+        for size in sizes
+        for run in done(judged([run for run in group.runs if run["train_size"] == size], group.evidence.chance))
+    ]
+
+
+def _model(model: str, groups: Sequence[Mapping[str, Any]], choices: Choices) -> dict[str, Any]:
+    curves = [{**group["sizes"][0], "task": group["task"]} for group in groups]
+    return {"model": model, "layers": max(group["layers"] for group in groups), "tasks": over_tasks(curves, choices)}
+
+
+def _failures(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """Failures of everything, by how much was trained."""
+    ended = [run for group in groups for run in _ended(group)]
+    kinds = {"head only": [], "some layers": [], "all layers, not the embeddings": [], "full": []}  # type: ignore[var-annotated]
+    layers = {(group.model, group.task): group.layers for group in groups}
+    for run in ended:
+        every = layers[run["model"], run["task"]]
+        kind = (
+            "full"
+            if run["trainable"] == "all"
+            else "head only"
+            if run["tuned_layers"] == 0
+            else "all layers, not the embeddings"
+            if run["tuned_layers"] == every
+            else "some layers"
+        )
+        kinds[kind].append(run)
+    return [{"what": kind, **failures(runs)} for kind, runs in kinds.items() if runs]

@@ -1,0 +1,273 @@
+"""Anybody's results as runs: a long table, one row a run and metric, with its columns mapped to ours."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, nan
+from pathlib import Path
+from typing import Any
+
+from frostline.comparison.cells import FULL, NAMED
+from frostline.data.glue import DEV_CHANCE, GLUE
+from frostline.data.tables import Table, read_table
+from frostline.data.wording import listed, nearest, quoted
+from frostline.errors import FrostlineError
+
+# Our column, and what else it is called. The first that stands in a table is taken.
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "score": ("score", "value", "validation_best", "result"),
+    "tuned_layers": ("tuned_layers", "k", "trainable", "unfrozen_layers", "tuned"),
+    "frozen_layers": ("frozen_layers", "frozen"),
+    "full": ("full", "tune_embeddings"),
+    "layers": ("layers", "num_hidden_layers", "of_layers"),
+    "seed": ("seed", "trial", "random_seed"),
+    "model": ("model", "model_name"),
+    "task": ("task", "dataset"),
+    "metric": ("metric",),
+    "train_size": ("train_size", "n", "examples", "train_examples"),
+    "learning_rate": ("learning_rate", "lr", "rate"),
+    "outcome": ("outcome",),
+    "status": ("status",),
+    "train_last": ("train_last", "train_score"),
+    "trainable_parameters": ("trainable_parameters",),
+    "train_seconds": ("train_seconds", "seconds", "train_runtime"),
+    "cache_seconds": ("cache_seconds",),
+    "peak_memory_bytes": ("peak_memory_bytes",),
+    "chance": ("chance",),
+}
+NUMBERS = (
+    *("train_size", "learning_rate", "train_last", "trainable_parameters", "train_seconds", "cache_seconds"),
+    *("peak_memory_bytes", "chance", "layers"),
+)
+METRICS = {  # what others call the metrics
+    **{"mcc": "matthews_correlation", "matthews": "matthews_correlation", "matthews_corrcoef": "matthews_correlation"},
+    **{"acc": "accuracy", "spearman": "spearmanr", "rho": "spearmanr", "pearsonr": "pearson"},
+}
+ZERO = ("matthews_correlation", "spearmanr", "pearson", "r2")  # what a constant scores in these
+
+
+@dataclass(frozen=True)
+class Results:
+    """The runs of one model on one task, and what is known of their metric."""
+
+    model: str
+    task: str
+    metric: str
+    chance: float | None
+    layers: int | None  # L
+    runs: tuple[dict[str, Any], ...]
+
+
+def read_results(
+    source: Any,
+    *,
+    columns: Mapping[str, str] | None = None,
+    constants: Mapping[str, str] | None = None,
+    metrics: Mapping[str, str] | None = None,
+    chances: Mapping[str, float] | None = None,
+) -> list[Results]:
+    """Runs from a table, by model and task, in the order of the table.
+
+    ``columns``: our name of a column, and its name there; ``constants``: a value for a column that the table lacks;
+    ``metrics``: by task (or ``""`` for all), where a table holds several metrics of a run; ``chances``: what the best
+    constant prediction scores, by task.
+
+    Raises:
+        FrostlineError: a column, row or value that cannot be used.
+    """
+    table = read_table(source)
+    read = _Reader(table, _found(table, columns or {}, constants or {}), constants or {})
+    rows = [read.row(n) for n in range(len(table))]
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in _one_metric(table, rows, metrics or {}):
+        groups.setdefault((row["model"], row["task"]), []).append(row)
+    if not groups:
+        raise FrostlineError(f"{table.name}: no row has a score; give a table with one row a run.")
+    return [_results(table, model, task, group, chances or {}) for (model, task), group in groups.items()]
+
+
+class _Reader:
+    """Cells of a table under our names."""
+
+    def __init__(self, table: Table, found: Mapping[str, str], constants: Mapping[str, str]) -> None:
+        self.table, self.found, self.constants = table, found, constants
+        self.cells = {name: table.cells(column) for name, column in found.items()}
+        stem = Path(table.name).stem
+        self.defaults = {"model": "model", "task": stem, "metric": "score", "status": "done", **constants}
+
+    def row(self, n: int) -> dict[str, Any]:
+        """The run in row ``n``; what the table does not know is None."""
+        run: dict[str, Any] = {name: self.text(name, n) for name in ("model", "task", "metric", "status", "outcome")}
+        run |= {name: self.number(name, n) for name in NUMBERS}
+        run["metric"] = METRICS.get(str(run["metric"]).lower(), run["metric"])
+        run["row"] = int(self.table.rows[n])
+        run["seed"] = self.seed(n)
+        score = self.number("score", n)
+        run["validation_best"] = score if score is not None and isfinite(score) else None
+        run["tuned"] = self.depth(n)
+        if run["tuned"] == FULL and run["layers"] is None and (self.text("tuned_layers", n) or "").isdigit():
+            run["layers"] = self.number("tuned_layers", n)  # in a row of full they are all there are
+        return run
+
+    def text(self, name: str, n: int) -> str | None:
+        cell = self.cells[name][n] if name in self.cells else self.defaults.get(name)
+        return None if cell is None or str(cell).strip() == "" else str(cell).strip()
+
+    def number(self, name: str, n: int) -> float | None:
+        text = self.text(name, n)
+        if text is None:
+            return None
+        try:
+            return float(text)
+        except ValueError:
+            raise FrostlineError(f"{self.where(name, n)}: {quoted(text)} is not a number; correct it.") from None
+
+    def seed(self, n: int) -> int | str:
+        text = self.text("seed", n)
+        if text is None:
+            raise FrostlineError(f"{self.where('seed', n)}: the seed is missing; runs of a cell are told apart by it.")
+        return int(text) if text.lstrip("-").isdigit() else text
+
+    def depth(self, n: int) -> int | str:
+        """Tuned layers, ``all`` or ``named``; frozen layers count from the top, as a negative number, until L is known."""
+        full = (self.text("full", n) or "").lower()
+        if full in ("1", "1.0", "true", "yes", "full", "all"):
+            return FULL
+        name = "tuned_layers" if "tuned_layers" in self.found or "tuned_layers" in self.constants else "frozen_layers"
+        text = (self.text(name, n) or "").lower().removeprefix("last ")
+        if text in ("all", "full"):
+            return FULL
+        if text == NAMED:
+            return NAMED
+        try:
+            k = float(text)
+        except ValueError:
+            k = nan
+        if not (k >= 0 and k == int(k)):
+            raise FrostlineError(
+                f"{self.where(name, n)}: {quoted(text)} is no number of layers; give whole numbers from 0, or all."
+            )
+        return int(k) if name == "tuned_layers" else -int(k) - 1
+
+    def where(self, name: str, n: int) -> str:
+        column = self.found.get(name)
+        return self.table.where(n, column) if column else f"{self.table.name}, {name}"
+
+
+def _found(table: Table, columns: Mapping[str, str], constants: Mapping[str, str]) -> dict[str, str]:
+    """The columns of the table under our names."""
+    for ours in (*columns, *constants):
+        if ours not in NAMES:
+            raise FrostlineError(
+                f"There is no column {quoted(ours)}{nearest(ours, NAMES)} to name: known are {', '.join(NAMES)}."
+            )
+    for ours, theirs in columns.items():
+        if theirs not in table.columns:
+            raise FrostlineError(
+                f"{table.name}: there is no column {quoted(theirs)}{nearest(theirs, table.columns)}, which --columns "
+                f"names for {ours}; it has {listed(table.columns)}."
+            )
+    there = {name.lower(): name for name in table.columns if name not in columns.values()}
+    found = {ours: next((there[name] for name in names if name in there), None) for ours, names in NAMES.items()}
+    chosen = {ours: theirs for ours, theirs in {**found, **columns}.items() if theirs and ours not in constants}
+    missing = [name for name in ("score", "seed") if name not in chosen and name not in constants]
+    if not {"tuned_layers", "frozen_layers", "full"} & (chosen.keys() | constants.keys()):
+        missing.append("tuned_layers")
+    if missing:
+        raise FrostlineError(
+            f"{table.name}: no column ({listed(table.columns)}) is known for {', '.join(missing)}; name it with --columns "
+            f"{missing[0]}=COLUMN, or give one value for all rows with --set {missing[0]}=VALUE."
+        )
+    return chosen
+
+
+def _one_metric(table: Table, rows: Sequence[dict[str, Any]], wanted: Mapping[str, str]) -> Iterable[dict[str, Any]]:
+    """The rows of one metric a task: the one that is asked for, GLUE's own, or the only one."""
+    there: dict[str, list[str]] = {}
+    for row in rows:
+        if row["metric"] not in there.setdefault(row["task"], []):
+            there[row["task"]].append(row["metric"])
+    chosen = {}
+    for task, metrics in there.items():
+        asked = wanted.get(task, wanted.get(""))
+        asked = METRICS.get(asked.lower(), asked) if asked else _usual(task) if len(metrics) > 1 else metrics[0]
+        if asked not in metrics:
+            raise FrostlineError(
+                f"{table.name}: {task} has scores in {listed(metrics)}{' and not in ' + quoted(asked) if asked else ''}; "
+                f"say which with --metric {task}=NAME."
+            )
+        chosen[task] = asked
+    return (row for row in rows if row["metric"] == chosen[row["task"]])
+
+
+def _glue_name(task: str) -> str:
+    return "".join(char for char in task.casefold() if char.isalnum())
+
+
+def _usual(task: str) -> str | None:
+    """GLUE's metric of a task that bears a name of GLUE's."""
+    found = GLUE.get(_glue_name(task).removesuffix("mm")) or GLUE.get(_glue_name(task))
+    return found.metric if found else None
+
+
+def _chance(task: str, metric: str, given: Mapping[str, float], rows: Sequence[Mapping[str, Any]]) -> float | None:
+    """What guessing scores: as given, as in the table, as known of GLUE's development sets, or 0 where a constant has 0."""
+    if task in given:
+        return given[task]
+    in_table = {row["chance"] for row in rows} - {None}
+    if len(in_table) == 1:
+        return float(in_table.pop())
+    if metric in ZERO:
+        return 0.0
+    return DEV_CHANCE.get((_glue_name(task), metric))
+
+
+def _results(
+    table: Table, model: str, task: str, rows: Sequence[dict[str, Any]], chances: Mapping[str, float]
+) -> Results:
+    metric = rows[0]["metric"]
+    said = {int(row["layers"]) for row in rows if row["layers"]}
+    if len(said) > 1:
+        raise FrostlineError(
+            f"{table.name}: {model} on {task} has {listed(sorted(said))} layers; a model has one number."
+        )
+    layers = said.pop() if said else None
+    counts = [row["tuned"] for row in rows if isinstance(row["tuned"], int)]
+    if layers is None and any(k < 0 for k in counts):
+        raise FrostlineError(f"{table.name}: frozen layers need --set layers=L, the number of layers of {model}.")
+    runs = [_run(row, model, task, layers) for row in rows]
+    _refuse_twice(table, runs)
+    return Results(model, task, metric, _chance(task, metric, chances, rows), layers, tuple(runs))
+
+
+def _run(row: Mapping[str, Any], model: str, task: str, layers: int | None) -> dict[str, Any]:
+    tuned = row["tuned"]
+    if isinstance(tuned, int) and tuned < 0:
+        assert layers is not None
+        tuned += layers + 1
+    return {
+        **{name: row[name] for name in NUMBERS},
+        **{name: row[name] for name in ("row", "seed", "metric", "outcome", "validation_best")},
+        "model": model,
+        "task": task,
+        "run": f"row {row['row']}",
+        "train_size": None if row["train_size"] is None else int(row["train_size"]),
+        "status": row["status"] or "done",
+        "reason": "",
+        "tuned_layers": tuned if isinstance(tuned, int) else layers,
+        "tune_embeddings": tuned == FULL,
+        "trainable": f"last {tuned}" if isinstance(tuned, int) else tuned,
+    }
+
+
+def _refuse_twice(table: Table, runs: Sequence[Mapping[str, Any]]) -> None:
+    key: Callable[[Mapping[str, Any]], Any] = lambda run: tuple(  # noqa: E731
+        run[name] for name in ("train_size", "trainable", "learning_rate", "seed")
+    )
+    first: dict[Any, int] = {}
+    for run in runs:
+        other = first.setdefault(key(run), run["row"])
+        if other != run["row"]:
+            raise FrostlineError(
+                f"{table.name}, row {run['row']}: this run ({run['trainable']}, seed {run['seed']}) stands in row {other} "
+                "already; give each once, or name the columns that tell them apart with --columns."
+            )

@@ -1,0 +1,92 @@
+"""Several tasks of one model: ranks, the worst case, and the number of layers that is enough for all of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from frostline.comparison.cells import FULL, NAMED
+from frostline.comparison.choices import Choices
+
+Curve = Mapping[str, Any]  # what ``compare`` gives, with its ``task``
+
+
+def over_tasks(curves: Sequence[Curve], choices: Choices) -> dict[str, Any] | None:
+    """What each k does over all tasks; None for fewer than two tasks. Never the best of a chosen few.
+
+    ``rows``: for each k that every task has, its mean rank (1 is best, ties share), its mean share of full, its worst
+    share and where that is; ``points``: the smallest k that is enough in every task but those left out.
+    """
+    tasks = {curve["task"]: curve for curve in curves if curve["reference"] == FULL}
+    if len(tasks) < 2:
+        return None
+    cells = {task: {cell["trainable"]: cell for cell in curve["cells"]} for task, curve in tasks.items()}
+    first = next(iter(cells.values()))
+    names = [k for k in first if k != NAMED and all(_mean(some, k) is not None for some in cells.values())]
+    ranks = {
+        task: dict(zip(names, stats.rankdata([-(_mean(some, k) or 0.0) for k in names]), strict=True))
+        for task, some in cells.items()
+    }
+    looked_at = [task for task in tasks if task not in choices.leave_out]
+    return {
+        "tasks": list(tasks),
+        "left_out": [task for task in tasks if task in choices.leave_out],
+        "rows": [_row(k, cells, looked_at, ranks, choices) for k in names],
+        "points": [_enough(names, cells, looked_at, target, choices) for target in choices.targets],
+    }
+
+
+def _mean(cells: Mapping[str, Any], k: str) -> float | None:
+    value: float | None = cells[k]["validation"]["mean"] if k in cells else None
+    return value
+
+
+def _share(cell: Mapping[str, Any], choices: Choices) -> Mapping[str, Any] | None:
+    share: Mapping[str, Any] | None = cell["share_corrected" if choices.corrected else "share"]
+    return share
+
+
+def _row(
+    k: str,
+    cells: Mapping[str, Mapping[str, Any]],
+    looked_at: Sequence[str],
+    ranks: Mapping[str, Mapping[str, float]],
+    choices: Choices,
+) -> dict[str, Any]:
+    known = {
+        task: share["estimate"]
+        for task in looked_at
+        if (share := _share(cells[task][k], choices)) and share["estimate"] is not None
+    }
+    worst = min(known, key=lambda task: known[task], default=None)
+    return {
+        "trainable": k,
+        "tuned_layers": next(iter(cells.values()))[k]["tuned_layers"],
+        "mean_rank": float(np.mean([ranks[task][k] for task in looked_at])) if looked_at else None,
+        "mean_share": float(np.mean(list(known.values()))) if known else None,
+        "worst_share": None if worst is None else known[worst],
+        "worst_task": worst,
+        "tasks": len(known),
+    }
+
+
+def _enough(
+    names: Sequence[str],
+    cells: Mapping[str, Mapping[str, Any]],
+    looked_at: Sequence[str],
+    target: float,
+    choices: Choices,
+) -> dict[str, Any]:
+    """The smallest k that reaches the target in every task: by the means, surely, possibly."""
+
+    def reaches(k: str, end: str, unknown: bool) -> bool:
+        shares = [_share(cells[task][k], choices) for task in looked_at]
+        values = [None if share is None else share[end] for share in shares]
+        return bool(values) and all(unknown if value is None else value >= target for value in values)
+
+    estimate, sure, possible = (
+        next((k for k in names if k == FULL or reaches(k, end, unknown)), None)
+        for end, unknown in (("estimate", False), ("low", False), ("high", True))
+    )
+    return {"target": target, "estimate": estimate, "sure": sure, "possible": possible}
