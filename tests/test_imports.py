@@ -27,7 +27,20 @@ ORDER = (
         "cut",
         "tokens",
     ),
-    *("hidden", "checking", "cache", "pretrained", "progress", "training", "run", "sweep", "answer", "report"),
+    *(
+        "hidden",
+        "checking",
+        "cache",
+        "pretrained",
+        "progress",
+        "training",
+        "run",
+        "sweep",
+        "answer",
+        "analysis",
+        "report",
+        "gather",
+    ),
     *("prediction", "api", "demo", "studies", "cli", "__main__"),
 )
 

@@ -45,6 +45,8 @@ def analyze(groups: Sequence[Group], choices: Choices) -> dict[str, Any]:
         "comparisons": comparisons,  # that Holm's adjustment counts
         "models": [_model(model, [group for group in found if group["model"] == model], choices) for model in models],
         "failures": _failures(groups),
+        "head_only": _head_only(found),
+        "above_full": _above_full(found),
     }
 
 
@@ -93,21 +95,39 @@ def _model(model: str, groups: Sequence[Mapping[str, Any]], choices: Choices) ->
     return {"model": model, "layers": max(group["layers"] for group in groups), "tasks": over_tasks(curves, choices)}
 
 
+def _head_only(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The mean share of full's score that the head alone keeps, over every model and task that has both."""
+    shares = [
+        cell["share"]["estimate"]
+        for group in groups
+        for cell in group["sizes"][0]["cells"]
+        if cell["trainable"] == "last 0" and cell["share"] and cell["share"]["estimate"] is not None
+    ]
+    return {"mean_share": sum(shares) / len(shares), "groups": len(shares)} if shares else None
+
+
+def _above_full(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every k below full whose mean is above full's, with what is known of the difference: does freezing raise quality?"""
+    return [
+        {
+            **{name: group[name] for name in ("model", "task", "layers")},
+            **{name: cell[name] for name in ("trainable", "tuned_layers")},
+            **{name: cell["difference"].get(name) for name in ("estimate", "low", "high", "p", "p_holm")},
+        }
+        for group in groups
+        for cell in group["sizes"][0]["cells"]
+        if cell["difference"]
+        and cell["trainable"] != group["sizes"][0]["reference"]
+        and group["sizes"][0]["reference_is_full"]
+        and cell["difference"]["estimate"] > 0
+    ]
+
+
 def _failures(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """Failures of everything, by how much was trained."""
     ended = [run for group in groups for run in _ended(group)]
-    kinds = {"head only": [], "some layers": [], "all layers, not the embeddings": [], "full": []}  # type: ignore[var-annotated]
-    layers = {(group.model, group.task): group.layers for group in groups}
+    kinds: dict[str, list[Run]] = {"head only": [], "some layers": [], "full": [], "named parts": []}
+    names = {"last 0": "head only", "all": "full", "named": "named parts"}
     for run in ended:
-        every = layers[run["model"], run["task"]]
-        kind = (
-            "full"
-            if run["trainable"] == "all"
-            else "head only"
-            if run["tuned_layers"] == 0
-            else "all layers, not the embeddings"
-            if run["tuned_layers"] == every
-            else "some layers"
-        )
-        kinds[kind].append(run)
+        kinds[names.get(run["trainable"], "some layers")].append(run)
     return [{"what": kind, **failures(runs)} for kind, runs in kinds.items() if runs]

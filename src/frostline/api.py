@@ -199,7 +199,8 @@ def _write_folder(prepared: Prepared) -> None:
         "truncated_by_class": prepared.plan.truncated_by_class,
     }
     replace(out / "data.json", (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
-    write_rows(out, "validation", prepared.data.validation)
+    for name, examples in {"validation": prepared.data.validation, **prepared.data.others}.items():
+        write_rows(out, name, examples)
     if prepared.data.test is not None:
         write_rows(out, "test", prepared.data.test)
 

@@ -53,7 +53,7 @@ class Result:
     """What a run leaves: plain facts for JSON, and the logits behind the scores."""
 
     facts: dict[str, Any]
-    logits: dict[str, NDArray[Any]]  # validation_best, validation_last: [rows, C]
+    logits: dict[str, NDArray[Any]]  # validation_best, validation_last, and of further splits: [rows, C]
     test_facts: dict[str, Any] | None = None
     test_logits: NDArray[np.float32] | None = None
 
@@ -93,11 +93,20 @@ def run(spec: RunSpec, bench: Bench, *, on_step: Callable[[int, int], None] = la
             set_mode=set_mode,
             on_step=on_step,
         )
-        test = None
-        if "test" in bench.splits and trained.outcome != "diverged":
-            test = bench.problem.logits(forward, bench.splits["test"], spec.per_device_eval_batch_size)
+        at_end = [name for name in bench.splits if name not in ("train", "validation")] * (
+            trained.outcome != "diverged"
+        )
+        scored = {
+            name: bench.problem.logits(forward, bench.splits[name], spec.per_device_eval_batch_size) for name in at_end
+        }
+    test = scored.pop("test", None)
     facts = _facts(spec, bench, trained, audit.facts(frozen_dropout=spec.frozen_dropout), peak.bytes)
-    result = Result(facts, _logits(trained))
+    facts["scores"] += [
+        {"split": split, "epoch": facts["best_epoch"], "metric": name, "value": value}
+        for split, logits in scored.items()
+        for name, value in _plain(bench.problem.scores(logits, bench.splits[split])).items()
+    ]
+    result = Result(facts, {**_logits(trained), **scored})
     if test is not None:
         result.test_logits = test
         scores = bench.problem.scores(test, bench.splits["test"])

@@ -30,18 +30,21 @@ def _rank(run: Run) -> tuple[bool, int, bool]:
 
 def at_rate(cells: Mapping[str, Sequence[Run]], chance: float | None, choices: Choices) -> dict[str, list[Run]]:
     """The runs of each k at the learning rate it is shown at: its best on validation, or the best of full for all."""
-    best = {k: _best_rate(runs, chance) for k, runs in cells.items()}
+    best = {k: _best_rate(runs, chance, choices) for k, runs in cells.items()}
     if choices.one_rate:
         deepest = [k for k in cells if k != NAMED][-1:]
         best = dict.fromkeys(best, best[deepest[0]]) if deepest else best
     return {k: [run for run in runs if run["learning_rate"] == best[k]] for k, runs in cells.items()}
 
 
-def _best_rate(runs: Sequence[Run], chance: float | None) -> float | None:
-    """The learning rate with the best mean; a run that diverged counts as guessing, and all failures count."""
+def _best_rate(runs: Sequence[Run], chance: float | None, choices: Choices) -> float | None:
+    """The learning rate with the best mean; a run that diverged counts as guessing, and all failures count, unless they
+    are left out by choice."""
 
     def mean(rate: float | None) -> float:
         ended = done(run for run in runs if run["learning_rate"] == rate)
+        if choices.failed_below is not None:
+            ended = near_the_best(ended, choices.failed_below)
         good = {id(run) for run in scored(ended)}
         values = [run["validation_best"] if id(run) in good else (chance or 0.0) for run in ended]
         return float(np.mean(values)) if values else -np.inf

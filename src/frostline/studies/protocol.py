@@ -39,7 +39,7 @@ class Printed:
     task: str | None
     metric: str | None
     train_size: int | None
-    tuned: Tune | str | None  # k, all, or named
+    tuned: int | str | None  # k, all, or named
     of_layers: int | None
     statistic: str
     value: float
@@ -107,22 +107,22 @@ def load_protocol(name: str) -> Protocol:
     return Protocol(name=name, **tomllib.loads((HERE / f"{name}.toml").read_text(encoding="utf-8")))
 
 
-def depths(words: str, layers: int) -> list[Tune | str]:
+def depths(words: str, layers: int) -> list[Tune]:
     """Values of k from a list that may speak of L, the number of layers.
 
     ``0..L/2, all`` is every k from 0 to half of the layers, and full; ``0..L:2`` is every second one; ``2L/3`` is
     two thirds. What is not whole is rounded down; each value stands once, in rising order.
     """
-    found: list[Tune | str] = []
+    found: list[Tune] = []
     for part in (part.strip() for part in words.split(",")):
-        if part in ("all", "named"):
+        if part == "all" or part == "named":
             found.append(part)
             continue
         span, _, step = part.partition(":")
         ends = [_depth(end, layers) for end in span.split("..")]
         found += range(ends[0], ends[-1] + 1, int(step or 1))
     numbers = sorted({k for k in found if isinstance(k, int)})
-    return [*numbers, *dict.fromkeys(k for k in found if isinstance(k, str))]
+    return [*numbers, *dict.fromkeys(k for k in found if not isinstance(k, int))]
 
 
 def _depth(term: str, layers: int) -> int:

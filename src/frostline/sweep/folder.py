@@ -49,6 +49,11 @@ class Folder:
         """Every score of every run; those on test once the answer stands."""
         return score_rows(self.runs, self.store, with_test=self.stands)
 
+    @property
+    def scored_splits(self) -> list[str]:
+        """The validation set, and further ones that runs were scored on (MNLI's mismatched)."""
+        return ["validation", *sorted(path.stem for path in self.out.glob("validation_*.parquet"))]
+
     def split(self, name: str) -> Examples | None:
         """The rows of a split that was scored; None where there is no such split."""
         return read_rows(self.out, name)

@@ -75,7 +75,7 @@ def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> 
     _demand_sizes(spec, data)
     progress.begin("encoding the texts")
     max_length = _max_length(spec, pretrained)
-    splits = {name: part for name in SPLITS if (part := getattr(data, name)) is not None}
+    splits = {name: part for name in SPLITS if (part := getattr(data, name)) is not None} | dict(data.others)
     encoded = {name: encode(pretrained.tokenizer, s.texts, s.pairs, max_length) for name, s in splits.items()}
     truncated = {name: float((tokens.dropped > 0).mean()) for name, tokens in encoded.items()}
     _demand_consent(spec, truncated, encoded, max_length, pretrained)

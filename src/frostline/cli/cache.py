@@ -1,0 +1,74 @@
+"""The verbs of the cache: ls, rm, verify."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from frostline.cli.printing import print_table
+from frostline.cli.program import app
+from frostline.errors import FrostlineError
+
+cache_app = typer.Typer(no_args_is_help=True, help="Hidden states that are kept on this machine.")
+app.add_typer(cache_app, name="cache")
+
+
+@cache_app.command("ls")
+def cache_ls() -> None:
+    """List what is kept, with its size."""
+    from datetime import datetime
+
+    from frostline.cache import kept_states
+    from frostline.hidden import cache_folder
+    from frostline.sweep.plan import readable_bytes
+
+    entries = list(kept_states())
+    rows = [
+        {
+            "key": kept.key[:12],
+            "model": kept.recipe["model"],
+            "precision": kept.recipe["precision"],
+            "texts": kept.rows,
+            "after layers": " ".join(map(str, kept.cuts)),
+            "size": readable_bytes(kept.bytes),
+            "written": datetime.fromtimestamp(kept.modified).strftime("%Y-%m-%d %H:%M"),
+        }
+        for kept in entries
+    ]
+    print(f"{cache_folder()}: {readable_bytes(sum(kept.bytes for kept in entries))}")
+    if rows:
+        print_table(rows, tuple(rows[0]))
+
+
+@cache_app.command("rm", short_help="Remove it; it is computed again when needed.")
+def cache_rm(
+    keys: Annotated[list[str] | None, typer.Argument(help="keys, or how they begin")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="remove all")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+) -> None:
+    """Remove what is kept; it is computed again when it is needed."""
+    from frostline.cache import kept_states, remove
+    from frostline.sweep.plan import readable_bytes
+
+    if bool(keys) == everything:
+        raise FrostlineError("Say what to remove: keys from `frostline cache ls`, or --all.")
+    if everything and not yes:
+        size = readable_bytes(sum(kept.bytes for kept in kept_states()))
+        if not sys.stdin.isatty():
+            raise FrostlineError(f"Removing all {size} asks first, and nobody is there to answer: add --yes.")
+        typer.confirm(f"Remove {size} of hidden states?", abort=True)
+    gone = remove(None if everything else keys)
+    print(f"Removed {len(gone)}, {readable_bytes(sum(kept.bytes for kept in gone))}.")
+
+
+@cache_app.command("verify", short_help="Read it again and compare checksums.")
+def cache_verify() -> None:
+    """Read everything that is kept again and compare it with its checksums."""
+    from frostline.cache import verify
+
+    bad = 0
+    for kept, problem in verify():
+        print(f"{kept.key[:12]}  {kept.recipe['model']}  {problem or 'as it was written'}")
+        bad += bool(problem)
+    if bad:
+        raise FrostlineError(f"{bad} damaged: remove them with `frostline cache rm KEY`; they are computed again.")

@@ -1,0 +1,75 @@
+"""One flag for each setting of a sweep, by the setting's name."""
+
+import inspect
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from frostline.specification import Settings, SweepSpec, read_toml
+
+
+def with_settings(*, file: bool = True, leave_out: Collection[str] = ()) -> Callable[[Callable[..., None]], Any]:
+    """Give a command one flag for each setting of a sweep, by the setting's name, behind its own.
+
+    The command is called with the settings that were given, then its own flags by name. ``file``: a TOML file may give
+    settings too; ``leave_out``: settings that the command has its own flags for.
+    """
+
+    def decorate(command: Callable[..., None]) -> Any:
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        own = [p.replace(kind=keyword) for p in list(inspect.signature(command).parameters.values())[1:]]
+        argument = Annotated[
+            Path | None, typer.Argument(help="TOML file with the same settings; flags go before it")
+        ]
+        first = [inspect.Parameter("file", keyword, default=None, annotation=argument)] * file
+
+        def run(**flags: Any) -> None:
+            path = flags.pop("file", None)
+            more = {parameter.name: flags.pop(parameter.name) for parameter in own}
+            given = {name: value for name, value in flags.items() if value is not None}
+            command({**(_settings_in(path) if path else {}), **_plain(given)}, **more)
+
+        parameters = [*first, *own, *_settings(leave_out)]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run.__doc__, run.__name__ = command.__doc__, command.__name__
+        return run
+
+    return decorate
+
+
+def _settings(leave_out: Collection[str]) -> Iterator[inspect.Parameter]:
+    """A parameter for each setting; those of the grid and the data come first."""
+    names = [name for name in SweepSpec.model_fields if name not in ("grid", *leave_out)]  # [[grid]] is for files
+    for name in sorted(names, key=lambda name: name in Settings.model_fields):
+        field = SweepSpec.model_fields[name]
+        kind: Any = Optional[bool] if field.annotation is bool else Optional[str]  # noqa: UP045
+        default = "" if field.default is None else f" [default: {_shown(field.default)}]"
+        default = " [required]" if field.is_required() else default
+        flag = "--" + name.replace("_", "-")
+        flags = [f"{flag}/--no-{flag[2:]}"] if field.annotation is bool else [flag]
+        metavar = None if field.annotation is bool else "VALUE"
+        option = typer.Option(*flags, metavar=metavar, help=f"{field.description}{default}", show_default=False)
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _settings_in(file: Path) -> dict[str, Any]:
+    """What a TOML file sets; of a sweep's own sweep.toml, what the sweep found out about itself is left out."""
+    return {name: value for name, value in read_toml(file).items() if name != "identity"}
+
+
+def _plain(flags: dict[str, Any]) -> dict[str, Any]:
+    """Words of the command line that a TOML file has other means for."""
+    weights = flags.get("class_weights", "")
+    if "=" in weights:
+        parts = [part.rpartition("=") for part in weights.split(",")]
+        flags["class_weights"] = {label: weight for label, _, weight in parts}
+    return flags

@@ -1,0 +1,108 @@
+"""What the terminal shows: plain columns of text."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def print_table(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> None:
+    """Rows as plain columns of text, numbers to the right."""
+    cells = [[_text(row[name]) for name in columns] for row in rows]
+    widths = [max(len(name), *(len(row[n]) for row in cells)) if cells else len(name) for n, name in enumerate(columns)]
+    right = [all(row[n][:1] in "-0123456789" for row in cells) for n in range(len(columns))]
+    for row in [list(columns), *cells]:
+        parts = [cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)]
+        print("  ".join(parts).rstrip())
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e-3 or abs(value) >= 100 else f"{value:.4f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 9999 else str(value)
+
+
+def answer_row(cell: Mapping[str, Any], full: str) -> dict[str, Any]:
+    """What the terminal shows of a cell."""
+    return {
+        "tune": cell["trainable"],
+        "rate": f"{cell['learning_rate']:g}",
+        "runs": cell["runs"],
+        **{name: cell["validation"][name] for name in ("mean", "median", "std", "min", "max")},
+        f"% of {full}": _share(cell["share"]),
+        "% of gain": _share(cell["share_corrected"]),
+        "parameters": cell["trainable_parameters"],
+        "seconds": None if cell["seconds"] is None else f"{cell['seconds']:.2g}",
+        "+ shared": None if cell["seconds"] is None else f"{cell['shared_seconds']:.2g}",
+        "memory": cell["peak_memory_bytes"] and f"{cell['peak_memory_bytes'] / 1e9:.2f} GB",
+        "failed": cell["failures"]["failed"] + cell["errors"],
+    }
+
+
+def _share(share: Mapping[str, float | None] | None) -> str:
+    if share is None or share["estimate"] is None:
+        return "-"
+    between = (
+        ""
+        if share["low"] is None or share["high"] is None
+        else f" ({100 * share['low']:.0f} to {100 * share['high']:.0f})"
+    )
+    return f"{100 * share['estimate']:.1f}{between}"
+
+
+def print_plan(plan: Any) -> None:
+    from frostline.sweep.plan import readable_bytes
+
+    for note in plan.notes:
+        print(note)
+    print(f"\n{len(plan.runs)} runs, {len(plan.done)} of them done; {plan.parameters:,} parameters in the model.")
+    done = {k: [run for run in plan.runs if run.tune == k] for k in plan.trainable}
+    rows = [
+        {
+            "tune": runs[0].trainable,
+            "runs": len(runs),
+            "done": sum(run.digest in plan.done for run in runs),
+            "trainable parameters": f"{plan.trainable[k]:,}",
+        }
+        for k, runs in done.items()
+        if runs
+    ]
+    print_table(rows, tuple(rows[0]))
+    states = [f"of all tokens after layer {cut}" for cut in plan.kept.cuts]
+    states += ["of the token that the head reads"] * plan.kept.head
+    if states:
+        print(
+            f"\nShared: one pass of {plan.rows:,} texts ({plan.tokens:,} tokens) through the frozen layers keeps hidden"
+        )
+        print(f"states {', '.join(states)}: {readable_bytes(plan.cache_bytes)} of cache.")
+    else:
+        print("\nShared: nothing; every run computes its frozen layers itself.")
+    if left_out := len(plan.wanted.cuts) - len(plan.kept.cuts):
+        print(
+            f"Not kept, since they do not fit into {readable_bytes(plan.limit_bytes)}: the states after {left_out} more "
+            f"{'layer' if left_out == 1 else 'layers'}; runs that want them go on from the nearest that are kept."
+        )
+    print(
+        f"Free for the cache: {readable_bytes(plan.free_bytes)}. Results and model take {readable_bytes(plan.disk_bytes)}."
+    )
+    cut = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
+    print(f"Texts cut at {plan.max_length} tokens: {cut}.")
+
+
+def print_groups(plan: Any) -> None:
+    for tune, groups in plan.groups.items():
+        name = next(run.trainable for run in plan.runs if run.tune == tune)
+        print(f"\ntune {name}: {plan.trainable[tune]:,} of {plan.parameters:,} parameters are trained")
+        rows = [
+            {
+                "": "trained" if group.trained else "frozen",
+                "place": ", ".join(group.places),
+                "parameters": f"{group.parameters:,}",
+                "tensors": group.tensors,
+                "learning rate": ", ".join(f"{rate:g}" for rate in group.learning_rates),
+                "weight decay": "" if group.weight_decay is None else f"{group.weight_decay:g}",
+                "modules": ", ".join(group.modules),
+            }
+            for group in groups
+        ]
+        print_table(rows, tuple(rows[0]))

@@ -1,0 +1,246 @@
+"""The verbs of many results: analyze, study."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from frostline.cli.flags import with_settings
+from frostline.cli.printing import print_table
+from frostline.cli.program import FAILED_RUNS, app
+from frostline.errors import FrostlineError
+
+
+@app.command(short_help="Cells, operating points and failures of anybody's results.")
+def analyze(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(help="tables with one row a run (CSV, TSV, JSON lines, Parquet), or folders of sweeps"),
+    ],
+    out: Annotated[Path, typer.Option(help="folder for the page, tables and figures")],
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(help="OURS=THEIRS, several with commas: a column of the table and what it is called there"),
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="OURS=VALUE: one value for a column that the table lacks")
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="NAME, or TASK=NAME: which metric, where a run has several")
+    ] = None,
+    chance: Annotated[
+        list[str] | None, typer.Option(help="TASK=SCORE: what the best constant prediction scores")
+    ] = None,
+    as_published: Annotated[
+        str | None, typer.Option(help="a study: make the choices that make its headline, and show its numbers beside")
+    ] = None,
+    target: Annotated[float, typer.Option(min=0, max=1, help="share of full that is enough")] = 0.95,
+    margin: Annotated[float, typer.Option(min=0, help="so far below full is as good as full")] = 0.01,
+    one_rate: Annotated[
+        bool | None, typer.Option("--one-rate/--own-rate", help="the learning rate that is best for full, for every k")
+    ] = None,
+    failed_below: Annotated[
+        float | None, typer.Option(help="leave out runs at most this share of the best of their cell")
+    ] = None,
+    leave_out: Annotated[list[str] | None, typer.Option(help="tasks that count in no point over several tasks")] = None,
+    by_mean: Annotated[
+        bool | None, typer.Option("--by-mean/--by-interval", help="an operating point rests on the means alone")
+    ] = None,
+    corrected: Annotated[
+        bool | None, typer.Option("--corrected/--raw", help="shares of the gain over guessing, or of the score")
+    ] = None,
+    paired: Annotated[
+        bool, typer.Option("--paired/--unpaired", help="runs of the same seed are compared with each other")
+    ] = True,
+) -> None:
+    """What results say: cells, failures, operating points with intervals, train sizes, several tasks.
+
+    Needs no model and no data: a table with one row a run is enough. Its columns are found by their usual names (score or
+    value, tuned_layers or k or frozen_layers, full, seed; also model, task, metric, train_size, learning_rate, outcome,
+    costs), or mapped with --columns.
+    """
+    from frostline.analysis import analyze as analyze_groups
+    from frostline.gather import gather
+    from frostline.report.analysis import write_analysis
+
+    protocol = _protocol(as_published)
+    groups = gather(
+        sources,
+        columns=_pairs("--columns", columns),
+        constants=_pairs("--set", set_),
+        metrics=_by_task(metric),
+        chances={task: _number("--chance", value) for task, value in _pairs("--chance", chance).items()},
+        paired=paired,
+    )
+    given = {
+        **{"one_rate": one_rate, "failed_below": failed_below, "by_mean": by_mean, "corrected": corrected},
+        "leave_out": tuple(_words(leave_out) or ()) or None,
+    }
+    choices = _choices(protocol, target, margin, given)
+    analysis = analyze_groups(groups, choices)
+    write_analysis(out, analysis, protocol)
+    _print_analysis(analysis, protocol)
+    print(f"\n{out / 'report.html'}")
+
+
+@app.command(short_help="A published protocol, measured, beside what it printed.")
+@with_settings(file=False, leave_out=("model", "data", "task", "out", "glue", "train"))
+def study(
+    settings: dict[str, Any],
+    name: Annotated[str, typer.Argument(help="lee2019, jeong2025, lowdata2021 or amazon-tutorial")],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="a model in place of the study's: a hub name or a folder; several with commas"),
+    ] = None,
+    task: Annotated[list[str] | None, typer.Option(help="fewer of its tasks; several with commas")] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="TASK=FOLDER, or a hub set: where a task's data are; several with commas")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="folder for sweeps, page, tables and figures [default: NAME]")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="show the sweeps and their settings; nothing is run")
+    ] = False,
+) -> None:
+    """Run a published protocol as sweeps, one for each model and task, and put what was measured beside what was printed.
+
+    Any setting of a sweep replaces the protocol's. The same command again goes on where it stopped; with more seeds, sizes
+    or tasks it adds to what is there.
+    """
+    from frostline.studies import load_protocol
+    from frostline.studies.carry_out import parts
+
+    protocol, folder = load_protocol(name), out or Path(name)
+    all_parts = parts(
+        protocol, folder, models=_words(model), tasks=_words(task), data=_pairs("--data", data), settings=settings
+    )
+    if dry_run:
+        for part in all_parts:
+            print(f"{part.model} on {part.task}, into {part.out}")
+            for key, value in part.settings.items():
+                print(f"    {key} = {value}")
+        return
+    _run_study(protocol, all_parts, folder)
+
+
+def _run_study(protocol: Any, all_parts: Sequence[Any], folder: Path) -> None:
+    from frostline.analysis import analyze as analyze_groups
+    from frostline.gather import gather
+    from frostline.report.analysis import write_analysis
+    from frostline.studies.carry_out import carry_out
+
+    failed = 0
+    for part, answer in carry_out(all_parts):
+        print(f"{part.task}, {part.model}: {answer['sentence']}", flush=True)
+        failed += answer["runs"]["failed"]
+    groups = gather([folder])
+    analysis = analyze_groups(groups, _choices(None, 0.95, 0.01, {}))
+    write_analysis(folder, analysis, protocol)
+    published = analyze_groups(groups, _choices(protocol, 0.9, 0.01, {}))
+    write_analysis(folder / "as-published", published, protocol)
+    _print_analysis(published, protocol)
+    print(f"\n{folder / 'report.html'}\n{folder / 'as-published' / 'report.html'}")
+    if failed:
+        print(f"{failed} {'run' if failed == 1 else 'runs'} ended in an error; the same command tries again.")
+        sys.exit(FAILED_RUNS)
+
+
+def print_counts(name: str, settings: Mapping[str, Any]) -> None:
+    """Parameters by place and by k of a study's models, or of those in ``settings``."""
+    from frostline.studies import load_protocol
+    from frostline.studies.counts import configuration, count
+    from frostline.studies.protocol import depths
+
+    protocol = load_protocol(name)
+    for model in _words([settings["model"]] if "model" in settings else None) or protocol.models:
+        config = configuration(protocol, model)
+        values = {**protocol.settings_of(model, protocol.tasks[0]), **settings}
+        words = str(settings.get("tune", protocol.tune))
+        counts = count(
+            config,
+            depths(words, config.num_hidden_layers),
+            tune_pooler=bool(values.get("tune_pooler", True)),
+            tune_modules=values.get("tune_modules"),
+        )
+        print(f"\n{model}: {counts.layers} layers, {counts.total:,} parameters")
+        layer = counts.places["layer 0"]
+        rest = {place: number for place, number in counts.places.items() if not place.startswith("layer ")}
+        parts = {"embeddings": rest.pop("embeddings"), "a layer": layer, **rest}
+        print(", ".join(f"{place} {number:,} ({100 * number / counts.total:.1f} %)" for place, number in parts.items()))
+        rows = [
+            {
+                "tune": k if isinstance(k, str) else f"last {k}",
+                "trainable parameters": f"{number:,}",
+                "share": f"{100 * number / counts.total:.1f} %",
+            }
+            for k, number in counts.trainable.items()
+        ]
+        print_table(rows, ("tune", "trainable parameters", "share"))
+
+
+def _words(words: Sequence[str] | None) -> list[str] | None:
+    """Several values, each word with commas or not; None where none is given."""
+    return [part.strip() for some in words for part in some.split(",") if part.strip()] if words else None
+
+
+def _choices(protocol: Any, target: float, margin: float, given: Mapping[str, Any]) -> Any:
+    """Ours, then the study's, then what was said."""
+    from frostline.comparison.choices import Choices
+
+    study = {} if protocol is None else protocol.as_published.model_dump()
+    said = {name: value for name, value in given.items() if value is not None}
+    return Choices(**{"target": target, "margin": margin, **study, **said})
+
+
+def _protocol(name: str | None) -> Any:
+    if name is None:
+        return None
+    from frostline.studies import load_protocol
+
+    return load_protocol(name)
+
+
+def _print_analysis(analysis: Mapping[str, Any], protocol: Any) -> None:
+    for group in analysis["groups"]:
+        print(f"{group['model']}, {group['task']}: {group['sentence']}")
+    for model in analysis["models"]:
+        if model["tasks"]:
+            print(f"\n{model['model']}, {model['layers']} layers, over {len(model['tasks']['tasks'])} tasks")
+            print_table(model["tasks"]["points"], ("target", "estimate", "sure", "possible"))
+    if protocol is not None:
+        from frostline.studies.beside import beside, summary_of
+
+        compared = summary_of(beside(protocol, analysis))
+        if compared:
+            print(
+                f"\nBeside {compared['cells']} published means: {100 * compared['mean_gap']:.2f} points apart on average, "
+                f"{100 * compared['largest_gap']:.2f} at most."
+            )
+
+
+def _pairs(flag: str, words: Sequence[str] | None) -> dict[str, str]:
+    """``a=b,c=d`` as a dictionary."""
+    found = {}
+    for word in (part for some in words or () for part in some.split(",")):
+        name, equals, value = word.partition("=")
+        if not (name.strip() and equals and value.strip()):
+            raise FrostlineError(f"{flag} {word!r} is no pair: give NAME=VALUE, several with commas.")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _by_task(words: Sequence[str] | None) -> dict[str, str]:
+    """``f1`` for every task, or ``MRPC=f1``."""
+    single = [word for some in words or () for word in some.split(",") if "=" not in word]
+    paired = [word for some in words or () for word in some.split(",") if "=" in word]
+    return {**({"": single[0].strip()} if single else {}), **_pairs("--metric", paired)}
+
+
+def _number(flag: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise FrostlineError(f"{flag}: {value!r} is not a number.") from None

@@ -1,0 +1,202 @@
+"""The verbs of one sweep: demo, sweep, plan, status, report, predict, check."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from frostline.cli.flags import with_settings
+from frostline.cli.printing import answer_row, print_groups, print_plan, print_table
+from frostline.cli.program import FAILED_RUNS, app
+from frostline.cli.results import print_counts
+from frostline.errors import FrostlineError
+
+
+@app.command(short_help="The embedded example, offline, in about a minute.")
+def demo(
+    out: Annotated[Path, typer.Option(help="folder for results, answer, report and model")] = Path("frostline-demo"),
+    task: Annotated[str, typer.Option(help="polarity or agreement; the sentences are generated")] = "polarity",
+    seeds: Annotated[int, typer.Option(min=1, help="runs of each k")] = 3,
+) -> None:
+    """The embedded example: answer, report and model in about a minute, offline (agreement takes four)."""
+    from frostline.demo import demo_sweep
+
+    _run(demo_sweep(out, task=task, seeds=seeds))
+
+
+@app.command(short_help="Run every cell of a grid, and answer.")
+@with_settings()
+def sweep(
+    settings: dict[str, Any],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="show the plan and every parameter group; nothing is trained or written")
+    ] = False,
+) -> None:
+    """Run every cell of a grid (tuned layers x train size x seed x learning rate), and answer.
+
+    Needs --model, --train (or --data or --glue), --tune and --out, as flags or in a TOML file. The same command again
+    goes on where it stopped; with more seeds, layers or sizes it adds to what is there.
+    """
+    from frostline.api import Sweep
+
+    if not dry_run:
+        _run(Sweep(**settings))
+        return
+    settings.setdefault("out", "frostline-sweep")
+    made = Sweep(**settings).plan()
+    print_plan(made)
+    print_groups(made)
+
+
+@app.command(short_help="What a sweep would run and take; nothing is run.")
+@with_settings()
+def plan(
+    settings: dict[str, Any],
+    study: Annotated[
+        str | None,
+        typer.Option(help="a published study: how many parameters each k trains, without weights and network"),
+    ] = None,
+) -> None:
+    """What a sweep would run, share and take of the disk; nothing is trained or written.
+
+    With --study NAME the parameters that each k of a published study trains, from its models' configurations.
+    """
+    if study is not None:
+        print_counts(study, settings)
+        return
+    from frostline.api import Sweep
+
+    settings.setdefault("out", "frostline-sweep")
+    print_plan(Sweep(**settings).plan())
+
+
+@app.command(short_help="The runs of a sweep: done, failed or pending.")
+def status(folder: Annotated[Path, typer.Argument(help="a sweep's --out")]) -> None:
+    """Every run of a sweep: done, failed (and why) or pending."""
+    from frostline.sweep.folder import Folder
+
+    rows = [{**row, "learning_rate": f"{row['learning_rate']:g}"} for row in Folder(folder).rows()]
+    counts = {state: sum(row["status"] == state for row in rows) for state in ("done", "failed", "pending")}
+    print(f"{folder}: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
+    columns = ("trainable", "train_size", "seed", "learning_rate", "status", "outcome", "validation_best", "reason")
+    print_table(rows, columns)
+
+
+@app.command(short_help="Rebuild tables, answer and page of a sweep.")
+def report(folder: Annotated[Path, typer.Argument(help="a sweep's --out")]) -> None:
+    """Rebuild tables, answer and report.html from the runs in a folder."""
+    from frostline.api import write_report
+
+    path = write_report(folder)
+    print(json.loads((folder / "answer.json").read_text())["sentence"])
+    print(path)
+
+
+@app.command(short_help="Labels and probabilities for a table of texts.")
+def predict(
+    model: Annotated[Path, typer.Argument(help="DIR/model of a sweep, or any classifier's folder")],
+    file: Annotated[Path, typer.Argument(help="table with the texts: CSV, TSV, JSON lines or Parquet")],
+    out: Annotated[
+        Path | None, typer.Option(help=".csv, .jsonl or .parquet [default: texts.predictions.csv beside texts.csv]")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="write over a file that is there already")] = False,
+    text_column: Annotated[str | None, typer.Option(help="column with the text")] = None,
+    text_pair_column: Annotated[str | None, typer.Option(help="column with the second text of a pair")] = None,
+) -> None:
+    """Labels and probabilities for a table of texts.
+
+    One row a text: where it stands in the file (a header is row 1), the text, its label, the probability of each label.
+    """
+    from frostline.data import read_unlabelled
+    from frostline.prediction import predict as predict_texts
+    from frostline.prediction import trained_columns
+
+    target = out or file.with_name(f"{file.stem}.predictions.csv")
+    if target.suffix not in (".csv", ".jsonl", ".parquet"):
+        raise FrostlineError(f"{target} has no known ending: name it .csv, .jsonl or .parquet.")
+    if target.exists() and target.samefile(file):
+        raise FrostlineError(f"{target} holds the texts themselves and would be overwritten: give another --out.")
+    if target.exists() and not overwrite:
+        raise FrostlineError(f"{target} is there already: give another --out, or --overwrite.")
+    texts, columns = read_unlabelled(
+        file, text_column=text_column, text_pair_column=text_pair_column, trained=trained_columns(model)
+    )
+    predictions = predict_texts(model, texts)
+    print(f"{file}: {columns}.", file=sys.stderr)
+    _write_rows(target, list(predictions.rows(texts)), predictions.columns(texts))
+    cut = f"; {predictions.truncated} were longer than the model takes and were cut" if predictions.truncated else ""
+    print(f"{target}: {len(texts):,} {'text' if len(texts) == 1 else 'texts'}{cut}")
+
+
+@app.command(short_help="Prove on a model that sharing changes nothing.")
+def check(
+    model: Annotated[str, typer.Argument(help="a hub name, or a folder")],
+    revision: Annotated[str | None, typer.Option(help="commit, tag or branch of a hub model")] = None,
+) -> None:
+    """Prove on a model that cut, kept and packed give what the uncut model gives: logits and gradients, for every k."""
+    from frostline.checking import TOLERANCE
+    from frostline.checking import check as check_model
+    from frostline.pretrained import load_pretrained
+
+    pretrained = load_pretrained(
+        model, labels=("0", "1"), problem_type="single_label_classification", revision=revision
+    )
+    checks = check_model(pretrained.model)
+    rows = [{**vars(row), "tuned_layers": "all" if row.tuned_layers is None else row.tuned_layers} for row in checks]
+    refused = [row for row in checks if row.refused]
+    columns = ("tuned_layers", "path", "max_logit_difference", "max_gradient_difference", *["refused"] * bool(refused))
+    print_table(rows, columns)
+    if refused:
+        raise FrostlineError(
+            f"{model} cannot be swept at {len(refused)} of {len(checks)} values of k: {refused[0].refused}"
+        )
+    print(
+        f"Equal: every difference is below {TOLERANCE:g} of the largest value. Compared in fp32, so that rounding hides "
+        "nothing; packed batches drop the padding."
+    )
+
+
+def _run(sweep: Any) -> None:
+    answer = sweep.run()
+    largest = answer["sizes"][0]
+    print(
+        f"{answer['task']}, {largest['train_size']:,} examples, {answer['metric']} on {answer['validation_rows']:,} "
+        f"validation rows (guessing {answer['chance']:.3f})"
+    )
+    full = "full" if largest["reference_is_full"] or not largest["reference"] else largest["reference"]
+    rows = [answer_row(cell, full) for cell in largest["cells"]]
+    print_table(rows, tuple(rows[0]))
+    print(f"\n{answer['sentence']}")
+    if answer["tested"] and largest["recommended"]:
+        from frostline.report.sentences import tested
+
+        print(" ".join(tested(largest, answer["metric"].replace("_", " "))))
+    print(f"\n{sweep.out / 'report.html'}")
+    if largest["recommended"]:
+        print(sweep.out / "model")
+    if failed := answer["runs"]["failed"]:
+        print(
+            f"{failed} {'run' if failed == 1 else 'runs'} ended in an error; `frostline status {sweep.out}` says why, and "
+            "the same command tries again."
+        )
+        sys.exit(FAILED_RUNS)
+
+
+def _write_rows(target: Path, rows: list[dict[str, Any]], columns: list[str]) -> None:
+    from frostline.sweep.store import replace
+    from frostline.sweep.tables import csv_bytes
+
+    if target.suffix == ".csv":
+        replace(target, csv_bytes(rows, columns))
+    elif target.suffix == ".jsonl":
+        replace(target, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
+    else:
+        import io
+
+        import pandas as pd
+
+        buffer = io.BytesIO()
+        pd.DataFrame(rows, columns=columns).to_parquet(buffer, index=False)
+        replace(target, buffer.getvalue())

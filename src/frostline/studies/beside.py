@@ -1,0 +1,107 @@
+"""What was measured beside what was published, number by number. No torch here."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from frostline.studies.protocol import Printed, Protocol
+
+STATISTICS = ("mean", "median", "std", "min", "max")
+
+
+def beside(protocol: Protocol, analysis: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row for each published number that the analysis has an answer to.
+
+    A model of the study is compared with its own numbers; any other model with every model's, at the same share of
+    layers. ``gap`` is measured less published.
+    """
+    rows = []
+    for printed in protocol.printed:
+        for found in _measured(protocol, printed, analysis):
+            rows.append({**vars(printed), **found, "gap": found["measured"] - printed.value})
+    return rows
+
+
+def summary_of(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """How far the measured scores of the very same models are from the published ones; None where there are none."""
+    same = [row for row in rows if row["measured_model"] == row["model"] and row["statistic"] == "mean"]
+    if not same:
+        return None
+    worst = max(same, key=lambda row: abs(row["gap"]))
+    return {
+        "cells": len(same),
+        "mean_gap": sum(abs(row["gap"]) for row in same) / len(same),
+        "largest_gap": abs(worst["gap"]),
+        "largest": {name: worst[name] for name in ("table", "model", "task", "tuned", "value", "measured")},
+        "over_0.3_points": [row for row in same if abs(row["gap"]) > 0.003],
+    }
+
+
+def _measured(protocol: Protocol, printed: Printed, analysis: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    models = [model["model"] for model in analysis["models"]]
+    known = {model: protocol.short_name(model) or model for model in models}
+    own = [model for model in models if known[model] == printed.model]
+    others = [model for model in models if known[model] not in protocol.model]
+    for model in own or others:
+        if printed.statistic == "operating_point":
+            yield from _operating_point(model, known[model], printed, analysis)
+            continue
+        for group in analysis["groups"]:
+            if group["model"] == model and _alike(group["task"]) == _alike(printed.task or ""):
+                yield from _cells(group, known[model], printed)
+    if printed.statistic == "mean_share_of_full" and analysis["head_only"]:
+        yield {"measured_model": None, "measured_tuned": "last 0", "measured": analysis["head_only"]["mean_share"]}
+
+
+def _cells(group: Mapping[str, Any], model: str, printed: Printed) -> Iterator[dict[str, Any]]:
+    for size in group["sizes"]:
+        if printed.train_size is not None and size["train_size"] not in (None, printed.train_size):
+            continue
+        cell = _cell(size, group["layers"], printed)
+        if cell is None:
+            continue
+        value = _value(cell, printed, alone=len(size["cells"]) == 1)
+        if value is not None:
+            runs = cell["validation"]["n"]
+            yield {
+                **{"measured_model": model, "measured_tuned": cell["trainable"], "measured": value, "runs": runs},
+                **{"measured_layers": group["layers"]},
+            }
+
+
+def _cell(size: Mapping[str, Any], layers: int, printed: Printed) -> Mapping[str, Any] | None:
+    """The cell at the published share of layers."""
+    if not isinstance(printed.tuned, int):
+        return next((cell for cell in size["cells"] if cell["trainable"] == printed.tuned), None)
+    numbered = [cell for cell in size["cells"] if cell["trainable"].startswith("last")]
+    share = printed.tuned / (printed.of_layers or layers)
+    return next((cell for cell in numbered if round(share * layers, 6) == cell["tuned_layers"]), None)
+
+
+def _value(cell: Mapping[str, Any], printed: Printed, *, alone: bool) -> float | None:
+    """The statistic of a cell; ``alone``: nothing but full was run, which is what a search of learning rates does."""
+    searched = len(cell["learning_rates_tried"]) > 1
+    if printed.statistic == "mean_at_best_rate":
+        return cell["validation"]["mean"] if searched else None  # type: ignore[no-any-return]
+    if printed.statistic in STATISTICS:
+        value: float | None = cell["validation"][printed.statistic]
+        return None if alone and searched else value
+    if printed.statistic == "trainable_parameters":
+        return cell["trainable_parameters"]  # type: ignore[no-any-return]
+    return None
+
+
+def _operating_point(model: str, known: str, printed: Printed, analysis: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    facts = next(one for one in analysis["models"] if one["model"] == model)
+    point = next((p for p in (facts["tasks"] or {"points": []})["points"] if p["target"] == 0.9), None)
+    if point and point["estimate"] and point["estimate"].startswith("last"):
+        k = int(point["estimate"].removeprefix("last "))
+        yield {
+            "measured_model": known,
+            "measured_tuned": point["estimate"],
+            "measured": k,
+            "measured_layers": facts["layers"],
+        }
+
+
+def _alike(task: str) -> str:
+    return "".join(char for char in task.casefold() if char.isalnum())
