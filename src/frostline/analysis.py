@@ -5,10 +5,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from frostline.answer import answer_one
+from frostline.comparison.cells import by_depth, counted
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Evidence, Run, Scores
 from frostline.comparison.many import adjust
-from frostline.comparison.outcomes import done, failure_table, failures, judged
+from frostline.comparison.outcomes import done, failures, judged, scored
 from frostline.comparison.sizes import interaction, pays_from, spread
 from frostline.comparison.table import Results
 from frostline.comparison.tasks import over_tasks
@@ -67,17 +68,33 @@ def _group(group: Group, choices: Choices) -> dict[str, Any]:
         "layers": layers,
         "sentence": answers[0]["sentence"],
         "sizes": answers,
-        "rates": failure_table(
-            _ended(group),
-            {
-                "tuned_layers": lambda run: (run["trainable"] == "named", run["tuned_layers"] or 0, run["trainable"]),
-                "learning_rate": lambda run: run["learning_rate"] or 0.0,
-            },
-        ),
+        "rates": _rates(_ended(group), choices),
         "learning": {"pays_from": pays_from(answers), "interaction": interaction(answers), "spread": spread(group.runs)}
         if len(sizes) > 1
         else None,
     }
+
+
+def _rates(ended: Sequence[Run], choices: Choices) -> list[dict[str, Any]]:
+    """Every train size, k and learning rate: failures with the interval of their rate, the mean with and without them."""
+    groups: dict[tuple[Any, ...], list[Run]] = {}
+    for name, runs in by_depth(ended).items():
+        for run in runs:
+            groups.setdefault((run["train_size"], name, run["learning_rate"]), []).append(run)
+    order = sorted(groups, key=lambda key: (key[0] or 0, list(by_depth(ended)).index(key[1]), key[2] or 0.0))
+    return [
+        {
+            **dict(zip(("train_size", "trainable", "learning_rate"), key, strict=True)),
+            **failures(groups[key]),
+            "mean": _mean(counted(groups[key], choices)),
+            "mean_with_failures": _mean(scored(groups[key])),
+        }
+        for key in order
+    ]
+
+
+def _mean(runs: Sequence[Run]) -> float | None:
+    return sum(run["validation_best"] for run in runs) / len(runs) if runs else None
 
 
 def _ended(group: Group) -> list[Run]:

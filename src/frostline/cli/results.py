@@ -63,7 +63,6 @@ def analyze(
     """
     from frostline.analysis import analyze as analyze_groups
     from frostline.gather import gather
-    from frostline.report.analysis import write_analysis
 
     protocol = _protocol(as_published)
     groups = gather(
@@ -80,9 +79,24 @@ def analyze(
     }
     choices = _choices(protocol, target, margin, given)
     analysis = analyze_groups(groups, choices)
-    write_analysis(out, analysis, protocol)
+    page = _write(out, analysis, protocol, ", ".join(source.name for source in sources))
     _print_analysis(analysis, protocol)
-    print(f"\n{out / 'report.html'}")
+    print(f"\n{page}")
+
+
+def _write(out: Path, analysis: Mapping[str, Any], protocol: Any, title: str) -> Path:
+    """The page of an analysis; with a study its numbers beside."""
+    from frostline.report.analysis import write_analysis
+
+    if protocol is None:
+        return write_analysis(out, analysis, title=title)
+    from frostline.studies.beside import beside, summary_of
+
+    rows = beside(protocol, analysis)
+    facts = {name: getattr(protocol, name) for name in ("asks", "source", "contradictions", "differs")}
+    return write_analysis(
+        out, analysis, title=protocol.title, publication={**facts, "summary": summary_of(rows)}, rows=rows
+    )
 
 
 @app.command(short_help="A published protocol, measured, beside what it printed.")
@@ -129,7 +143,6 @@ def study(
 def _run_study(protocol: Any, all_parts: Sequence[Any], folder: Path) -> None:
     from frostline.analysis import analyze as analyze_groups
     from frostline.gather import gather
-    from frostline.report.analysis import write_analysis
     from frostline.studies.carry_out import carry_out
 
     failed = 0
@@ -137,12 +150,11 @@ def _run_study(protocol: Any, all_parts: Sequence[Any], folder: Path) -> None:
         print(f"{part.task}, {part.model}: {answer['sentence']}", flush=True)
         failed += answer["runs"]["failed"]
     groups = gather([folder])
-    analysis = analyze_groups(groups, _choices(None, 0.95, 0.01, {}))
-    write_analysis(folder, analysis, protocol)
-    published = analyze_groups(groups, _choices(protocol, 0.9, 0.01, {}))
-    write_analysis(folder / "as-published", published, protocol)
-    _print_analysis(published, protocol)
-    print(f"\n{folder / 'report.html'}\n{folder / 'as-published' / 'report.html'}")
+    own = analyze_groups(groups, _choices(None, 0.95, 0.01, {}))
+    theirs = analyze_groups(groups, _choices(protocol, 0.9, 0.01, {}))
+    _print_analysis(theirs, protocol)
+    print(f"\nWith our own choices: {_write(folder, own, protocol, protocol.title)}")
+    print(f"With those of the publication: {_write(folder / 'as-published', theirs, protocol, protocol.title)}")
     if failed:
         print(f"{failed} {'run' if failed == 1 else 'runs'} ended in an error; the same command tries again.")
         sys.exit(FAILED_RUNS)

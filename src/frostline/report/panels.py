@@ -76,7 +76,9 @@ def _line(axes: Axes, group: Group, number: int) -> None:
 
 def _every(figure: Figure) -> tuple[list[Any], list[str]]:
     """The lines of all panels for one legend, a model once."""
-    found = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    found = {
+        label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
     return list(found.values()), list(found)
 
 
@@ -108,9 +110,15 @@ def learning_curves(group: Group) -> Figure:
                         failed = not point["in_mean"]
                         look = {"color": FAILED if failed else colour, "marker": "x" if failed else "o"}
                         axes.plot([x * aside], [point["validation_best"]], markersize=4, alpha=0.45, **look)
-            means = [(x * aside, cell["validation"]["mean"]) for x, cell in known if cell["validation"]["mean"] is not None]
+            means = [
+                (x * aside, cell["validation"]["mean"]) for x, cell in known if cell["validation"]["mean"] is not None
+            ]
             axes.plot(
-                [x for x, _ in means], [y for _, y in means], color=colour, linewidth=1.8, label=readable.trainable(name)
+                [x for x, _ in means],
+                [y for _, y in means],
+                color=colour,
+                linewidth=1.8,
+                label=readable.trainable(name),
             )
         if group["chance"] is not None:
             axes.axhline(group["chance"], color=QUIET, linewidth=1, linestyle=(0, (4, 4)))

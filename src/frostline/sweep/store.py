@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from frostline.errors import FrostlineError
-from frostline.run import Result
 from frostline.specification import to_toml
+
+if TYPE_CHECKING:  # a result is made with torch, and kept without
+    from frostline.run import Result
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Store:
     def runs(self) -> Path:
         return self.out / "runs"
 
-    def publish(self, digest: str, result: Result) -> None:
+    def publish(self, digest: str, result: "Result") -> None:
         """Put a result into the folder; the file that makes it count comes last."""
         if result.test_facts is not None and result.test_logits is not None:
             self._link(f"{digest}.test.safetensors", save({"test": np.ascontiguousarray(result.test_logits)}))

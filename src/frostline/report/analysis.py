@@ -1,0 +1,161 @@
+"""The page of an analysis: what many results say together, in OUT/report.html with tables and figures beside it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from frostline.report import curvetables, overview, readable, rules
+from frostline.report.drawing import save_figures, svg
+from frostline.report.figures import cost_curve, validation_curve
+from frostline.report.fronts import pareto_fronts
+from frostline.report.panels import learning_curves, relative_change, train_beside_validation
+from frostline.report.tables import Table, save_tables
+from frostline.report.templates import render
+from frostline.sweep.store import file_name, replace
+
+Analysis = Mapping[str, Any]
+
+
+def write_analysis(
+    out: str | Path,
+    analysis: Analysis,
+    *,
+    title: str,
+    publication: Mapping[str, Any] | None = None,
+    rows: Sequence[Mapping[str, Any]] = (),
+) -> Path:
+    """Write ``out``/report.html, analysis.json, tables/ and figures/; gives the page's path.
+
+    ``publication``: title, source, what it asks, contradictions and differences of a published study; ``rows``: its
+    numbers with what was measured, from :func:`frostline.studies.beside.beside`.
+    """
+    out = Path(out)
+    figures, groups = _figures(analysis), [_group(group, analysis) for group in analysis["groups"]]
+    tables = _tables(analysis, rows)
+    text = render(
+        "analysis.html.j2",
+        title=title,
+        analysis=analysis,
+        groups=groups,
+        tables=tables,
+        figures={name: Markup(svg(figure, name)) for name, figure in figures.items()},
+        publication=publication,
+        said=choices_in_words(analysis["choices"]),
+    )
+    save_figures(out, {name: figure for name, figure in figures.items() if not name.endswith("_narrow")})
+    of_groups = (table for group in groups for table in group["tables"])
+    save_tables(out, [*(table for table in tables.values() if table), *of_groups])
+    replace(out / "analysis.json", (json.dumps(analysis, indent=1, ensure_ascii=False) + "\n").encode())
+    replace(out / "report.html", text.encode())
+    return out / "report.html"
+
+
+def choices_in_words(choices: Mapping[str, Any]) -> list[str]:
+    """Every choice that can make a headline, as a sentence."""
+    leave_out = " and ".join(choices["leave_out"])
+    return [
+        "Every k is shown at the learning rate that is best for full."
+        if choices["one_rate"]
+        else "Every k is shown at its own learning rate, the best of those that were tried.",
+        "A run that failed is counted; it is left out of the means where at least half of its cell succeeded."
+        if choices["failed_below"] is None
+        else f"Runs with at most {readable.target(choices['failed_below'])} of the best score of their cell, or a score of 0, "
+        "are left out of the means.",
+        f"{leave_out} is left out where tasks are taken together." if leave_out else "No task is left out.",
+        "A number of layers is enough when its mean reaches the target."
+        if choices["by_mean"]
+        else "A number of layers is surely enough when its whole 95 % interval reaches the target.",
+        "Shares are of full’s gain over guessing."
+        if choices["corrected"]
+        else "Shares are of full’s score as it stands, with no correction for what guessing scores.",
+    ]
+
+
+def _suffix(group: Mapping[str, Any], size: Mapping[str, Any] | None = None) -> str:
+    """What sets the names of a group's tables and figures apart."""
+    n = size and size["train_size"]
+    return f"_{file_name(group['model'])}_{file_name(group['task'])}" + (f"_{n}" if n else "")
+
+
+def _figures(analysis: Analysis) -> dict[str, Figure]:
+    """Every figure of the page, by name; ``_narrow`` is what a phone shows."""
+    found: dict[str, Figure | None] = {
+        "relative_change": relative_change(analysis["groups"]),
+        "relative_change_narrow": relative_change(analysis["groups"], columns=1),
+    }
+    for group in analysis["groups"]:
+        for size in group["sizes"]:
+            if len(size["cells"]) < 2:
+                continue
+            for narrow in (False, True):
+                end = "_narrow" if narrow else ""
+                shown = {"metric": group["metric"], "chance": group["chance"], "narrow": narrow}
+                found[f"validation_curve{_suffix(group, size)}{end}"] = validation_curve(size, **shown)
+                if _has_costs(size):
+                    front = pareto_fronts(size, metric=group["metric"], narrow=narrow)
+                    found[f"pareto_fronts{_suffix(group, size)}{end}"] = front
+            if _has_costs(size):
+                found[f"cost_curve{_suffix(group, size)}"] = cost_curve(size)
+        if group["learning"]:
+            found[f"learning_curves{_suffix(group)}"] = learning_curves(group)
+        found[f"train_and_validation{_suffix(group)}"] = train_beside_validation(group)
+    return {name: figure for name, figure in found.items() if figure is not None}
+
+
+def _has_costs(size: Mapping[str, Any]) -> bool:
+    return any(cell["seconds"] is not None for cell in size["cells"])
+
+
+def _tables(analysis: Analysis, rows: Sequence[Mapping[str, Any]]) -> dict[str, Table | None]:
+    """The tables that are of everything."""
+    several = [model for model in analysis["models"] if model["tasks"]]
+    return {
+        "answers": overview.answers(analysis),
+        "published": overview.published(rows) if rows else None,
+        "points": overview.points_over_tasks(analysis) if several else None,
+        **{
+            f"tasks{n}": overview.over_tasks(model, analysis, f"_{file_name(model['model'])}")
+            for n, model in enumerate(several)
+        },
+        "above": overview.above_full(analysis) if analysis["above_full"] else None,
+        "failures": overview.failures(analysis),
+    }
+
+
+def _group(group: Mapping[str, Any], analysis: Analysis) -> dict[str, Any]:
+    """A model on a task, with its tables."""
+    suffix = _suffix(group)
+    learning = overview.pays(group, suffix) if group["learning"] else None
+    sizes = [_size(size, group, analysis) for size in group["sizes"]]
+    rates = overview.rates(group, suffix)
+    own = [learning] if learning else []
+    tables = [table for size in sizes for table in size["tables"]] + own + [rates]
+    return {
+        **group,
+        "suffix": suffix,
+        "sizes": sizes,
+        "learning_table": learning,
+        "rates_table": rates,
+        "tables": tables,
+    }
+
+
+def _size(size: Mapping[str, Any], group: Mapping[str, Any], analysis: Analysis) -> dict[str, Any]:
+    choices, suffix, metric = analysis["choices"], _suffix(group, size), readable.metric(group["metric"])
+    main = next(
+        p
+        for p in size["operating_points"]
+        if (p["target"], p["corrected"]) == (choices["target"], choices["corrected"])
+    )
+    tables = [
+        curvetables.scores(size, metric, suffix=suffix),
+        curvetables.shares(size, metric, suffix=suffix),
+        *([curvetables.costs(size, suffix=suffix)] if _has_costs(size) else []),
+        curvetables.failures(size, suffix=suffix),
+        curvetables.points(size, main, suffix=suffix),
+    ]
+    return {**size, "suffix": suffix, "tables": tables, "rules": rules.others(size, main)}
