@@ -17,11 +17,15 @@ COSTS = ("seconds", "trainable_parameters", "peak_memory_bytes")
 
 def by_depth(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """The runs of each k by its printed name, the head alone first, full last; named parts, which are no step between
-    the two, after them."""
+    the two, after them. Within a k by size, rate and seed, so that the order of a table's rows does not matter."""
     cells: dict[str, list[Run]] = {}
-    for run in sorted(runs, key=_rank):
+    for run in sorted(runs, key=lambda run: (_rank(run), _place(run))):
         cells.setdefault(run["trainable"], []).append(run)
     return cells
+
+
+def _place(run: Run) -> tuple[Any, ...]:
+    return run["train_size"] or 0, run["learning_rate"] or 0.0, isinstance(run["seed"], str), run["seed"]
 
 
 def _rank(run: Run) -> tuple[bool, int, bool]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from frostline.comparison.cells import by_depth
 from frostline.comparison.evidence import Run
 from frostline.comparison.outcomes import done, scored
 from frostline.statistics import QUANTILE, holm
@@ -64,12 +65,13 @@ def spread(runs: Sequence[Run]) -> list[dict[str, Any]]:
     that are dealt anew between k and full within each size (Brown and Forsythe's statistic, by permutation).
     """
     cells: dict[tuple[str, Any], list[float]] = {}
-    for run in scored(done(runs)):
-        cells.setdefault((run["trainable"], run["train_size"]), []).append(run["validation_best"])
-    names = list(dict.fromkeys(name for name, _ in cells))
+    ladder = by_depth(scored(done(runs)))
+    for name, some in ladder.items():
+        for run in some:
+            cells.setdefault((name, run["train_size"]), []).append(run["validation_best"])
     draw = np.random.default_rng(0)
     found: list[dict[str, Any]] = []
-    for name in names:
+    for name in ladder:
         sizes = [n for k, n in cells if k == name and min(len(cells[k, n]), len(cells.get(("all", n), ()))) > 1]
         if name == "all" or not sizes:
             continue

@@ -1,0 +1,55 @@
+"""Made-up results of many runs, for tests of what is said about them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from frostline.analysis import Group
+from frostline.comparison.evidence import Scores
+
+Quality = Callable[[int | str, int, int | None], float | None]  # k, seed, train size -> score
+
+
+def made_runs(
+    quality: Quality,
+    *,
+    ks: Sequence[int | str] = (0, 1, 2, 4, "all"),
+    seeds: int = 5,
+    sizes: Sequence[int | None] = (None,),
+    layers: int = 4,
+    model: str = "m",
+    task: str = "t",
+    rates: Sequence[float | None] = (None,),
+) -> list[dict[str, Any]]:
+    """Runs whose score is ``quality(k, seed, size)``; None: diverged."""
+    return [
+        {
+            **{"model": model, "task": task, "train_size": size, "seed": seed, "learning_rate": rate},
+            **{"trainable": k if isinstance(k, str) else f"last {k}", "tune_embeddings": k == "all"},
+            **{"tuned_layers": k if isinstance(k, int) else layers, "status": "done", "reason": ""},
+            **{"outcome": None, "run": f"{task}-{size}-{k}-{seed}-{rate}", "validation_best": quality(k, seed, size)},
+        }
+        for size in sizes
+        for seed in range(seeds)
+        for rate in rates
+        for k in ks
+    ]
+
+
+def made_group(quality: Quality, *, metric: str = "accuracy", chance: float | None = 0.5, **how: Any) -> Group:
+    runs = made_runs(quality, **how)
+    return Group(runs[0]["model"], runs[0]["task"], how.get("layers", 4), runs, Scores(metric, chance))
+
+
+def noisy(level: dict[int | str, float], spread: float = 0.01, seed: int = 0) -> Quality:
+    """``level`` of k with normal noise, the same for the same k, seed and size."""
+
+    def quality(k: int | str, run: int, size: int | None) -> float:
+        draw = np.random.default_rng([seed, run, size or 0, *str(k).encode()])
+        return float(level[k] + draw.normal(0, spread))
+
+    return quality
+
+
+RISING: dict[int | str, float] = {0: 0.6, 1: 0.75, 2: 0.85, 4: 0.9, "all": 0.9}

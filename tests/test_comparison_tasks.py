@@ -1,0 +1,48 @@
+"""Several tasks of one model: ranks and the worst case by hand, and what is left out is said."""
+
+import pytest
+
+from frostline.analysis import analyze
+from frostline.comparison.choices import Choices
+from made import RISING, made_group, noisy
+
+BAD = {**RISING, 2: 0.7}
+EXACT = {"by_mean": True, "corrected": False, "target": 0.9}
+
+
+def test_ranks_shares_and_the_worst_case_by_hand() -> None:
+    groups = [made_group(noisy(level, 0.0), task=task) for task, level in (("a", RISING), ("b", BAD))]
+    found = analyze(groups, Choices(**EXACT))["models"][0]["tasks"]  # type: ignore[arg-type]
+    rows = {row["trainable"]: row for row in found["rows"]}
+    assert rows["last 2"]["mean_rank"] == (3 + 4) / 2 and rows["all"]["mean_rank"] == rows["last 4"]["mean_rank"] == 1.5
+    assert rows["last 2"]["worst_share"] == pytest.approx(0.7 / 0.9) and rows["last 2"]["worst_task"] == "b"
+    assert rows["last 2"]["mean_share"] == pytest.approx((0.85 + 0.7) / 2 / 0.9)
+    assert [p["estimate"] for p in found["points"] if p["target"] == 0.9] == ["last 4"]
+
+
+def test_a_task_that_is_left_out_is_named_and_counts_nowhere() -> None:
+    groups = [made_group(noisy(level, 0.0), task=task) for task, level in (("a", RISING), ("b", BAD))]
+    found = analyze(groups, Choices(**EXACT, leave_out=("b",)))["models"][0]["tasks"]  # type: ignore[arg-type]
+    assert (found["tasks"], found["left_out"]) == (["a", "b"], ["b"])
+    assert [p["estimate"] for p in found["points"] if p["target"] == 0.9] == ["last 2"]
+    assert next(row for row in found["rows"] if row["trainable"] == "last 2")["tasks"] == 1
+
+
+def test_sure_only_where_every_task_is() -> None:
+    groups = [made_group(noisy(RISING, spread), task=task) for task, spread in (("a", 0.002), ("b", 0.05))]
+    point = next(p for p in analyze(groups, Choices())["models"][0]["tasks"]["points"] if p["target"] == 0.9)
+    alone = analyze(groups[:1], Choices())["groups"][0]["sizes"][0]["operating_points"]
+    assert next(p for p in alone if p["target"] == 0.9 and p["corrected"])["sure"] == "last 4"
+    assert point["sure"] == "all" and point["possible"] in ("last 2", "last 4")
+
+
+def test_one_task_or_none_with_full_is_nothing_to_take_together() -> None:
+    assert analyze([made_group(noisy(RISING))], Choices())["models"][0]["tasks"] is None
+    without = [made_group(noisy(RISING), task=task, ks=(0, 1, 2)) for task in "ab"]
+    assert analyze(without, Choices())["models"][0]["tasks"] is None
+
+
+def test_a_k_that_one_task_lacks_is_in_no_row() -> None:
+    groups = [made_group(noisy(RISING), task="a"), made_group(noisy(RISING), task="b", ks=(0, 2, "all"))]
+    rows = analyze(groups, Choices())["models"][0]["tasks"]["rows"]
+    assert [row["trainable"] for row in rows] == ["last 0", "last 2", "all"]
