@@ -53,11 +53,13 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def figure_of(width: int, height: int, panels: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure of so many units (pixels, where it is shown at its own size) with panels one above the other."""
+def figure_of(width: int, height: int, panels: int = 1, *, abreast: bool = False) -> tuple[Figure, list[Axes]]:
+    """A figure of so many units (pixels, where it is shown at its own size) with panels one above the other, or
+    ``abreast``."""
     figure = Figure(figsize=(width / 72, height / 72), dpi=72)
     figure.patch.set_alpha(0)
-    axes = [figure.add_subplot(panels, 1, n + 1) for n in range(panels)]
+    rows, columns = (1, panels) if abreast else (panels, 1)
+    axes = [figure.add_subplot(rows, columns, n + 1) for n in range(panels)]
     for panel in axes:
         panel.patch.set_alpha(0)
     return figure, axes
@@ -84,12 +86,18 @@ def svg(figure: Figure, name: str = "") -> str:
 
 
 def save_figures(out: Path, figures: Mapping[str, Figure]) -> list[Path]:
-    """Write each figure into ``out``/figures, as SVG and as PNG on a transparent ground; gives the paths."""
+    """Write each figure into ``out``/figures, as SVG, PNG and PDF on a transparent ground; gives the paths.
+
+    The same figure gives the same bytes. The PDF holds its fonts, as TrueType.
+    """
     paths = []
     for name, figure in figures.items():
-        png = io.BytesIO()
+        png, pdf = io.BytesIO(), io.BytesIO()
         figure.savefig(png, format="png", dpi=200, transparent=True, metadata={"Software": None})
-        for kind, content in (("svg", f"{svg(figure)}\n".encode()), ("png", png.getvalue())):
+        with matplotlib.rc_context({"pdf.fonttype": 42, "text.parse_math": False}):
+            figure.savefig(pdf, format="pdf", transparent=True, metadata={"CreationDate": None})
+        contents = {"svg": f"{svg(figure)}\n".encode(), "png": png.getvalue(), "pdf": pdf.getvalue()}
+        for kind, content in contents.items():
             paths.append(out / "figures" / f"{name}.{kind}")
             replace(paths[-1], content)
     return paths

@@ -47,7 +47,10 @@ def validation_curve(
         for cell, x in zip(cells, places, strict=True):
             _cell(axes, cell, x, low + 0.03 * (high - low))
         _line(axes, cells, places, "validation", color=VALIDATION, linewidth=2, marker="o", markersize=6)
-        _axis_of_k(axes, cells, places)
+        named = any(cell["trainable"] == "named" for cell in cells)
+        _axis_of_k(
+            axes, cells, places, f"tuned last layers (0: head only; all: embeddings too{'; named: by name' * named})"
+        )
         axes.set_title(metric.replace("_", " "), pad=10)
         axes.grid(axis="y", color=QUIET, alpha=0.18, linewidth=0.8)
         axes.spines["left"].set_visible(False)
@@ -66,11 +69,11 @@ def cost_curve(size: Mapping[str, Any]) -> Figure:
         for panel, (name, (title, units)) in zip(axes, COSTS.items(), strict=True):
             values = [cell[name] for cell in cells]
             top = max((value for value in values if value is not None), default=1.0)
-            unit, worth = next((pair for pair in units.items() if pair[1] <= top), list(units.items())[-1])
+            unit, worth = unit_of(top, units)
             heights = [None if value is None else value / worth for value in values]
             _bars(panel, places, heights, _labelled(size))
             panel.set_title(f"{title}, {unit}" if unit else title, pad=14)
-            _axis_of_k(panel, cells, places, name=panel is axes[-1])
+            _axis_of_k(panel, cells, places, name="tuned last layers" if panel is axes[-1] else "")
             known = [f"{c['trainable']} {_short(h)}" for c, h in zip(cells, heights, strict=True) if h is not None]
             said.append(f"{panel.get_title('left')}: {', '.join(known)}")
         figure.set_label("Cost over tuned layers. " + "; ".join(said) + ".")
@@ -115,6 +118,11 @@ def predictions_over_targets(targets: NDArray[Any], predictions: NDArray[Any]) -
         axes.grid(color=QUIET, alpha=0.18, linewidth=0.8)
         figure.set_label(f"Predictions over true values for {len(targets):,} validation rows.")
     return figure
+
+
+def unit_of(top: float, units: Mapping[str, float]) -> tuple[str, float]:
+    """The largest unit in which ``top`` is at least 1, with its worth; else the smallest."""
+    return next((pair for pair in units.items() if pair[1] <= top), list(units.items())[-1])
 
 
 def _places(cells: Sequence[Cell]) -> list[float]:
@@ -183,16 +191,14 @@ def _cell(axes: Axes, cell: Cell, x: float, floor: float) -> None:
             axes.plot(spot, height, "x", color=FAILED, markersize=7, markeredgewidth=1.8, clip_on=False)
 
 
-def _axis_of_k(axes: Axes, cells: Sequence[Cell], places: Sequence[float], *, name: bool = True) -> None:
+def _axis_of_k(axes: Axes, cells: Sequence[Cell], places: Sequence[float], name: str) -> None:
     every = -(-len(cells) // MOST_LABELS)
     shown = [n for n, cell in enumerate(cells) if n % every == 0 or cell["trainable"] in APART]
     labels = [cells[n]["trainable"].removeprefix("last ") for n in shown]
     axes.set_xticks([places[n] for n in shown], labels if name else [""] * len(labels))
     margin = 0.6 if len(places) > 1 else 2.0
     axes.set_xlim(min(places) - margin, max(places) + margin)
-    if name:
-        named = any(cell["trainable"] == "named" for cell in cells)
-        axes.set_xlabel(f"tuned last layers (0: head only; all: embeddings too{'; named: by name' * named})")
+    axes.set_xlabel(name)
 
 
 def _labelled(size: Mapping[str, Any]) -> set[int]:

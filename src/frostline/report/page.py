@@ -1,18 +1,21 @@
-"""report.html: one file, no network, no script, built only from what lies in the sweep's folder."""
+"""report.html: one file, no network, readable without script, built only from what lies in the sweep's folder."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from frostline.report import readable, sentences
+from frostline.comparison.outcomes import FAILURES, done, judged
+from frostline.report import curvetables, readable, rules, sentences, sweeptables
 from frostline.report.drawing import save_figures, svg
 from frostline.report.figures import cost_curve, learning_curves, predictions_over_targets, validation_curve
+from frostline.report.fronts import pareto_fronts
 from frostline.report.mistakes import confusion, mistakes
+from frostline.report.tables import Table, save_tables
+from frostline.report.templates import render
 from frostline.statistics import failure_interval
 from frostline.sweep.folder import Folder
 from frostline.sweep.store import replace
@@ -21,55 +24,61 @@ Answer = Mapping[str, Any]
 
 
 def write_page(out: Path) -> Path:
-    """Write ``out``/report.html and ``out``/figures from answer and results in ``out``; gives the page's path.
+    """Write ``out``/report.html, ``out``/figures and ``out``/tables from answer and results in ``out``; gives the page's
+    path.
 
     Whatever users wrote (labels, texts, names) is text on the page, never markup.
     """
     folder = Folder(out)
     answer = json.loads((out / "answer.json").read_bytes())
-    results = folder.store.results()
+    results, runs = folder.store.results(), _judged(folder.rows(), answer)
     page, figures = out / "report.html", _figures(answer)
-    template = _environment().get_template("report.html.j2")
-    text = template.render(
+    sizes = [_size(size, n, answer, results) for n, size in enumerate(answer["sizes"])]
+    tables, evidence = _tables(folder, answer, runs, sizes[0]["audits"]), _evidence(folder, answer)
+    text = render(
+        "report.html.j2",
         answer=answer,
         spec=folder.spec.model_dump(mode="json", exclude_none=True),
         identity=folder.identity,
-        sizes=[_size(size, answer, results) for size in answer["sizes"]],
+        sizes=sizes,
+        tables=tables,
         figures={name: Markup(svg(figure, name)) for name, figure in figures.items()},
         headline=_headline(answer["sentence"]),
-        failures=_failures(results),
-        missing=[
-            {**run, "train_size": size["train_size"], "state": run["status"]}
-            for size in answer["sizes"]
-            for run in size["missing"]
-        ],
-        failed_runs=_failed_rate(results),
-        evidence=_evidence(folder, answer),
+        failed_runs=_failed_rate(done(runs)),
+        evidence=evidence,
         machines=sentences.machines([facts["provenance"] for facts in results.values()]),
         model=readable.model_name(answer["model"]),
     )
     save_figures(out, {name: figure for name, figure in figures.items() if not name.endswith("_narrow")})
+    everything = [
+        *tables.values(),
+        evidence and evidence["confusion"],
+        *(t for s in sizes for t in s["tables"].values()),
+    ]
+    save_tables(out, [table for table in everything if table])
     replace(page, text.encode())
     return page
 
 
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("frostline.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    names = ("score", "percent", "seconds", "size", "parameters", "times", "rate", "trainable", "target")
-    environment.filters |= {name: getattr(readable, name) for name in names}
-    environment.globals |= {
-        "score_interval": readable.score_interval,
-        "percent_interval": readable.percent_interval,
-        "point_sentence": sentences.point,
-        "places": sentences.trained_places,
+def _judged(rows: Sequence[Mapping[str, Any]], answer: Answer) -> list[dict[str, Any]]:
+    """Every run with its outcome, each train size judged for itself."""
+    sizes = [size["train_size"] for size in answer["sizes"]]
+    return [run for n in sizes for run in judged([row for row in rows if row["train_size"] == n], answer["chance"])]
+
+
+def _tables(
+    folder: Folder, answer: Answer, runs: Sequence[Mapping[str, Any]], audits: Sequence[tuple[str, Any]]
+) -> dict[str, Table | None]:
+    """The tables that are of the whole sweep."""
+    labels = folder.identity.labels
+    return {
+        "failure_rates": sweeptables.failure_rates(done(runs)),
+        "failed_runs": sweeptables.failed_runs(runs),
+        "missing_runs": sweeptables.missing_runs(runs),
+        "splits": sweeptables.splits(answer["data"]),
+        "classes": sweeptables.classes(answer["data"], labels) if labels else None,
+        "audit": sweeptables.audit(audits),
     }
-    return environment
 
 
 def _headline(sentence: str) -> tuple[str, str]:
@@ -78,14 +87,22 @@ def _headline(sentence: str) -> tuple[str, str]:
     return (f"{head}.", rest) if stop else (head, "")
 
 
+def _suffix(size: Mapping[str, Any], n: int) -> str:
+    """What sets names of the n-th train size apart; the first is the one that the page is about."""
+    return "" if n == 0 else f"_{size['train_size']}"
+
+
 def _figures(answer: Answer) -> dict[str, Figure]:
     """Every figure of the page, by name; ``_narrow`` is what a phone shows."""
     figures = {}
     for n, size in enumerate(answer["sizes"]):
-        suffix = "" if n == 0 else f"_{size['train_size']}"
+        suffix = _suffix(size, n)
         for narrow in ("", "_narrow"):
             figures[f"validation_curve{suffix}{narrow}"] = validation_curve(
                 size, metric=answer["metric"], chance=answer["chance"], narrow=bool(narrow)
+            )
+            figures[f"pareto_fronts{suffix}{narrow}"] = pareto_fronts(
+                size, metric=answer["metric"], narrow=bool(narrow)
             )
         figures[f"cost_curve{suffix}"] = cost_curve(size)
     if len(answer["sizes"]) > 1:
@@ -93,11 +110,11 @@ def _figures(answer: Answer) -> dict[str, Figure]:
     return figures
 
 
-def _size(size: Mapping[str, Any], answer: Answer, results: Mapping[str, Any]) -> dict[str, Any]:
+def _size(size: Mapping[str, Any], n: int, answer: Answer, results: Mapping[str, Any]) -> dict[str, Any]:
     """One train size, with what the page says beside its numbers."""
     main = next(p for p in size["operating_points"] if p["corrected"] and p["target"] == answer["target"])
     seeds = len({point["seed"] for cell in size["cells"] for point in cell["points"]})
-    recommended = size["recommended"]
+    recommended, metric, suffix = size["recommended"], answer["metric"].replace("_", " "), _suffix(size, n)
     samples = [
         (cell["trainable"], results[cell["points"][0]["run"]]["audit"]) for cell in size["cells"] if cell["points"]
     ]
@@ -107,9 +124,16 @@ def _size(size: Mapping[str, Any], answer: Answer, results: Mapping[str, Any]) -
         "best": readable.cell_of(size, recommended["trainable"]) if recommended else None,
         "full": readable.cell_of(size, size["reference"]),
         "cannot_tell": sentences.cannot_tell(size, main, seeds),
-        "test_sentences": sentences.tested(size, answer["metric"].replace("_", " "))
-        if answer["tested"] and recommended
-        else [],
+        "test_sentences": sentences.tested(size, metric) if answer["tested"] and recommended else [],
+        "rules": rules.others(size, main),
+        "front": rules.front(size),
+        "tables": {
+            "scores": curvetables.scores(size, metric, tested=answer["tested"], suffix=suffix),
+            "shares": curvetables.shares(size, metric, suffix=suffix),
+            "costs": curvetables.costs(size, suffix=suffix),
+            "failures": curvetables.failures(size, suffix=suffix),
+            "points": curvetables.points(size, main, suffix=suffix),
+        },
         "audits": samples,
         "tuned": _tuned(results[recommended["run"]]["audit"]["by_place"]) if recommended else None,
     }
@@ -122,32 +146,13 @@ def _tuned(by_place: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
     return {"embeddings": "embeddings" in places, "layers": layers}
 
 
-def _failures(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every run that diverged or is degenerate, of every learning rate and size."""
-    return sorted(
-        (
-            {
-                "train_size": facts["spec"]["train_size"],
-                "trainable": f"last {tune}" if isinstance(tune := facts["spec"]["tune"], int) else tune,
-                "seed": facts["spec"]["seed"],
-                "learning_rate": facts["spec"]["learning_rate"],
-                "state": facts["outcome"],
-                "reason": facts["reason"],
-            }
-            for facts in results.values()
-            if facts["outcome"] != "ok"
-        ),
-        key=lambda run: (-run["train_size"], run["trainable"], run["learning_rate"], run["seed"]),
-    )
-
-
-def _failed_rate(results: Mapping[str, Any]) -> dict[str, Any] | None:
+def _failed_rate(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """How many of all finished runs failed, with Clopper and Pearson's interval; None where no run has finished."""
-    if not results:
+    if not runs:
         return None
-    failed = sum(facts["outcome"] != "ok" for facts in results.values())
-    low, high = failure_interval(failed, len(results))
-    return {"failed": failed, "runs": len(results), "low": low, "high": high}
+    failed = sum(run["outcome"] in FAILURES for run in runs)
+    low, high = failure_interval(failed, len(runs))
+    return {"failed": failed, "runs": len(runs), "low": low, "high": high}
 
 
 def _evidence(folder: Folder, answer: Answer) -> dict[str, Any] | None:
@@ -159,7 +164,7 @@ def _evidence(folder: Folder, answer: Answer) -> dict[str, Any] | None:
     logits, labels = folder.store.predictions(recommended["run"])["validation_best"], folder.identity.labels
     found = {"mistakes": mistakes(examples, logits, labels), "rows": len(examples), "confusion": None, "scatter": None}
     if labels:
-        found["confusion"] = confusion(examples.targets, logits.argmax(1), labels)
+        found["confusion"] = sweeptables.confusion_matrix(confusion(examples.targets, logits.argmax(1), labels))
         found["wrong"] = int((examples.targets != logits.argmax(1)).sum())
     else:
         found["scatter"] = Markup(svg(predictions_over_targets(examples.targets, logits[:, 0])))

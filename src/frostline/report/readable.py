@@ -20,6 +20,31 @@ def percent(share: float | None) -> str:
     return UNKNOWN if share is None else f"{100 * share:.1f}{UNBROKEN}%".replace("-", "−")
 
 
+def difference(value: float | None) -> str:
+    """A difference of two scores, with its sign."""
+    return UNKNOWN if value is None else f"{value:+.3f}".replace("-", "−")
+
+
+def difference_interval(low: float | None, high: float | None) -> str:
+    """The interval of a difference."""
+    return UNKNOWN if low is None or high is None else f"{difference(low)} to {difference(high)}"
+
+
+def p_value(value: float | None) -> str:
+    """A p-value; very small ones only as such."""
+    return UNKNOWN if value is None else "< 0.001" if value < 0.0005 else f"{value:.3f}"
+
+
+def count(value: float | None) -> str:
+    """A whole number."""
+    return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def yes_no(value: bool | None) -> str:
+    """Whether something is so."""
+    return UNKNOWN if value is None else "yes" if value else "no"
+
+
 def score_interval(low: float | None, high: float | None) -> str:
     """The interval of a score."""
     return UNKNOWN if low is None or high is None else f"{score(low)} to {score(high)}"

@@ -7,22 +7,6 @@ from frostline.parts import stretches
 from frostline.report import readable
 
 
-def point(point: Mapping[str, Any], size: Mapping[str, Any]) -> str:
-    """An operating point: the smallest k that reaches a share of full."""
-    by_mean, sure, possible = (_name(point[name]) for name in ("estimate", "sure", "possible"))
-    if size["reference"] is None:
-        return "Not defined: nothing was compared."
-    if point["verdict"] == "undefined":
-        return "Not defined: full is not surely better than guessing."
-    if point["verdict"] == "holds":
-        if point["sure"] == size["reference"]:
-            return f"Nothing smaller than {sure}."
-        return f"{sure[0].upper()}{sure[1:]}: its whole interval lies above, that of every smaller choice below."
-    if all(cell["validation"]["n"] < 2 for cell in size["cells"]):
-        return f"By its one seed {by_mean}; how sure that is, one seed cannot tell."
-    return f"Cannot tell. Surely enough: {sure}. By the means: {by_mean}. Not ruled out: {possible}."
-
-
 def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int) -> str | None:
     """What "cannot tell" means for this size; None where everything can be told."""
     share = readable.target(main["target"])
@@ -38,7 +22,7 @@ def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int) ->
             "One seed has no spread: nobody can say how much of a difference between two choices is luck of the draw. The "
             "recommendation rests on the scores as they stand; five seeds would give them an interval."
         )
-    possible, sure = _name(main["possible"]), _name(main["sure"])
+    possible, sure = name_of(main["possible"]), name_of(main["sure"])
     if main["sure"] == size["reference"]:
         surely = (
             f"No smaller choice has its whole interval above {share} of the gain of {sure}, so none is surely enough."
@@ -61,11 +45,11 @@ def tested(size: Mapping[str, Any], metric: str) -> list[str]:
     seeds = "1 seed" if test["n"] == 1 else f"{test['n']} seeds"
     known = f", 95 % interval {readable.score_interval(test['low'], test['high'])}" if test["low"] is not None else ""
     said = [
-        f"{metric[0].upper()}{metric[1:]} {readable.score(test['mean'])} on test with {_name(cell['trainable'])} tuned "
+        f"{metric[0].upper()}{metric[1:]} {readable.score(test['mean'])} on test with {name_of(cell['trainable'])} tuned "
         f"(mean of {seeds}{known})."
     ]
     if full is not None and cell is not full:
-        name = _reference(size)
+        name = reference_of(size)
         said.append(f"{name[0].upper()}{name[1:]} reaches {readable.score(full['test']['mean'])}.")
         share = recommended.get("test_share_corrected")
         if share and share["estimate"] is not None:
@@ -107,10 +91,12 @@ def machines(provenances: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     }
 
 
-def _name(trainable: str | None) -> str:
+def name_of(trainable: str | None) -> str:
+    """k within a sentence."""
     known = {None: "none", "all": "everything", "last 0": "the head alone"}
     return known.get(trainable) or f"the {readable.trainable(str(trainable))}"
 
 
-def _reference(size: Mapping[str, Any]) -> str:
-    return "full fine-tuning" if size["reference_is_full"] else f"tuning {_name(size['reference'])}"
+def reference_of(size: Mapping[str, Any]) -> str:
+    """What everything is compared with, within a sentence."""
+    return "full fine-tuning" if size["reference_is_full"] else f"tuning {name_of(size['reference'])}"

@@ -1,0 +1,67 @@
+"""The figure of quality against cost: what no other choice beats."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from frostline.report import readable
+from frostline.report.drawing import QUIET, STYLE, VALIDATION, figure_of
+from frostline.report.figures import COSTS, MOST_LABELS, Cell, unit_of
+
+
+def pareto_fronts(curve: Mapping[str, Any], *, metric: str, narrow: bool = False) -> Figure:
+    """Mean score over each cost, a panel for each, a point for each k; those that no other beats are full, and joined.
+
+    Seconds count a run's share of the pass, as the front does. ``narrow`` draws for a phone.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_of(360, 900, len(COSTS)) if narrow else figure_of(1040, 330, len(COSTS), abreast=True)
+        said = []
+        for panel, (cost, (title, units)) in zip(axes, COSTS.items(), strict=True):
+            known = [
+                (price, cell["validation"]["mean"], cell["trainable"])
+                for cell in curve["cells"]
+                if cell["validation"]["mean"] is not None and (price := _price(cell, cost)) is not None
+            ]
+            unit, worth = unit_of(max((price for price, _, _ in known), default=1.0), units)
+            front = curve["pareto"][cost]
+            _panel(panel, [(price / worth, mean, name) for price, mean, name in known], front)
+            panel.set_xlabel(f"{title}, {unit}" if unit else title)
+            panel.margins(0.16, 0.16)
+            said.append(f"{title}: {', '.join(map(readable.trainable, front)) or 'none'}")
+        for n, panel in enumerate(axes):
+            if narrow or n == 0:
+                panel.set_title(metric.replace("_", " "), pad=10)
+            panel.tick_params(labelleft=narrow or n == 0)
+        figure.set_label(
+            f"Mean {metric} on validation over cost. Choices that no other beats, by cost: {'; '.join(said)}."
+        )
+    return figure
+
+
+def _price(cell: Cell, cost: str) -> float | None:
+    value: float | None = cell[cost]
+    return value + (cell["shared_seconds"] or 0.0) if cost == "seconds" and value is not None else value
+
+
+def _panel(axes: Axes, points: Sequence[tuple[float, float, str]], front: Sequence[str]) -> None:
+    on = sorted((price, mean) for price, mean, name in points if name in front)
+    axes.plot([x for x, _ in on], [y for _, y in on], color=VALIDATION, linewidth=1.6, alpha=0.7, zorder=1)
+    for price, mean, name in points:
+        fill = VALIDATION if name in front else "none"
+        axes.plot(price, mean, "o", color=VALIDATION, markerfacecolor=fill, markersize=7, markeredgewidth=1.4)
+        if name in front or len(points) <= MOST_LABELS:
+            _label(axes, name.removeprefix("last "), (price, mean), beaten=name not in front)
+    axes.grid(color=QUIET, alpha=0.18, linewidth=0.8)
+    axes.spines["left"].set_visible(False)
+
+
+def _label(axes: Axes, text: str, point: tuple[float, float], *, beaten: bool) -> None:
+    """On the side where the line of the front is not."""
+    if beaten:
+        axes.annotate(text, point, (5, -4), textcoords="offset points", fontsize=11, ha="left", va="top")
+    else:
+        axes.annotate(text, point, (-5, 4), textcoords="offset points", fontsize=11, ha="right", va="bottom")

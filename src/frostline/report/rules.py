@@ -1,0 +1,99 @@
+"""The rules that choose a number of layers, in words: what each is, and what it says of a curve."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from frostline.report import readable
+from frostline.report.sentences import name_of, reference_of
+
+COSTS = {"seconds": "time", "trainable_parameters": "parameters", "peak_memory_bytes": "memory"}
+
+
+def rates(curve: Mapping[str, Any]) -> str:
+    """Which learning rate a table by k shows."""
+    tried = {rate for cell in curve["cells"] for rate in cell["learning_rates_tried"]}
+    if len(tried) == 1:
+        return f"One learning rate, {readable.rate(tried.pop())}, for every choice."
+    if curve["rates"].startswith("one"):
+        return "Every choice is shown at one learning rate, the best of full."
+    return "Each choice is shown at its own learning rate, the best of those tried on validation."
+
+
+def against(curve: Mapping[str, Any]) -> str:
+    """What everything is compared with."""
+    return "Nothing was compared" if curve["reference"] is None else f"Against {reference_of(curve)}"
+
+
+def rule(point: Mapping[str, Any], curve: Mapping[str, Any]) -> str:
+    """What an operating point asks for."""
+    whole = "full" if curve["reference"] is None or curve["reference_is_full"] else name_of(curve["reference"])
+    if point["margin"] is not None:
+        return f"at most {point['margin']:g} below {whole}"
+    of = "gain over guessing" if point["corrected"] else "score"
+    return f"{readable.target(point['target'])} of {whole}’s {of}"
+
+
+def point(point: Mapping[str, Any], curve: Mapping[str, Any]) -> str:
+    """What an operating point says: the smallest k that is enough."""
+    by_mean, sure, possible = (name_of(point[name]) for name in ("estimate", "sure", "possible"))
+    if curve["reference"] is None:
+        return "Not defined: nothing was compared."
+    if point["verdict"] == "undefined":
+        return "Not defined: full is not surely better than guessing."
+    if point["verdict"] == "holds" and point["sure"] != point["possible"]:
+        return f"By the means {by_mean}; intervals are not asked."
+    if point["verdict"] == "holds":
+        if point["sure"] == curve["reference"]:
+            return f"Nothing smaller than {sure}."
+        return f"{sure[0].upper()}{sure[1:]}: its whole interval lies above, that of every smaller choice below."
+    if all(cell["validation"]["n"] < 2 for cell in curve["cells"]):
+        return f"By its one seed {by_mean}; how sure that is, one seed cannot tell."
+    return f"Cannot tell: surely {sure}, perhaps already {possible}."
+
+
+def others(curve: Mapping[str, Any], main: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Rules beside the operating points: name, what it says here, and what it is, in one sentence."""
+    return [
+        (
+            "One standard error",
+            _choice(curve["one_standard_error"], "not known from one seed"),
+            "The smallest choice whose mean is at most one standard error of the best mean below it (Breiman et al. 1984).",
+        ),
+        (
+            "The knee",
+            _choice(curve["knee"], "no clear bend"),
+            "Where the curve of the means bends most, so that layers beyond it bring less than those before "
+            "(Satopää et al. 2011).",
+        ),
+        (
+            "Seeds to tell",
+            _seeds(curve, main),
+            "About how many seeds in all would likely, in four cases of five, settle whether the smallest choice that is not "
+            f"ruled out reaches {readable.target(main['target'])}.",
+        ),
+    ]
+
+
+def front(curve: Mapping[str, Any]) -> str:
+    """Which choices are on the front of quality against each cost."""
+    fronts = [
+        f"{COSTS[cost]}: {', '.join(readable.trainable(name) for name in names) or 'none'}"
+        for cost, names in curve["pareto"].items()
+    ]
+    return "; ".join(fronts)
+
+
+def _choice(name: str | None, unknown: str) -> str:
+    return unknown if name is None else readable.trainable(name)
+
+
+def _seeds(curve: Mapping[str, Any], main: Mapping[str, Any]) -> str:
+    if main["verdict"] == "undefined":
+        return "not defined"
+    if main["verdict"] == "holds":
+        return "none more: it is settled"
+    if curve["seeds_to_tell"] is not None:
+        return f"about {curve['seeds_to_tell']:,}"
+    if curve["seeds"] < 2:
+        return "not known from one seed"
+    return "seeds alone will likely not tell; more validation rows may"

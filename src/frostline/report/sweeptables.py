@@ -1,0 +1,208 @@
+"""The tables of a sweep beside those of its curves: its runs, its failure rates, its data, its audit, its mistakes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from frostline.comparison.outcomes import FAILURES, failure_table
+from frostline.report import readable
+from frostline.report.curvetables import TUNED, failed_columns, rate_of_failures, ways
+from frostline.report.mistakes import Confusion
+from frostline.report.sentences import trained_places
+from frostline.report.tables import Column, Row, Table, Values
+
+Run = Mapping[str, Any]
+SIZE = Column("train_size", "train\nsize", readable.count)
+RATE = Column("learning_rate", "learning\nrate", readable.rate)
+CHECKS = {
+    "optimizer_holds_exactly_the_trained": "optimizer holds\njust these",
+    "each_parameter_in_one_place": "each has\none place",
+    "frozen_bytes_unchanged": "frozen bytes\nunchanged",
+    "frozen_gradients_none": "no gradient\nin the frozen",
+    "frozen_in_eval_mode": "frozen in\neval mode",
+}
+
+
+def failure_rates(runs: Sequence[Run]) -> Table:
+    """Failure rates by train size, k and learning rate, of finished runs that ``outcomes.judged`` has judged."""
+    by = {"size": lambda run: -run["train_size"], "depth": _depth, "learning_rate": lambda run: run["learning_rate"]}
+    rows = [
+        Row(
+            {
+                **{"tuned": _named(group["depth"]), "place": n, "train_size": -group["size"]},
+                **{"learning_rate": group["learning_rate"], **rate_of_failures(group)},
+            }
+        )
+        for n, group in enumerate(failure_table(runs, by))
+    ]
+    caption = "Every learning rate that was tried, with Clopper and Pearson’s 95 % interval of the rate."
+    columns = (TUNED, *_several(runs), RATE, *ways(), *failed_columns())
+    return Table("failure_rates", "Failure rates by tuned layers and learning rate", caption, columns, tuple(rows))
+
+
+def failed_runs(runs: Sequence[Run]) -> Table:
+    """Every finished run that failed."""
+    failed = sorted((run for run in runs if run["outcome"] in FAILURES), key=_in_order)
+    columns = (
+        *(TUNED, *_several(runs), Column("seed", "seed"), RATE),
+        Column("validation_best", "score", readable.score),
+        Column("outcome", "what happened", number=False),
+        Column("reason", "reason", number=False),
+    )
+    return Table("failed_runs", "Failed runs", "Each run that ended, but not well.", columns, _runs(failed))
+
+
+def missing_runs(runs: Sequence[Run]) -> Table:
+    """Every cell of the grid without a result."""
+    missing = sorted((run for run in runs if run["status"] != "done"), key=_in_order)
+    columns = (
+        *(TUNED, *_several(runs), Column("seed", "seed"), RATE),
+        Column("status", "status", number=False),
+        Column("reason", "reason", number=False),
+    )
+    caption = f"Cells of the grid without a result: {len(missing)}. The same command again runs them."
+    return Table("missing_runs", "Missing runs", caption, columns, _runs(missing))
+
+
+def splits(data: Mapping[str, Any]) -> Table:
+    """Rows by split, with what the checks of the data counted."""
+    report = data["report"]
+    rows = [
+        Row(
+            {
+                **{"split": name, "rows": split["rows"], "empty_texts": split["empty_texts"]},
+                **{f"characters_{which}": split["characters"][which] for which in ("median", "percentile_95")},
+                "truncated": data["truncated"].get(name),
+                "repeated": report["repeated"].get(name, 0),
+                "in_train": report["shared"].get(f"train/{name}"),
+            }
+        )
+        for name, split in report["splits"].items()
+    ]
+    columns = (
+        Column("split", "split", number=False),
+        Column("rows", "rows", readable.count),
+        Column("characters_median", "characters,\nmedian", readable.count),
+        Column("characters_percentile_95", "characters,\n95th percentile", readable.count),
+        Column("truncated", "truncated", readable.percent),
+        Column("repeated", "repeated in\nthe split", readable.count),
+        Column("in_train", "text also\nin train", readable.count),
+        Column("empty_texts", "empty\ntexts", readable.count),
+    )
+    caption = f"A text is truncated when it has more than {data['max_length']} tokens."
+    return Table("splits", "Rows by split", caption, columns, tuple(rows))
+
+
+def classes(data: Mapping[str, Any], labels: Sequence[str]) -> Table:
+    """Rows by class in each split."""
+    found = data["report"]["splits"]
+
+    def share(split: str) -> Callable[[Values], list[str]]:
+        whole = found[split]["rows"]
+        return lambda row: [readable.percent(row[f"rows_{split}"] / whole)] if whole else []
+
+    rows = [
+        Row(
+            {
+                "class": label,
+                "place": n,
+                **{f"rows_{split}": found[split]["label_counts"].get(label, 0) for split in found},
+                "truncated": data["truncated_by_class"].get(label),
+            }
+        )
+        for n, label in enumerate(labels)
+    ]
+    columns = (
+        Column("class", "class", number=False, rank=lambda row: row["place"], wrote="value"),
+        *(Column(f"rows_{split}", split, readable.count, small=share(split)) for split in found),
+        Column("truncated", "truncated in train", readable.percent),
+    )
+    caption = "With their share of the split."
+    return Table("classes", "Rows by class", caption, columns, tuple(rows), look="classes")
+
+
+def audit(samples: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
+    """What was frozen stayed frozen: the audit of one run of each k."""
+    names = ("trainable_parameters", "parameters", "clipped_parameters", *CHECKS)
+    rows = [
+        Row(
+            {
+                **{"tuned": name, "place": n, "trained": trained_places(found["by_place"])},
+                **{key: found[key] for key in names},
+            }
+        )
+        for n, (name, found) in enumerate(samples)
+    ]
+    columns = (
+        TUNED,
+        Column("trained", "trained", number=False),
+        Column(
+            *("trainable_parameters", "parameters", readable.count),
+            small=lambda row: [readable.percent(row["trainable_parameters"] / row["parameters"])],
+        ),
+        Column("parameters"),
+        *(Column(key, title, readable.yes_no, bad=_failed(key)) for key, title in CHECKS.items()),
+        Column("clipped_parameters", "tensors\nclipped", readable.count),
+    )
+    caption = "One run of each number of tuned layers. In the optimizer and clipped: the trained, and nothing else."
+    return Table("audit", "Audit", caption, columns, tuple(rows))
+
+
+def confusion_matrix(found: Confusion) -> Table:
+    """Counts of true by predicted class, each tinted by its share of the true class."""
+
+    def shade(row: int, column: int) -> tuple[str, float]:
+        return "right" if row == column else "", found.share(row, column)
+
+    def shaded(column: int) -> Callable[[Values], tuple[str, float]]:
+        return lambda values: shade(values["place"], column)
+
+    rows = [
+        Row(
+            {
+                **{"true": label, "place": n},
+                **{f"predicted {other}": int(found.counts[n, m]) for m, other in enumerate(found.labels)},
+            }
+        )
+        for n, label in enumerate(found.labels)
+    ]
+    columns = (
+        Column("true", "true", number=False, wrote="value"),
+        *(
+            Column(f"predicted {label}", label, readable.count, shade=shaded(n), wrote="title")
+            for n, label in enumerate(found.labels)
+        ),
+    )
+    caption = "A row for each true class, a column for each predicted one."
+    if found.rest:
+        caption += f" The classes that are confused most; {found.rest} others are added up."
+    return Table("confusion", "Confusion matrix", caption, columns, tuple(rows), sortable=False, look="confusion")
+
+
+def _runs(runs: Sequence[Run]) -> tuple[Row, ...]:
+    names = ("train_size", "seed", "learning_rate", "status", "outcome", "validation_best", "reason")
+    return tuple(
+        Row({"tuned": run["trainable"], "place": n, **{name: run[name] for name in names}})
+        for n, run in enumerate(runs)
+    )
+
+
+def _several(runs: Sequence[Run]) -> tuple[Column, ...]:
+    """The train size; on the page only where there are several."""
+    return (SIZE,) if len({run["train_size"] for run in runs}) > 1 else (Column("train_size"),)
+
+
+def _depth(run: Run) -> tuple[bool, int, bool]:
+    return run["trainable"] == "named", run["tuned_layers"] or 0, run["trainable"] == "all"
+
+
+def _named(depth: tuple[bool, int, bool]) -> str:
+    named, k, everything = depth
+    return "named" if named else "all" if everything else f"last {k}"
+
+
+def _in_order(run: Run) -> tuple[Any, ...]:
+    return -run["train_size"], _depth(run), run["learning_rate"], run["seed"]
+
+
+def _failed(key: str) -> Callable[[Values], bool]:
+    return lambda row: not row[key]
