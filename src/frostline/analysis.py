@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from frostline.answer import answer_one
+from frostline.answer import answer_one, tuning
 from frostline.comparison.cells import by_depth, counted
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Evidence, Run, Scores
@@ -109,7 +109,23 @@ def _ended(group: Group) -> list[Run]:
 
 def _model(model: str, groups: Sequence[Mapping[str, Any]], choices: Choices) -> dict[str, Any]:
     curves = [{**group["sizes"][0], "task": group["task"]} for group in groups]
-    return {"model": model, "layers": max(group["layers"] for group in groups), "tasks": over_tasks(curves, choices)}
+    layers, together = max(group["layers"] for group in groups), over_tasks(curves, choices)
+    sentence = _over_tasks(together, layers, choices) if together else None
+    return {"model": model, "layers": layers, "sentence": sentence, "tasks": together}
+
+
+def _over_tasks(together: Mapping[str, Any], layers: int, choices: Choices) -> str:
+    """What all tasks of a model say together."""
+    point = next(point for point in together["points"] if point["target"] == choices.target)
+    left = f" but {' and '.join(together['left_out'])}" if together["left_out"] else ""
+    whole = "full's gain over guessing" if choices.corrected else "full's score"
+    reaches = f"{100 * choices.target:g} % of {whole} in every task{left} ({len(together['tasks'])} tasks)"
+    if choices.by_mean:
+        return f"By the means {tuning(point['estimate'])} of {layers} reaches {reaches}."
+    sure, possible = tuning(point["sure"]), tuning(point["possible"])
+    if point["sure"] == point["possible"]:
+        return f"{sure[0].upper()}{sure[1:]} of {layers} surely reaches {reaches}, and nothing smaller does."
+    return f"{sure[0].upper()}{sure[1:]} surely reaches {reaches}; it cannot be ruled out that {possible} of {layers} does."
 
 
 def _head_only(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:

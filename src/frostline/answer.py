@@ -6,7 +6,7 @@ Everything here is chosen on validation. Test scores join at the end, for what w
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from frostline.comparison.cells import NAMED
+from frostline.comparison.cells import FULL, NAMED
 from frostline.comparison.choices import Choices
 from frostline.comparison.curve import compare, main_point
 from frostline.comparison.evidence import Evidence, Labelled, Logits, Predictions, Run
@@ -238,9 +238,14 @@ def _good(cell: Mapping[str, Any], seeds: int) -> str:
 
 def _tuning(cell: Mapping[str, Any]) -> str:
     """What a cell does, within a sentence."""
-    if cell["tune_embeddings"]:
+    return tuning(cell["trainable"])
+
+
+def tuning(trainable: str) -> str:
+    """A k by its printed name, within a sentence."""
+    if trainable == FULL:
         return "full fine-tuning"
-    k = cell["tuned_layers"]
+    k = int(trainable.removeprefix("last "))
     part = "the head only" if k == 0 else "the last layer" if k == 1 else f"the last {k} layers"
     return f"tuning {part}"
 

@@ -18,6 +18,7 @@ from frostline.report.templates import render
 from frostline.sweep.store import file_name, replace
 
 Analysis = Mapping[str, Any]
+MANY = 6  # curves; of more than these only the small figures are drawn, so that the page stays light
 
 
 def write_analysis(
@@ -91,7 +92,7 @@ def _figures(analysis: Analysis) -> dict[str, Figure]:
         for size in group["sizes"]:
             if len(size["cells"]) < 2:
                 continue
-            for narrow in (False, True):
+            for narrow in (False, True) if len(analysis["groups"]) <= MANY else (True,):
                 end = "_narrow" if narrow else ""
                 shown = {"metric": group["metric"], "chance": group["chance"], "narrow": narrow}
                 found[f"validation_curve{_suffix(group, size)}{end}"] = validation_curve(size, **shown)
@@ -103,7 +104,8 @@ def _figures(analysis: Analysis) -> dict[str, Figure]:
         if group["learning"]:
             found[f"learning_curves{_suffix(group)}"] = learning_curves(group)
         found[f"train_and_validation{_suffix(group)}"] = train_beside_validation(group)
-    return {name: figure for name, figure in found.items() if figure is not None}
+    known = {name: figure for name, figure in found.items() if figure is not None}
+    return {name if (wide := name.removesuffix("_narrow")) in known else wide: figure for name, figure in known.items()}
 
 
 def _has_costs(size: Mapping[str, Any]) -> bool:
@@ -146,6 +148,8 @@ def _group(group: Mapping[str, Any], analysis: Analysis) -> dict[str, Any]:
 
 def _size(size: Mapping[str, Any], group: Mapping[str, Any], analysis: Analysis) -> dict[str, Any]:
     choices, suffix, metric = analysis["choices"], _suffix(group, size), readable.metric(group["metric"])
+    examples = f", {size['train_size']:,} examples" if size["train_size"] else ""
+    size = {**size, "about": f"{group['task']}, {group['model']}{examples}"}
     main = next(
         p
         for p in size["operating_points"]

@@ -249,8 +249,10 @@ def rate_of_failures(failed: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def _about(title: str, curve: Curve, suffix: str) -> str:
-    """The title of a table; of a further train size with its examples, so that no two on a page are alike."""
-    return f"{title}, {curve['train_size']:,} examples" if suffix else title
+    """The title of a table, so that no two on a page are alike: with what an analysis says the curve is about, or for a
+    further train size of a sweep with its examples."""
+    about = curve.get("about") or (f"{curve['train_size']:,} examples" if suffix else "")
+    return f"{title}, {about}" if about else title
 
 
 def capital(text: str) -> str:

@@ -57,7 +57,7 @@ def answers(analysis: Analysis) -> Table:
         "column: with how many seeds in all the question would likely (in four of five tries) be settled, if the truth is "
         f"what was measured. {_how(analysis)}"
     )
-    return Table("answers", "The smallest number of layers that is enough", caption, columns, tuple(rows))
+    return Table("answers", "Every task by itself", caption, columns, tuple(rows))
 
 
 def over_tasks(model: Mapping[str, Any], analysis: Analysis, suffix: str) -> Table:
@@ -241,7 +241,7 @@ def published(rows: Sequence[Mapping[str, Any]]) -> Table:
         Column("measured_tuned", "tuned\nthere" if others else "", readable.trainable, number=False),
         Column("measured", "measured", _number, small=lambda row: [f"{row['runs']} runs"] if row["runs"] else []),
         Column("runs"),
-        Column("gap", "measured\nless published", _signed),
+        Column("gap", "measured less\npublished, points", _points),
     )
     caption = "Every published number that was measured too."
     if others:
@@ -264,7 +264,8 @@ def _how(analysis: Analysis) -> str:
         said.append("decided by the means")
     if choices["leave_out"]:
         said.append(f"without {' and '.join(choices['leave_out'])} where tasks are taken together")
-    return f"{'; '.join(said).capitalize()}."
+    words = "; ".join(said)
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def _depth(tuned: int | str) -> str:
@@ -285,5 +286,6 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 or (value == int(value) and value > 1) else readable.score(value)
 
 
-def _signed(value: float) -> str:
-    return f"{value:+,.0f}" if abs(value) >= 1000 else readable.difference(value)
+def _points(gap: float) -> str:
+    """A difference of scores in hundredths; of other numbers as it is."""
+    return f"{100 * gap:+.2f}".replace("-", "−") if abs(gap) < 1 else f"{gap:+,.0f}".replace("-", "−")

@@ -108,7 +108,7 @@ def learning_curves(group: Group) -> Figure:
                 for point in cell["points"]:
                     if point["validation_best"] is not None:
                         failed = not point["in_mean"]
-                        look = {"color": FAILED if failed else colour, "marker": "x" if failed else "o"}
+                        look: dict[str, Any] = {"color": FAILED if failed else colour, "marker": "x" if failed else "o"}
                         axes.plot([x * aside], [point["validation_best"]], markersize=4, alpha=0.45, **look)
             means = [
                 (x * aside, cell["validation"]["mean"]) for x, cell in known if cell["validation"]["mean"] is not None
@@ -132,7 +132,8 @@ def learning_curves(group: Group) -> Figure:
         axes.spines["left"].set_visible(False)
         figure.legend(loc="outside lower left", ncols=4)
         figure.set_label(
-            f"{group['metric']} of every run on {group['task']} over {len(sizes)} train sizes, a line through the means of each k."
+            f"{readable.metric(group['metric'])} of every run on {group['task']} over {len(sizes)} train sizes, a line through "
+            "the means of each k."
         )
     return figure
 

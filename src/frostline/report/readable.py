@@ -105,6 +105,22 @@ def trainable(name: str) -> str:
     return {"last 0": "head only", "last 1": "last layer", "named": "named parts"}.get(name, name)
 
 
+def depth(name: str) -> str:
+    """k as an axis labels it: 0, 3, all, named."""
+    return name.removeprefix("last ")
+
+
+def metric(name: str) -> str:
+    """A metric as one says it."""
+    known = {
+        "f1": "F1",
+        "f1_macro": "macro F1",
+        "matthews_correlation": "Matthews correlation",
+        "spearmanr": "Spearman’s ρ",
+    }
+    return known.get(name, name.replace("_", " "))
+
+
 def model_name(model: str) -> str:
     """A hub name as it is; of a folder only the end that says something, so that no path of a machine is shown."""
     if not (os.path.isabs(model) or model.startswith((".", "~")) or "\\" in model):

@@ -81,13 +81,12 @@ def _value(cell: Mapping[str, Any], printed: Printed, *, alone: bool) -> float |
     """The statistic of a cell; ``alone``: nothing but full was run, which is what a search of learning rates does."""
     searched = len(cell["learning_rates_tried"]) > 1
     if printed.statistic == "mean_at_best_rate":
-        return cell["validation"]["mean"] if searched else None  # type: ignore[no-any-return]
-    if printed.statistic in STATISTICS:
-        value: float | None = cell["validation"][printed.statistic]
-        return None if alone and searched else value
-    if printed.statistic == "trainable_parameters":
-        return cell["trainable_parameters"]  # type: ignore[no-any-return]
-    return None
+        return float(cell["validation"]["mean"]) if searched else None
+    if printed.statistic in STATISTICS and not (alone and searched):
+        value = cell["validation"][printed.statistic]
+    else:
+        value = cell["trainable_parameters"] if printed.statistic == "trainable_parameters" else None
+    return None if value is None else float(value)
 
 
 def _operating_point(model: str, known: str, printed: Printed, analysis: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

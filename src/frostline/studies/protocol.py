@@ -16,6 +16,7 @@ from frostline.errors import FrostlineError
 from frostline.specification import Tune
 
 HERE = files("frostline.studies")
+NAMES: Mapping[str, Tune] = {"all": "all", "named": "named"}
 
 
 class AsPublished(BaseModel):
@@ -115,8 +116,8 @@ def depths(words: str, layers: int) -> list[Tune]:
     """
     found: list[Tune] = []
     for part in (part.strip() for part in words.split(",")):
-        if part == "all" or part == "named":
-            found.append(part)
+        if part in NAMES:
+            found.append(NAMES[part])
             continue
         span, _, step = part.partition(":")
         ends = [_depth(end, layers) for end in span.split("..")]
