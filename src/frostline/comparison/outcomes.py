@@ -2,23 +2,27 @@
 
 - diverged: no score, since the loss was no longer finite;
 - degenerate: it predicts the same for every row (only its predictions show that);
-- at chance: of what the best run of its curve gains over guessing it has less than a tenth.
+- at chance, collapsed: far below the other runs of its cell (by half of what the best run of its curve gains over guessing,
+  and below the median of those that have learned at all), with less than a tenth of that gain, or with more.
+
+A weak run among weak runs has not failed: leaving it out would flatter its cell (docs/statistics.md).
 
 A mean is of the runs that have a score and did not fail, where those are at least half of the cell. Where they are fewer
-the cell as a whole has not learned, and every run that has a score is in the mean: leaving out the worst of a cell that
-is near chance would flatter it.
+the cell as a whole has not learned, and every run that has a score is in the mean.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import isfinite
+from math import inf, isfinite
+from statistics import median
 from typing import Any
 
 from frostline.comparison.evidence import Run
 from frostline.statistics import failure_interval
 
 AT_CHANCE = 0.1  # of the gain of the best run
-FAILURES = ("diverged", "degenerate", "at chance")
-ANSWERS = ("ok", "at chance")  # a model that says different things of different rows, however badly
+COLLAPSED = 0.5  # so much of it below the others
+FAILURES = ("diverged", "degenerate", "at chance", "collapsed")
+ANSWERS = ("ok", "at chance", "collapsed")  # a model that says different things of different rows, however badly
 
 
 def done(runs: Iterable[Run]) -> list[Run]:
@@ -33,17 +37,36 @@ def scored(runs: Iterable[Run]) -> list[Run]:
 
 def judged(runs: Sequence[Run], chance: float | None) -> list[dict[str, Any]]:
     """The runs of one curve, each with its ``outcome``: ok, one of ``FAILURES``, or None where it has not finished."""
-    best = max((run["validation_best"] for run in scored(done(runs))), default=None)
-    floor = None if chance is None or best is None else chance + AT_CHANCE * max(0.0, best - chance)
-    return [{**run, "outcome": _outcome(run, floor) if run["status"] == "done" else None} for run in runs]
+    ended = scored(done(runs))
+    best = max((run["validation_best"] for run in ended), default=None)
+    if chance is None or best is None:
+        floor, least = None, {}
+    else:
+        gain = max(0.0, best - chance)
+        floor = chance + AT_CHANCE * gain
+        cells: dict[Any, list[float]] = {_cell(run): [] for run in ended}
+        for run in ended:
+            if run["validation_best"] > floor and run.get("outcome") not in ("diverged", "degenerate"):
+                cells[_cell(run)].append(run["validation_best"])
+        least = {cell: median(learned) - COLLAPSED * gain if learned else inf for cell, learned in cells.items()}
+    return [
+        {**run, "outcome": _outcome(run, floor, least.get(_cell(run), -inf)) if run["status"] == "done" else None}
+        for run in runs
+    ]
 
 
-def _outcome(run: Run, floor: float | None) -> str:
+def _cell(run: Run) -> tuple[Any, Any]:
+    return run["trainable"], run["learning_rate"]
+
+
+def _outcome(run: Run, floor: float | None, least: float) -> str:
     if run.get("outcome") in ("diverged", "degenerate"):
         return str(run["outcome"])
     if not scored([run]):
         return "diverged"
-    return "at chance" if floor is not None and run["validation_best"] <= floor else "ok"
+    if floor is None or run["validation_best"] >= least:
+        return "ok"
+    return "at chance" if run["validation_best"] <= floor else "collapsed"
 
 
 def succeeded(cell: Sequence[Run]) -> list[Run]:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from frostline.comparison.outcomes import FAILURES
 from frostline.report import readable, rules
 from frostline.report.tables import Column, Row, Table, Value, Values
 
 Curve = Mapping[str, Any]
 Cell = Mapping[str, Any]
 
+WAYS = tuple(name.replace(" ", "_") for name in FAILURES)  # of failing
 TUNED = Column("tuned", "tuned", readable.trainable, number=False, rank=lambda row: row["place"])
 
 FAILED = Column(
@@ -224,7 +226,7 @@ def points(curve: Curve, main: Mapping[str, Any], *, suffix: str = "") -> Table:
 
 def ways() -> tuple[Column, ...]:
     """How many runs failed, each way; the values are those of ``comparison.outcomes.failures``."""
-    kinds = {"diverged": "diverged", "degenerate": "degenerate", "at_chance": "at chance"}
+    kinds = {name: name.replace("_", " ") for name in WAYS}
     return tuple(Column(name, title, readable.count, bad=_is(name)) for name, title in kinds.items())
 
 
@@ -243,8 +245,7 @@ def rate_of_failures(failed: Mapping[str, Any]) -> dict[str, Value]:
     """What ``comparison.outcomes.failures`` counted, as values of a row."""
     low, high = failed["interval"] or (None, None)
     rate = failed["failed"] / failed["runs"] if failed["runs"] else None
-    names = ("diverged", "degenerate", "at_chance", "failed", "runs")
-    counts = {name: failed[name] for name in names}
+    counts = {name: failed[name] for name in (*WAYS, "failed", "runs")}
     return {**counts, "failure_rate": rate, "failure_low": low, "failure_high": high}
 
 
