@@ -46,6 +46,7 @@ def make_folder(
     notes: Sequence[str] = (),
     task: str = "reviews",
     tune_modules: Sequence[str] | None = None,
+    learning_rates: Sequence[float] = (5e-5,),
 ) -> Path:
     """A sweep's folder as runs would leave it; quality rises with k and saturates. Pairs are (k, seed)."""
     problem_type = "single_label_classification" if labels else "regression"
@@ -56,6 +57,7 @@ def make_folder(
         tune_modules=tune_modules and tuple(tune_modules),
         seeds=seeds,
         train_size=tuple(sizes),
+        learning_rate=tuple(learning_rates),
         task=task,
         out=str(out),
     )

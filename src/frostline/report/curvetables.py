@@ -40,19 +40,17 @@ def scores(curve: Curve, metric: str, *, tested: bool = False, suffix: str = "")
         }
 
     columns = (
-        TUNED,
-        Column("learning_rate", "learning\nrate", readable.rate, small=_tried),
-        Column("learning_rates_tried", number=False),
-        Column("runs", "runs", small=_of_all),
-        Column("finished_runs"),
-        Column("mean", "mean", readable.score, strong=True),
+        *(TUNED, Column("mean", "mean", readable.score, strong=True)),
         *_interval("95 % interval\nof the mean", "low", "high", readable.score_interval),
+        *((Column("test", "mean\non test", readable.score),) if tested else ()),
         Column("median", "median\n(quartiles)", readable.score, small=_quartiles),
         *(Column("lower_quartile"), Column("upper_quartile")),
         *(Column(name, name, readable.score) for name in ("std", "min", "max")),
-        Column("last_epoch", "at the\nlast epoch", readable.score),
-        Column("train", "on\ntrain", readable.score),
-        *((Column("test", "on\ntest", readable.score),) if tested else ()),
+        Column("last_epoch", "mean at the\nlast epoch", readable.score),
+        Column("train", "mean\non train", readable.score),
+        *(Column("runs", "runs", small=_of_all), Column("finished_runs")),
+        Column("learning_rate", "learning\nrate", readable.rate, small=_tried),
+        Column("learning_rates_tried", number=False),
     )
     caption = f"Of the runs that succeeded; mean to max: validation, at each run’s best epoch. {rules.rates(curve)}"
     return Table(
@@ -216,7 +214,7 @@ def points(curve: Curve, main: Mapping[str, Any], *, suffix: str = "") -> Table:
     )
     return Table(
         f"operating_points{suffix}",
-        _about("The smallest choice that is enough", curve, suffix),
+        _about("Operating points", curve, suffix),
         caption,
         columns,
         tuple(rows),

@@ -47,9 +47,9 @@ def validation_curve(
         for cell, x in zip(cells, places, strict=True):
             _cell(axes, cell, x, low + 0.03 * (high - low))
         _line(axes, cells, places, "validation", color=VALIDATION, linewidth=2, marker="o", markersize=6)
-        named = any(cell["trainable"] == "named" for cell in cells)
+        named = "; named: by name" if any(cell["trainable"] == "named" for cell in cells) else ""
         _axis_of_k(
-            axes, cells, places, f"tuned last layers (0: head only; all: embeddings too{'; named: by name' * named})"
+            axes, cells, places, f"tuned last layers{'' if narrow else f' (0: head only; all: embeddings too{named})'}"
         )
         axes.set_title(metric.replace("_", " "), pad=10)
         axes.grid(axis="y", color=QUIET, alpha=0.18, linewidth=0.8)

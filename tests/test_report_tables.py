@@ -1,0 +1,142 @@
+"""The noun Table, and the tables of a curve."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from frostline.api import rebuild
+from frostline.comparison.outcomes import done, judged
+from frostline.report import curvetables, readable, rules, sweeptables
+from frostline.report.fronts import pareto_fronts
+from frostline.report.tables import Column, Row, Table, escaped, save_tables
+from frostline.sweep.folder import Folder
+from test_report import make_folder
+
+COLUMNS = (
+    Column("name", "a\nname", number=False, wrote="value"),
+    Column("score", "score", readable.score, small=lambda row: [readable.score_interval(row["low"], row["high"])]),
+    *(Column("low"), Column("high")),
+)
+ROWS = (
+    Row({"name": "=1+1", "score": 1 / 3, "low": 0.1, "high": 0.5}, tags=("recommended",), chosen=True),
+    Row({"name": "50 % & _x_ [a] *", "score": None, "low": None, "high": None}),
+)
+TABLE = Table("some", "Some numbers", "What they are.", COLUMNS, ROWS)
+
+
+def test_csv_has_raw_values_of_every_column() -> None:
+    rows = list(csv.reader(io.StringIO(TABLE.csv().decode())))
+    assert rows[0] == ["name", "score", "low", "high"]
+    assert rows[1] == ["'=1+1", repr(1 / 3), "0.1", "0.5"] and float(rows[1][1]) == 1 / 3
+    assert rows[2] == ["50 % & _x_ [a] *", "", "", ""]
+
+
+def test_latex_has_printed_values_escaped() -> None:
+    lines = TABLE.latex().splitlines()
+    assert "\\caption{Some numbers. What they are.}" in lines and "\\begin{tabular}{lr}" in lines
+    assert "a name & score \\\\" in lines
+    assert "=1+1 (recommended) & 0.333 (0.100 to 0.500) \\\\" in lines
+    assert "50 \\% \\& \\_x\\_ {[}a{]} {*} & -- \\\\" in lines
+    rules = [line for line in lines if line.endswith("rule")]
+    assert rules == ["\\toprule", "\\midrule", "\\bottomrule"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("\\input{x}", "\\textbackslash{}input\\{x\\}"),
+        ("a~b^c", "a\\textasciitilde{}b\\textasciicircum{}c"),
+        ("95\xa0% − 3×", "95~\\% $-$ 3$\\times$"),
+        ("<b>|#$", "\\textless{}b\\textgreater{}\\textbar{}\\#\\$"),
+        ("two\nlines\x00\t", "two lines "),
+    ],
+)
+def test_latex_prints_what_was_written(text: str, said: str) -> None:
+    assert escaped(text) == said
+
+
+def test_entries_know_what_a_sort_goes_by() -> None:
+    first, second = (TABLE.entries(row) for row in ROWS)
+    assert [entry.rank for entry in first] == ["=1+1", repr(1 / 3)]
+    assert second[1].rank == "" and second[1].text == "–" and second[1].small == ()
+    values = {"yes": True, "three": 3, "endless": float("inf"), "none": float("nan"), "empty": ""}
+    table = Table("t", "T", "", tuple(Column(key, key) for key in values), (Row(values),))
+    assert [entry.rank for entry in table.entries(table.rows[0])] == ["1", "3", "", "", ""]
+    assert TABLE.sorts and not Table("t", "T", "", COLUMNS, ROWS[:1]).sorts
+
+
+def test_files_are_written_for_every_table_even_without_rows(tmp_path: Path) -> None:
+    paths = save_tables(tmp_path, [TABLE, Table("none", "None", "", COLUMNS, ())])
+    assert [path.name for path in paths] == ["some.csv", "some.tex", "none.csv", "none.tex"]
+    assert paths[0].read_bytes() == TABLE.csv() and paths[2].read_text() == "name,score,low,high\n"
+
+
+def test_tables_of_a_curve_are_its_answer(tmp_path: Path) -> None:
+    out = make_folder(tmp_path / "out", tune=(0, 2, 4, "all"), seeds=4, diverged=[("all", 1)], degenerate=[(4, 2)])
+    answer = rebuild(out)
+    curve = answer["sizes"][0]
+    main = next(p for p in curve["operating_points"] if p["corrected"] and p["target"] == answer["target"])
+    shares = curvetables.shares(curve, "accuracy")
+    for cell, row in zip(curve["cells"], shares.rows, strict=True):
+        assert row.values["tuned"] == cell["trainable"]
+        if cell["trainable"] == curve["reference"]:
+            assert row.values["p"] is None and row.values["share"] == 1.0 and "full" in row.tags
+        else:
+            names = {"estimate": "difference", "low": "difference_low", "high": "difference_high", "p_holm": "p_holm"}
+            assert all(row.values[name] == cell["difference"][key] for key, name in names.items())
+    assert [row.chosen for row in shares.rows].count(True) == 1
+    failures = {row.values["tuned"]: row.values for row in curvetables.failures(curve).rows}
+    assert failures["all"]["diverged"] == failures["last 4"]["degenerate"] == 1
+    assert failures["last 4"]["mean_with_failures"] < failures["last 4"]["mean"]
+    points = curvetables.points(curve, main)
+    assert [row.values["of"] for row in points.rows] == ["gain"] * 3 + ["score"] * 3 + ["margin"]
+    assert [row.values["target"] for row in points.rows if row.chosen] == [0.95]
+    assert points.rows[-1].values["rule"] == "at most 0.01 below full"
+    for table in (shares, points, curvetables.scores(curve, "accuracy"), curvetables.costs(curve)):
+        assert table.caption.endswith("One learning rate, 5e-5, for every choice.")
+    assert curvetables.scores(curve, "f1", suffix="_9").title == "F1 by tuned layers, 1,000 examples"
+
+
+def test_failure_rates_by_k_and_learning_rate(tmp_path: Path) -> None:
+    rates = (5e-5, 1e-3)
+    out = make_folder(
+        tmp_path / "out", tune=(0, 2, "all"), seeds=3, learning_rates=rates, diverged=[("all", 1)], test=False
+    )
+    answer = rebuild(out)
+    table = sweeptables.failure_rates(done(judged(Folder(out).rows(), answer["chance"])))
+    keys = [(row.values["tuned"], row.values["learning_rate"], row.values["failed"]) for row in table.rows]
+    assert keys == [(k, rate, int(k == "all")) for k in ("last 0", "last 2", "all") for rate in rates]
+    last = table.rows[-1].values
+    assert last["failure_rate"] == pytest.approx(1 / 3) and last["failure_low"] < 0.01 and last["failure_high"] > 0.9
+    assert "its own learning rate" in rules.rates(answer["sizes"][0])
+    assert rules.rates({**answer["sizes"][0], "rates": "one for all, the best of full"}).endswith("the best of full.")
+
+
+def test_rules_in_words(tmp_path: Path) -> None:
+    answer = rebuild(make_folder(tmp_path / "out", tune=(0, 1, 2, 4, "all"), seeds=3))
+    curve = answer["sizes"][0]
+    main = {"target": 0.95, "verdict": "cannot tell"}
+    said = {name: value for name, value, _ in rules.others({**curve, "seeds_to_tell": 12}, main)}
+    assert said["Seeds to tell"] == "about 12" and said["The knee"] == readable.trainable(curve["knee"])
+    unknown = {**curve, "seeds_to_tell": None, "one_standard_error": None, "knee": None}
+    said = {name: value for name, value, _ in rules.others(unknown, main)}
+    assert list(said.values()) == [
+        "not known from one seed",
+        "no clear bend",
+        "seeds alone will likely not tell; more validation rows may",
+    ]
+    assert rules.others(curve, {**main, "verdict": "holds"})[-1][1] == "none more: it is settled"
+
+
+def test_fronts_join_what_no_other_beats(tmp_path: Path) -> None:
+    curve = rebuild(make_folder(tmp_path / "out", tune=(0, 1, 2, 4, 6, "all"), seeds=3))["sizes"][0]
+    for narrow in (False, True):
+        figure = pareto_fronts(curve, metric="accuracy", narrow=narrow)
+        for axes, (cost, front) in zip(figure.axes, curve["pareto"].items(), strict=True):
+            line, *marks = axes.lines
+            assert len(line.get_xdata()) == len(front) and len(marks) == len(curve["cells"]), cost
+            assert sum(mark.get_markerfacecolor() != "none" for mark in marks) == len(front)
+            assert list(line.get_ydata()) == sorted(line.get_ydata())
+    assert "head only" in figure.get_label()
