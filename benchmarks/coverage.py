@@ -67,7 +67,7 @@ class Pairs:
         return swapped.interval(0.0, 0.0)[0] > base
 
 
-def pairs(cell: Array, full: Array, rows: tuple[Array, Array, int] | None = None, paired: bool = True) -> Pairs:
+def pairs(cell: Array, full: Array, rows: tuple[Array, Array, float] | None = None, paired: bool = True) -> Pairs:
     """Of scores ``[..., seeds]``; ``rows``: the same means with a group left out, ``[..., groups]``, and how many rows."""
     cell, full = np.broadcast_arrays(cell, full)
     n = cell.shape[-1]
@@ -301,16 +301,22 @@ def shares(draw: np.random.Generator, tries: int) -> pd.DataFrame:
                             parts.append((drawn[..., 0] - base) / (drawn[..., 1] - base))
                     scores, groups = np.concatenate(seen), np.concatenate(left)
                     jackknife = groups[..., 0], groups[..., 1], rows
+                columns = scores[..., 0], scores[..., 1]
+                bare = None if jackknife is None else (*jackknife[:2], np.inf)
                 for base, parts in again.items():
-                    paired = pairs(scores[..., 0], scores[..., 1], jackknife)
+                    paired = pairs(*columns, jackknife)
                     check_share(scores, jackknife, paired, base)
-                    apart = pairs(scores[..., 0], scores[..., 1], jackknife, paired=False)
+                    apart = pairs(*columns, jackknife, paired=False)
                     value, (low, high) = (
                         (cell - base) / (full - base),
                         np.quantile(np.concatenate(parts), [0.025, 0.975], 1),
                     )
+                    others = (
+                        [] if rows is None else [("Fieller, no two rows more", fieller(pairs(*columns, bare), base))]
+                    )
                     for name, ends in (
                         ("Fieller, paired (ours)", fieller(paired, base)),
+                        *others,
                         ("Fieller, unpaired", fieller(apart, base)),
                         ("delta, paired", delta(paired, base)),
                         ("bootstrap, paired", (low, high)),
@@ -336,7 +342,7 @@ def delta(p: Pairs, base: float) -> tuple[Array, Array]:
     return estimate - half, estimate + half
 
 
-def check_share(scores: Array, jackknife: tuple[Array, Array, int] | None, got: Pairs, base: float) -> None:
+def check_share(scores: Array, jackknife: tuple[Array, Array, float] | None, got: Pairs, base: float) -> None:
     low, high = fieller(got, base)
     for n in range(3):
         left, one = None, 0.0
@@ -353,7 +359,7 @@ def check_share(scores: Array, jackknife: tuple[Array, Array, int] | None, got: 
 
 
 def pairing(draw: np.random.Generator, tries: int) -> pd.DataFrame:
-    """The difference of two means: paired, unpaired, and the one that looks better."""
+    """The difference of two means: paired, unpaired, and the one that looks better; ``common`` seeds of those on each side."""
     table = []
     for n, common in ((3, 3), (5, 5), (10, 10), (5, 4), (5, 3), (10, 9), (10, 5), (10, 2)):
         for correlation in (-0.3, 0.0, 0.1, 0.3, 0.6):
@@ -497,6 +503,7 @@ def described(got: dict[str, Array], true: int, truth: Array) -> dict[str, float
         "(b) true k ruled out": 100 * np.mean(defined & (possible > true)),
         "(c) cannot tell": 100 * np.mean(~told),
         "(d) tells the true k": 100 * np.mean(told & (sure == true)),
+        "sure, less than full": 100 * np.mean(defined & (sure < len(truth) - 1)),
         "sure = true k": 100 * np.mean(defined & (sure == true)),
         "means, too small": wrong["estimate"],
         "means, true k": 100 * np.mean(got["estimate"] == true),
@@ -586,7 +593,7 @@ def seeds_to_tell(draw: np.random.Generator, pilots: int) -> pd.DataFrame:
 
 def power(distance: float, by_seed: float, seeds: Array) -> Array:
     """The chance that an interval from so many new seeds leaves out 0."""
-    away = distance / np.sqrt(by_seed / seeds)
+    away = np.clip(np.abs(distance) / np.sqrt(by_seed / seeds), None, 30.0)  # beyond, it is certain
     quantile = special.stdtrit(seeds - 1, QUANTILE)
     return np.asarray(special.nctdtr(seeds - 1, away, -quantile) + 1 - special.nctdtr(seeds - 1, away, quantile))
 

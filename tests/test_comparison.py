@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from frostline.comparison import points
 from frostline.comparison.choices import Choices
@@ -129,6 +131,24 @@ def test_a_seed_that_is_there_twice_counts_once_where_seeds_are_paired() -> None
     assert twice["difference"] == by_name(answer(runs))["1"]["difference"] and twice["runs"] == 5
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "paired"), [(5, 5, True), (4, 5, True), (3, 5, False), (2, 2, True), (10, 5, False)]
+)
+def test_seeds_are_paired_where_few_are_lost_by_it(ours: int, theirs: int, paired: bool) -> None:
+    """Otherwise every run counts: two seeds in common out of five say less than all ten runs."""
+    draw = np.random.default_rng(0)
+    runs = [one(k, n, draw.uniform(0.8, 0.9)) for k, count in (("1", ours), ("all", theirs)) for n in range(count)]
+    got, by_k = by_name(answer(runs))["1"], {k: [r["validation_best"] for r in runs if r["trainable"] == k] for k in KS}
+    common = min(ours, theirs)
+    means = [np.mean(by_k[k][:common] if paired else by_k[k]) for k in ("1", "all")]
+    assert got["difference"]["estimate"] == pytest.approx(means[0] - means[1])
+    test = stats.ttest_rel if paired else partial(stats.ttest_ind, equal_var=False)
+    assert got["difference"]["p"] == pytest.approx(
+        test(by_k["1"][: common if paired else None], by_k["all"][: common if paired else None]).pvalue
+    )
+    assert (got["pairing_gain"] is None) == (not paired or common < 3)
+
+
 def test_unknown_chance_leaves_out_what_needs_it() -> None:
     runs = [one(k, seed, 0.5 + 0.1 * KS.index(k) + 0.001 * seed) for k in KS for seed in range(3)]
     got = answer(runs, None, corrected=False)
@@ -149,6 +169,18 @@ def test_differences_do_not_change_when_all_scores_move(table: dict[tuple[str, i
         assert (ours is None) == (theirs is None)
         for end in ("estimate", "low", "high") if ours else ():
             assert ours[end] == (None if theirs[end] is None else pytest.approx(theirs[end], abs=1e-9))
+
+
+def test_a_k_that_is_not_enough_is_seldom_named_surely() -> None:
+    """Two k just below the target, .94 of the gain where .95 is asked; more k would be worse (docs/statistics.md)."""
+    draw, wrong, told = np.random.default_rng(0), 0, 0
+    truth = {k: 0.5 + 0.35 * share for k, share in zip(KS, (0.5, 0.94, 0.94, 1.0), strict=True)}
+    for _ in range(120):
+        runs = [one(k, seed, mean + 0.01 * draw.standard_normal()) for k, mean in truth.items() for seed in range(5)]
+        point = next(p for p in answer(runs, 0.5)["operating_points"] if p["corrected"] and p["target"] == 0.95)
+        wrong += point["sure"] != "all"
+        told += point["estimate"] == "all"
+    assert wrong <= 9 and told < 84  # 7.5 %; by the means a k that is not enough is named in half of the tries
 
 
 # --- failures ---

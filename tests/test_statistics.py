@@ -1,22 +1,28 @@
 """Intervals against known values, formulas and simulations."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from frostline.comparison.outcomes import judged, succeeded
 from frostline.statistics import (
     Error,
     Pair,
     Ratio,
     failure_interval,
+    holm,
     mean_interval,
     pair,
     ratio,
     row_groups,
+    seeds_needed,
     summarize,
     surely_above,
+    unpaired,
 )
 
 UNDEFINED = Ratio(None, None, None)
@@ -179,3 +185,77 @@ def test_the_order_of_seeds_does_not_matter(order: list[int]) -> None:
     assert vars(summarize(scores[:, 0])) == {
         name: pytest.approx(value) for name, value in vars(summarize(scores[order, 0])).items()
     }
+
+
+# --- how often the intervals hold what they are an interval of; docs/statistics.md has the large tables ---
+
+
+def run(k: str, seed: int, score: float) -> dict[str, Any]:
+    return {"trainable": k, "learning_rate": 1e-4, "seed": seed, "status": "done", "validation_best": score}
+
+
+@pytest.mark.parametrize("seeds", [5, 10])
+@pytest.mark.parametrize(
+    ("mean", "spread", "failing", "lower"),
+    [(0.85, 0.01, 0.0, 0.0), (0.85, 0.01, 0.05, 0.30), (0.85, 0.01, 0.05, 0.35), (0.535, 0.01, 0.0, 0.0)],
+    ids=["no failures", "30 points lower", "at chance", "a weak cell"],
+)
+def test_the_mean_of_the_runs_that_succeed(
+    mean: float, spread: float, failing: float, lower: float, seeds: int
+) -> None:
+    """Guessing scores .5 and the best run .87; one standard error of 800 tries is .8 points."""
+    draw, inside, widths = np.random.default_rng(seeds), 0, []
+    for _ in range(800):
+        scores = mean + spread * draw.standard_normal(seeds) - lower * (draw.random(seeds) < failing)
+        judgement = judged([*(run("1", n, score) for n, score in enumerate(scores)), run("all", 0, 0.87)], 0.5)
+        good = np.array([one["validation_best"] for one in succeeded(judgement[:-1])])
+        low, high = mean_interval(good)
+        inside += low <= mean <= high
+        widths.append(high - low)
+    assert 0.925 <= inside / 800 <= 0.975
+    assert np.mean(widths) < 4 * spread
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.6])
+def test_a_share_without_rows_paired_and_unpaired(correlation: float) -> None:
+    """Five seeds; one standard error of 250 tries is 1.4 points."""
+    draw, truth, cover = np.random.default_rng(1), 0.32 / 0.35, {"paired": 0, "unpaired": 0}
+    for _ in range(250):
+        shared, own = draw.standard_normal((5, 1)), draw.standard_normal((5, 2))
+        scores = np.array([0.82, 0.85]) + 0.01 * (correlation**0.5 * shared + (1 - correlation) ** 0.5 * own)
+        for name, both in (("paired", pair(scores)), ("unpaired", unpaired(*scores.T))):
+            share = ratio(both, 0.5)
+            assert share.low is not None and share.high is not None
+            cover[name] += share.low <= truth <= share.high
+    assert 0.915 <= cover["paired"] / 250 <= 0.98
+    assert cover["unpaired"] / 250 >= (0.97 if correlation else 0.915)
+
+
+@pytest.mark.parametrize("rate", [0.0025, 0.02, 0.15, 0.5])
+@pytest.mark.parametrize("runs", [5, 10, 50])
+def test_the_interval_of_a_failure_rate_covers_at_least_what_it_says(rate: float, runs: int) -> None:
+    ends = np.array([failure_interval(failed, runs) for failed in range(runs + 1)])
+    chance = stats.binom.pmf(np.arange(runs + 1), runs, rate)
+    assert chance[(ends[:, 0] <= rate) & (rate <= ends[:, 1])].sum() >= 0.95
+
+
+@pytest.mark.parametrize(("distance", "spread"), [(0.02, 0.01), (0.01, 0.01), (0.005, 0.015)])
+def test_so_many_seeds_tell_four_times_in_five(distance: float, spread: float) -> None:
+    seeds = seeds_needed(distance, spread**2, 0.0, 1.0)
+    assert seeds is not None
+
+    def power(n: int) -> float:
+        quantile, away = stats.t.ppf(0.975, n - 1), distance / spread * n**0.5
+        return float(stats.nct.sf(quantile, n - 1, away) + stats.nct.cdf(-quantile, n - 1, away))
+
+    assert 0.79 <= power(seeds) <= 0.95 and power(seeds - 1) < 0.82
+
+
+def test_holm_is_wrong_in_one_family_of_twenty() -> None:
+    """Seven k that are all equal to full, five seeds; one standard error of 1,000 tries is .7 points."""
+    draw, wrong = np.random.default_rng(0), 0
+    for _ in range(1000):
+        scores = draw.standard_normal((8, 5))
+        p = stats.ttest_rel(scores[:7], scores[7:], axis=1).pvalue
+        wrong += min(holm(p.tolist())) <= 0.05
+    assert 0.03 <= wrong / 1000 <= 0.07

@@ -17,6 +17,8 @@ from frostline.statistics import Pair, mean_interval, pair, pairing_gain, row_gr
 Run = Mapping[str, Any]  # a row of results.csv
 Logits = Callable[[str], NDArray[Any]]  # run -> [rows, C]
 
+IN_COMMON = 0.75  # so much of the larger side must have its seed on the other, where scores alone are paired
+
 
 class Evidence(Protocol):
     """Scores of runs on validation, with as much as is known of their errors."""
@@ -47,7 +49,8 @@ class Scores:
     """A score for each run, and nothing behind it.
 
     ``paired``: runs of the same seed have something in common, so that they are compared with each other. Where fewer
-    than two seeds stand on both sides, nothing is paired.
+    than two seeds stand on both sides, or less than ``IN_COMMON`` of the larger side, nothing is paired: the seeds that
+    would be left out tell more than pairing gives (docs/statistics.md).
     """
 
     metric: str
@@ -58,18 +61,24 @@ class Scores:
     def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
         if not cell or not full:
             return None
-        both = _by_seed(cell, full) if self.paired else []
-        if len(both) > 1:
-            return pair(np.array([[_score(ours), _score(theirs)] for ours, theirs in both]))
+        both = self._both(cell, full)
+        if len(both):
+            return pair(both)
         return unpaired(*(np.array([_score(run) for run in runs]) for runs in (cell, full)))
 
     def pairing(self, cell: Sequence[Run], full: Sequence[Run]) -> float | None:
-        both = _by_seed(cell, full) if self.paired else []
-        return pairing_gain(np.array([[_score(ours), _score(theirs)] for ours, theirs in both]).reshape(-1, 2))
+        return pairing_gain(self._both(cell, full))
 
     def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
         scores = np.array([_score(run) for run in runs])
         return _described(scores, mean_interval(scores) if len(runs) > 1 else None, self.metric)
+
+    def _both(self, cell: Sequence[Run], full: Sequence[Run]) -> NDArray[np.float64]:
+        """The scores that are paired, ``[seeds, 2]``."""
+        both = _by_seed(cell, full) if self.paired else []
+        if len(both) < 2 or len(both) < IN_COMMON * max(len(cell), len(full)):
+            both = []
+        return np.array([[_score(ours), _score(theirs)] for ours, theirs in both]).reshape(-1, 2)
 
 
 @dataclass(frozen=True)
