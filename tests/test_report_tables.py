@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from frostline.api import rebuild
+from frostline.comparison.choices import Choices
+from frostline.comparison.curve import compare, main_point
+from frostline.comparison.evidence import Scores
 from frostline.comparison.outcomes import done, judged
 from frostline.report import curvetables, readable, rules, sweeptables
 from frostline.report.fronts import pareto_fronts
@@ -140,3 +143,30 @@ def test_fronts_join_what_no_other_beats(tmp_path: Path) -> None:
             assert sum(mark.get_markerfacecolor() != "none" for mark in marks) == len(front)
             assert list(line.get_ydata()) == sorted(line.get_ydata())
     assert "head only" in figure.get_label()
+
+
+def test_a_curve_of_which_only_scores_are_known() -> None:
+    """As of a paper's table: no costs, no learning rates, no chance."""
+    names = {"last 0": 0, "last 2": 2, "all": 4}
+    unknown = dict.fromkeys(
+        ("learning_rate", "trainable_parameters", "train_seconds", "cache_seconds", "peak_memory_bytes")
+    )
+    runs = [
+        {
+            **{"train_size": 100, "trainable": name, "tuned_layers": k, "tune_embeddings": name == "all", "seed": seed},
+            **{"status": "done", "run": f"{name} {seed}", "validation_best": 0.6 + 0.05 * k + 0.01 * seed, **unknown},
+        }
+        for name, k in names.items()
+        for seed in range(3)
+    ]
+    choices = Choices(corrected=False)
+    curve = compare(runs, Scores("accuracy", None), choices)
+    main = main_point(curve["operating_points"], choices)
+    scores, shares = curvetables.scores(curve, "accuracy"), curvetables.shares(curve, "accuracy")
+    costs, points = curvetables.costs(curve), curvetables.points(curve, main)
+    assert [row.values["share"] for row in shares.rows][-1] == 1.0
+    assert {row.values["share_corrected"] for row in shares.rows} == {None}
+    assert scores.caption.endswith("Nobody says which learning rates were tried.")
+    assert all(len(table.latex()) > 100 and table.csv() for table in (scores, shares, costs, points))
+    assert [row.tags for row in points.rows if row.chosen] == [("decides",)]
+    assert len(pareto_fronts(curve, metric="accuracy").axes) == 1 and rules.others(curve, main)

@@ -70,7 +70,8 @@ def shares(curve: Curve, metric: str, *, suffix: str = "") -> Table:
         whole = {"estimate": 1.0, "low": None, "high": None}
         found: dict[str, Value] = {}
         for name in ("share", "share_corrected"):
-            found |= _three(name, whole if itself else cell[name])
+            known = cell[name] is not None and cell[name]["estimate"] is not None
+            found |= _three(name, whole if itself and known else cell[name])
         difference = {} if itself else cell["difference"] or {}
         return {
             **found,

@@ -15,12 +15,17 @@ from frostline.report.figures import COSTS, MOST_LABELS, Cell, unit_of
 def pareto_fronts(curve: Mapping[str, Any], *, metric: str, narrow: bool = False) -> Figure:
     """Mean score over each cost, a panel for each, a point for each k; those that no other beats are full, and joined.
 
-    Seconds count a run's share of the pass, as the front does. ``narrow`` draws for a phone.
+    Seconds count a run's share of the pass, as the front does; a cost that nobody knows has no panel.
+    ``narrow`` draws for a phone.
     """
+    costs = {cost: COSTS[cost] for cost in COSTS if any(_price(cell, cost) is not None for cell in curve["cells"])}
     with matplotlib.rc_context(STYLE):
-        figure, axes = figure_of(360, 900, len(COSTS)) if narrow else figure_of(1040, 330, len(COSTS), abreast=True)
+        panels = max(1, len(costs))
+        figure, axes = (
+            figure_of(360, 300 * panels, panels) if narrow else figure_of(346 * panels, 330, panels, abreast=True)
+        )
         said = []
-        for panel, (cost, (title, units)) in zip(axes, COSTS.items(), strict=True):
+        for panel, (cost, (title, units)) in zip(axes, costs.items(), strict=False):
             known = [
                 (price, cell["validation"]["mean"], cell["trainable"])
                 for cell in curve["cells"]

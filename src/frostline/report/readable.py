@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+import numpy as np
+
 UNKNOWN = "–"
 UNBROKEN = "\u00a0"  # no line ends between a number and its unit
 
@@ -97,7 +99,7 @@ def times(factor: float | None) -> str:
 
 def rate(value: float) -> str:
     """A learning rate, as short as it is exact."""
-    return f"{value:g}".replace("e-0", "e-")
+    return f"{value:g}" if value >= 0.001 else np.format_float_scientific(value, trim="-", exp_digits=1)
 
 
 def trainable(name: str) -> str:
