@@ -14,6 +14,7 @@ ROOT = Path(frostline.__file__).parent
 ORDER = (
     *(
         "errors",
+        "folding",
         "data",
         "metrics",
         "statistics",
@@ -115,10 +116,10 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert loaded_after("import frostline, frostline.cli, frostline.errors, frostline.specification") == set()
 
 
-def test_metrics_and_statistics_need_no_torch() -> None:
-    assert not {"torch", "transformers"} & loaded_after(
-        "import frostline.metrics, frostline.statistics, frostline.answer"
-    )
+def test_analysis_and_its_page_need_no_torch() -> None:
+    modules = ("metrics", "statistics", "answer", "analysis", "gather", "report.analysis", "studies", "studies.beside")
+    code = f"import {', '.join(f'frostline.{name}' for name in modules)}"
+    assert not {"torch", "transformers", "datasets"} & loaded_after(code)
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from frostline.errors import FrostlineError
 from frostline.layers import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, Anatomy, find_layers
-from frostline.parts import depth, folded, named, owner, parameters_of, remarks, stretches, topmost
+from frostline.parts import depth, named, owner, parameters_of, remarks, topmost
 from frostline.specification import RunSpec
 from small_models import small_model
 
@@ -151,27 +150,6 @@ def test_a_pooler_that_is_drawn_anew_and_not_named_is_said(bert: Anatomy) -> Non
 
 
 NUMBERS = st.sets(st.integers(0, 30))
-
-
-@given(NUMBERS)
-def test_stretches_hold_every_number_and_a_gap_lies_between(numbers: set[int]) -> None:
-    found = stretches(numbers)
-    assert [n for first, last in found for n in range(first, last + 1)] == sorted(numbers)
-    assert all(one[1] + 1 < other[0] for one, other in pairwise(found))
-
-
-@given(NUMBERS, st.sampled_from(["", ".output", ".attention.query"]))
-def test_folded_layers_can_be_unfolded(numbers: set[int], rest: str) -> None:
-    found = folded([f"bert.layer.{n}{rest}" for n in numbers] + ["bert.pooler", "bert.layer"], "bert.layer.")
-    assert found[:2] == ("bert.pooler", "bert.layer")
-    ends = [one.removeprefix("bert.layer.").removesuffix(rest).split(" .. ") for one in found[2:]]
-    assert [n for end in ends for n in range(int(end[0]), int(end[-1]) + 1)] == sorted(numbers)
-
-
-def test_parts_of_the_same_layers_are_folded_into_one() -> None:
-    paths = [f"l.{n}.{part}" for n in (0, 1, 2, 4) for part in ("a", "b.c")]
-    assert folded([*paths, "l.7", "e"], "l.") == ("e", "l.0 .. 2.{a, b.c}", "l.4.{a, b.c}", "l.7")
-    assert folded(["embeddings", "layer 3", "layer 4", "head"], "layer ") == ("embeddings", "head", "layer 3 .. 4")
 
 
 @given(st.data())

@@ -116,32 +116,3 @@ def _upwards(name: str) -> list[str]:
     """Paths of the modules around a parameter, the outermost first, and its own name at the end."""
     segments = name.split(".")
     return [".".join(segments[: n + 1]) for n in range(len(segments))]
-
-
-def stretches(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Numbers as stretches without a gap: first and last of each."""
-    found: list[tuple[int, int]] = []
-    for number in sorted(set(numbers)):
-        if found and found[-1][1] == number - 1:
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
-    return found
-
-
-def folded(paths: Iterable[str], start: str) -> tuple[str, ...]:
-    """Texts that differ only in the number after ``start`` as one, and those of the same numbers as one:
-    ``layer.0 .. 9.output``, ``layer.0 .. 9.{attention, output}``."""
-    numbers: dict[str, list[int]] = {}
-    found: dict[str, list[str]] = {}  # what a text begins with -> what follows
-    for path in paths:
-        number, dot, rest = path.removeprefix(start).partition(".")
-        if path.startswith(start) and number.isdecimal():
-            numbers.setdefault(dot + rest, []).append(int(number))
-        else:
-            found.setdefault(path, [""])
-    for rest, several in numbers.items():
-        for first, last in stretches(several):
-            found.setdefault(f"{start}{first}" + f" .. {last}" * (last > first), []).append(rest)
-    inside = {head: ", ".join(rest.removeprefix(".") for rest in rests) for head, rests in found.items()}
-    return tuple(f"{head}.{{{inside[head]}}}" if len(rests) > 1 else head + rests[0] for head, rests in found.items())

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from frostline.parts import stretches
+from frostline.folding import stretches
 from frostline.report import readable
 
 

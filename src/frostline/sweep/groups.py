@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from frostline.folding import folded
 from frostline.layers import LAYER, Anatomy
-from frostline.parts import folded, topmost, trained
+from frostline.parts import topmost, trained
 from frostline.run import optimizer_groups
 from frostline.specification import RunSpec, Tune
 
