@@ -1,9 +1,13 @@
 """What is drawn together can be taken apart again."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.folding import folded, stretches
+
+NUMBERS = st.sets(st.integers(0, 30))
 
 
 @given(NUMBERS)

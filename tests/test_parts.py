@@ -149,9 +149,6 @@ def test_a_pooler_that_is_drawn_anew_and_not_named_is_said(bert: Anatomy) -> Non
     assert not list(remarks(run_of(tune=1, tune_modules=None), bert, new))
 
 
-NUMBERS = st.sets(st.integers(0, 30))
-
-
 @given(st.data())
 def test_the_topmost_modules_hold_all_that_is_theirs_and_nothing_else(bert: Anatomy, data: st.DataObject) -> None:
     names = data.draw(st.sets(st.sampled_from(sorted(bert.places)), min_size=1))
