@@ -1,6 +1,7 @@
 """What all tests share: no network, a cache of their own, and a tiny model in the hub's layout."""
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ os.environ["COLUMNS"] = "120"
 import pytest
 import torch
 
-from tiny import QUICK, SMALL, go, sentences, tiny_bert_folder, write_csv
+from tiny import QUICK, SMALL, Frostline, Said, go, sentences, tiny_bert_folder, write_csv
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -80,3 +81,22 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def frostline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Frostline:
+    """The program, in this process, in a folder of its own."""
+    from frostline.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: Any) -> Said:
+        monkeypatch.setattr(sys, "argv", ["frostline", *map(str, words)])
+        try:
+            main()
+            code: Any = 0
+        except SystemExit as leaving:
+            code = leaving.code or 0
+        return Said(code, *capsys.readouterr())
+
+    return call

@@ -8,47 +8,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from frostline.cli import main
 from frostline.specification import SweepSpec
 from frostline.sweep.tables import COST
-from tiny import sentences, tiny_bert_folder, write_csv
+from tiny import Frostline, sentences, tiny_bert_folder, write_csv
 
 FAST = "--num-train-epochs 1 --per-device-train-batch-size 8 --learning-rate 1e-3 --precision float32".split()  # noqa: SIM905
-
-
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Frostline = Callable[..., Said]
-
-
-@pytest.fixture
-def frostline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Frostline:
-    """The program, in this process, in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words: Any) -> Said:
-        monkeypatch.setattr(sys, "argv", ["frostline", *map(str, words)])
-        try:
-            main()
-            code: Any = 0
-        except SystemExit as leaving:
-            code = leaving.code or 0
-        return Said(code, *capsys.readouterr())
-
-    return call
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """A tiny BERT and a tiny sentiment task, for tests of everything that needs a model and data but not their quality."""
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -103,3 +103,14 @@ def go(settings: Mapping[str, Any], **other: Any) -> Sweep:
     _write_folder(prepared)
     execute(prepared, sweep._asked(prepared), Progress())
     return sweep
+
+
+class Said(NamedTuple):
+    """What the program left: its exit code, stdout, stderr."""
+
+    code: int
+    out: str
+    err: str
+
+
+Frostline = Callable[..., Said]

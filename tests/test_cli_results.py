@@ -1,0 +1,116 @@
+"""study, analyze and plan --study, as users type them; hostile input gives one sentence, exit code 2, and leaves nothing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tiny import Frostline, sentences
+
+FAST = "--num-train-epochs 1 --per-device-train-batch-size 8 --learning-rate 1e-3 --precision float32".split()  # noqa: SIM905
+TABLE = "task,k,seed,acc\n" + "".join(
+    f"t,{k},{seed},{0.6 + 0.1 * min(k, 2) + 0.01 * seed:.3f}\n" for k in (0, 1, 2, 4) for seed in range(4)
+)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, tiny_bert: Path) -> Path:
+    """A table of results, SST-2 in its original layout, a model."""
+    (tmp_path / "runs.csv").write_text(TABLE)
+    (tmp_path / "sst2").mkdir()
+    for name, count, seed in (("train", 60, 0), ("dev", 40, 1)):
+        rows = [f"{row['text']}\t{int(row['label'] == 'positive')}" for row in sentences(count, seed=seed)]
+        (tmp_path / "sst2" / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    (tmp_path / "m").symlink_to(tiny_bert)
+    return tmp_path
+
+
+def test_analyze_says_what_a_table_says(frostline: Frostline, desk: Path) -> None:
+    got = frostline("analyze", "runs.csv", "--columns", "score=acc", "--chance", "t=0.5", "--out", "a")
+    assert got.code == 0 and got.err == ""
+    assert (
+        "model, t: Tune the last 2 of 4 layers: 100.0 % of what tuning the last 4 layers gains over guessing" in got.out
+    )
+    analysis = json.loads((desk / "a" / "analysis.json").read_text())
+    assert analysis["groups"][0]["sizes"][0]["cells"][2]["validation"]["mean"] == pytest.approx(0.815)
+    names = {path.name for path in (desk / "a" / "tables").iterdir()}
+    assert {"answers.csv", "answers.tex", "failures_by_depth.csv", "scores_model_t.csv"} <= names
+    assert {"validation_curve_model_t.svg", "validation_curve_model_t.pdf"} <= {
+        p.name for p in (desk / "a" / "figures").iterdir()
+    }
+    page = (desk / "a" / "report.html").read_text()
+    assert "runs.csv" in page and "http" not in page.replace("http://www.w3.org", "").replace("http-equiv", "")
+
+
+def test_every_choice_changes_what_it_says(frostline: Frostline, desk: Path) -> None:
+    base = ["analyze", "runs.csv", "--columns", "score=acc", "--chance", "t=0.5", "--out", "a"]
+
+    def choices(*words: str) -> dict[str, Any]:
+        assert frostline(*base, *words).code == 0
+        return json.loads((desk / "a" / "analysis.json").read_text())["choices"]  # type: ignore[no-any-return]
+
+    ours = choices()
+    assert (ours["target"], ours["corrected"], ours["by_mean"], ours["one_rate"]) == (0.95, True, False, False)
+    asked = "--target 0.9 --raw --by-mean --one-rate --failed-below 0.9 --leave-out t,u"
+    other = {"target": 0.9, "corrected": False, "by_mean": True, "one_rate": True, "failed_below": 0.9}
+    assert choices(*asked.split()) == {**ours, **other, "leave_out": ["t", "u"]}
+    published = choices("--as-published", "lee2019", "--corrected")
+    assert published["by_mean"] and published["failed_below"] == 0.9 and published["corrected"]
+
+
+def test_a_sweeps_folder_brings_its_rows(frostline: Frostline, finished_sweep: Path, tmp_path: Path) -> None:
+    got = frostline("analyze", finished_sweep, "--out", "a")
+    assert got.code == 0
+    (group,) = json.loads((tmp_path / "a" / "analysis.json").read_text())["groups"]
+    assert group["rows"] == 16 and group["chance"] == 0.5 and group["layers"] == 3
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("analyze", "none.csv", "--out", "a"), "none.csv: there is no such file"),
+        (("analyze", "runs.csv", "--out", "a"), "runs.csv: no column ('task', 'k', 'seed', 'acc') is known for score"),
+        (("analyze", "runs.csv", "--columns", "acc", "--out", "a"), "--columns 'acc' is no pair"),
+        (
+            ("analyze", "runs.csv", "--columns", "score=acc", "--chance", "t=half", "--out", "a"),
+            "'half' is not a number",
+        ),
+        (("analyze", "runs.csv", "--columns", "score=acc", "--as-published", "lee", "--out", "a"), "no study 'lee'"),
+        (("analyze", "sst2", "--out", "a"), "sst2: there is no sweep in it"),
+        (("study", "lee", "--out", "a"), "There is no study 'lee'"),
+        (("study", "lowdata2021", "--data", "MNLI=sst2", "--out", "a"), "MNLI is no task of this study"),
+        (("study", "lowdata2021", "--model", "nowhere", "--out", "a"), "nowhere is no model of lowdata2021"),
+        (("study", "lowdata2021", "--data", "SST-2", "--out", "a"), "--data 'SST-2' is no pair"),
+        (("plan", "--study", "jeong"), "There is no study 'jeong'"),
+    ],
+)
+def test_mistakes(frostline: Frostline, desk: Path, words: tuple[str, ...], said: str) -> None:
+    got = frostline(*words)
+    assert got.code == 2 and said in got.err and got.err.count("\n") == 1
+    assert not (desk / "a").exists()
+
+
+def test_plan_of_a_study_prints_the_published_counts(frostline: Frostline) -> None:
+    got = frostline("plan", "--study", "jeong2025")
+    assert got.code == 0 and "klue-bert-base: 12 layers, 110,618,882 parameters" in got.out
+    for number in ("1,538", "14,177,282", "28,353,026", "42,528,770", "56,704,514", "70,880,258", "85,056,002"):
+        assert number in got.out
+    assert "bert-large: 24 layers" in frostline("plan", "--study", "lee2019").out
+
+
+def test_a_study_runs_and_stands_beside_what_was_published(frostline: Frostline, desk: Path) -> None:
+    words = ["study", "lowdata2021", "--model", "m", "--task", "SST-2", "--data", "SST-2=sst2", "--out", "low"]
+    words += [*FAST, "--tune", "0,all", "--seeds", "2", "--train-size", "50", "--max-length", "32"]
+    shown = frostline(*words, "--dry-run")
+    assert shown.code == 0 and "m on SST-2, into low/m/SST-2" in shown.out and "subset = fixed" in shown.out
+    assert not (desk / "low").exists()
+    got = frostline(*words)
+    assert got.code == 0 and "SST-2, m: " in got.out
+    page = (desk / "low" / "report.html").read_text()
+    assert "Where the publication disagrees" in page and "0.705" in page  # full at 50 examples, as printed
+    assert (desk / "low" / "as-published" / "report.html").exists() and (
+        desk / "low" / "m" / "SST-2" / "sweep.toml"
+    ).exists()
+    again = frostline(*words)
+    assert again.code == 0 and again.out == got.out
