@@ -24,6 +24,12 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_csv(tmp_path / "reviews.csv", rows)
     write_csv(tmp_path / "new.csv", [{"text": row["text"]} for row in rows[:5]])
     tiny_bert_folder(tmp_path / "my-model")
+    table = [{"task": "sentiment", "k": k, "seed": seed, "acc": 0.6 + 0.1 * k} for k in (0, 1, 2) for seed in (0, 1)]
+    write_csv(tmp_path / "runs.csv", [{name: str(value) for name, value in row.items()} for row in table])
+    (tmp_path / "glue" / "sst2").mkdir(parents=True)
+    for split, count, seed in (("train", 80, 0), ("dev", 40, 1)):
+        lines = [f"{row['text']}\t{int(row['label'] == 'positive')}" for row in sentences(count, seed=seed)]
+        (tmp_path / "glue" / "sst2" / f"{split}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
     commit = "0" * 40
     hub = tmp_path / "hub" / f"models--{HUB_NAME.replace('/', '--')}"
     tiny_bert_folder(hub / "snapshots" / commit, layers=12)
@@ -36,7 +42,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_commands(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All of them in their order; what they promise to leave is there."""
-    assert len(COMMANDS) >= 7
+    assert len(COMMANDS) >= 11
     for command in COMMANDS:
         app(shlex.split(command)[1:], standalone_mode=False)
         assert capsys.readouterr().out.strip(), command
