@@ -12,6 +12,7 @@ from frostline.comparison.curve import compare, main_point
 from frostline.comparison.evidence import Scores
 from frostline.comparison.outcomes import done, judged
 from frostline.report import curvetables, readable, rules, sweeptables
+from frostline.report.figures import validation_curve
 from frostline.report.fronts import pareto_fronts
 from frostline.report.tables import Column, Row, Table, escaped, save_tables
 from frostline.sweep.folder import Folder
@@ -169,4 +170,5 @@ def test_a_curve_of_which_only_scores_are_known() -> None:
     assert scores.caption.endswith("Nobody says which learning rates were tried.")
     assert all(len(table.latex()) > 100 and table.csv() for table in (scores, shares, costs, points))
     assert [row.tags for row in points.rows if row.chosen] == [("decides",)]
+    assert "Mean accuracy" in validation_curve(curve, metric="accuracy").get_label()
     assert len(pareto_fronts(curve, metric="accuracy").axes) == 1 and rules.others(curve, main)

@@ -157,7 +157,7 @@ def _limits(cells: Sequence[Cell], chance: float | None) -> tuple[float, float]:
 
 def _mark_recommended(axes: Axes, size: Mapping[str, Any], places: Sequence[float]) -> None:
     for cell, x in zip(size["cells"], places, strict=True):
-        if size["recommended"] and cell["trainable"] == size["recommended"]["trainable"]:
+        if size.get("recommended") and cell["trainable"] == size["recommended"]["trainable"]:
             half = 0.34 * _step(places)
             axes.axvspan(x - half, x + half, color=QUIET, alpha=0.14, linewidth=0)
 
@@ -206,7 +206,7 @@ def _labelled(size: Mapping[str, Any]) -> set[int]:
     count = len(size["cells"])
     if count <= 8:
         return set(range(count))
-    name = size["recommended"]["trainable"] if size["recommended"] else None
+    name = size["recommended"]["trainable"] if size.get("recommended") else None
     return {0, count - 1, *(n for n, cell in enumerate(size["cells"]) if cell["trainable"] == name)}
 
 
@@ -249,6 +249,6 @@ def _in_words(size: Mapping[str, Any], metric: str) -> str:
         f"{readable.trainable(cell['trainable'])} {readable.score(cell['validation']['mean'])}"
         for cell in size["cells"]
     ]
-    recommended = size["recommended"]
+    recommended = size.get("recommended")
     advice = f" Recommended: {readable.trainable(recommended['trainable'])}." if recommended else ""
     return f"Mean {metric} on validation over tuned layers: {', '.join(means)}.{advice}"
