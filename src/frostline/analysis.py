@@ -59,6 +59,7 @@ def _group(group: Group, choices: Choices) -> dict[str, Any]:
         answer_one([run for run in group.runs if run["train_size"] == size], evidence, choices, layers)
         for size in sizes
     ]
+    answers.sort(key=lambda answer: answer["recommended"] is None)  # the largest that has an answer speaks
     return {
         "model": group.model,
         "task": group.task,
