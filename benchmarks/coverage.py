@@ -10,7 +10,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ Array = NDArray[Any]
 # correlation over seeds between a k and full .05 in the mean, which is 0 within its error.
 CHANCE, FULL, SPREAD = 0.5, 0.85, 0.01
 HARD = (
-    3.0  # spread of the rows' difficulty against that of one answer: two runs disagree on 9 % of rows at accuracy .85
+    3.0  # spread of the rows' difficulty against that of one answer: two runs disagree on 8 % of rows at accuracy .85
 )
 
 
@@ -49,10 +49,15 @@ class Pairs:
     cell: Array
     full: Array
     errors: tuple[tuple[Array, Array, Array, Any], ...]
+    twice: tuple[Array, Array, Array, float] | None = None  # of the rows' error, what the seeds' error holds too; rows
 
     def contrast(self, share: Any, base: float = 0.0) -> tuple[Array, Array, Array]:
         """``cell - base - share (full - base)``: value, standard error, degrees of freedom."""
         parts = [(a - 2 * share * ab + share**2 * b, freedom) for a, ab, b, freedom in self.errors]
+        if self.twice is not None:
+            a, ab, b, rows = self.twice
+            least = (1 + share**2) / rows**2
+            parts[-1] = np.maximum(parts[-1][0] - (a - 2 * share * ab + share**2 * b), least), parts[-1][1]
         total = sum(part for part, _ in parts)
         freedom = total**2 / sum(part**2 / freedom for part, freedom in parts)
         return self.cell - base - share * (self.full - base), np.sqrt(total), freedom
@@ -82,6 +87,15 @@ def pairs(cell: Array, full: Array, rows: tuple[Array, Array, float] | None = No
         a, b, ab = (groups - 1) * ours.var(-1), (groups - 1) * theirs.var(-1), (groups - 1) * _covariance(ours, theirs)
         errors.append((a + one, ab, b + one, groups - 1))
     return Pairs(cell.mean(-1), full.mean(-1), tuple(errors))
+
+
+def counted_twice(groups: Array) -> tuple[Array, Array, Array]:
+    """The luck of a run with a row is in its seed's score and in its row's: its variance, from ``[tries, groups, seeds, 2]``."""
+    own = groups - groups.mean(2, keepdims=True)
+    ours, theirs, times = own[..., 0], own[..., 1], (groups.shape[1] - 1) / (groups.shape[2] * (groups.shape[2] - 1))
+    ours, theirs = ours.swapaxes(1, 2), theirs.swapaxes(1, 2)
+    a, ab, b = (times * value.sum(1) for value in (ours.var(-1), _covariance(ours, theirs), theirs.var(-1)))
+    return a, ab, b
 
 
 def _covariance(a: Array, b: Array) -> Array:
@@ -290,11 +304,12 @@ def shares(draw: np.random.Generator, tries: int) -> pd.DataFrame:
                         parts.append(drawn[..., 0] / drawn[..., 1])
                 else:
                     chosen = resampled(draw, rows, 499).astype(np.float32)
-                    seen, left = [], []
+                    seen, left, double = [], [], []
                     for right in predictions(draw, scores, rows):
                         ours, groups = left_out(right)
                         seen.append(ours)
                         left.append(groups.mean(2))
+                        double.append(counted_twice(groups))
                         flat = right.reshape(len(right), rows, -1).astype(np.float32)
                         drawn = np.einsum("tbsk,bs->tbk", (chosen @ flat).reshape(len(right), 499, n, 2), seeds)
                         for base, parts in again.items():
@@ -311,9 +326,13 @@ def shares(draw: np.random.Generator, tries: int) -> pd.DataFrame:
                         (cell - base) / (full - base),
                         np.quantile(np.concatenate(parts), [0.025, 0.975], 1),
                     )
-                    others = (
-                        [] if rows is None else [("Fieller, no two rows more", fieller(pairs(*columns, bare), base))]
-                    )
+                    others = []
+                    if rows is not None:
+                        a, ab, b = (np.concatenate(part) for part in zip(*double, strict=True))
+                        others = [
+                            ("Fieller, no two rows more", fieller(pairs(*columns, bare), base)),
+                            ("Fieller, luck counted once", fieller(replace(paired, twice=(a, ab, b, rows)), base)),
+                        ]
                     for name, ends in (
                         ("Fieller, paired (ours)", fieller(paired, base)),
                         *others,
@@ -595,7 +614,8 @@ def power(distance: float, by_seed: float, seeds: Array) -> Array:
     """The chance that an interval from so many new seeds leaves out 0."""
     away = np.clip(np.abs(distance) / np.sqrt(by_seed / seeds), None, 30.0)  # beyond, it is certain
     quantile = special.stdtrit(seeds - 1, QUANTILE)
-    return np.asarray(special.nctdtr(seeds - 1, away, -quantile) + 1 - special.nctdtr(seeds - 1, away, quantile))
+    other_side = np.where(away < 4, special.nctdtr(seeds - 1, np.minimum(away, 4.0), -quantile), 0.0)
+    return np.asarray(other_side + 1 - special.nctdtr(seeds - 1, away, quantile))
 
 
 def main() -> None:
