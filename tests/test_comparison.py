@@ -295,3 +295,10 @@ def test_a_larger_distance_never_needs_more_seeds(near: float, times: float, by_
     few, many = (seeds_needed(distance, by_seed, by_row, 49) for distance in (near * times, near))
     assert many is None or (few is not None and 2 <= few <= many)
     assert seeds_needed(-near, by_seed, by_row, 49) == many
+
+
+def test_runs_that_are_not_above_guessing_are_counted_whether_they_failed_or_not() -> None:
+    runs = judged([one(0, seed, score) for seed, score in enumerate((0.45, 0.5, 0.53))] + [one("all", 0, 0.9)], 0.5)
+    weak = failures([run for run in runs if run["trainable"] != "all"])
+    assert (weak["not_above_guessing"], weak["at_chance"], weak["runs"]) == (2, 3, 3)  # a cell that has not learned
+    assert failures(judged([one(0, 0, 0.45)], None))["not_above_guessing"] is None

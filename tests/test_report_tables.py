@@ -123,7 +123,7 @@ def test_rules_in_words(tmp_path: Path) -> None:
     curve = answer["sizes"][0]
     main = {"target": 0.95, "verdict": "cannot tell"}
     said = {name: value for name, value, _ in rules.others({**curve, "seeds_to_tell": 12}, main)}
-    assert said["Seeds to tell"] == "about 12" and said["The knee"] == readable.trainable(curve["knee"])
+    assert said["Seeds to tell"] == "about 12, or more" and said["The knee"] == readable.trainable(curve["knee"])
     unknown = {**curve, "seeds_to_tell": None, "one_standard_error": None, "knee": None}
     said = {name: value for name, value, _ in rules.others(unknown, main)}
     assert list(said.values()) == [

@@ -5,7 +5,8 @@
 - at chance, collapsed: far below the other runs of its cell (by half of what the best run of its curve gains over guessing,
   and below the median of those that have learned at all), with less than a tenth of that gain, or with more.
 
-A weak run among weak runs has not failed: leaving it out would flatter its cell (docs/statistics.md).
+A weak run among weak runs has not failed: leaving it out would flatter its cell (docs/statistics.md). How many runs are not
+above guessing is counted apart, whether they failed or not.
 
 A mean is of the runs that have a score and did not fail, where those are at least half of the cell. Where they are fewer
 the cell as a whole has not learned, and every run that has a score is in the mean.
@@ -21,6 +22,7 @@ from frostline.statistics import failure_interval
 
 AT_CHANCE = 0.1  # of the gain of the best run
 COLLAPSED = 0.5  # so much of it below the others
+ROUNDING = 1e-9  # so that a score on the line falls on the same side of it wherever the scores begin
 FAILURES = ("diverged", "degenerate", "at chance", "collapsed")
 ANSWERS = ("ok", "at chance", "collapsed")  # a model that says different things of different rows, however badly
 
@@ -36,7 +38,8 @@ def scored(runs: Iterable[Run]) -> list[Run]:
 
 
 def judged(runs: Sequence[Run], chance: float | None) -> list[dict[str, Any]]:
-    """The runs of one curve, each with its ``outcome``: ok, one of ``FAILURES``, or None where it has not finished."""
+    """The runs of one curve, each with its ``outcome``: ok, one of ``FAILURES``, or None where it has not finished; and
+    whether it is ``above_guessing``, None where that is not known."""
     ended = scored(done(runs))
     best = max((run["validation_best"] for run in ended), default=None)
     if chance is None or best is None:
@@ -46,11 +49,15 @@ def judged(runs: Sequence[Run], chance: float | None) -> list[dict[str, Any]]:
         floor = chance + AT_CHANCE * gain
         cells: dict[Any, list[float]] = {_cell(run): [] for run in ended}
         for run in ended:
-            if run["validation_best"] > floor and run.get("outcome") not in ("diverged", "degenerate"):
+            if run["validation_best"] > floor + ROUNDING and run.get("outcome") not in ("diverged", "degenerate"):
                 cells[_cell(run)].append(run["validation_best"])
         least = {cell: median(learned) - COLLAPSED * gain if learned else inf for cell, learned in cells.items()}
     return [
-        {**run, "outcome": _outcome(run, floor, least.get(_cell(run), -inf)) if run["status"] == "done" else None}
+        {
+            **run,
+            "outcome": _outcome(run, floor, least.get(_cell(run), -inf)) if run["status"] == "done" else None,
+            "above_guessing": None if chance is None or not scored([run]) else run["validation_best"] > chance,
+        }
         for run in runs
     ]
 
@@ -64,9 +71,9 @@ def _outcome(run: Run, floor: float | None, least: float) -> str:
         return str(run["outcome"])
     if not scored([run]):
         return "diverged"
-    if floor is None or run["validation_best"] >= least:
+    if floor is None or run["validation_best"] >= least - ROUNDING:
         return "ok"
-    return "at chance" if run["validation_best"] <= floor else "collapsed"
+    return "at chance" if run["validation_best"] <= floor + ROUNDING else "collapsed"
 
 
 def succeeded(cell: Sequence[Run]) -> list[Run]:
@@ -85,10 +92,16 @@ def near_the_best(cell: Sequence[Run], share: float) -> list[Run]:
 
 
 def failures(runs: Sequence[Run]) -> dict[str, Any]:
-    """How many of these runs failed, each way, and the rate with Clopper and Pearson's interval."""
+    """How many of these runs failed, each way, and the rate with Clopper and Pearson's interval; and how many are not above
+    guessing, None where nobody knows what guessing scores."""
     counts = {name.replace(" ", "_"): sum(run["outcome"] == name for run in runs) for name in FAILURES}
     failed = sum(counts.values())
-    return {**counts, "failed": failed, "runs": len(runs), "interval": _interval(failed, len(runs))}
+    known = [run["above_guessing"] for run in runs if run.get("above_guessing") is not None]
+    return {
+        **counts,
+        **{"failed": failed, "runs": len(runs), "interval": _interval(failed, len(runs))},
+        "not_above_guessing": known.count(False) if known else None,
+    }
 
 
 def failure_table(runs: Sequence[Run], by: Mapping[str, Callable[[Run], Any]]) -> list[dict[str, Any]]:

@@ -226,7 +226,8 @@ def points(curve: Curve, main: Mapping[str, Any], *, suffix: str = "") -> Table:
 def ways() -> tuple[Column, ...]:
     """How many runs failed, each way; the values are those of ``comparison.outcomes.failures``."""
     kinds = {name: name.replace("_", " ") for name in WAYS}
-    return tuple(Column(name, title, readable.count, bad=_is(name)) for name, title in kinds.items())
+    columns = (Column(name, title, readable.count, bad=_is(name)) for name, title in kinds.items())
+    return (*columns, Column("not_above_guessing", "not above\nguessing", readable.count))
 
 
 def failed_columns() -> tuple[Column, ...]:
@@ -244,7 +245,7 @@ def rate_of_failures(failed: Mapping[str, Any]) -> dict[str, Value]:
     """What ``comparison.outcomes.failures`` counted, as values of a row."""
     low, high = failed["interval"] or (None, None)
     rate = failed["failed"] / failed["runs"] if failed["runs"] else None
-    counts = {name: failed[name] for name in (*WAYS, "failed", "runs")}
+    counts = {name: failed[name] for name in (*WAYS, "failed", "runs", "not_above_guessing")}
     return {**counts, "failure_rate": rate, "failure_low": low, "failure_high": high}
 
 

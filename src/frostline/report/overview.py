@@ -54,8 +54,8 @@ def answers(analysis: Analysis) -> Table:
     caption = (
         f"The smallest number of tuned layers that reaches {readable.target(choices['target'])} of full, {what}: by the "
         "means; surely, with its whole 95 % interval above; and the smallest that the data do not rule out. The last "
-        "column: with how many seeds in all the question would likely (in four of five tries) be settled, if the truth is "
-        f"what was measured. {_how(analysis)}"
+        "column: about how many seeds in all, or more, would likely settle the question. "
+        f" {_how(analysis)}"
     )
     return Table("answers", "Every task by itself", caption, columns, tuple(rows))
 
@@ -116,8 +116,9 @@ def failures(analysis: Analysis) -> Table:
     columns = (Column("what", "trained", number=False), *ways(), *failed_columns())
     caption = (
         "Runs that failed, over all models and tasks, with Clopper and Pearson’s 95 % interval of the rate. Diverged: no "
-        "score. Degenerate: the same prediction for every row, where predictions are known. At chance: less than a tenth "
-        "of the best run’s gain over guessing."
+        "score. Degenerate: the same prediction for every row, where predictions are known. At chance and collapsed: far "
+        "below the other runs of its cell, with less than a tenth of the best run’s gain over guessing, or with more. Runs "
+        "that are not above guessing are counted apart, whether they failed or their whole cell is that weak."
     )
     return Table("failures_by_depth", "Failures by how much was trained", caption, columns, tuple(rows))
 

@@ -70,8 +70,8 @@ def others(curve: Mapping[str, Any], main: Mapping[str, Any]) -> list[tuple[str,
         (
             "Seeds to tell",
             _seeds(curve, main),
-            "About how many seeds in all would likely, in four cases of five, settle whether the smallest choice that is not "
-            f"ruled out reaches {readable.target(main['target'])}.",
+            "The order of how many seeds in all would likely settle whether the smallest choice that is not ruled out reaches "
+            f"{readable.target(main['target'])}; near the target it takes more (docs/statistics.md).",
         ),
     ]
 
@@ -95,7 +95,7 @@ def _seeds(curve: Mapping[str, Any], main: Mapping[str, Any]) -> str:
     if main["verdict"] == "holds":
         return "none more: it is settled"
     if curve["seeds_to_tell"] is not None:
-        return f"about {curve['seeds_to_tell']:,}"
+        return f"about {curve['seeds_to_tell']:,}, or more"
     if curve["seeds"] < 2:
         return "not known from one seed"
     return "seeds alone will likely not tell; more validation rows may"
