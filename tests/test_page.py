@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
+from frostline.analysis import analyze
+from frostline.comparison.choices import Choices
+from frostline.report.analysis import write_analysis
 from frostline.report.page import write_page
+from frostline.studies import load_protocol
+from frostline.studies.beside import beside, summary_of
+from made import RISING, made_group, noisy
 from test_report import HOSTILE, make_folder
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install -e '.[test]')")
@@ -82,10 +88,43 @@ def folders(finished_sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> d
     regression = make_folder(base / "regression", labels=(), tune=(0, 2, 3, "all"), seeds=1)
     for folder in (troubled, classes, regression):
         write_page(folder)
-    return {"real": finished_sweep, "troubled": troubled, "classes": classes, "regression": regression}
+    made = {"studied": studied(base / "studied"), "many": many(base / "many")}
+    return {"real": finished_sweep, "troubled": troubled, "classes": classes, "regression": regression, **made}
 
 
-@pytest.fixture(params=["real", "troubled", "classes", "regression"])
+def studied(out: Path) -> Path:
+    """The page of a study of two sizes, with failures, train scores and what was published beside."""
+
+    def quality(k: int | str, seed: int, size: int | None) -> float | None:
+        if (k, seed) == (2, 0):
+            return None
+        return 0.5 if (k, seed) == (1, 1) else noisy({**RISING, 6: 0.9}, 0.02)(k, seed, size)
+
+    protocol = load_protocol("lowdata2021")
+    group = made_group(quality, sizes=(50, 100), layers=6, ks=(0, 1, 2, 4, 6, "all"), model="a-model", task="SST-2")
+    for run in group.runs:
+        run["train_last"] = 0.95  # type: ignore[index]
+    analysis = analyze([group], Choices())
+    rows = beside(protocol, analysis)
+    facts = {name: getattr(protocol, name) for name in ("asks", "source", "contradictions", "differs")}
+    publication = {**facts, "summary": summary_of(rows)}
+    write_analysis(out, analysis, title=protocol.title, publication=publication, rows=rows)
+    return out
+
+
+def many(out: Path) -> Path:
+    """The page of two models on four tasks, with hostile names."""
+    tasks = ("CoLA", "SST-2", "<b>bold</b>", 'a "task" & more')
+    groups = [
+        made_group(noisy(RISING, 0.02, seed), model=model, task=task)
+        for model in ("one", "a-model-with-a-very-long-name-that-does-not-end")
+        for seed, task in enumerate(tasks)
+    ]
+    write_analysis(out, analyze(groups, Choices(by_mean=True, leave_out=("CoLA",))), title="Many <i>tasks</i>")
+    return out
+
+
+@pytest.fixture(params=["real", "troubled", "classes", "regression", "studied", "many"])
 def folder(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Path:
     return folders[request.param]
 
@@ -116,6 +155,12 @@ def visit(browser: Any) -> Iterator[Any]:
 
 def table_of(page: Any, title: str) -> Any:
     return page.get_by_role("region", name=title, exact=True).get_by_role("table")
+
+
+def table_that_is_there(folder: Path) -> tuple[str, str]:
+    """A table that stands unfolded on the page: its title and its file."""
+    of_analysis = (folder / "analysis.json").exists()
+    return ("Every task by itself", "answers.csv") if of_analysis else ("Operating points", "operating_points.csv")
 
 
 def first_cells(table: Any) -> list[str]:
@@ -206,11 +251,12 @@ def test_downloads_are_the_files_on_disk(visit: Any, folder: Path) -> None:
     assert len(found) == links.count() and found
     for name, content in found.items():
         assert content == (folder / "tables" / name).read_bytes()
-    link = page.get_by_role("link", name="CSV of the table “Operating points”", exact=True)
+    title, name = table_that_is_there(folder)
+    link = page.get_by_role("link", name=f"CSV of the table “{title}”", exact=True)
     with page.expect_download() as download:
         link.click()
-    assert download.value.suggested_filename == "operating_points.csv"
-    assert Path(download.value.path()).read_bytes() == found["operating_points.csv"]
+    assert download.value.suggested_filename == name
+    assert Path(download.value.path()).read_bytes() == found[name]
 
 
 def test_print_shows_everything_and_no_controls(visit: Any, folder: Path) -> None:
@@ -227,8 +273,8 @@ def test_print_shows_everything_and_no_controls(visit: Any, folder: Path) -> Non
 def test_everything_can_be_read_without_script(visit: Any, folder: Path) -> None:
     page = visit(folder, java_script_enabled=False)
     assert page.locator("th button").count() == 0
-    table = table_of(page, "Operating points")
-    assert table.is_visible() and "what must be reached" in table.locator("thead").inner_text()
+    table = table_of(page, table_that_is_there(folder)[0])
+    assert table.is_visible() and table.locator("thead").inner_text().strip()
     assert page.locator("thead th").all_inner_texts() and page.get_by_role("heading", level=1).is_visible()
 
 

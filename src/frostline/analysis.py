@@ -48,6 +48,7 @@ def analyze(groups: Sequence[Group], choices: Choices) -> dict[str, Any]:
         "failures": _failures(groups),
         "head_only": _head_only(found),
         "above_full": _above_full(found),
+        "half_frozen": _half_frozen(found),
     }
 
 
@@ -155,6 +156,24 @@ def _above_full(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         and group["sizes"][0]["reference_is_full"]
         and cell["difference"]["estimate"] > 0
     ]
+
+
+def _half_frozen(groups: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many curves are above or below full with half of the layers frozen, and in how many that is sure (Holm)."""
+    found = [
+        cell["difference"]
+        for group in groups
+        for cell in group["sizes"][0]["cells"]
+        if group["sizes"][0]["reference_is_full"] and cell["trainable"].startswith("last")
+        if 2 * cell["tuned_layers"] == group["layers"] and cell["difference"]
+    ]
+    sure = [difference["estimate"] for difference in found if (difference.get("p_holm") or 1.0) < 0.05]
+    return {
+        "curves": len(found),
+        "above": sum(difference["estimate"] > 0 for difference in found),
+        "surely_above": sum(estimate > 0 for estimate in sure),
+        "surely_below": sum(estimate < 0 for estimate in sure),
+    }
 
 
 def _failures(groups: Sequence[Group]) -> list[dict[str, Any]]:

@@ -178,19 +178,43 @@ def print_counts(name: str, settings: Mapping[str, Any]) -> None:
             tune_modules=values.get("tune_modules"),
         )
         print(f"\n{model}: {counts.layers} layers, {counts.total:,} parameters")
-        layer = counts.places["layer 0"]
-        rest = {place: number for place, number in counts.places.items() if not place.startswith("layer ")}
-        parts = {"embeddings": rest.pop("embeddings"), "a layer": layer, **rest}
-        print(", ".join(f"{place} {number:,} ({100 * number / counts.total:.1f} %)" for place, number in parts.items()))
+        printed = [row for row in protocol.printed if row.model == protocol.short_name(model)]
+        totals = {row.statistic.removeprefix("parameters_"): row.value for row in printed}
+        _print_places(counts, totals)
+        by_k = {row.tuned: int(row.value) for row in printed if row.statistic == "trainable_parameters"}
         rows = [
             {
-                "tune": k if isinstance(k, str) else f"last {k}",
+                "tune": f"last {k}" if isinstance(k, int) else k,
                 "trainable parameters": f"{number:,}",
                 "share": f"{100 * number / counts.total:.1f} %",
+                "printed": f"{by_k[k]:,}" if k in by_k else "",
             }
             for k, number in counts.trainable.items()
         ]
-        print_table(rows, ("tune", "trainable parameters", "share"))
+        print_table(rows, ("tune", "trainable parameters", "share", *["printed"] * bool(by_k)))
+
+
+def _print_places(counts: Any, printed: Mapping[str, float]) -> None:
+    """Parameters by place; where the publication prints them, beside."""
+    output = "pooler" if "pooler" in counts.places else "head"
+    names = {"embeddings": "embedding", "a layer": "per_layer", output: "output", "in all": "total"}
+    places = {place: number for place, number in counts.places.items() if not place.startswith("layer ")}
+    parts = {
+        "embeddings": places.pop("embeddings"),
+        "a layer": counts.places["layer 0"],
+        **places,
+        "in all": counts.total,
+    }
+    rows = [
+        {
+            "part": part,
+            "parameters": f"{number:,}",
+            "share": f"{100 * number / counts.total:.1f} %",
+            "printed": f"{printed[names[part]] / 1e6:g} million" if names.get(part) in printed else "",
+        }
+        for part, number in parts.items()
+    ]
+    print_table(rows, ("part", "parameters", "share", *["printed"] * any(row["printed"] for row in rows)))
 
 
 def _words(words: Sequence[str] | None) -> list[str] | None:

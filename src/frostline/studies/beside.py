@@ -5,6 +5,7 @@ from typing import Any
 
 from frostline.studies.protocol import Printed, Protocol
 
+LARGE = 0.003  # a gap that asks for a word
 STATISTICS = ("mean", "median", "std", "min", "max")
 
 
@@ -17,7 +18,9 @@ def beside(protocol: Protocol, analysis: Mapping[str, Any]) -> list[dict[str, An
     rows = []
     for printed in protocol.printed:
         for found in _measured(protocol, printed, analysis):
-            rows.append({**vars(printed), **found, "gap": found["measured"] - printed.value})
+            runs = protocol.settings["seeds"]
+            known = {"published_runs": runs if isinstance(runs, int) else len(runs)}
+            rows.append({**vars(printed), **known, **found, "gap": found["measured"] - printed.value})
     return rows
 
 
@@ -27,13 +30,23 @@ def summary_of(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     if not same:
         return None
     worst = max(same, key=lambda row: abs(row["gap"]))
+    large = [row for row in same if abs(row["gap"]) > LARGE]
     return {
         "cells": len(same),
         "mean_gap": sum(abs(row["gap"]) for row in same) / len(same),
         "largest_gap": abs(worst["gap"]),
         "largest": {name: worst[name] for name in ("table", "model", "task", "tuned", "value", "measured")},
-        "over_0.3_points": [row for row in same if abs(row["gap"]) > 0.003],
+        "large": [
+            {**{name: row[name] for name in ("table", "model", "task", "tuned", "gap", "runs")}, "errors": _errors(row)}
+            for row in large
+        ],
     }
+
+
+def _errors(row: Mapping[str, Any]) -> float | None:
+    """A gap in standard errors of a mean of as many such runs as were published."""
+    error = (row["std"] or 0.0) / row["published_runs"] ** 0.5 if row["published_runs"] else 0.0
+    return abs(row["gap"]) / error if error else None
 
 
 def _measured(protocol: Protocol, printed: Printed, analysis: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -64,7 +77,7 @@ def _cells(group: Mapping[str, Any], model: str, printed: Printed) -> Iterator[d
             runs = cell["validation"]["n"]
             yield {
                 **{"measured_model": model, "measured_tuned": cell["trainable"], "measured": value, "runs": runs},
-                **{"measured_layers": group["layers"]},
+                **{"measured_layers": group["layers"], "std": cell["validation"]["std"]},
             }
 
 
