@@ -46,3 +46,15 @@ def test_a_k_that_one_task_lacks_is_in_no_row() -> None:
     groups = [made_group(noisy(RISING), task="a"), made_group(noisy(RISING), task="b", ks=(0, 2, "all"))]
     rows = analyze(groups, Choices())["models"][0]["tasks"]["rows"]
     assert [row["trainable"] for row in rows] == ["last 0", "last 2", "all"]
+
+
+def test_a_task_in_which_full_learns_nothing_counts_nowhere_and_is_named() -> None:
+    nothing = dict.fromkeys(RISING, 0.5)
+    groups = [made_group(noisy(RISING, 0.005), task="a"), made_group(noisy(nothing, 0.01), task="b")]
+    model = analyze(groups, Choices(target=0.9))["models"][0]
+    assert model["tasks"]["undefined"] == ["b"]
+    sure = next(p for p in model["tasks"]["points"] if p["target"] == 0.9)["sure"]
+    assert sure == "last 4" and model["sentence"].startswith(
+        "Tuning the last 4 layers of 4 surely reaches 90 % of full's gain over guessing in the one task that counts"
+        " (without b: full is not above guessing)"
+    )

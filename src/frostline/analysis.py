@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from frostline.answer import answer_one, tuning
-from frostline.comparison.cells import by_depth, counted
+from frostline.comparison.cells import FULL, by_depth, counted
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Evidence, Run, Scores
 from frostline.comparison.many import adjust
@@ -119,15 +119,31 @@ def _model(model: str, groups: Sequence[Mapping[str, Any]], choices: Choices) ->
 def _over_tasks(together: Mapping[str, Any], layers: int, choices: Choices) -> str:
     """What all tasks of a model say together."""
     point = next(point for point in together["points"] if point["target"] == choices.target)
-    left = f" but {' and '.join(together['left_out'])}" if together["left_out"] else ""
+    counted = len(together["tasks"]) - len(together["left_out"]) - len(together["undefined"])
     whole = "full's gain over guessing" if choices.corrected else "full's score"
-    reaches = f"{100 * choices.target:g} % of {whole} in every task{left} ({len(together['tasks'])} tasks)"
-    if choices.by_mean:
-        return f"By the means {tuning(point['estimate'])} of {layers} reaches {reaches}."
-    sure, possible = tuning(point["sure"]), tuning(point["possible"])
-    if point["sure"] == point["possible"]:
-        return f"{sure[0].upper()}{sure[1:]} of {layers} surely reaches {reaches}, and nothing smaller does."
-    return f"{sure[0].upper()}{sure[1:]} surely reaches {reaches}; it cannot be ruled out that {possible} of {layers} does."
+    where = "in the one task that counts" if counted == 1 else f"in each of {counted} tasks"
+    for why, tasks in (
+        ("left out by choice", together["left_out"]),
+        ("full is not above guessing", together["undefined"]),
+    ):
+        where += f" (without {' and '.join(tasks)}: {why})" if tasks else ""
+    reaches = f"{100 * choices.target:g} % of {whole} {where}"
+    sure, possible = point["estimate" if choices.by_mean else "sure"], point["possible"]
+    surely = "by the means" if choices.by_mean else "surely"
+    said = (
+        f"{tuning(sure)} of {layers} {surely} reaches {reaches}"
+        if sure not in (None, FULL)
+        else f"nothing smaller than full fine-tuning {surely} reaches {reaches}"
+    )
+    if possible not in (sure, None) and not choices.by_mean:
+        said += f"; it cannot be ruled out that {tuning(possible)} of {layers} does"
+    for why, tasks in (
+        ("left out by choice", together["left_out"]),
+        ("full is not above guessing", together["undefined"]),
+    ):
+        if tasks:
+            said += f" (without {' and '.join(tasks)}: {why})"
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def _head_only(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:

@@ -15,8 +15,9 @@ Curve = Mapping[str, Any]  # what ``compare`` gives, with its ``task``
 def over_tasks(curves: Sequence[Curve], choices: Choices) -> dict[str, Any] | None:
     """What each k does over all tasks; None for fewer than two tasks. Never the best of a chosen few.
 
-    ``rows``: for each k that every task has, its mean rank (1 is best, ties share), its mean share of full, its worst
-    share and where that is; ``points``: the smallest k that is enough in every task but those left out.
+    ``undefined``: tasks in which full is not surely above guessing, so that no share of its gain has a meaning; they count
+    nowhere. ``rows``: for each k that every task has, its mean rank (1 is best, ties share), its mean share of full, its worst
+    share and where that is; ``points``: the smallest k that is enough in every task that counts.
     """
     tasks = {curve["task"]: curve for curve in curves if curve["reference"] == FULL}
     if len(tasks) < 2:
@@ -28,10 +29,12 @@ def over_tasks(curves: Sequence[Curve], choices: Choices) -> dict[str, Any] | No
         task: dict(zip(names, stats.rankdata([-(_mean(some, k) or 0.0) for k in names]), strict=True))
         for task, some in cells.items()
     }
-    looked_at = [task for task in tasks if task not in choices.leave_out]
+    undefined = [task for task, some in cells.items() if not _defined(some[FULL], choices)]
+    looked_at = [task for task in tasks if task not in (*choices.leave_out, *undefined)]
     return {
         "tasks": list(tasks),
         "left_out": [task for task in tasks if task in choices.leave_out],
+        "undefined": [task for task in undefined if task not in choices.leave_out],
         "rows": [_row(k, cells, looked_at, ranks, choices) for k in names],
         "points": [_enough(names, cells, looked_at, target, choices) for target in choices.targets],
     }
@@ -45,6 +48,11 @@ def _mean(cells: Mapping[str, Any], k: str) -> float | None:
 def _share(cell: Mapping[str, Any], choices: Choices) -> Mapping[str, Any] | None:
     share: Mapping[str, Any] | None = cell["share_corrected" if choices.corrected else "share"]
     return share
+
+
+def _defined(full: Mapping[str, Any], choices: Choices) -> bool:
+    share = _share(full, choices)
+    return share is not None and share["estimate"] is not None
 
 
 def _row(
