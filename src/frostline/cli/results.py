@@ -143,11 +143,12 @@ def study(
 def _run_study(protocol: Any, all_parts: Sequence[Any], folder: Path) -> None:
     from frostline.analysis import analyze as analyze_groups
     from frostline.gather import gather
+    from frostline.report.readable import model_name
     from frostline.studies.carry_out import carry_out
 
     failed = 0
     for part, answer in carry_out(all_parts):
-        print(f"{part.task}, {part.model}: {answer['sentence']}", flush=True)
+        print(f"{part.task}, {model_name(part.model)}: {answer['sentence']}", flush=True)
         failed += answer["runs"]["failed"]
     groups = gather([folder])
     own = analyze_groups(groups, _choices(None, 0.95, 0.01, {}))

@@ -140,9 +140,9 @@ def _step(places: Sequence[float]) -> float:
 
 
 def _limits(cells: Sequence[Cell], chance: float | None) -> tuple[float, float]:
-    """Limits that show every run that succeeded. What lies far from them (guessing, the end of an interval) stays
+    """Limits that show every run that a mean is of. What lies far from them (guessing, the end of an interval) stays
     outside, so that differences between k can be seen."""
-    good = [point for cell in cells for point in cell["points"] if point["outcome"] == "ok"]
+    good = [point for cell in cells for point in cell["points"] if point["in_mean"]]
     seen = [point[name] for point in good for name in ("validation_best", "train_last") if point[name] is not None]
     seen = seen or [0.0, 1.0]
     low, high = min(seen), max(seen)
@@ -174,8 +174,8 @@ def _line(axes: Axes, cells: Sequence[Cell], places: Sequence[float], name: str,
 
 
 def _cell(axes: Axes, cell: Cell, x: float, floor: float) -> None:
-    """The runs of one k, and the interval of their mean. A failed run with no score, or a far lower one, lies on the
-    floor."""
+    """The runs of one k, and the interval of their mean. A failed run is a cross; with no score, or a far lower one, it lies
+    on the floor."""
     summary = cell["validation"]
     if summary["low"] is not None:
         ends = [summary["low"], summary["high"]]

@@ -34,6 +34,7 @@ def answers(analysis: Analysis) -> Table:
                     "full_high": full["validation"]["high"] if full else None,
                     **{name: point[name] for name in ("estimate", "sure", "possible", "verdict")},
                     "seeds_to_tell": size["seeds_to_tell"],
+                    "reference": size["reference"],
                 }
             )
         )
@@ -42,8 +43,8 @@ def answers(analysis: Analysis) -> Table:
         *(MODEL, TASK, Column("metric", "metric", readable.metric, number=False)),
         Column("layers", "layers" if len(layers) > 1 else ""),
         Column("chance", "guessing", readable.score),
-        Column("full", "full", readable.score, small=_between("full_low", "full_high")),
-        *(Column("full_low"), Column("full_high")),
+        Column("full", "full", readable.score, small=_full),
+        *(Column("full_low"), Column("full_high"), Column("reference", number=False)),
         Column("estimate", "by the\nmeans", readable.trainable, number=False),
         Column("sure", "surely", readable.trainable, number=False, strong=True),
         Column("possible", "not\nruled out", readable.trainable, number=False),
@@ -214,6 +215,7 @@ def published(rows: Sequence[Mapping[str, Any]]) -> Table:
     sized = any(row["train_size"] for row in rows)
     several = len({row["measured_model"] for row in rows} | {row["model"] for row in rows}) > 1
     others = any(row["measured_model"] not in (row["model"], None) for row in rows)
+    resized = any(row["train_size"] and row.get("measured_size") not in (row["train_size"], None) for row in rows)
     made = [
         Row(
             {
@@ -223,7 +225,10 @@ def published(rows: Sequence[Mapping[str, Any]]) -> Table:
                 },
                 "tuned": None if row["tuned"] is None else _depth(row["tuned"]),
                 "of_layers": row["of_layers"],
-                **{name: row.get(name) for name in ("measured_model", "measured_tuned", "measured", "runs")},
+                **{
+                    name: row.get(name)
+                    for name in ("measured_model", "measured_tuned", "measured_size", "measured", "runs")
+                },
                 "place": n,
             }
         )
@@ -240,6 +245,7 @@ def published(rows: Sequence[Mapping[str, Any]]) -> Table:
         Column("value", "published", _number, strong=True),
         Column("measured_model", "measured\non" if others else "", number=False),
         Column("measured_tuned", "tuned\nthere" if others else "", readable.trainable, number=False),
+        Column("measured_size", "examples\nthere" if resized else "", readable.count),
         Column("measured", "measured", _number, small=lambda row: [f"{row['runs']} runs"] if row["runs"] else []),
         Column("runs"),
         Column("gap", "measured less\npublished, points", _points),
@@ -250,6 +256,12 @@ def published(rows: Sequence[Mapping[str, Any]]) -> Table:
             " Another model is compared at the same share of its layers: its scores are not meant to be the same."
         )
     return Table("published", "Published and measured", caption, columns, tuple(made))
+
+
+def _full(row: Mapping[str, Any]) -> list[str]:
+    """The interval of full; where full was not run, what stands for it."""
+    instead = "" if row["reference"] in ("all", None) else f"here {readable.trainable(row['reference'])}"
+    return [readable.score_interval(row["full_low"], row["full_high"]), instead]
 
 
 def _how(analysis: Analysis) -> str:

@@ -58,16 +58,18 @@ def _measured(protocol: Protocol, printed: Printed, analysis: Mapping[str, Any])
         if printed.statistic == "operating_point":
             yield from _operating_point(model, known[model], printed, analysis)
             continue
+        sizes = {other.train_size for other in protocol.printed if other.task == printed.task}
         for group in analysis["groups"]:
             if group["model"] == model and _alike(group["task"]) == _alike(printed.task or ""):
-                yield from _cells(group, known[model], printed)
+                yield from _cells(group, known[model], printed, one_size=len(sizes) == 1)
     if printed.statistic == "mean_share_of_full" and analysis["head_only"]:
         yield {"measured_model": None, "measured_tuned": "last 0", "measured": analysis["head_only"]["mean_share"]}
 
 
-def _cells(group: Mapping[str, Any], model: str, printed: Printed) -> Iterator[dict[str, Any]]:
-    for size in group["sizes"]:
-        if printed.train_size is not None and size["train_size"] not in (None, printed.train_size):
+def _cells(group: Mapping[str, Any], model: str, printed: Printed, *, one_size: bool) -> Iterator[dict[str, Any]]:
+    """``one_size``: all of the task was printed at one train size, which need not be the one that was measured."""
+    for size in group["sizes"][:1] if one_size else group["sizes"]:
+        if not one_size and printed.train_size is not None and size["train_size"] not in (None, printed.train_size):
             continue
         cell = _cell(size, group["layers"], printed)
         if cell is None:
@@ -77,7 +79,11 @@ def _cells(group: Mapping[str, Any], model: str, printed: Printed) -> Iterator[d
             runs = cell["validation"]["n"]
             yield {
                 **{"measured_model": model, "measured_tuned": cell["trainable"], "measured": value, "runs": runs},
-                **{"measured_layers": group["layers"], "std": cell["validation"]["std"]},
+                **{
+                    "measured_size": size["train_size"],
+                    "measured_layers": group["layers"],
+                    "std": cell["validation"]["std"],
+                },
             }
 
 
