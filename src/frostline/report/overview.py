@@ -213,7 +213,8 @@ def pays(group: Group, suffix: str) -> Table:
 def published(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Each published number with what was measured."""
     sized = any(row["train_size"] for row in rows)
-    several = len({row["measured_model"] for row in rows} | {row["model"] for row in rows}) > 1
+    printed, measured = ({row[name] for row in rows} - {None} for name in ("model", "measured_model"))
+    counts = {row.get("measured_size") for row in rows} - {None}
     others = any(row["measured_model"] not in (row["model"], None) for row in rows)
     resized = any(row["train_size"] and row.get("measured_size") not in (row["train_size"], None) for row in rows)
     made = [
@@ -236,25 +237,28 @@ def published(rows: Sequence[Mapping[str, Any]]) -> Table:
     ]
     columns = (
         Column("table", "in", number=False, rank=lambda row: row["place"]),
-        Column("model", "model" if several else "", number=False),
+        Column("model", "model" if len(printed) > 1 else "", number=False),
         TASK,
         Column("train_size", "examples" if sized else "", readable.count),
         Column("tuned", "tuned", readable.trainable, number=False),
         Column("of_layers", "of\nlayers"),
         Column("statistic", "what", lambda text: text.replace("_", " "), number=False),
         Column("value", "published", _number, strong=True),
-        Column("measured_model", "measured\non" if others else "", number=False),
+        Column("measured_model", "measured\non" if others and len(measured) > 1 else "", number=False),
         Column("measured_tuned", "tuned\nthere" if others else "", readable.trainable, number=False),
-        Column("measured_size", "examples\nthere" if resized else "", readable.count),
-        Column("measured", "measured", _number, small=lambda row: [f"{row['runs']} runs"] if row["runs"] else []),
+        Column("measured_size", "examples\nthere" if resized and len(counts) > 1 else "", readable.count),
+        Column("measured", "measured", _number, small=_runs),
         Column("runs"),
-        Column("gap", "measured less\npublished, points", _points),
+        Column("gap", "" if others else "measured less\npublished, points", _points),
     )
     caption = "Every published number that was measured too."
+    if len(printed) == 1:
+        caption += f" Published for {printed.pop()}."
     if others:
-        caption += (
-            " Another model is compared at the same share of its layers: its scores are not meant to be the same."
-        )
+        names = f" ({measured.pop()})" if len(measured) == 1 else ""
+        caption += f" Another model{names} is compared at the same share of its layers: its scores are not meant to be the same."
+    if resized and len(counts) == 1:
+        caption += f" Measured with {counts.pop():,} examples."
     return Table("published", "Published and measured", caption, columns, tuple(made))
 
 
@@ -297,6 +301,10 @@ def _between(low: str, high: str, *, difference: bool = False) -> Any:
 def _number(value: float) -> str:
     """A score, a count, or what else a publication prints."""
     return f"{value:,.0f}" if abs(value) >= 1000 or (value == int(value) and value > 1) else readable.score(value)
+
+
+def _runs(row: Mapping[str, Any]) -> list[str]:
+    return [f"{row['runs']} {'run' if row['runs'] == 1 else 'runs'}"] if row["runs"] else []
 
 
 def _points(gap: float) -> str:
