@@ -1,6 +1,7 @@
 """study, analyze and plan --study, as users type them; hostile input gives one sentence, exit code 2, and leaves nothing."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ def test_a_sweeps_folder_brings_its_rows(frostline: Frostline, finished_sweep: P
     assert got.code == 0
     (group,) = json.loads((tmp_path / "a" / "analysis.json").read_text())["groups"]
     assert group["rows"] == 16 and group["chance"] == 0.5 and group["layers"] == 3
+    (link,) = re.findall(r'href="([^"#]*report.html)"', (tmp_path / "a" / "report.html").read_text())
+    assert (tmp_path / "a" / link).resolve() == (finished_sweep / "report.html").resolve()
 
 
 @pytest.mark.parametrize(
@@ -80,7 +83,10 @@ def test_a_sweeps_folder_brings_its_rows(frostline: Frostline, finished_sweep: P
         (("analyze", "sst2", "--out", "a"), "sst2: there is no sweep in it"),
         (("study", "lee", "--out", "a"), "There is no study 'lee'"),
         (("study", "lowdata2021", "--data", "MNLI=sst2", "--out", "a"), "MNLI is no task of this study"),
-        (("study", "lowdata2021", "--model", "nowhere", "--out", "a"), "nowhere is no model of lowdata2021"),
+        (
+            ("study", "lowdata2021", "--model", "nowhere", "--out", "a"),
+            "The model 'nowhere' (revision main) is neither a folder here nor to be had from the hub",
+        ),
         (("study", "lowdata2021", "--data", "SST-2", "--out", "a"), "--data 'SST-2' is no pair"),
         (("plan", "--study", "jeong"), "There is no study 'jeong'"),
     ],
@@ -114,3 +120,12 @@ def test_a_study_runs_and_stands_beside_what_was_published(frostline: Frostline,
     ).exists()
     again = frostline(*words)
     assert again.code == 0 and again.out == got.out
+
+
+def test_the_dry_run_of_a_study_prints_every_group_without_weights(frostline: Frostline) -> None:
+    got = frostline("study", "amazon-tutorial", "--dry-run")
+    assert got.code == 0 and "google-bert/bert-base-uncased" in got.out
+    assert "tune named: 14,767,874 of 109,483,778 parameters are trained" in got.out
+    assert "layer 10 .. 11" in got.out and "layer 0 .. 9" in got.out and "bert.embeddings" in got.out
+    wrong = frostline("study", "amazon-tutorial", "--dry-run", "--tune-modules", "encoder.layer.12")
+    assert wrong.code == 2 and "the 12 layers are bert.encoder.layer.0 to bert.encoder.layer.11" in wrong.err

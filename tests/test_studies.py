@@ -99,7 +99,7 @@ def test_the_parameters_of_lee_et_al() -> None:
 def test_the_configuration_of_a_folder_or_none(tiny_bert: Path) -> None:
     protocol = load_protocol("jeong2025")
     assert configuration(protocol, str(tiny_bert)).num_hidden_layers == 3
-    with pytest.raises(FrostlineError, match="is no model of jeong2025"):
+    with pytest.raises(FrostlineError, match="neither a folder here nor to be had from the hub"):
         configuration(protocol, "nowhere")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from frostline.answer import answer_one, tuning
@@ -26,6 +27,7 @@ class Group:
     layers: int | None  # L
     runs: Sequence[Run]
     evidence: Evidence
+    folder: Path | None = None  # of the sweep that they are from
 
 
 def group_of(results: Results, *, paired: bool = True) -> Group:

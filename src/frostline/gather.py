@@ -68,7 +68,7 @@ def sweep_groups(folder: Path) -> Iterator[Group]:
         task = identity.task if split == "validation" else f"{identity.task}-{short(split)}"
         evidence = Predictions(labelled, lambda run, name=name: sweep.store.predictions(run)[name])  # type: ignore[misc]
         runs = rows if split == "validation" else _on(rows, split, task, sweep.scores(), identity.metric)
-        yield Group(model, task, layers, [{**row, "task": task} for row in runs], evidence)
+        yield Group(model, task, layers, [{**row, "task": task} for row in runs], evidence, folder)
 
 
 def short(split: str) -> str:

@@ -17,6 +17,7 @@ from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -176,6 +177,16 @@ def load_pretrained(
         max_length=_max_length(model, tokenizer),
         new=_new_parameters(model, anatomy, info),
     )
+
+
+def load_config(name: str, *, revision: str | None = None) -> PreTrainedConfig:
+    """The configuration of a hub model or a folder, without its weights.
+
+    Raises:
+        FrostlineError: there is no such model, or its config.json cannot be used.
+    """
+    folder, _ = _folder(name, revision, ["config.json"])
+    return demand(lambda: AutoConfig.from_pretrained(folder), name, "its config.json cannot be used")
 
 
 def _folder(name: str, revision: str | None, files: list[str]) -> tuple[Path, str | None]:

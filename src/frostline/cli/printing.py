@@ -89,10 +89,13 @@ def print_plan(plan: Any) -> None:
     print(f"Texts cut at {plan.max_length} tokens: {cut}.")
 
 
-def print_groups(plan: Any) -> None:
-    for tune, groups in plan.groups.items():
-        name = next(run.trainable for run in plan.runs if run.tune == tune)
-        print(f"\ntune {name}: {plan.trainable[tune]:,} of {plan.parameters:,} parameters are trained")
+def print_groups(all_groups: Mapping[Any, Any]) -> None:
+    """Every parameter group of each value of tune."""
+    for tune, groups in all_groups.items():
+        name = f"last {tune}" if isinstance(tune, int) else tune
+        trained = sum(group.parameters for group in groups if group.trained)
+        whole = sum(group.parameters for group in groups)
+        print(f"\ntune {name}: {trained:,} of {whole:,} parameters are trained")
         rows = [
             {
                 "": "trained" if group.trained else "frozen",

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from frostline.cli.flags import with_settings
-from frostline.cli.printing import print_table
+from frostline.cli.printing import print_groups, print_table
 from frostline.cli.program import FAILED_RUNS, app
 from frostline.errors import FrostlineError
 
@@ -79,23 +79,29 @@ def analyze(
     }
     choices = _choices(protocol, target, margin, given)
     analysis = analyze_groups(groups, choices)
-    page = _write(out, analysis, protocol, ", ".join(source.name for source in sources))
+    page = _write(out, analysis, protocol, ", ".join(source.name for source in sources), groups)
     _print_analysis(analysis, protocol)
     print(f"\n{page}")
 
 
-def _write(out: Path, analysis: Mapping[str, Any], protocol: Any, title: str) -> Path:
+def _write(out: Path, analysis: Mapping[str, Any], protocol: Any, title: str, groups: Sequence[Any]) -> Path:
     """The page of an analysis; with a study its numbers beside."""
     from frostline.report.analysis import write_analysis
 
+    folders = {(group.model, group.task): group.folder for group in groups}
     if protocol is None:
-        return write_analysis(out, analysis, title=title)
+        return write_analysis(out, analysis, title=title, folders=folders)
     from frostline.studies.beside import beside, summary_of
 
     rows = beside(protocol, analysis)
     facts = {name: getattr(protocol, name) for name in ("asks", "source", "contradictions", "differs")}
     return write_analysis(
-        out, analysis, title=protocol.title, publication={**facts, "summary": summary_of(rows)}, rows=rows
+        out,
+        analysis,
+        title=protocol.title,
+        publication={**facts, "summary": summary_of(rows)},
+        rows=rows,
+        folders=folders,
     )
 
 
@@ -116,7 +122,8 @@ def study(
         Path | None, typer.Option(help="folder for sweeps, page, tables and figures [default: NAME]")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="show the sweeps and their settings; nothing is run")
+        bool,
+        typer.Option("--dry-run", help="show the sweeps, their settings and every parameter group; nothing is run"),
     ] = False,
 ) -> None:
     """Run a published protocol as sweeps, one for each model and task, and put what was measured beside what was printed.
@@ -132,12 +139,22 @@ def study(
         protocol, folder, models=_words(model), tasks=_words(task), data=_pairs("--data", data), settings=settings
     )
     if dry_run:
-        for part in all_parts:
-            print(f"{part.model} on {part.task}, into {part.out}")
-            for key, value in part.settings.items():
-                print(f"    {key} = {value}")
+        _show(protocol, all_parts)
         return
     _run_study(protocol, all_parts, folder)
+
+
+def _show(protocol: Any, all_parts: Sequence[Any]) -> None:
+    """The sweeps of a study, and what each of its models would train; neither weights nor data are read."""
+    from frostline.studies.counts import configuration, groups
+
+    for part in all_parts:
+        print(f"{part.model} on {part.task}, into {part.out}")
+        for key, value in part.settings.items():
+            print(f"    {key} = {value}")
+    for model, part in {part.model: part for part in all_parts}.items():
+        print(f"\n{model}")
+        print_groups(groups(configuration(protocol, model), part.settings))
 
 
 def _run_study(protocol: Any, all_parts: Sequence[Any], folder: Path) -> None:
@@ -154,8 +171,8 @@ def _run_study(protocol: Any, all_parts: Sequence[Any], folder: Path) -> None:
     own = analyze_groups(groups, _choices(None, 0.95, 0.01, {}))
     theirs = analyze_groups(groups, _choices(protocol, 0.9, 0.01, {}))
     _print_analysis(theirs, protocol)
-    print(f"\nWith our own choices: {_write(folder, own, protocol, protocol.title)}")
-    print(f"With those of the publication: {_write(folder / 'as-published', theirs, protocol, protocol.title)}")
+    print(f"\nWith our own choices: {_write(folder, own, protocol, protocol.title, groups)}")
+    print(f"With those of the publication: {_write(folder / 'as-published', theirs, protocol, protocol.title, groups)}")
     if failed:
         print(f"{failed} {'run' if failed == 1 else 'runs'} ended in an error; the same command tries again.")
         sys.exit(FAILED_RUNS)

@@ -47,7 +47,7 @@ def sweep(
     settings.setdefault("out", "frostline-sweep")
     made = Sweep(**settings).plan()
     print_plan(made)
-    print_groups(made)
+    print_groups(made.groups)
 
 
 @app.command(short_help="What a sweep would run and take; nothing is run.")

@@ -1,6 +1,7 @@
 """The page of an analysis: what many results say together, in OUT/report.html with tables and figures beside it."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,21 @@ def write_analysis(
     title: str,
     publication: Mapping[str, Any] | None = None,
     rows: Sequence[Mapping[str, Any]] = (),
+    folders: Mapping[tuple[str, str], Path | None] | None = None,
 ) -> Path:
     """Write ``out``/report.html, analysis.json, tables/ and figures/; gives the page's path.
 
     ``publication``: title, source, what it asks, contradictions and differences of a published study; ``rows``: its
-    numbers with what was measured, from :func:`frostline.studies.beside.beside`.
+    numbers with what was measured, from :func:`frostline.studies.beside.beside`; ``folders``: where the sweep of a model on
+    a task has its own page, with the audit of its runs, its data and its settings.
     """
     out = Path(out)
-    figures, groups = _figures(analysis), [_group(group, analysis) for group in analysis["groups"]]
+    pages = {key: folder / "report.html" for key, folder in (folders or {}).items() if folder}
+    links = {key: os.path.relpath(page, out) for key, page in pages.items() if page.exists()}
+    groups = [
+        {**_group(group, analysis), "link": links.get((group["model"], group["task"]))} for group in analysis["groups"]
+    ]
+    figures = _figures(analysis)
     tables = _tables(analysis, rows)
     text = render(
         "analysis.html.j2",

@@ -3,16 +3,17 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedConfig
+from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
-from frostline.errors import FrostlineError
-from frostline.layers import count_parameters, find_layers
+from frostline.layers import Anatomy, count_parameters, find_layers
 from frostline.parts import parameters_of
-from frostline.specification import Tune
+from frostline.pretrained import load_config
+from frostline.specification import RunSpec, Tune, make_spec
 from frostline.studies.protocol import HERE, Protocol
+from frostline.sweep.groups import Group, groups_by_tune
 
 
 @dataclass(frozen=True)
@@ -29,21 +30,24 @@ class Counts:
 
 
 def configuration(protocol: Protocol, model: str) -> PreTrainedConfig:
-    """The configuration of a model: the one that the study carries, else that of a local folder.
+    """The configuration of a model: the one that the study carries, else that of a folder or hub model.
 
     Raises:
-        FrostlineError: neither is there.
+        FrostlineError: there is no such model.
     """
     short = protocol.short_name(model)
-    if short is not None:
-        facts = json.loads((HERE / "configurations" / f"{short}.json").read_text(encoding="utf-8"))
-        return AutoConfig.for_model(**facts)
-    if not (Path(model).expanduser() / "config.json").is_file():
-        raise FrostlineError(
-            f"{model} is no model of {protocol.name} ({', '.join(protocol.model)}) and no folder with a config.json: "
-            "give one of these."
-        )
-    return AutoConfig.from_pretrained(Path(model).expanduser())
+    if short is None:
+        return load_config(model)
+    facts = json.loads((HERE / "configurations" / f"{short}.json").read_text(encoding="utf-8"))
+    return AutoConfig.for_model(**facts)
+
+
+def build(config: PreTrainedConfig, classes: int = 2) -> tuple[PreTrainedModel, Anatomy]:
+    """The classifier on the meta device, where tensors have shapes and no numbers, and where its layers are."""
+    config.num_labels = classes
+    with torch.device("meta"):
+        model = AutoModelForSequenceClassification.from_config(config)
+        return model, find_layers(model, {"input_ids": torch.zeros(2, 8, dtype=torch.long)})
 
 
 def count(
@@ -54,11 +58,8 @@ def count(
     tune_pooler: bool = True,
     tune_modules: Sequence[str] | None = None,
 ) -> Counts:
-    """Build the classifier on the meta device, where tensors have shapes and no numbers, and count."""
-    config.num_labels = classes
-    with torch.device("meta"):
-        model = AutoModelForSequenceClassification.from_config(config)
-        anatomy = find_layers(model, {"input_ids": torch.zeros(2, 8, dtype=torch.long)})
+    """The parameters of the classifier that a configuration describes."""
+    model, anatomy = build(config, classes)
     places: dict[str, int] = {}
     for name, parameter in model.named_parameters():
         places[anatomy.places[name]] = places.get(anatomy.places[name], 0) + parameter.numel()
@@ -66,3 +67,19 @@ def count(
         k: count_parameters(model, parameters_of(k, anatomy, tune_modules, tune_pooler=tune_pooler)) for k in ks
     }
     return Counts(anatomy.count, places, trainable)
+
+
+def groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> dict[Tune, tuple[Group, ...]]:
+    """Every parameter group that a sweep with these settings would have, for each value of ``tune``."""
+    spec = make_spec({**settings, "out": "-"})
+    facts = {name: value for name, value in spec.model_dump().items() if name in RunSpec.model_fields}
+    of_data = {"weights": "", "vocabulary": "", "data": "", "seed": 0, "train_size": 1}
+    runs = [
+        RunSpec.model_validate(
+            {**facts, **of_data, "tune": k, "learning_rate": rate}
+            | {"tune_modules": spec.tune_modules if k == "named" else None}
+        )
+        for k in spec.every("tune")
+        for rate in spec.every("learning_rate")
+    ]
+    return groups_by_tune(runs, *build(config))
