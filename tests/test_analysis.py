@@ -99,7 +99,7 @@ def test_the_numbers_of_lee_et_al() -> None:
     """From their results by seed, with their choices: their operating points, and their tables within half a point."""
     protocol = load_protocol("lee2019")
     groups = [group_of(results) for results in read_results(ELSA / "frozen_layers_per_seed.csv")]
-    found = analyze(groups, Choices(target=0.9, **protocol.as_published.model_dump()))
+    found = analyze(groups, protocol.as_published)
     rows = beside(protocol, found)
     points = {row["model"]: (row["value"], row["measured"]) for row in rows if row["statistic"] == "operating_point"}
     assert points == {"bert-base": (3, 3), "bert-large": (6, 6), "roberta-base": (5, 5), "roberta-large": (7, 7)}
@@ -113,7 +113,7 @@ def test_the_numbers_of_lee_et_al() -> None:
 def test_the_line_search_of_lee_et_al() -> None:
     protocol = load_protocol("lee2019")
     read = read_results(ELSA / "full_finetuning_lr_search.csv", constants={"tuned_layers": "all"})
-    found = analyze([group_of(results) for results in read], Choices(target=0.9, **protocol.as_published.model_dump()))
+    found = analyze([group_of(results) for results in read], protocol.as_published)
     rows = beside(protocol, found)
     assert len(rows) == 32 and {row["statistic"] for row in rows} == {"mean_at_best_rate"}
     assert np.median([abs(row["gap"]) for row in rows]) < 0.002

@@ -130,7 +130,7 @@ def test_where_only_full_is_surely_enough_what_is_likely_is_named_first() -> Non
 def test_the_smallest_k_is_first_in_numbers_not_in_words() -> None:
     made = make_runs(lambda k, *_: 0.9, ks=("all", 10, 2, 0))
     size = answer_of(made)["sizes"][0]
-    assert [cell["trainable"] for cell in size["cells"]] == ["last 0", "last 2", "all", "last 10"]
+    assert [cell["trainable"] for cell in size["cells"]] == ["last 0", "last 2", "last 10", "all"]
     with_all = [run | ({"tuned_layers": 12} if run["tune_embeddings"] else {}) for run in made[0]]
     size = answer_of((with_all, made[1]))["sizes"][0]
     assert [cell["trainable"] for cell in size["cells"]] == ["last 0", "last 2", "last 10", "all"]

@@ -100,6 +100,7 @@ def test_one_seed_has_no_interval() -> None:
     got = answer([one(k, 0, score) for k, score in zip(KS, (0.5, 0.7, 0.8, 0.9), strict=True)])
     assert all(cell["validation"]["low"] is None for cell in got["cells"])
     assert by_name(got)["1"]["difference"] == {
+        "means": [pytest.approx(0.7), pytest.approx(0.9)],
         "estimate": pytest.approx(-0.2),
         **dict.fromkeys(("low", "high", "p", "error", "freedom")),
     }

@@ -128,7 +128,9 @@ def test_what_is_missing_or_unknown(tmp_path: Path) -> None:
     assert read(tmp_path, rows, constants={"tuned_layers": "all"})[0].runs[0]["trainable"] == "all"
     assert "no column 'valu', the nearest is 'value'" in refusal(tmp_path, columns={"score": "valu"})
     assert "There is no column 'scor', the nearest is 'score'" in refusal(tmp_path, columns={"scor": "value"})
-    assert "frozen layers need --set layers=L" in refusal(tmp_path, [{"seed": "0", "frozen": "1", "value": "1"}])
+    assert "frozen layers are counted from the bottom, so say with --set layers=L" in refusal(
+        tmp_path, [{"seed": "0", "frozen": "1", "value": "1"}]
+    )
     with pytest.raises(FrostlineError, match="no such file"):
         read_results(tmp_path / "none.csv")
 
@@ -143,3 +145,44 @@ def test_a_sweeps_own_table(finished_sweep: Path) -> None:
     assert [run["trainable"] for run in found.runs] == ["last 0", "last 1", "all"] * 2
     assert found.layers == 3 and found.metric == "accuracy" and found.runs[0]["trainable_parameters"] > 0
     assert all(run["train_seconds"] >= 0 and run["outcome"] in ("ok", "degenerate") for run in found.runs)
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (
+            {"metric": "acc", "value": "85.5"},
+            "85.5 cannot be accuracy, which goes from 0 to 1; divide scores in per cent by 100",
+        ),
+        ({"metric": "val_loss"}, "val_loss is better when lower"),
+        ({"lr": "-1"}, "-1 is no learning rate"),
+        ({"n": "0.5"}, "0.5 is no whole number from 1 on"),
+        ({"layers": "4", "k": "5"}, "row 2: that is more layers than the 4 of m"),
+        ({"layers": "4", "frozen": "5", "k": ""}, "'' is no number of layers"),
+    ],
+)
+def test_what_cannot_be(tmp_path: Path, change: dict[str, str], said: str) -> None:
+    base = {"model": "m", "task": "t", "metric": "mcc", "k": "0", "seed": "1", "value": "0.1", "full": "0"}
+    assert said in refusal(tmp_path, [{**base, **change}])
+
+
+def test_a_train_size_stands_in_all_rows_or_none(tmp_path: Path) -> None:
+    rows = [{"k": "0", "seed": str(n), "value": "0.1", "n": size} for n, size in enumerate(("50", ""))]
+    assert "row 3: the train size is missing" in refusal(tmp_path, rows)
+
+
+def test_seeds_that_were_written_as_floats_and_scores_under_their_metric(tmp_path: Path) -> None:
+    (found,) = read(
+        tmp_path, [{"k": "0", "seed": "1.0", "accuracy": "0.5"}, {"k": "all", "seed": "x", "accuracy": "0.6"}]
+    )
+    assert [run["seed"] for run in found.runs] == [1, "x"] and found.metric == "accuracy"
+
+
+def test_named_parts_of_a_sweeps_table_stay_named(tmp_path: Path) -> None:
+    rows = [
+        {"trainable": word, "tuned_layers": k, "tune_embeddings": full, "seed": "0", "validation_best": "0.5"}
+        for word, k, full in (("last 2", "2", "False"), ("named", "4", "True"), ("named", "", ""), ("all", "4", "True"))
+    ]
+    rows[2]["seed"] = "1"
+    (found,) = read(tmp_path, rows)
+    assert [run["trainable"] for run in found.runs] == ["last 2", "named", "named", "all"] and found.layers == 4

@@ -162,12 +162,12 @@ def test_a_curve_of_which_only_scores_are_known() -> None:
     ]
     choices = Choices(corrected=False)
     curve = compare(runs, Scores("accuracy", None), choices)
-    main = main_point(curve["operating_points"], choices)
+    main = main_point(curve)
     scores, shares = curvetables.scores(curve, "accuracy"), curvetables.shares(curve, "accuracy")
     costs, points = curvetables.costs(curve), curvetables.points(curve, main)
     assert [row.values["share"] for row in shares.rows][-1] == 1.0
     assert {row.values["share_corrected"] for row in shares.rows} == {None}
-    assert scores.caption.endswith("Nobody says which learning rates were tried.")
+    assert scores.caption.endswith("Which learning rates were tried is not known.")
     assert all(len(table.latex()) > 100 and table.csv() for table in (scores, shares, costs, points))
     assert [row.tags for row in points.rows if row.chosen] == [("decides",)]
     assert "Mean accuracy" in validation_curve(curve, metric="accuracy").get_label()

@@ -28,6 +28,7 @@ class Group:
     runs: Sequence[Run]
     evidence: Evidence
     folder: Path | None = None  # of the sweep that they are from
+    same_runs: bool = False  # scored on a further set: the trainings are those of another group
 
 
 def group_of(results: Results, *, paired: bool = True) -> Group:
@@ -57,7 +58,7 @@ def analyze(groups: Sequence[Group], choices: Choices) -> dict[str, Any]:
 def _group(group: Group, choices: Choices) -> dict[str, Any]:
     evidence = group.evidence
     sizes = sorted({run["train_size"] for run in group.runs}, key=lambda n: n or 0, reverse=True)
-    layers = group.layers or max((run["tuned_layers"] or 0 for run in group.runs), default=0)
+    layers = group.layers
     answers = [
         answer_one([run for run in group.runs if run["train_size"] == size], evidence, choices, layers)
         for size in sizes
@@ -69,23 +70,32 @@ def _group(group: Group, choices: Choices) -> dict[str, Any]:
         "metric": evidence.metric,
         "chance": evidence.chance,
         "rows": evidence.rows,
+        "same_runs": group.same_runs,
         "layers": layers,
-        "sentence": answers[0]["sentence"],
+        "sentence": _sentence(answers),
         "sizes": answers,
         "rates": _rates(_ended(group), choices),
-        "learning": {"pays_from": pays_from(answers), "interaction": interaction(answers), "spread": spread(group.runs)}
+        "learning": {"pays_from": pays_from(answers), "interaction": interaction(answers), "spread": spread(answers)}
         if len(sizes) > 1
         else None,
     }
 
 
+def _sentence(answers: Sequence[Mapping[str, Any]]) -> str:
+    """The answer of the train size that speaks, which is named where there are several."""
+    first, several = answers[0], len(answers) > 1 and answers[0]["train_size"]
+    return f"With {first['train_size']:,} examples: {first['sentence']}" if several else str(first["sentence"])
+
+
 def _rates(ended: Sequence[Run], choices: Choices) -> list[dict[str, Any]]:
     """Every train size, k and learning rate: failures with the interval of their rate, the mean with and without them."""
     groups: dict[tuple[Any, ...], list[Run]] = {}
-    for name, runs in by_depth(ended).items():
+    ladder = by_depth(ended)
+    for name, runs in ladder.items():
         for run in runs:
             groups.setdefault((run["train_size"], name, run["learning_rate"]), []).append(run)
-    order = sorted(groups, key=lambda key: (key[0] or 0, list(by_depth(ended)).index(key[1]), key[2] or 0.0))
+    places = {name: n for n, name in enumerate(ladder)}
+    order = sorted(groups, key=lambda key: (key[0] or 0, places[key[1]], key[2] or 0.0))
     return [
         {
             **dict(zip(("train_size", "trainable", "learning_rate"), key, strict=True)),
@@ -113,12 +123,13 @@ def _ended(group: Group) -> list[Run]:
 
 def _model(model: str, groups: Sequence[Mapping[str, Any]], choices: Choices) -> dict[str, Any]:
     curves = [{**group["sizes"][0], "task": group["task"]} for group in groups]
-    layers, together = max(group["layers"] for group in groups), over_tasks(curves, choices)
+    layers = max((group["layers"] for group in groups if group["layers"]), default=None)
+    together = over_tasks(curves, choices)
     sentence = _over_tasks(together, layers, choices) if together else None
     return {"model": model, "layers": layers, "sentence": sentence, "tasks": together}
 
 
-def _over_tasks(together: Mapping[str, Any], layers: int, choices: Choices) -> str:
+def _over_tasks(together: Mapping[str, Any], layers: int | None, choices: Choices) -> str:
     """What all tasks of a model say together."""
     point = next(point for point in together["points"] if point["target"] == choices.target)
     counted = len(together["tasks"]) - len(together["left_out"]) - len(together["undefined"])
@@ -131,14 +142,15 @@ def _over_tasks(together: Mapping[str, Any], layers: int, choices: Choices) -> s
         where += f" (without {' and '.join(tasks)}: {why})" if tasks else ""
     reaches = f"{100 * choices.target:g} % of {whole} {where}"
     sure, possible = point["estimate" if choices.by_mean else "sure"], point["possible"]
+    of = f" of {layers}" if layers else ""
     surely = "by the means" if choices.by_mean else "surely"
     said = (
-        f"{tuning(sure)} of {layers} {surely} reaches {reaches}"
+        f"{tuning(sure)}{of} {surely} reaches {reaches}"
         if sure not in (None, FULL)
         else f"nothing smaller than full fine-tuning {surely} reaches {reaches}"
     )
     if possible not in (sure, None) and not choices.by_mean:
-        said += f"; it cannot be ruled out that {tuning(possible)} of {layers} does"
+        said += f"; it cannot be ruled out that {tuning(possible)}{of} does"
     for why, tasks in (
         ("left out by choice", together["left_out"]),
         ("full is not above guessing", together["undefined"]),
@@ -155,6 +167,7 @@ def _head_only(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         for group in groups
         for cell in group["sizes"][0]["cells"]
         if cell["trainable"] == "last 0" and cell["share"] and cell["share"]["estimate"] is not None
+        if group["sizes"][0]["reference_is_full"] and not group["same_runs"]
     ]
     return {"mean_share": sum(shares) / len(shares), "groups": len(shares)} if shares else None
 
@@ -183,9 +196,9 @@ def _half_frozen(groups: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         for group in groups
         for cell in group["sizes"][0]["cells"]
         if group["sizes"][0]["reference_is_full"] and cell["trainable"].startswith("last")
-        if 2 * cell["tuned_layers"] == group["layers"] and cell["difference"]
+        if group["layers"] and 2 * cell["tuned_layers"] == group["layers"] and cell["difference"]
     ]
-    sure = [difference["estimate"] for difference in found if (difference.get("p_holm") or 1.0) < 0.05]
+    sure = [d["estimate"] for d in found if d.get("p_holm") is not None and d["p_holm"] < 0.05]
     return {
         "curves": len(found),
         "above": sum(difference["estimate"] > 0 for difference in found),
@@ -196,7 +209,7 @@ def _half_frozen(groups: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 def _failures(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """Failures of everything, by how much was trained."""
-    ended = [run for group in groups for run in _ended(group)]
+    ended = [run for group in groups if not group.same_runs for run in _ended(group)]
     kinds: dict[str, list[Run]] = {"head only": [], "some layers": [], "full": [], "named parts": []}
     names = {"last 0": "head only", "all": "full", "named": "named parts"}
     for run in ended:

@@ -4,6 +4,7 @@ Everything here is chosen on validation. Test scores join at the end, for what w
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from frostline.comparison.cells import FULL, NAMED
@@ -46,10 +47,11 @@ def make_answer(
     }
 
 
-def answer_one(runs: Sequence[Run], evidence: Evidence, choices: Choices, layers: int) -> dict[str, Any]:
+def answer_one(runs: Sequence[Run], evidence: Evidence, choices: Choices, layers: int | None) -> dict[str, Any]:
     """The answer for one train size: what :func:`frostline.comparison.curve.compare` found, a recommendation, a sentence."""
+    choices = replace(choices, corrected=choices.corrected and evidence.chance is not None)
     answer = compare(runs, evidence, choices)
-    main = main_point(answer["operating_points"], choices)
+    main = main_point(answer)
     steps = [cell for cell in answer["cells"] if cell["trainable"] != NAMED]
     answer["recommended"] = _recommend(steps, main) or _recommend(answer["cells"], main)
     answer["sentence"] = _sentence(answer, main, evidence, choices, layers)
@@ -88,8 +90,9 @@ def _recommend(cells: Sequence[Mapping[str, Any]], point: Mapping[str, Any]) -> 
     if name is None:
         return None
     cell = next(cell for cell in cells if cell["trainable"] == name)
-    good = [run for run in cell["points"] if run["in_mean"] and run["outcome"] in ANSWERS]
-    best = max(good, key=lambda run: (run["validation_best"], -run["seed"]))
+    in_mean = [run for run in cell["points"] if run["in_mean"]]
+    answers = [run for run in in_mean if run["outcome"] in ANSWERS]
+    best = max(answers or in_mean, key=lambda run: run["validation_best"])  # of equal ones the first seed
     return {
         **{key: cell[key] for key in ("trainable", "tuned_layers", "tune_embeddings", "learning_rate")},
         **{key: best[key] for key in ("run", "seed", "validation_best")},
@@ -106,7 +109,7 @@ def _best_cell(cells: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _sentence(
-    answer: Mapping[str, Any], point: Mapping[str, Any], evidence: Evidence, choices: Choices, layers: int
+    answer: Mapping[str, Any], point: Mapping[str, Any], evidence: Evidence, choices: Choices, layers: int | None
 ) -> str:
     recommended, seeds = answer["recommended"], answer["seeds"]
     if recommended is None:
@@ -138,6 +141,8 @@ def _sentence(
             return f"Cannot tell: no seed succeeded both in {_tuning(cell)} and in {full_name}."
         if kept["estimate"] is None:
             return f"Cannot tell: {against}, which is not above {guessing}."
+    if len(cells) == 1 and evidence.rows is None:
+        return f"Nothing was compared: {against}, and no other k is in the table."
     likely = cells.get(point["estimate"], full)
     seen = _seen(answer["cells"], evidence)
     unsure = seeds > 1 and point["verdict"] == "cannot tell"
@@ -145,7 +150,7 @@ def _sentence(
         return (
             f"With {seen} it cannot be told whether {_tuning(likely)} is enough: it reaches "
             f"{_compared(likely, full, evidence, choices)}. Enough is an interval above {100 * point['target']:g} %; until "
-            f"then {_what(recommended, layers, 'tune')}.{beside}{_advice(cells)}"
+            f"then {_what(recommended, layers, 'tune')}.{beside}{_advice(cells, evidence)}"
         )
     if cell is full:
         sentence = f"{_what(recommended, layers)}: {evidence.metric} {_number(cell['validation']['mean'])}"
@@ -160,7 +165,7 @@ def _sentence(
         sentence += ". One seed has no spread, so this is an estimate: run it with --seeds 5"
     elif unsure:
         sentence += f". With {seen} it cannot be told whether {_tuning(cells[point['possible']])} is enough"
-    return f"{sentence}.{beside}{_advice(cells)}"
+    return f"{sentence}.{beside}{_advice(cells, evidence)}"
 
 
 def _named_alone(named: Mapping[str, Any], evidence: Evidence, *, compared: bool) -> str:
@@ -214,17 +219,17 @@ def _compared(cell: Mapping[str, Any], full: Mapping[str, Any], evidence: Eviden
     kept = _share(cell, evidence, choices)
     assert kept is not None
     between = "" if kept["low"] is None else f" (95 % interval {_percent(kept['low'])} to {_percent(kept['high'])})"
-    ours, theirs = (_number(one["validation"]["mean"]) for one in (cell, full))
+    ours, theirs = map(_number, cell["difference"]["means"])  # of the runs that the share is of
     whole = (
         f"what {_tuning(full)} gains over guessing" if _of_gain(evidence, choices) else f"the score of {_tuning(full)}"
     )
     return f"{_percent(kept['estimate'])} % of {whole}{between}, {evidence.metric} {ours} against {theirs}"
 
 
-def _advice(cells: Mapping[str, Mapping[str, Any]]) -> str:
+def _advice(cells: Mapping[str, Mapping[str, Any]], evidence: Evidence) -> str:
     if len(cells) < 2 or any(cell["tune_embeddings"] for cell in cells.values()):
         return ""
-    return " Full fine-tuning was not run: add all to --tune."
+    return " Full fine-tuning was not run" + (": add all to --tune." if evidence.rows is not None else " here.")
 
 
 def _good(cell: Mapping[str, Any], seeds: int) -> str:
@@ -250,12 +255,14 @@ def tuning(trainable: str) -> str:
     return f"tuning {part}"
 
 
-def _what(recommended: Mapping[str, Any], layers: int, tune: str = "Tune") -> str:
+def _what(recommended: Mapping[str, Any], layers: int | None, tune: str = "Tune") -> str:
     if recommended["tune_embeddings"]:
         return f"{tune} all layers and the embeddings"
     k = recommended["tuned_layers"]
     if k == 0:
-        return f"{tune} the head only, none of {layers} layers"
+        return f"{tune} the head only" + (f", none of {layers} layers" if layers else "")
+    if layers is None:
+        return f"{tune} the last {'layer' if k == 1 else f'{k} layers'}"
     return f"{tune} the last {'layer' if k == 1 else k} of {layers}{' layers' if k > 1 else ''}"
 
 

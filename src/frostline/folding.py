@@ -3,6 +3,11 @@
 from collections.abc import Iterable
 
 
+def plain(name: str) -> str:
+    """A name without case and all that is neither letter nor digit: SST-2, sst2 and sst_2 are one."""
+    return "".join(char for char in name.casefold() if char.isalnum())
+
+
 def stretches(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """Numbers as stretches without a gap: first and last of each."""
     found: list[tuple[int, int]] = []

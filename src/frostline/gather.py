@@ -68,7 +68,9 @@ def sweep_groups(folder: Path) -> Iterator[Group]:
         task = identity.task if split == "validation" else f"{identity.task}-{short(split)}"
         evidence = Predictions(labelled, lambda run, name=name: sweep.store.predictions(run)[name])  # type: ignore[misc]
         runs = rows if split == "validation" else _on(rows, split, task, sweep.scores(), identity.metric)
-        yield Group(model, task, layers, [{**row, "task": task} for row in runs], evidence, folder)
+        yield Group(
+            model, task, layers, [{**row, "task": task} for row in runs], evidence, folder, split != "validation"
+        )
 
 
 def short(split: str) -> str:
@@ -80,4 +82,4 @@ def short(split: str) -> str:
 def _on(rows: Sequence[Run], split: str, task: str, scores: Sequence[Mapping[str, Any]], metric: str) -> list[Run]:
     """The runs with their scores on a further set."""
     values = {score["run"]: score["value"] for score in scores if (score["split"], score["metric"]) == (split, metric)}
-    return [{**row, "task": task, "validation_best": values.get(row["run"])} for row in rows]
+    return [{**row, "task": task, "validation_best": values.get(row["run"]), "validation_last": None} for row in rows]

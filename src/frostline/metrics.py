@@ -102,6 +102,11 @@ def is_constant(logits: Array, problem_type: str) -> bool:
     return bool((predictions == predictions[0]).all())
 
 
+def is_known(name: str) -> bool:
+    """Whether this is one of our metrics, with their ends."""
+    return name in CLASSIFICATION or name in REGRESSION
+
+
 def lowest(name: str) -> float:
     """The least that a metric can be; the most is 1 for all of them."""
     return -1.0 if name in WITH_SIGN else 0.0

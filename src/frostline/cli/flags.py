@@ -10,11 +10,14 @@ import typer
 from frostline.specification import Settings, SweepSpec, read_toml
 
 
-def with_settings(*, file: bool = True, leave_out: Collection[str] = ()) -> Callable[[Callable[..., None]], Any]:
+def with_settings(
+    *, file: bool = True, leave_out: Collection[str] = (), defaults: str | None = None
+) -> Callable[[Callable[..., None]], Any]:
     """Give a command one flag for each setting of a sweep, by the setting's name, behind its own.
 
     The command is called with the settings that were given, then its own flags by name. ``file``: a TOML file may give
-    settings too; ``leave_out``: settings that the command has its own flags for.
+    settings too; ``leave_out``: settings that the command has its own flags for;
+    ``defaults``: what all of them default to, in place of a sweep's own defaults.
     """
 
     def decorate(command: Callable[..., None]) -> Any:
@@ -29,7 +32,7 @@ def with_settings(*, file: bool = True, leave_out: Collection[str] = ()) -> Call
             given = {name: value for name, value in flags.items() if value is not None}
             command({**(_settings_in(path) if path else {}), **_plain(given)}, **more)
 
-        parameters = [*first, *own, *_settings(leave_out)]
+        parameters = [*first, *own, *_settings(leave_out, defaults)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__doc__, run.__name__ = command.__doc__, command.__name__
@@ -38,7 +41,7 @@ def with_settings(*, file: bool = True, leave_out: Collection[str] = ()) -> Call
     return decorate
 
 
-def _settings(leave_out: Collection[str]) -> Iterator[inspect.Parameter]:
+def _settings(leave_out: Collection[str], defaults: str | None) -> Iterator[inspect.Parameter]:
     """A parameter for each setting; those of the grid and the data come first."""
     names = [name for name in SweepSpec.model_fields if name not in ("grid", *leave_out)]  # [[grid]] is for files
     for name in sorted(names, key=lambda name: name in Settings.model_fields):
@@ -46,6 +49,7 @@ def _settings(leave_out: Collection[str]) -> Iterator[inspect.Parameter]:
         kind: Any = Optional[bool] if field.annotation is bool else Optional[str]  # noqa: UP045
         default = "" if field.default is None else f" [default: {_shown(field.default)}]"
         default = " [required]" if field.is_required() else default
+        default = default if defaults is None else f" [default: {defaults}]"
         flag = "--" + name.replace("_", "-")
         flags = [f"{flag}/--no-{flag[2:]}"] if field.annotation is bool else [flag]
         metavar = None if field.annotation is bool else "VALUE"

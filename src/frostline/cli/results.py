@@ -1,7 +1,8 @@
 """The verbs of many results: analyze, study."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,9 @@ import typer
 from frostline.cli.flags import with_settings
 from frostline.cli.printing import print_groups, print_table
 from frostline.cli.program import FAILED_RUNS, app
+from frostline.data.wording import nearest
 from frostline.errors import FrostlineError
+from frostline.folding import plain
 
 
 @app.command(short_help="Cells, operating points and failures of anybody's results.")
@@ -36,8 +39,12 @@ def analyze(
     as_published: Annotated[
         str | None, typer.Option(help="a study: make the choices that make its headline, and show its numbers beside")
     ] = None,
-    target: Annotated[float, typer.Option(min=0, max=1, help="share of full that is enough")] = 0.95,
-    margin: Annotated[float, typer.Option(min=0, help="so far below full is as good as full")] = 0.01,
+    target: Annotated[
+        float | None, typer.Option(min=0, max=1, help="share of full that is enough [default: 0.95, or the study's]")
+    ] = None,
+    margin: Annotated[
+        float | None, typer.Option(min=0, help="so far below full is as good as full [default: 0.01]")
+    ] = None,
     one_rate: Annotated[
         bool | None, typer.Option("--one-rate/--own-rate", help="the learning rate that is best for full, for every k")
     ] = None,
@@ -74,14 +81,35 @@ def analyze(
         paired=paired,
     )
     given = {
-        **{"one_rate": one_rate, "failed_below": failed_below, "by_mean": by_mean, "corrected": corrected},
+        **{
+            "target": target,
+            "margin": margin,
+            "one_rate": one_rate,
+            "failed_below": failed_below,
+            "by_mean": by_mean,
+            "corrected": corrected,
+        },
         "leave_out": tuple(_words(leave_out) or ()) or None,
     }
-    choices = _choices(protocol, target, margin, given)
+    tasks = {group.task for group in groups}
+    _demand_tasks("--chance", list(_pairs("--chance", chance)), tasks)
+    _demand_tasks("--metric", [name for name in _by_task(metric) if name], tasks)
+    _demand_tasks("--leave-out", _words(leave_out) or [], tasks)
+    choices = _choices(protocol, given)
     analysis = analyze_groups(groups, choices)
     page = _write(out, analysis, protocol, ", ".join(source.name for source in sources), groups)
     _print_analysis(analysis, protocol)
     print(f"\n{page}")
+
+
+def _demand_tasks(flag: str, names: Sequence[str], tasks: Collection[str]) -> None:
+    """Refuse a task that none of the results is of."""
+    known = {plain(task) for task in tasks}
+    unknown = next((name for name in names if plain(name) not in known), None)
+    if unknown is not None:
+        raise FrostlineError(
+            f"{flag} {unknown}: there is no such task{nearest(unknown, tasks)}; there are {', '.join(sorted(tasks))}."
+        )
 
 
 def _write(out: Path, analysis: Mapping[str, Any], protocol: Any, title: str, groups: Sequence[Any]) -> Path:
@@ -106,7 +134,7 @@ def _write(out: Path, analysis: Mapping[str, Any], protocol: Any, title: str, gr
 
 
 @app.command(short_help="A published protocol, measured, beside what it printed.")
-@with_settings(file=False, leave_out=("model", "data", "task", "out", "glue", "train"))
+@with_settings(file=False, leave_out=("model", "data", "task", "out", "glue", "train"), defaults="the study's")
 def study(
     settings: dict[str, Any],
     name: Annotated[str, typer.Argument(help="lee2019, jeong2025, lowdata2021 or amazon-tutorial")],
@@ -148,13 +176,26 @@ def _show(protocol: Any, all_parts: Sequence[Any]) -> None:
     """The sweeps of a study, and what each of its models would train; neither weights nor data are read."""
     from frostline.studies.counts import configuration, groups
 
+    shared = [
+        (key, value)
+        for key, value in all_parts[0].settings.items()
+        if all(p.settings.get(key) == value for p in all_parts)
+    ]
+    print("Every sweep:" if len(all_parts) > 1 else "The sweep:")
+    for key, value in shared:
+        print(f"    {key} = {_shown(value)}")
     for part in all_parts:
+        own = {key: value for key, value in part.settings.items() if (key, value) not in shared}
         print(f"{part.model} on {part.task}, into {part.out}")
-        for key, value in part.settings.items():
-            print(f"    {key} = {value}")
+        for key, value in own.items():
+            print(f"    {key} = {_shown(value)}")
     for model, part in {part.model: part for part in all_parts}.items():
         print(f"\n{model}")
         print_groups(groups(configuration(protocol, model), part.settings))
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _run_study(protocol: Any, all_parts: Sequence[Any], folder: Path) -> None:
@@ -168,8 +209,8 @@ def _run_study(protocol: Any, all_parts: Sequence[Any], folder: Path) -> None:
         print(f"{part.task}, {model_name(part.model)}: {answer['sentence']}", flush=True)
         failed += answer["runs"]["failed"]
     groups = gather([folder])
-    own = analyze_groups(groups, _choices(None, 0.95, 0.01, {}))
-    theirs = analyze_groups(groups, _choices(protocol, 0.9, 0.01, {}))
+    own = analyze_groups(groups, _choices(None, {}))
+    theirs = analyze_groups(groups, _choices(protocol, {}))
     _print_analysis(theirs, protocol)
     print(f"\nWith our own choices: {_write(folder, own, protocol, protocol.title, groups)}")
     print(f"With those of the publication: {_write(folder / 'as-published', theirs, protocol, protocol.title, groups)}")
@@ -188,10 +229,9 @@ def print_counts(name: str, settings: Mapping[str, Any]) -> None:
     for model in _words([settings["model"]] if "model" in settings else None) or protocol.models:
         config = configuration(protocol, model)
         values = {**protocol.settings_of(model, protocol.tasks[0]), **settings}
-        words = str(settings.get("tune", protocol.tune))
         counts = count(
             config,
-            depths(words, config.num_hidden_layers),
+            depths(settings.get("tune", protocol.tune), config.num_hidden_layers),
             tune_pooler=bool(values.get("tune_pooler", True)),
             tune_modules=values.get("tune_modules"),
         )
@@ -240,13 +280,12 @@ def _words(words: Sequence[str] | None) -> list[str] | None:
     return [part.strip() for some in words for part in some.split(",") if part.strip()] if words else None
 
 
-def _choices(protocol: Any, target: float, margin: float, given: Mapping[str, Any]) -> Any:
+def _choices(protocol: Any, given: Mapping[str, Any]) -> Any:
     """Ours, then the study's, then what was said."""
     from frostline.comparison.choices import Choices
 
-    study = {} if protocol is None else protocol.as_published.model_dump()
     said = {name: value for name, value in given.items() if value is not None}
-    return Choices(**{"target": target, "margin": margin, **study, **said})
+    return replace(Choices() if protocol is None else protocol.as_published, **said)
 
 
 def _protocol(name: str | None) -> Any:
@@ -258,11 +297,15 @@ def _protocol(name: str | None) -> Any:
 
 
 def _print_analysis(analysis: Mapping[str, Any], protocol: Any) -> None:
+    lost = sum(row["diverged"] for row in analysis["failures"])
+    if lost:
+        print(f"{lost} finished {'run has' if lost == 1 else 'runs have'} no score, and count as diverged.")
     for group in analysis["groups"]:
         print(f"{group['model']}, {group['task']}: {group['sentence']}")
     for model in analysis["models"]:
         if model["tasks"]:
-            print(f"\n{model['model']}, {model['layers']} layers, over {len(model['tasks']['tasks'])} tasks")
+            layers = f", {model['layers']} layers" if model["layers"] else ""
+            print(f"\n{model['model']}{layers}, over {len(model['tasks']['tasks'])} tasks")
             print_table(model["tasks"]["points"], ("target", "estimate", "sure", "possible"))
     if protocol is not None:
         from frostline.studies.beside import beside, summary_of

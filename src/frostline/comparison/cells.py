@@ -28,20 +28,23 @@ def _place(run: Run) -> tuple[Any, ...]:
     return run["train_size"] or 0, run["learning_rate"] or 0.0, isinstance(run["seed"], str), run["seed"]
 
 
-def _rank(run: Run) -> tuple[bool, int, bool]:
-    return run["trainable"] == NAMED, run["tuned_layers"] or 0, run["trainable"] == FULL
+def _rank(run: Run) -> tuple[bool, bool, int]:
+    return run["trainable"] == NAMED, run["trainable"] == FULL, run["tuned_layers"] or 0
 
 
 def at_rate(cells: Mapping[str, Sequence[Run]], chance: float | None, choices: Choices) -> dict[str, list[Run]]:
-    """The runs of each k at the learning rate it is shown at: its best on validation, or the best of full for all."""
-    best = {k: _best_rate(runs, chance, choices) for k, runs in cells.items()}
-    if choices.one_rate:
-        deepest = [k for k in cells if k != NAMED][-1:]
-        best = dict.fromkeys(best, best[deepest[0]]) if deepest else best
+    """The runs of each k at the learning rate it is shown at: its best on validation, or by choice the best of full, where it
+    has runs at that."""
+    best = {k: best_rate(runs, chance, choices) for k, runs in cells.items()}
+    deepest = next((k for k in reversed(list(cells)) if k != NAMED), None)
+    if choices.one_rate and deepest is not None:
+        best |= {
+            k: best[deepest] for k, runs in cells.items() if any(r["learning_rate"] == best[deepest] for r in runs)
+        }
     return {k: [run for run in runs if run["learning_rate"] == best[k]] for k, runs in cells.items()}
 
 
-def _best_rate(runs: Sequence[Run], chance: float | None, choices: Choices) -> float | None:
+def best_rate(runs: Sequence[Run], chance: float | None, choices: Choices) -> float | None:
     """The learning rate with the best mean; a run that diverged counts as guessing, and all failures count, unless they
     are left out by choice."""
 
@@ -120,15 +123,16 @@ def _plain(share: Ratio) -> dict[str, float | None]:
 
 
 def _difference(both: Pair | None) -> dict[str, float | None] | None:
-    """The cell less full, with its interval, p-value, standard error and degrees of freedom."""
+    """The cell less full, both over the runs that are compared: means, interval, p-value, standard error and its degrees of
+    freedom."""
     if both is None:
         return None
-    value = float(both.means[0] - both.means[1])
+    value, means = float(both.means[0] - both.means[1]), both.means.tolist()
     if both.runs < 2:
-        return {"estimate": value, **dict.fromkeys(("low", "high", "p", "error", "freedom"))}
+        return {"means": means, "estimate": value, **dict.fromkeys(("low", "high", "p", "error", "freedom"))}
     low, high = both.interval(DIFFERENCE)
     _, error, freedom = both.contrast(DIFFERENCE)
     return {
-        **{"estimate": value, "low": low, "high": high, "p": both.p_value(DIFFERENCE)},
+        **{"means": means, "estimate": value, "low": low, "high": high, "p": both.p_value(DIFFERENCE)},
         **{"error": error, "freedom": freedom},
     }

@@ -46,7 +46,8 @@ def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[s
         for share in choices.targets
     ]
     found.append(points.margin_point(steps, of_reference, choices.margin))
-    main = main_point(found, choices)
+    decides = {"target": choices.target, "corrected": choices.corrected}
+    main = main_point({"operating_points": found, "decides": decides})
     base = (evidence.chance or 0.0) if choices.corrected else 0.0
     learns = both[reference] if reference else None
     return {
@@ -58,6 +59,7 @@ def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[s
         "learned": bool(learns and evidence.chance is not None and surely_above(learns, evidence.chance)),
         "cells": cells,
         "operating_points": found,
+        "decides": decides,
         "seeds_to_tell": points.seeds_to_tell(both[main["possible"]], choices.target, base)
         if main["verdict"] == "cannot tell" and main["possible"] is not None
         else None,
@@ -72,9 +74,10 @@ def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[s
     }
 
 
-def main_point(found: Sequence[Mapping[str, Any]], choices: Choices) -> Mapping[str, Any]:
-    """The operating point that the answer is about."""
-    return next(p for p in found if p["corrected"] == choices.corrected and p["target"] == choices.target)
+def main_point(curve: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The operating point that the answer of a curve is about."""
+    decides: Mapping[str, Any] = curve["decides"]
+    return next(p for p in curve["operating_points"] if all(p[name] == value for name, value in decides.items()))
 
 
 def _relate(cells: Sequence[dict[str, Any]], reference: dict[str, Any] | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.metrics import chance, lowest, metrics_for, predict
+from frostline.metrics import chance, is_known, lowest, metrics_for, predict
 from frostline.statistics import Pair, mean_interval, pair, pairing_gain, row_groups, summarize, unpaired
 
 Run = Mapping[str, Any]  # a row of results.csv
@@ -142,11 +142,14 @@ def _score(run: Run) -> float:
 def _by_seed(cell: Sequence[Run], full: Sequence[Run]) -> list[tuple[Run, Run]]:
     """The runs of both sides that have the same seed."""
     ours, theirs = ({run["seed"]: run for run in runs} for runs in (cell, full))
-    return [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
+    both = sorted(ours.keys() & theirs.keys(), key=lambda seed: (isinstance(seed, str), seed))
+    return [(ours[seed], theirs[seed]) for seed in both]
 
 
 def _described(
     scores: NDArray[np.float64], interval: tuple[float, float] | None, metric: str
 ) -> dict[str, float | int | None]:
-    low, high = (None, None) if interval is None else (max(interval[0], lowest(metric)), min(interval[1], 1.0))
+    low, high = interval or (None, None)
+    if low is not None and high is not None and is_known(metric):  # of any other metric nobody knows the ends
+        low, high = max(low, lowest(metric)), min(high, 1.0)
     return {**asdict(summarize(scores)), "low": low, "high": high}

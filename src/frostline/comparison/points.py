@@ -66,11 +66,13 @@ def seeds_to_tell(both: Pair | None, target: float, base: float) -> int | None:
     weights = np.array([1.0, -target])
     distance = float(weights @ (both.means - base))
     by = {
-        source: sum(float(weights @ error.covariance @ weights) for error in both.errors if error.source == source)
-        for source in ("seeds", "rows")
+        source: sum(
+            float(weights @ error.covariance @ weights) * n(error) for error in both.errors if error.source == source
+        )
+        for source, n in (("seeds", lambda error: error.freedom + 1), ("rows", lambda error: 1))
     }
     freedom = next((error.freedom for error in both.errors if error.source == "rows"), 1.0)
-    return seeds_needed(distance, by["seeds"] * both.runs, by["rows"], freedom)
+    return seeds_needed(distance, by["seeds"], by["rows"], freedom)
 
 
 def one_standard_error(cells: Sequence[Cell]) -> str | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import inf, isfinite, isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,14 @@ from frostline.data.glue import DEV_CHANCE, GLUE
 from frostline.data.tables import Table, read_table
 from frostline.data.wording import listed, nearest, quoted
 from frostline.errors import FrostlineError
+from frostline.folding import plain
+from frostline.metrics import is_known, lowest
 
 # Our column, and what else it is called. The first that stands in a table is taken.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "score": ("score", "value", "validation_best", "result"),
-    "tuned_layers": ("tuned_layers", "k", "trainable", "unfrozen_layers", "tuned"),
+    "trainable": ("trainable",),
+    "tuned_layers": ("tuned_layers", "k", "unfrozen_layers", "tuned"),
     "frozen_layers": ("frozen_layers", "frozen"),
     "full": ("full", "tune_embeddings"),
     "layers": ("layers", "num_hidden_layers", "of_layers"),
@@ -42,6 +45,7 @@ METRICS = {  # what others call the metrics
     **{"mcc": "matthews_correlation", "matthews": "matthews_correlation", "matthews_corrcoef": "matthews_correlation"},
     **{"acc": "accuracy", "spearman": "spearmanr", "rho": "spearmanr", "pearsonr": "pearson"},
 }
+LOWER_IS_BETTER = ("loss", "error", "perplexity", "mse", "rmse", "mae")
 ZERO = ("matthews_correlation", "spearmanr", "pearson", "r2")  # what a constant scores in these
 
 
@@ -92,7 +96,9 @@ class _Reader:
         self.table, self.found, self.constants = table, found, constants
         self.cells = {name: table.cells(column) for name, column in found.items()}
         stem = Path(table.name).stem
-        self.defaults = {"model": "model", "task": stem, "metric": "score", "status": "done", **constants}
+        column = str(found.get("score", "score")).lower()
+        metric = column if is_known(METRICS.get(column, column)) else "score"
+        self.defaults = {"model": "model", "task": stem, "metric": metric, "status": "done", **constants}
 
     def row(self, n: int) -> dict[str, Any]:
         """The run in row ``n``; what the table does not know is None."""
@@ -103,10 +109,31 @@ class _Reader:
         run["seed"] = self.seed(n)
         score = self.number("score", n)
         run["validation_best"] = score if score is not None and isfinite(score) else None
+        self.check(run, n)
         run["tuned"] = self.depth(n)
         if run["tuned"] == FULL and run["layers"] is None and (self.text("tuned_layers", n) or "").isdigit():
             run["layers"] = self.number("tuned_layers", n)  # in a row of full they are all there are
         return run
+
+    def check(self, run: Mapping[str, Any], n: int) -> None:
+        """Refuse numbers that cannot be what they are said to be."""
+        score, metric = run["validation_best"], str(run["metric"])
+        if score is not None and is_known(metric) and metric != "r2" and not lowest(metric) <= score <= 1:
+            raise FrostlineError(
+                f"{self.where('score', n)}: {score:g} cannot be {metric}, which goes from {lowest(metric):g} to 1; divide "
+                "scores in per cent by 100, or name the metric with --set metric=NAME."
+            )
+        if any(word in metric.lower().replace("_", " ").split() for word in LOWER_IS_BETTER):
+            raise FrostlineError(
+                f"{self.table.name}: {metric} is better when lower, and everything here is better when higher; give another "
+                "metric with --metric, or its negative under another name."
+            )
+        rate = run["learning_rate"]
+        if rate is not None and not 0 < rate < inf:
+            raise FrostlineError(f"{self.where('learning_rate', n)}: {rate:g} is no learning rate; correct it.")
+        for name in ("train_size", "layers"):
+            if run[name] is not None and not (run[name] >= 1 and run[name] == int(run[name])):
+                raise FrostlineError(f"{self.where(name, n)}: {run[name]:g} is no whole number from 1 on; correct it.")
 
     def text(self, name: str, n: int) -> str | None:
         cell = self.cells[name][n] if name in self.cells else self.defaults.get(name)
@@ -117,22 +144,25 @@ class _Reader:
         if text is None:
             return None
         try:
-            return float(text)
+            value = float(text)
         except ValueError:
             raise FrostlineError(f"{self.where(name, n)}: {quoted(text)} is not a number; correct it.") from None
+        return None if isnan(value) else value
 
     def seed(self, n: int) -> int | str:
         text = self.text("seed", n)
         if text is None:
             raise FrostlineError(f"{self.where('seed', n)}: the seed is missing; runs of a cell are told apart by it.")
-        return int(text) if text.lstrip("-").isdigit() else text
+        whole = text.removesuffix(".0")
+        return int(whole) if whole.lstrip("-").isdigit() else text
 
     def depth(self, n: int) -> int | str:
         """Tuned layers, ``all`` or ``named``; frozen layers count from the top, as a negative number, until L is known."""
+        known = self.found.keys() | self.constants.keys()
         full = (self.text("full", n) or "").lower()
-        if full in ("1", "1.0", "true", "yes", "full", "all"):
+        if full in ("1", "1.0", "true", "yes", "full", "all") and "trainable" not in known:
             return FULL
-        name = "tuned_layers" if "tuned_layers" in self.found or "tuned_layers" in self.constants else "frozen_layers"
+        name = next((name for name in ("trainable", "tuned_layers") if name in known), "frozen_layers")
         text = (self.text(name, n) or "").lower().removeprefix("last ")
         if text in ("all", "full"):
             return FULL
@@ -146,7 +176,7 @@ class _Reader:
             raise FrostlineError(
                 f"{self.where(name, n)}: {quoted(text)} is no number of layers; give whole numbers from 0, or all."
             )
-        return int(k) if name == "tuned_layers" else -int(k) - 1
+        return -int(k) - 1 if name == "frozen_layers" else int(k)
 
     def where(self, name: str, n: int) -> str:
         column = self.found.get(name)
@@ -169,8 +199,16 @@ def _found(table: Table, columns: Mapping[str, str], constants: Mapping[str, str
     there = {name.lower(): name for name in table.columns if name not in columns.values()}
     found = {ours: next((there[name] for name in names if name in there), None) for ours, names in NAMES.items()}
     chosen = {ours: theirs for ours, theirs in {**found, **columns}.items() if theirs and ours not in constants}
+    if "score" not in chosen:
+        named = [name for name in table.columns if is_known(METRICS.get(name.lower(), name.lower()))]
+        if len(named) == 1:
+            chosen["score"] = named[0]
+        elif named:
+            raise FrostlineError(
+                f"{table.name}: the score could be {listed(named)}; take one with --columns score={named[0]}."
+            )
     missing = [name for name in ("score", "seed") if name not in chosen and name not in constants]
-    if not {"tuned_layers", "frozen_layers", "full"} & (chosen.keys() | constants.keys()):
+    if not {"trainable", "tuned_layers", "frozen_layers", "full"} & (chosen.keys() | constants.keys()):
         missing.append("tuned_layers")
     if missing:
         raise FrostlineError(
@@ -199,13 +237,9 @@ def _one_metric(table: Table, rows: Sequence[dict[str, Any]], wanted: Mapping[st
     return (row for row in rows if row["metric"] == chosen[row["task"]])
 
 
-def _glue_name(task: str) -> str:
-    return "".join(char for char in task.casefold() if char.isalnum())
-
-
 def _usual(task: str) -> str | None:
     """GLUE's metric of a task that bears a name of GLUE's."""
-    found = GLUE.get(_glue_name(task).removesuffix("mm")) or GLUE.get(_glue_name(task))
+    found = GLUE.get(plain(task).removesuffix("mm")) or GLUE.get(plain(task))
     return found.metric if found else None
 
 
@@ -218,7 +252,7 @@ def _chance(task: str, metric: str, given: Mapping[str, float], rows: Sequence[M
         return float(in_table.pop())
     if metric in ZERO:
         return 0.0
-    return DEV_CHANCE.get((_glue_name(task), metric))
+    return DEV_CHANCE.get((plain(task), metric))
 
 
 def _results(
@@ -233,10 +267,25 @@ def _results(
     layers = said.pop() if said else None
     counts = [row["tuned"] for row in rows if isinstance(row["tuned"], int)]
     if layers is None and any(k < 0 for k in counts):
-        raise FrostlineError(f"{table.name}: frozen layers need --set layers=L, the number of layers of {model}.")
+        raise FrostlineError(
+            f"{table.name}: frozen layers are counted from the bottom, so say with --set layers=L how many layers there are."
+        )
+    too_deep = next((row for row in rows if layers is not None and not _fits(row["tuned"], layers)), None)
+    if too_deep is not None:
+        raise FrostlineError(
+            f"{table.name}, row {too_deep['row']}: that is more layers than the {layers} of {model}; correct it, or say how many "
+            "it has with --set layers=L."
+        )
+    if len({row["train_size"] is None for row in rows}) > 1:
+        first = next(row["row"] for row in rows if row["train_size"] is None)
+        raise FrostlineError(f"{table.name}, row {first}: the train size is missing, which other rows of {task} have.")
     runs = [_run(row, model, task, layers) for row in rows]
     _refuse_twice(table, runs)
     return Results(model, task, metric, _chance(task, metric, chances, rows), layers, tuple(runs))
+
+
+def _fits(tuned: int | str, layers: int) -> bool:
+    return isinstance(tuned, str) or -1 - layers <= tuned <= layers
 
 
 def _run(row: Mapping[str, Any], model: str, task: str, layers: int | None) -> dict[str, Any]:

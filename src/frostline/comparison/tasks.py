@@ -8,6 +8,7 @@ from scipy import stats
 
 from frostline.comparison.cells import FULL, NAMED
 from frostline.comparison.choices import Choices
+from frostline.folding import plain
 
 Curve = Mapping[str, Any]  # what ``compare`` gives, with its ``task``
 
@@ -29,12 +30,13 @@ def over_tasks(curves: Sequence[Curve], choices: Choices) -> dict[str, Any] | No
         task: dict(zip(names, stats.rankdata([-(_mean(some, k) or 0.0) for k in names]), strict=True))
         for task, some in cells.items()
     }
+    left_out = [task for task in tasks if plain(task) in {plain(name) for name in choices.leave_out}]
     undefined = [task for task, some in cells.items() if not _defined(some[FULL], choices)]
-    looked_at = [task for task in tasks if task not in (*choices.leave_out, *undefined)]
+    looked_at = [task for task in tasks if task not in (*left_out, *undefined)]
     return {
         "tasks": list(tasks),
-        "left_out": [task for task in tasks if task in choices.leave_out],
-        "undefined": [task for task in undefined if task not in choices.leave_out],
+        "left_out": left_out,
+        "undefined": [task for task in undefined if task not in left_out],
         "rows": [_row(k, cells, looked_at, ranks, choices) for k in names],
         "points": [_enough(names, cells, looked_at, target, choices) for target in choices.targets],
     }

@@ -12,6 +12,7 @@ from frostline.data.columns import Columns
 from frostline.data.tasks import CLASSIFICATION, REGRESSION
 from frostline.data.wording import nearest, quoted
 from frostline.errors import FrostlineError
+from frostline.folding import plain
 
 HUB_SET = "nyu-mll/glue"
 MISMATCHED = "validation_mismatched"  # MNLI's second validation set
@@ -143,7 +144,7 @@ DEV_CHANCE: Mapping[tuple[str, str], float] = {
 
 def glue_task(name: str) -> GlueTask:
     """The task of that name, in any case and with or without its hyphen; another name is an error."""
-    found = GLUE.get("".join(char for char in name.casefold() if char.isalnum()))
+    found = GLUE.get(plain(name))
     if found is None:
         names = [task.name for task in GLUE.values()]
         raise FrostlineError(

@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from frostline.comparison.curve import main_point
 from frostline.report import curvetables, overview, readable, rules
 from frostline.report.drawing import save_figures, svg
 from frostline.report.figures import cost_curve, validation_curve
@@ -37,12 +38,10 @@ def write_analysis(
     numbers with what was measured, from :func:`frostline.studies.beside.beside`; ``folders``: where the sweep of a model on
     a task has its own page, with the audit of its runs, its data and its settings.
     """
-    out = Path(out)
+    out, analysis = Path(out), {**analysis, "groups": _with_suffixes(analysis["groups"])}
     pages = {key: folder / "report.html" for key, folder in (folders or {}).items() if folder}
     links = {key: os.path.relpath(page, out) for key, page in pages.items() if page.exists()}
-    groups = [
-        {**_group(group, analysis), "link": links.get((group["model"], group["task"]))} for group in analysis["groups"]
-    ]
+    groups = [{**_group(group), "link": links.get((group["model"], group["task"]))} for group in analysis["groups"]]
     figures = _figures(analysis)
     tables = _tables(analysis, rows)
     text = render(
@@ -58,7 +57,8 @@ def write_analysis(
     save_figures(out, {name: figure for name, figure in figures.items() if not name.endswith("_narrow")})
     of_groups = (table for group in groups for table in group["tables"])
     save_tables(out, [*(table for table in tables.values() if table), *of_groups])
-    replace(out / "analysis.json", (json.dumps(analysis, indent=1, ensure_ascii=False) + "\n").encode())
+    plain = {**analysis, "groups": [{k: v for k, v in group.items() if k != "suffix"} for group in analysis["groups"]]}
+    replace(out / "analysis.json", (json.dumps(plain, indent=1, ensure_ascii=False) + "\n").encode())
     replace(out / "report.html", text.encode())
     return out / "report.html"
 
@@ -69,12 +69,13 @@ def choices_in_words(choices: Mapping[str, Any]) -> list[str]:
     return [
         "Every k is shown at the learning rate that is best for full."
         if choices["one_rate"]
-        else "Every k is shown at its own learning rate, the best of those that were tried.",
+        else "Every k is shown at its own learning rate, the best of those that were tried; where several were, the choice was "
+        "made on the scores that are shown, which flatters them a little.",
         "A run that failed is counted; it is left out of the means where at least half of its cell succeeded."
         if choices["failed_below"] is None
         else f"Runs with at most {readable.target(choices['failed_below'])} of the best score of their cell, or a score of 0, "
         "are left out of the means.",
-        f"{leave_out} is left out where tasks are taken together." if leave_out else "No task is left out.",
+        f"Left out where tasks are taken together: {leave_out}." if leave_out else "No task is left out.",
         "A number of layers is enough when its mean reaches the target."
         if choices["by_mean"]
         else "A number of layers is surely enough when its whole 95 % interval reaches the target.",
@@ -84,10 +85,22 @@ def choices_in_words(choices: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _with_suffixes(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The groups, each with what sets the names of its tables and figures apart; names that look alike as files are numbered."""
+    taken: dict[str, int] = {}
+    found = []
+    for group in groups:
+        suffix = f"_{file_name(group['model'])}_{file_name(group['task'])}"
+        taken[suffix.lower()] = taken.get(suffix.lower(), 0) + 1
+        number = taken[suffix.lower()]
+        found.append({**group, "suffix": suffix if number == 1 else f"{suffix}-{number}"})
+    return found
+
+
 def _suffix(group: Mapping[str, Any], size: Mapping[str, Any] | None = None) -> str:
-    """What sets the names of a group's tables and figures apart."""
+    """What sets the names of a group's tables and figures apart, or those of one of its train sizes."""
     n = size and size["train_size"]
-    return f"_{file_name(group['model'])}_{file_name(group['task'])}" + (f"_{n}" if n else "")
+    return f"{group['suffix']}_{n}" if n else str(group["suffix"])
 
 
 def _figures(analysis: Analysis) -> dict[str, Figure]:
@@ -136,11 +149,11 @@ def _tables(analysis: Analysis, rows: Sequence[Mapping[str, Any]]) -> dict[str, 
     }
 
 
-def _group(group: Mapping[str, Any], analysis: Analysis) -> dict[str, Any]:
+def _group(group: Mapping[str, Any]) -> dict[str, Any]:
     """A model on a task, with its tables."""
     suffix = _suffix(group)
     learning = overview.pays(group, suffix) if group["learning"] else None
-    sizes = [_size(size, group, analysis) for size in group["sizes"]]
+    sizes = [_size(size, group) for size in group["sizes"]]
     rates = overview.rates(group, suffix)
     own = [learning] if learning else []
     tables = [table for size in sizes for table in size["tables"]] + own + [rates]
@@ -154,15 +167,11 @@ def _group(group: Mapping[str, Any], analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def _size(size: Mapping[str, Any], group: Mapping[str, Any], analysis: Analysis) -> dict[str, Any]:
-    choices, suffix, metric = analysis["choices"], _suffix(group, size), readable.metric(group["metric"])
+def _size(size: Mapping[str, Any], group: Mapping[str, Any]) -> dict[str, Any]:
+    suffix, metric = _suffix(group, size), readable.metric(group["metric"])
     examples = f", {size['train_size']:,} examples" if size["train_size"] else ""
     size = {**size, "about": f"{group['task']}, {group['model']}{examples}"}
-    main = next(
-        p
-        for p in size["operating_points"]
-        if (p["target"], p["corrected"]) == (choices["target"], choices["corrected"])
-    )
+    main = main_point(size)
     tables = [
         curvetables.scores(size, metric, suffix=suffix),
         curvetables.shares(size, metric, suffix=suffix),

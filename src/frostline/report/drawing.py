@@ -24,6 +24,7 @@ ROLES = {"ink": INK, "quiet": QUIET, "validation": VALIDATION, "train": TRAIN, "
 
 STYLE: dict[Any, Any] = {
     "axes.edgecolor": QUIET,
+    "axes.facecolor": "none",
     "axes.labelcolor": INK,
     "axes.linewidth": 0.8,
     "axes.spines.right": False,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from frostline.comparison.curve import main_point
 from frostline.report import readable
 from frostline.report.curvetables import failed_columns, rate_of_failures, ways
 from frostline.report.tables import Column, Row, Table, Value
@@ -16,15 +17,12 @@ MODEL, TASK = Column("model", "model", number=False), Column("task", "task", num
 def answers(analysis: Analysis) -> Table:
     """The smallest k that is enough, for every model and task."""
     choices = analysis["choices"]
+    corrected = {group["sizes"][0]["decides"]["corrected"] for group in analysis["groups"]}
     rows = []
     for group in analysis["groups"]:
         size = group["sizes"][0]
         full = readable.cell_of(size, size["reference"])
-        point = next(
-            p
-            for p in size["operating_points"]
-            if (p["target"], p["corrected"]) == (choices["target"], choices["corrected"])
-        )
+        point = main_point(size)
         rows.append(
             Row(
                 {
@@ -51,7 +49,9 @@ def answers(analysis: Analysis) -> Table:
         Column("verdict", number=False),
         Column("seeds_to_tell", "seeds that\nwould tell", readable.count),
     )
-    what = "of its gain over guessing" if choices["corrected"] else "of its score"
+    what = "of its gain over guessing" if corrected == {True} else "of its score"
+    if len(corrected) > 1:
+        what = "of its gain over guessing (of its score, where nobody says what guessing scores)"
     caption = (
         f"The smallest number of tuned layers that reaches {readable.target(choices['target'])} of full, {what}: by the "
         "means; surely, with its whole 95 % interval above; and the smallest that the data do not rule out. The last "
@@ -77,7 +77,7 @@ def over_tasks(model: Mapping[str, Any], analysis: Analysis, suffix: str) -> Tab
     rows = [Row({**row, "place": n}) for n, row in enumerate(found["rows"])]
     left = f" Left out by choice: {', '.join(found['left_out'])}." if found["left_out"] else ""
     caption = (
-        f"{model['model']}, {model['layers']} layers, over {len(found['tasks'])} tasks. Rank 1 is the best mean of a task; ties "
+        f"{model['model']}{_layers(model)}, over {len(found['tasks'])} tasks. Rank 1 is the best mean of a task; ties "
         f"share their ranks. The share is the mean over tasks, and the worst stands beside it.{left}"
     )
     return Table(f"over_tasks{suffix}", f"{model['model']} over all tasks", caption, columns, tuple(rows))
@@ -117,9 +117,10 @@ def failures(analysis: Analysis) -> Table:
     columns = (Column("what", "trained", number=False), *ways(), *failed_columns())
     caption = (
         "Runs that failed, over all models and tasks, with Clopper and Pearson’s 95 % interval of the rate. Diverged: no "
-        "score. Degenerate: the same prediction for every row, where predictions are known. At chance and collapsed: far "
-        "below the other runs of its cell, with less than a tenth of the best run’s gain over guessing, or with more. Runs "
-        "that are not above guessing are counted apart, whether they failed or their whole cell is that weak."
+        "score. Degenerate: the same prediction for every row, where predictions are known. At chance, and collapsed: far "
+        "below the other runs of its cell; at chance with less than a tenth of the best run’s gain over guessing, collapsed "
+        "with more. Where nobody says what guessing scores, only lost scores can be seen. Runs that are not above guessing are "
+        "counted apart, whether they failed or their whole cell is that weak."
     )
     return Table("failures_by_depth", "Failures by how much was trained", caption, columns, tuple(rows))
 
@@ -260,6 +261,10 @@ def published(rows: Sequence[Mapping[str, Any]]) -> Table:
     if resized and len(counts) == 1:
         caption += f" Measured with {counts.pop():,} examples."
     return Table("published", "Published and measured", caption, columns, tuple(made))
+
+
+def _layers(model: Mapping[str, Any]) -> str:
+    return f", {model['layers']} layers" if model["layers"] else ""
 
 
 def _full(row: Mapping[str, Any]) -> list[str]:

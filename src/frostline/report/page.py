@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from frostline.comparison.curve import main_point
 from frostline.comparison.outcomes import FAILURES, done, judged
 from frostline.report import curvetables, readable, rules, sentences, sweeptables
 from frostline.report.drawing import save_figures, svg
@@ -112,7 +113,7 @@ def _figures(answer: Answer) -> dict[str, Figure]:
 
 def _size(size: Mapping[str, Any], n: int, answer: Answer, results: Mapping[str, Any]) -> dict[str, Any]:
     """One train size, with what the page says beside its numbers."""
-    main = next(p for p in size["operating_points"] if p["corrected"] and p["target"] == answer["target"])
+    main = main_point(size)
     seeds = len({point["seed"] for cell in size["cells"] for point in cell["points"]})
     recommended, metric, suffix = size["recommended"], answer["metric"].replace("_", " "), _suffix(size, n)
     samples = [

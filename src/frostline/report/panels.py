@@ -19,8 +19,8 @@ Group = Mapping[str, Any]  # a model on a task, as an analysis has it
 def relative_change(groups: Sequence[Group], *, columns: int = 3) -> Figure | None:
     """Mean of each k less full's mean, in points, over the number of frozen first layers; a panel a task, a line a model.
 
-    A bar is the 95 % interval of the difference. Full stands at -1: nothing frozen, not even the embeddings. After Lee,
-    Tang and Lin 2019, Figure 1. None where no task has full and another k.
+    A bar is the 95 % interval of the difference. Full stands at -1, by itself: nothing frozen, not even the embeddings.
+    After Lee, Tang and Lin 2019, Figure 1. None where no task has full and another k.
     """
     shown = [group for group in groups if _changes(group)]
     tasks = list(dict.fromkeys(group["task"] for group in shown))
@@ -51,7 +51,7 @@ def relative_change(groups: Sequence[Group], *, columns: int = 3) -> Figure | No
 def _changes(group: Group) -> list[tuple[int, Mapping[str, Any]]]:
     """Frozen layers, and what k lacks to full, of the largest train size; head only is all layers frozen."""
     size = group["sizes"][0]
-    if not size["reference_is_full"]:
+    if not size["reference_is_full"] or not group["layers"]:
         return []
     return [
         (group["layers"] - cell["tuned_layers"], cell["difference"])
@@ -62,7 +62,8 @@ def _changes(group: Group) -> list[tuple[int, Mapping[str, Any]]]:
 
 def _line(axes: Axes, group: Group, number: int) -> None:
     colour, mark = MODELS[number % len(MODELS)], MARKS[number % len(MARKS)]
-    points = sorted([(-1, {"estimate": 0.0, "low": None, "high": None}), *_changes(group)], key=lambda point: point[0])
+    points = sorted(_changes(group), key=lambda point: point[0])
+    axes.plot([-1], [0.0], color=colour, marker=mark, markersize=4)  # full, not joined to the rest
     axes.plot(
         [x for x, _ in points],
         [100 * difference["estimate"] for _, difference in points],

@@ -13,7 +13,7 @@ def rates(curve: Mapping[str, Any]) -> str:
     """Which learning rate a table by k shows."""
     tried = {rate for cell in curve["cells"] for rate in cell["learning_rates_tried"]}
     if not tried:
-        return "Nobody says which learning rates were tried."
+        return "Which learning rates were tried is not known."
     if len(tried) == 1:
         return f"One learning rate, {readable.rate(tried.pop())}, for every choice."
     if curve["rates"].startswith("one"):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from frostline.folding import plain
 from frostline.studies.protocol import Printed, Protocol
 
 LARGE = 0.003  # a gap that asks for a word
@@ -60,7 +61,7 @@ def _measured(protocol: Protocol, printed: Printed, analysis: Mapping[str, Any])
             continue
         sizes = {other.train_size for other in protocol.printed if other.task == printed.task}
         for group in analysis["groups"]:
-            if group["model"] == model and _alike(group["task"]) == _alike(printed.task or ""):
+            if group["model"] == model and plain(group["task"]) == plain(printed.task or ""):
                 yield from _cells(group, known[model], printed, one_size=len(sizes) == 1)
     if printed.statistic == "mean_share_of_full" and analysis["head_only"]:
         yield {"measured_model": None, "measured_tuned": "last 0", "measured": analysis["head_only"]["mean_share"]}
@@ -87,13 +88,13 @@ def _cells(group: Mapping[str, Any], model: str, printed: Printed, *, one_size: 
             }
 
 
-def _cell(size: Mapping[str, Any], layers: int, printed: Printed) -> Mapping[str, Any] | None:
+def _cell(size: Mapping[str, Any], layers: int | None, printed: Printed) -> Mapping[str, Any] | None:
     """The cell at the published share of layers."""
     if not isinstance(printed.tuned, int):
         return next((cell for cell in size["cells"] if cell["trainable"] == printed.tuned), None)
     numbered = [cell for cell in size["cells"] if cell["trainable"].startswith("last")]
-    share = printed.tuned / (printed.of_layers or layers)
-    return next((cell for cell in numbered if round(share * layers, 6) == cell["tuned_layers"]), None)
+    k = printed.tuned * (layers or printed.of_layers or 1) / (printed.of_layers or layers or 1)
+    return next((cell for cell in numbered if round(k, 6) == cell["tuned_layers"]), None)
 
 
 def _value(cell: Mapping[str, Any], printed: Printed, *, alone: bool) -> float | None:
@@ -119,7 +120,3 @@ def _operating_point(model: str, known: str, printed: Printed, analysis: Mapping
             "measured": k,
             "measured_layers": facts["layers"],
         }
-
-
-def _alike(task: str) -> str:
-    return "".join(char for char in task.casefold() if char.isalnum())

@@ -6,7 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from frostline.api import Sweep
+from frostline.comparison.cells import FULL, best_rate
+from frostline.comparison.choices import Choices
+from frostline.data.glue import GLUE
 from frostline.errors import FrostlineError
+from frostline.folding import plain
+from frostline.gather import sweep_groups
 from frostline.progress import Progress
 from frostline.report.readable import model_name
 from frostline.studies.counts import configuration
@@ -22,6 +27,7 @@ class Part:
     task: str
     out: Path
     settings: Mapping[str, Any]
+    choices: Choices
     line_search: tuple[float, ...] = ()
 
     def sweep(self, progress: Progress | None = None, **other: Any) -> Sweep:
@@ -49,6 +55,12 @@ def parts(
         raise FrostlineError(
             f"--data {unknown}={data[unknown]}: {unknown} is no task of this study; its tasks are {', '.join(tasks)}."
         )
+    for task in tasks:
+        if task not in (*protocol.tasks, *data) and plain(task) not in GLUE:
+            raise FrostlineError(
+                f"{task} is no task of {protocol.name} ({', '.join(protocol.tasks)}) and none of GLUE: give its data with --data "
+                f"{task}=FOLDER."
+            )
     return [_part(protocol, Path(out), model, task, data, given) for model in models for task in tasks]
 
 
@@ -57,22 +69,30 @@ def carry_out(all_parts: Sequence[Part], progress: Progress | None = None) -> It
     for part in all_parts:
         chosen: dict[str, Any] = {}
         if part.line_search:
-            tried = part.sweep(progress, tune="all", learning_rate=part.line_search).run(save_model=False)
-            chosen["learning_rate"] = tried["sizes"][0]["cells"][-1]["learning_rate"]
+            part.sweep(progress, tune="all", tune_modules=None, learning_rate=part.line_search).run(save_model=False)
+            chosen["learning_rate"] = _best(part)
         yield part, part.sweep(progress, **chosen).run(save_model=False)
+
+
+def _best(part: Part) -> float | None:
+    """The rate of the line search that is best for full, as the study chooses."""
+    group = next(iter(sweep_groups(part.out)))
+    full = [run for run in group.runs if run["trainable"] == FULL and run["learning_rate"] in part.line_search]
+    largest = max(run["train_size"] for run in full)
+    return best_rate([run for run in full if run["train_size"] == largest], group.evidence.chance, part.choices)
 
 
 def _part(
     protocol: Protocol, out: Path, model: str, task: str, data: Mapping[str, str], given: Mapping[str, Any]
 ) -> Part:
     settings = {**protocol.settings_of(model, task), **({"data": data[task]} if task in data else {}), **given}
-    if "tune" not in settings:
-        settings["tune"] = depths(protocol.tune, _layers(protocol, model))
+    settings["tune"] = depths(settings.get("tune", protocol.tune), _layers(protocol, model))
     search: tuple[float, ...] = ()
     if "learning_rate" not in settings:
         rates = protocol.line_search
         search, settings["learning_rate"] = (rates, rates) if protocol.as_published.one_rate else ((), rates)
-    return Part(model, task, out / file_name(model_name(model)) / file_name(task), settings, search)
+    folder = out / file_name(model_name(model)) / file_name(task)
+    return Part(model, task, folder, settings, protocol.as_published, search)
 
 
 def _layers(protocol: Protocol, model: str) -> int:

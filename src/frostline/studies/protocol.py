@@ -4,7 +4,7 @@ import csv
 import difflib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -12,23 +12,17 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from frostline.comparison.choices import Choices
+from frostline.data.glue import GLUE
 from frostline.errors import FrostlineError
+from frostline.folding import plain
 from frostline.specification import Tune
 
 HERE = files("frostline.studies")
+DEPTH = r"(?:\d+|\d*L)(?:/[1-9]\d*)?"  # 3, L, 2L/3
+TERM = re.compile(r"(?P<factor>\d*)(?P<layers>L?)(/(?P<divisor>\d+))?")
+SPAN = re.compile(rf"(?P<first>{DEPTH})(\.\.(?P<last>{DEPTH})(:(?P<step>[1-9]\d*))?)?")
 NAMES: Mapping[str, Tune] = {"all": "all", "named": "named"}
-
-
-class AsPublished(BaseModel):
-    """Choices of a paper that make its headline. Each is off in our own default."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    one_rate: bool = False  # the learning rate that is best for full, for every k
-    failed_below: float | None = None  # runs at most this share of the best of their cell are left out, and scores of 0
-    leave_out: tuple[str, ...] = ()  # tasks that the operating point does not look at
-    by_mean: bool = False  # the smallest k whose mean reaches the target, whatever its interval
-    corrected: bool = True  # shares of the gain over guessing, not of the score
 
 
 @dataclass(frozen=True)
@@ -64,7 +58,7 @@ class Protocol(BaseModel):
     settings: Mapping[str, Any]
     model: Mapping[str, Mapping[str, Any]]
     task: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict)
-    as_published: AsPublished = AsPublished()
+    as_published: Choices = Choices()  # what makes its headline
 
     @cached_property
     def printed(self) -> tuple[Printed, ...]:
@@ -82,7 +76,7 @@ class Protocol(BaseModel):
         of_model = dict(self.model[short]) if short else {}
         return {
             **self.settings,
-            **self.task.get(task, {"glue": task}),
+            **self.task.get(task, {"glue": task} if plain(task) in GLUE else {}),
             "task": task,
             "model": of_model.pop("hub", model),
             **of_model,
@@ -108,27 +102,36 @@ def load_protocol(name: str) -> Protocol:
     return Protocol(name=name, **tomllib.loads((HERE / f"{name}.toml").read_text(encoding="utf-8")))
 
 
-def depths(words: str, layers: int) -> list[Tune]:
-    """Values of k from a list that may speak of L, the number of layers.
+def depths(words: str | Sequence[Any], layers: int) -> list[Tune]:
+    """Values of k from words with commas, or a list, that may speak of L, the number of layers.
 
     ``0..L/2, all`` is every k from 0 to half of the layers, and full; ``0..L:2`` is every second one; ``2L/3`` is
     two thirds. What is not whole is rounded down; each value stands once, in rising order.
+
+    Raises:
+        FrostlineError: a word is none of these.
     """
+    words = words if isinstance(words, str) else ",".join(map(str, words))
     found: list[Tune] = []
     for part in (part.strip() for part in words.split(",")):
         if part in NAMES:
             found.append(NAMES[part])
             continue
-        span, _, step = part.partition(":")
-        ends = [_depth(end, layers) for end in span.split("..")]
-        found += range(ends[0], ends[-1] + 1, int(step or 1))
+        match = SPAN.fullmatch(part)
+        if match is None:
+            raise FrostlineError(
+                f"--tune {part!r} is no number of layers: give numbers, shares of L such as L/2, ranges such as 0..L or 0..L:2, "
+                "all, or named; several with commas."
+            )
+        first, last = (_depth(match[name] or match["first"], layers) for name in ("first", "last"))
+        found += range(first, last + 1, int(match["step"] or 1))
     numbers = sorted({k for k in found if isinstance(k, int)})
     return [*numbers, *dict.fromkeys(k for k in found if not isinstance(k, int))]
 
 
 def _depth(term: str, layers: int) -> int:
-    match = re.fullmatch(r"(?P<factor>\d*)(?P<layers>L?)(/(?P<divisor>\d+))?", term)
-    assert match and term, f"no depth: {term!r}"
+    match = TERM.fullmatch(term)
+    assert match is not None
     factor = int(match["factor"] or 1) * (layers if match["layers"] else 1)
     return factor // int(match["divisor"] or 1)
 
