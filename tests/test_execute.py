@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import frostline.sweep.execute as execute_module
-from frostline.api import Sweep, _is_saved, rebuild
+from frostline.api import Sweep, _is_saved, _write_folder, rebuild
 from frostline.errors import FrostlineError
 from frostline.progress import Progress
 from frostline.run import run
@@ -71,6 +71,18 @@ def test_a_grown_sweep_is_the_sweep_that_was_large_from_the_start(settings: dict
     whole = go(settings, seeds=2, tune="0,1,all", out=tmp_path / "whole")
     assert grown.spec.tune == (0,) and set(grown.table().trainable) == {"last 0", "last 1", "all"}
     pd.testing.assert_frame_equal(table(grown), table(whole))
+
+
+def test_two_processes_that_grow_one_folder_leave_what_both_asked_for(settings: dict[str, Any]) -> None:
+    first = Sweep(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
+    first.plan()  # it has looked at the folder when the other comes
+    go(settings, tune="1,all", seeds=2)
+    prepared = first._prepare(Progress())
+    _write_folder(prepared)
+    execute(prepared, first._asked(prepared), Progress())
+    assert cells(first) == {(k, seed, 20, 1e-3) for k in ("last 1", "all") for seed in (0, 1)} | {
+        ("last 0", 0, 20, 1e-3)
+    }
 
 
 def test_fewer_asked_later_loses_nothing_and_runs_only_what_is_asked(settings: dict[str, Any]) -> None:

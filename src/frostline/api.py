@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock
+
 from frostline.answer import add_test, make_answer
 from frostline.comparison.evidence import Labelled
 from frostline.errors import FrostlineError
@@ -16,7 +18,7 @@ from frostline.run import run
 from frostline.specification import RunSpec, SweepSpec, make_spec
 from frostline.sweep.execute import cut_check, execute, make_ready
 from frostline.sweep.folder import Folder
-from frostline.sweep.plan import Plan, expand
+from frostline.sweep.plan import Plan, expand, read_settings
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.rows import write_rows
 from frostline.sweep.store import replace
@@ -187,9 +189,13 @@ def _write_folder(prepared: Prepared) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FrostlineError(f"{out} cannot be made ({error.strerror}): choose another --out.") from error
-    values = prepared.spec.model_dump(mode="json")
     identity = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(prepared.identity).items()}
-    prepared.store.write_spec({**values, "identity": identity})
+    with FileLock(out / "sweep.toml.lock"):  # another process may have added to the grid since this one was made ready
+        there = prepared.store.read_spec()
+        spec = prepared.spec
+        if there is not None:
+            spec = spec.extended(read_settings(there, out), prepared.identity.train_rows)
+        prepared.store.write_spec({**spec.model_dump(mode="json"), "identity": identity})
     facts = {
         "columns": asdict(prepared.data.task.columns),
         "notes": prepared.plan.notes,
@@ -219,7 +225,7 @@ def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Pr
     target = prepared.store.out / "model"
     if _is_saved(target, recommended["run"], answer["sentence"]):
         return target
-    spec = next(spec for spec in prepared.plan.runs if spec.digest == recommended["run"])
+    spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended["run"])
     make_ready(prepared, [spec], progress)
     again = run(spec, prepared.bench)
     before = prepared.store.predictions(spec.digest)["validation_best"]

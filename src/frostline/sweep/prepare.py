@@ -117,7 +117,11 @@ def _machine(spec: SweepSpec, before: Identity | None) -> Machine:
 
 def _demand_room(out: Path, older: Mapping[str, Any] | None) -> None:
     """A sweep begins in a folder that is empty or not there yet."""
-    if older is None and out.exists() and (not out.is_dir() or any(path.suffix != ".part" for path in out.iterdir())):
+    if (
+        older is None
+        and out.exists()
+        and (not out.is_dir() or any(path.suffix not in (".part", ".lock") for path in out.iterdir()))
+    ):
         raise FrostlineError(f"{out} exists and holds no sweep: choose another --out, or an empty folder.")
 
 
