@@ -22,7 +22,12 @@ def test_ranks_shares_and_the_worst_case_by_hand() -> None:
 
 def test_a_task_that_is_left_out_is_named_and_counts_nowhere() -> None:
     groups = [made_group(noisy(level, 0.0), task=task) for task, level in (("a", RISING), ("b", BAD))]
-    found = analyze(groups, Choices(**EXACT, leave_out=("b",)))["models"][0]["tasks"]  # type: ignore[arg-type]
+    (model,) = analyze(groups, Choices(**EXACT, leave_out=("B",)))["models"]  # type: ignore[arg-type]
+    found = model["tasks"]
+    assert model["sentence"] == (
+        "Tuning the last 2 layers of 4 by the means reaches 90 % of full's score in the one task that counts"
+        " (without b: left out by choice)."
+    )
     assert (found["tasks"], found["left_out"]) == (["a", "b"], ["b"])
     assert [p["estimate"] for p in found["points"] if p["target"] == 0.9] == ["last 2"]
     assert next(row for row in found["rows"] if row["trainable"] == "last 2")["tasks"] == 1

@@ -151,12 +151,6 @@ def _over_tasks(together: Mapping[str, Any], layers: int | None, choices: Choice
     )
     if possible not in (sure, None) and not choices.by_mean:
         said += f"; it cannot be ruled out that {tuning(possible)}{of} does"
-    for why, tasks in (
-        ("left out by choice", together["left_out"]),
-        ("full is not above guessing", together["undefined"]),
-    ):
-        if tasks:
-            said += f" (without {' and '.join(tasks)}: {why})"
     return f"{said[0].upper()}{said[1:]}."
 
 

@@ -125,6 +125,8 @@ def _sentence(
     cell, full = cells[recommended["trainable"]], cells[answer["reference"]]
     full_name = _tuning(full)
     against = f"{full_name} reaches {evidence.metric} {_number(full['validation']['mean'])}"
+    if len(cells) == 1 and evidence.rows is None:
+        return f"Nothing was compared: {against}, and no other k is in the table."
     if choices.by_mean:
         enough = cells.get(point["estimate"])
         return (
@@ -141,8 +143,6 @@ def _sentence(
             return f"Cannot tell: no seed succeeded both in {_tuning(cell)} and in {full_name}."
         if kept["estimate"] is None:
             return f"Cannot tell: {against}, which is not above {guessing}."
-    if len(cells) == 1 and evidence.rows is None:
-        return f"Nothing was compared: {against}, and no other k is in the table."
     likely = cells.get(point["estimate"], full)
     seen = _seen(answer["cells"], evidence)
     unsure = seeds > 1 and point["verdict"] == "cannot tell"

@@ -14,7 +14,7 @@ Curve = Mapping[str, Any]  # what ``compare`` gives, with its ``task``
 
 
 def over_tasks(curves: Sequence[Curve], choices: Choices) -> dict[str, Any] | None:
-    """What each k does over all tasks; None for fewer than two tasks. Never the best of a chosen few.
+    """What each k does over all tasks; None for fewer than two tasks or values of k. Never the best of a chosen few.
 
     ``undefined``: tasks in which full is not surely above guessing, so that no share of its gain has a meaning; they count
     nowhere. ``rows``: for each k that every task has, its mean rank (1 is best, ties share), its mean share of full, its worst
@@ -26,6 +26,8 @@ def over_tasks(curves: Sequence[Curve], choices: Choices) -> dict[str, Any] | No
     cells = {task: {cell["trainable"]: cell for cell in curve["cells"]} for task, curve in tasks.items()}
     first = next(iter(cells.values()))
     names = [k for k in first if k != NAMED and all(_mean(some, k) is not None for some in cells.values())]
+    if len(names) < 2:
+        return None
     ranks = {
         task: dict(zip(names, stats.rankdata([-(_mean(some, k) or 0.0) for k in names]), strict=True))
         for task, some in cells.items()
