@@ -43,6 +43,15 @@ def test_analyze_says_what_a_table_says(frostline: Frostline, desk: Path) -> Non
     assert "runs.csv" in page and "http" not in page.replace("http://www.w3.org", "").replace("http-equiv", "")
 
 
+def test_where_nobody_says_what_guessing_scores_shares_are_of_the_score_and_it_says_so(
+    frostline: Frostline, desk: Path
+) -> None:
+    got = frostline("analyze", "runs.csv", "--out", "a")
+    assert got.code == 0 and "100.0 % of the score of tuning the last 4 layers" in got.out
+    page = (desk / "a" / "report.html").read_text()
+    assert "What guessing scores is not known of t: shares there are of full’s score." in page
+
+
 def test_every_choice_changes_what_it_says(frostline: Frostline, desk: Path) -> None:
     base = ["analyze", "runs.csv", "--columns", "score=acc", "--chance", "t=0.5", "--out", "a"]
 

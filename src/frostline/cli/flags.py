@@ -47,7 +47,7 @@ def _settings(leave_out: Collection[str], defaults: str | None) -> Iterator[insp
     for name in sorted(names, key=lambda name: name in Settings.model_fields):
         field = SweepSpec.model_fields[name]
         kind: Any = Optional[bool] if field.annotation is bool else Optional[str]  # noqa: UP045
-        default = "" if field.default is None else f" [default: {_shown(field.default)}]"
+        default = "" if field.default is None else f" [default: {shown(field.default)}]"
         default = " [required]" if field.is_required() else default
         default = default if defaults is None else f" [default: {defaults}]"
         flag = "--" + name.replace("_", "-")
@@ -57,10 +57,11 @@ def _settings(leave_out: Collection[str], defaults: str | None) -> Iterator[insp
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """The value of a setting as one would type it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _settings_in(file: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from frostline.cli.flags import with_settings
+from frostline.cli.flags import shown, with_settings
 from frostline.cli.printing import print_groups, print_table
 from frostline.cli.program import FAILED_RUNS, app
 from frostline.data.wording import nearest
@@ -183,19 +183,15 @@ def _show(protocol: Any, all_parts: Sequence[Any]) -> None:
     ]
     print("Every sweep:" if len(all_parts) > 1 else "The sweep:")
     for key, value in shared:
-        print(f"    {key} = {_shown(value)}")
+        print(f"    {key} = {shown(value)}")
     for part in all_parts:
         own = {key: value for key, value in part.settings.items() if (key, value) not in shared}
         print(f"{part.model} on {part.task}, into {part.out}")
         for key, value in own.items():
-            print(f"    {key} = {_shown(value)}")
+            print(f"    {key} = {shown(value)}")
     for model, part in {part.model: part for part in all_parts}.items():
         print(f"\n{model}")
         print_groups(groups(configuration(protocol, model), part.settings))
-
-
-def _shown(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _run_study(protocol: Any, all_parts: Sequence[Any], folder: Path) -> None:

@@ -52,7 +52,7 @@ def write_analysis(
         tables=tables,
         figures={name: Markup(svg(figure, name)) for name, figure in figures.items()},
         publication=publication,
-        said=choices_in_words(analysis["choices"]),
+        said=choices_in_words(analysis),
     )
     save_figures(out, {name: figure for name, figure in figures.items() if not name.endswith("_narrow")})
     of_groups = (table for group in groups for table in group["tables"])
@@ -63,8 +63,11 @@ def write_analysis(
     return out / "report.html"
 
 
-def choices_in_words(choices: Mapping[str, Any]) -> list[str]:
+def choices_in_words(analysis: Analysis) -> list[str]:
     """Every choice that can make a headline, as a sentence."""
+    choices = analysis["choices"]
+    unknown = list(dict.fromkeys(group["task"] for group in analysis["groups"] if group["chance"] is None))
+    raw = "Shares are of full’s score as it stands, with no correction for what guessing scores."
     leave_out = " and ".join(choices["leave_out"])
     return [
         "Every k is shown at the learning rate that is best for full."
@@ -79,9 +82,12 @@ def choices_in_words(choices: Mapping[str, Any]) -> list[str]:
         "A number of layers is enough when its mean reaches the target."
         if choices["by_mean"]
         else "A number of layers is surely enough when its whole 95 % interval reaches the target.",
-        "Shares are of full’s gain over guessing."
-        if choices["corrected"]
-        else "Shares are of full’s score as it stands, with no correction for what guessing scores.",
+        "Shares are of full’s gain over guessing." if choices["corrected"] else raw,
+        *(
+            [f"What guessing scores is not known of {', '.join(unknown)}: shares there are of full’s score."]
+            if unknown
+            else []
+        ),
     ]
 
 
