@@ -190,7 +190,7 @@ def _write_folder(prepared: Prepared) -> None:
     except OSError as error:
         raise FrostlineError(f"{out} cannot be made ({error.strerror}): choose another --out.") from error
     identity = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(prepared.identity).items()}
-    with FileLock(out / "sweep.toml.lock"):  # another process may have added to the grid since this one was made ready
+    with FileLock(out / ".sweep.lock"):  # another process may have added to the grid since this one was made ready
         there = prepared.store.read_spec()
         spec = prepared.spec
         if there is not None:
