@@ -52,7 +52,7 @@ def main() -> None:
                 bench.tokens,
                 np.arange(len(bench.tokens)),
                 plan.kept,
-                recipe_of(bench.pretrained, bench.machine, bench.reads),
+                recipe_of(bench.pretrained, bench.machine, bench.reads, None),
                 autocast=bench.machine.autocast,
                 folder=Path(scratch) / "cache",
                 progress=progress,

@@ -2,14 +2,16 @@
 
 For every k: the logits and gradients of the uncut, padded model are the truth. Against it stands the model cut,
 with hidden states of the same batch; with hidden states that the pass of a sweep made, wrote to disk and read
-back; and with everything below the cut disturbed, so that nothing but the kept states can have been used. Each
-in padded and in packed batches. "Relative" is the largest difference over the largest value.
+back; and with everything below the cut disturbed, so that nothing but the kept states can have been used. Tried as
+runs would have it: in packed batches before padded ones, the last layer for the head's token before for all. "Relative"
+is the largest difference over the largest value.
 """
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from frostline.cut import Upper, cut_at
 from frostline.errors import FrostlineError
 from frostline.hidden import HiddenStates, Need, Recipe, keep
 from frostline.layers import Anatomy, Batch, find_layers, probe_batch
+from frostline.narrow import Narrow, read_at
 from frostline.packing import Packing, packable
 from frostline.parts import parameters_of
 from frostline.tokens import Tokens
@@ -42,6 +45,7 @@ class Check:
     max_logit_difference: float | None
     max_gradient_difference: float | None
     refused: str | None = None
+    narrow: Narrow | None = None  # what of the last layer is computed for the head's token only
 
 
 def check(
@@ -102,6 +106,79 @@ def head_reads(model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> str:
     return "all"
 
 
+def narrow_of(model: PreTrainedModel, anatomy: Anatomy, batch: Batch, reads: str) -> Narrow | None:
+    """Which modules of the last layer matter for the head's token only; None where none does.
+
+    A module can do with that token if, of all its inputs and its output, nothing else has a gradient of the logits.
+    """
+    if reads == "all":
+        return None
+    pad = model.config.get_text_config().pad_token_id
+    mask = batch["attention_mask"].bool()
+    read = torch.zeros_like(mask)
+    read[torch.arange(len(mask), device=mask.device), read_at(reads, batch["input_ids"], mask, pad)] = True
+    layer = anatomy.layers(model)[-1]
+    model.eval()
+    with torch.no_grad():
+        kept = _states(model, anatomy, batch)[anatomy.count - 1].requires_grad_()
+    with cut_at(model, anatomy, anatomy.count - 1) as upper, _watched(layer, mask.shape) as seen, torch.enable_grad():
+        try:
+            logits = upper(batch, kept)
+        except FAILS:
+            return None  # the last layer does not run by itself: the check of k = 1 says why
+    if not (flat := [x for some in seen.values() for x in some]):
+        return None
+    given = iter(torch.autograd.grad(_scalar(logits), flat, allow_unused=True))
+    gradients = {path: [next(given) for _ in some] for path, some in seen.items()}
+
+    def alone(path: str) -> bool:
+        return all(g is None or not g[~read].any() for g in gradients[path])
+
+    found = [path for path in gradients if alone(path)]
+    outermost = tuple(path for path in found if not any(path.startswith(f"{other}.") for other in found))
+    return Narrow(reads, outermost, pad) if outermost else None
+
+
+@contextmanager
+def _watched(layer: nn.Module, grid: torch.Size) -> Iterator[dict[str, list[Tensor]]]:
+    """What goes into and comes out of each module that runs once and knows nothing but one vector a token."""
+    seen: dict[str, list[Tensor]] = {}
+    others: set[str] = set()
+
+    def per_token(x: Any) -> bool:
+        return isinstance(x, Tensor) and x.is_floating_point() and x.dim() > 2 and x.shape[:2] == grid
+
+    def watch(path: str) -> tuple[Any, Any]:
+        def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if path in seen or not all(per_token(x) for x in (*args, *kwargs.values())):
+                others.add(path)
+                return None
+            new = {
+                id(x): x.clone() for x in (*args, *kwargs.values())
+            }  # of a gradient of its own, whoever else reads it
+            seen[path] = list(new.values())
+            return tuple(new[id(x)] for x in args), {name: new[id(x)] for name, x in kwargs.items()}
+
+        def leave(module: nn.Module, args: Any, kwargs: Any, out: Any) -> Any:
+            if path in others or not per_token(out) or not out.requires_grad:
+                others.add(path)
+                return None
+            seen[path].append(out := out.clone())
+            return out
+
+        return enter, leave
+
+    with ExitStack() as hooks:
+        for path, module in layer.named_modules():
+            if path:
+                enter, leave = watch(path)
+                hooks.callback(module.register_forward_pre_hook(enter, with_kwargs=True).remove)
+                hooks.callback(module.register_forward_hook(leave, with_kwargs=True).remove)
+        yield seen
+    for path in others:
+        seen.pop(path, None)
+
+
 def need_for(cuts: Sequence[int], anatomy: Anatomy, reads: str) -> Need:
     """What to keep for these cuts: at L one token a row will do when the head looks at one only."""
     one = reads != "all" and anatomy.count in cuts
@@ -114,6 +191,7 @@ class _Trial:
     def __init__(self, model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> None:
         self.model, self.anatomy, self.batch = model, anatomy, batch
         self.reads = head_reads(model, anatomy, batch)
+        self.narrow = narrow_of(model, anatomy, batch, self.reads)
         with torch.no_grad():
             self.states = _states(model, anatomy, batch)
 
@@ -127,31 +205,28 @@ class _Trial:
         self.cut = None if k is None or k == self.anatomy.count else self.anatomy.count - k
         with tempfile.TemporaryDirectory(prefix="frostline-check-") as folder:
             self.stored = None if self.cut is None else self.store(self.cut, Path(folder))
-            try:
-                path, gap = "padded", self.compare(None)
-            except FAILS as error:
-                return Check(k, None, None, None, f"{HANDS_ON_MORE} ({_first_line(error)}).")
-            packed = self.compare_packed()
-        if _equal(packed):
-            path, gap = "packed", packed
-        if not _equal(gap):
-            return Check(k, None, *gap, refused=self.reason(gap))
-        return Check(k, path, *gap)
+            for path, narrow in product(("packed", "padded"), dict.fromkeys((self.narrow, None))):
+                try:
+                    gap = self.compare_packed(narrow) if path == "packed" else self.compare(None, narrow)
+                except FAILS as error:
+                    gap, refused = FAR, f"{HANDS_ON_MORE} ({_first_line(error)})."
+                else:
+                    refused = ""
+                if _equal(gap):
+                    return Check(k, path, *gap, narrow=narrow)
+        return Check(k, None, None, None, refused) if refused else Check(k, None, *gap, refused=self.reason(gap))
 
-    def compare_packed(self) -> "Gap":
+    def compare_packed(self, narrow: Narrow | None) -> "Gap":
         """As :meth:`compare`, packed; infinite where the layers do not take packed batches."""
         with packable(self.model) as packing:
             if packing is None:
                 return FAR
-            try:
-                gap = self.compare(packing)
-            except FAILS:
-                return FAR
+            gap = self.compare(packing, narrow)
             return gap if packing.calls or self.cut == self.anatomy.count else FAR
 
-    def compare(self, packing: Packing | None) -> "Gap":
+    def compare(self, packing: Packing | None, narrow: Narrow | None) -> "Gap":
         """The largest differences: states of this batch, states from disk, everything below disturbed."""
-        with cut_at(self.model, self.anatomy, self.cut, packing=packing) as upper:
+        with cut_at(self.model, self.anatomy, self.cut, packing=packing, narrow=narrow) as upper:
             if self.cut is None:
                 return self.gap(lambda: upper(self.batch))
             same = self.states[self.cut]

@@ -9,7 +9,7 @@ the last layer's, so that what follows (final norm, pooler, head) is all that ru
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from frostline.layers import Anatomy, Batch, Call
+from frostline.narrow import Narrow
 from frostline.packing import Layout, Packing
+from frostline.replacing import forwards_replaced
 
 Tap = Callable[[int, Tensor], None]  # (number of layers passed, hidden states)
 
@@ -35,8 +37,13 @@ class Upper:
     cut: int | None
     packing: Packing | None  # None: padded batches
     tap: Tap | None = None
+    narrow: Narrow | None = None  # None: the last layer runs for all tokens
+    read: Tensor | None = field(
+        default=None, init=False
+    )  # [B], while the last layer runs: the rows that the head reads
     _layout: Layout | None = field(default=None, init=False)
     _kept: Tensor | None = field(default=None, init=False)
+    _at: Tensor | None = field(default=None, init=False)
 
     def __call__(self, batch: Batch, kept: Tensor | None = None) -> Tensor:
         mask = batch["attention_mask"]
@@ -44,10 +51,13 @@ class Upper:
         self._kept = kept if kept is None or self.packing else self._layout.unpack(kept)
         if self.packing:
             self.packing.layout = self._layout
+        if self.narrow:
+            self._at = self.narrow.places(batch["input_ids"], mask)
         try:
             return self.model(**batch).logits  # type: ignore[no-any-return]
         finally:
-            self._layout = self._kept = None
+            self._layout = self._kept = self._at = None
+            self._read(None)
             if self.packing:
                 self.packing.layout = None
 
@@ -80,6 +90,8 @@ class Upper:
                     given[key] = _pack(self._layout, given[key])
             if self.tap:
                 self.tap(number, given[call.hidden])
+            if number == self.anatomy.count - 1:
+                self._read(self._at)
             return tuple(given[n] for n in range(len(args))), {name: given[name] for name in kwargs}
 
         return hook
@@ -91,6 +103,7 @@ class Upper:
             hidden = out[0] if call.wrap else out
             if self.tap:
                 self.tap(self.anatomy.count, hidden)
+            self._read(None)
             if not self.packing:
                 return None
             assert self._layout is not None
@@ -98,6 +111,14 @@ class Upper:
             return call.wrap([hidden, *out[1:]]) if call.wrap else hidden
 
         return hook
+
+    def _read(self, at: Tensor | None) -> None:
+        """From here on only these tokens of the texts, ``[B]``, count; or all of them again."""
+        assert self._layout is not None or at is None
+        packed = self.packing is not None
+        self.read = None if at is None or self._layout is None else self._layout.rows(at, packed=packed)
+        if self.packing:
+            self.packing.at, self.packing.read = at, self.read
 
 
 @contextmanager
@@ -109,29 +130,28 @@ def cut_at(
     packing: Packing | None = None,
     tap: Tap | None = None,
     stop: int | None = None,
+    narrow: Narrow | None = None,
 ) -> Iterator[Upper]:
     """Open ``model`` for running from ``cut`` on, in packed batches where ``packing`` is given; undone on leaving.
+
+    With ``narrow`` the last layer runs for the tokens that the head reads; the hidden states of all others are then worth
+    nothing after it.
 
     ``tap(n, hidden)`` sees what goes into layer ``n`` and, with ``n`` = L, what leaves the last layer. Layers from
     ``stop`` on do not run either, for a pass that only wants what lies below; the logits are then worth nothing.
     """
-    upper = Upper(model, anatomy, cut, packing, tap)
-    layers, hooks = anatomy.layers(model), []
-    start = cut or 0
-    try:
-        for number in (*range(start), *range(anatomy.count if stop is None else stop, anatomy.count)):
-            layers[number].forward = upper.hand_on(number)
+    layers, start = anatomy.layers(model), cut or 0
+    upper = Upper(model, anatomy, cut, packing, tap, narrow if start < anatomy.count else None)
+    forwards = upper.narrow.forwards(layers[-1], lambda: upper.read) if upper.narrow else {}
+    for number in (*range(start), *range(anatomy.count if stop is None else stop, anatomy.count)):
+        forwards[layers[number]] = upper.hand_on(number)
+    with forwards_replaced(forwards), ExitStack() as hooks:
         for number in range(start, anatomy.count):
             enter = upper.enter(number, first=number == start)
-            hooks.append(layers[number].register_forward_pre_hook(enter, with_kwargs=True))
+            hooks.callback(layers[number].register_forward_pre_hook(enter, with_kwargs=True).remove)
         if start < anatomy.count:
-            hooks.append(layers[-1].register_forward_hook(upper.leave(anatomy.calls[-1])))
+            hooks.callback(layers[-1].register_forward_hook(upper.leave(anatomy.calls[-1])).remove)
         yield upper
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for layer in layers:
-            vars(layer).pop("forward", None)
 
 
 def _pack(layout: Layout, x: Any) -> Any:

@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from frostline.replacing import forwards_replaced
+
 STEPS = 1 << 16
 
 
@@ -36,13 +38,8 @@ class Dropout:
     def instead(self, model: nn.Module) -> Iterator[None]:
         """While the context is open, the model's ``nn.Dropout`` modules draw from here."""
         modules = [module for module in model.modules() if type(module) is nn.Dropout]
-        for module in modules:
-            module.forward = self._forward(module)  # type: ignore[method-assign, assignment]
-        try:
+        with forwards_replaced({module: self._forward(module) for module in modules}):
             yield
-        finally:
-            for module in modules:
-                del module.forward
 
     def in_attention(self) -> TorchFunctionMode:
         """While this is open, ``scaled_dot_product_attention`` draws from here where it is to drop."""

@@ -38,9 +38,10 @@ from transformers import PreTrainedModel
 from frostline.cut import cut_at
 from frostline.errors import FrostlineError
 from frostline.layers import Anatomy
+from frostline.narrow import Narrow, read_at
 from frostline.tokens import Tokens, flat_positions
 
-FORMAT = 2
+FORMAT = 3
 LENGTH_STEP = 8  # padded lengths of the pass
 BATCH_TOKENS = {"cpu": 1024, "cuda": 32768, "mps": 8192}  # in one batch of the pass
 SHARD_ROWS = 16384
@@ -63,6 +64,7 @@ class Recipe:
     torch: str
     transformers: str
     head_reads: str
+    narrow: str = ""  # modules of the last layer that run for the head's token only
     length_step: int = LENGTH_STEP
     format: int = FORMAT
 
@@ -182,6 +184,7 @@ def keep(
     recipe: Recipe,
     *,
     autocast: Callable[[], Any],
+    narrow: Narrow | None = None,
     folder: Path | None = None,
     progress: Callable[[int], None] = lambda rows: None,
     warn: Callable[[str], None] = lambda sentence: None,
@@ -204,7 +207,8 @@ def keep(
         missing = missing[np.lexsort((tokens.keys[missing], tokens.lengths[missing]))]
         for start in range(0, len(missing), SHARD_ROWS):
             some = missing[start : start + SHARD_ROWS]
-            published = _write_shard(place, model, anatomy, tokens, some, need, recipe, autocast, progress)
+            batches = compute(model, anatomy, tokens, some, need, recipe.head_reads, autocast, narrow)
+            published = _write_shard(place, batches, anatomy.width, tokens, some, need, progress)
             shards.append(_Shard(published))
     return HiddenStates(need, shards, tokens.keys, rows)
 
@@ -262,13 +266,11 @@ def _full_disk_is_said(place: Path) -> Iterator[None]:
 
 def _write_shard(
     place: Path,
-    model: PreTrainedModel,
-    anatomy: Anatomy,
+    batches: Iterator[tuple[int, dict[str, Tensor]]],
+    width: int,
     tokens: Tokens,
     rows: Rows,
     need: Need,
-    recipe: Recipe,
-    autocast: Callable[[], Any],
     progress: Callable[[int], None],
 ) -> Path:
     part = place / f"{uuid.uuid4().hex}.part"
@@ -281,10 +283,10 @@ def _write_shard(
             shapes = {f"tokens-{cut}": int(lengths.sum()) for cut in need.cuts}
             shapes |= {"head": len(rows)} if need.head else {}
             open_files = {
-                name: files.enter_context(_array_file(part / f"{name}.npy", (count, anatomy.width)))
+                name: files.enter_context(_array_file(part / f"{name}.npy", (count, width)))
                 for name, count in shapes.items()
             }
-            for batch_rows, states in compute(model, anatomy, tokens, rows, need, recipe.head_reads, autocast):
+            for batch_rows, states in batches:
                 for name, array in states.items():
                     open_files[name].write(array.float().cpu().contiguous().numpy().data)
                 progress(batch_rows)
@@ -308,6 +310,7 @@ def compute(
     need: Need,
     head_reads: str,
     autocast: Callable[[], Any],
+    narrow: Narrow | None = None,
 ) -> Iterator[tuple[int, dict[str, Tensor]]]:
     """The states of ``rows``, which are sorted by length: for each batch, how many rows and ``name -> [., D]``.
 
@@ -317,7 +320,10 @@ def compute(
     model.eval()
     stop = anatomy.count if need.head else max(need.cuts)
     tap = seen.__setitem__
-    with cut_at(model, anatomy, None, tap=tap, stop=stop) as whole, torch.no_grad():
+    with (
+        cut_at(model, anatomy, None, tap=tap, stop=stop, narrow=narrow if stop == anatomy.count else None) as whole,
+        torch.no_grad(),
+    ):
         budget = BATCH_TOKENS[model.device.type]
         positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         for length, batch_rows in _batches(tokens.lengths, rows, budget, positions):
@@ -330,19 +336,10 @@ def compute(
             mask = batch["attention_mask"][:n].bool()
             states = {f"tokens-{cut}": seen[cut][:n][mask] for cut in need.cuts}
             if need.head:
-                at = _read_at(head_reads, batch["input_ids"][:n], mask, model.config.get_text_config().pad_token_id)
+                at = read_at(head_reads, batch["input_ids"][:n], mask, model.config.get_text_config().pad_token_id)
                 states["head"] = seen[anatomy.count][torch.arange(n, device=at.device), at]
             seen.clear()
             yield n, states
-
-
-def _read_at(reads: str, ids: Tensor, mask: Tensor, pad: int | None) -> Tensor:
-    """``[B]``, where the one token stands that the head looks at. The last is that before what has the number of
-    padding: transformers tells by the number, and a text may end in it where the end of text pads, too."""
-    if reads == "first":
-        return torch.zeros_like(ids[:, 0])
-    real = mask if pad is None else mask & (ids != pad)
-    return (real * torch.arange(ids.shape[1], device=ids.device)).argmax(1)
 
 
 def _batches(lengths: NDArray[np.int64], rows: Rows, budget: int, positions: int | None) -> Iterator[tuple[int, Rows]]:

@@ -27,10 +27,15 @@ class Machine:
     precision: str
 
     @property
+    def dtype(self) -> torch.dtype:
+        """That of matrix products."""
+        return PRECISIONS[self.precision]
+
+    @property
     def autocast(self) -> Callable[[], AbstractContextManager[object]]:
         if self.precision == "float32":
             return nullcontext
-        return lambda: torch.autocast(self.device.type, PRECISIONS[self.precision])
+        return lambda: torch.autocast(self.device.type, self.dtype)
 
     def facts(self) -> dict[str, str | int]:
         """What can change the last bits of a result, for the record."""

@@ -21,6 +21,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from frostline.dropout import Dropout
+from frostline.narrow import placed
 
 ATTENTION = "frostline_packed"
 
@@ -37,12 +38,24 @@ class Layout:
         return len(self.lengths)
 
     @cached_property
+    def tokens(self) -> int:  # T
+        return len(self.index)
+
+    @cached_property
     def mask(self) -> Tensor:  # [B, S], 1 where a token is real
         return (torch.arange(self.length, device=self.lengths.device) < self.lengths[:, None]).long()
 
     @cached_property
     def index(self) -> Tensor:  # [T], positions of the real tokens in the flattened grid
         return self.mask.flatten().nonzero()[:, 0]
+
+    def rows(self, at: Tensor, *, packed: bool) -> Tensor:  # [B]: one token of each text, among all T or in the grid
+        starts = (
+            self.lengths.cumsum(0) - self.lengths
+            if packed
+            else torch.arange(self.batch, device=at.device) * self.length
+        )
+        return starts + at
 
     def pack(self, x: Tensor) -> Tensor:  # [B or 1, S, ...] -> [1, T, ...]
         grid = x.expand(self.batch, *x.shape[1:]).reshape(self.batch * self.length, *x.shape[2:])
@@ -57,6 +70,8 @@ class Packing:
     """What the attention of one model is told about the batch under way; ``layout`` is None for a padded batch."""
 
     layout: Layout | None = None
+    at: Tensor | None = None  # [B], while the last layer runs for one token a text only: where in the text it stands
+    read: Tensor | None = None  # [B], the same among all T
     dropout: Dropout | None = None  # None: torch's own
     calls = 0  # how often packed attention ran: a layer that never asks for it cannot be packed
 
@@ -70,10 +85,32 @@ def _attention(
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)  # type: ignore[no-any-return]
     layout = packing.layout
     packing.calls += 1
+    if packing.read is not None and not (attention_mask is None and getattr(module, "is_causal", False)):
+        return _of_read(packing, module, query, key, value, attention_mask, **kwargs), None
     query, key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
+    return layout.pack(_attend(packing, module, query, key, value, attention_mask, **kwargs)), None
+
+
+def _of_read(
+    packing: Packing, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
+) -> Tensor:
+    """What the tokens that are read attend to; zeros for the others."""
+    layout, at, read = packing.layout, packing.at, packing.read
+    assert layout is not None and at is not None and read is not None
+    one = query.index_select(2, read).permute(2, 1, 0, 3)  # [B, H, 1, C]
+    key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (key, value))
+    if mask is not None and mask.shape[2] > 1:
+        mask = mask.expand(layout.batch, *mask.shape[1:])
+        mask = mask[torch.arange(layout.batch, device=at.device), :, at][:, :, None]
+    out = _attend(packing, module, one, key, value, mask, **kwargs).transpose(0, 1)  # [1, B, H, C]
+    return placed(out[0], read, layout.tokens)[None]
+
+
+def _attend(packing: Packing, module: nn.Module, *grid: Tensor | None, **kwargs: Any) -> Tensor:
+    """transformers' attention with our masks of dropout; heads and mask in the padded grid, out ``[B, S, H, C]``."""
     with packing.dropout.in_attention() if packing.dropout and kwargs.get("dropout") else nullcontext():
-        out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
-    return layout.pack(out), None
+        out: Tensor = sdpa_attention_forward(module, *grid, **kwargs)[0]
+    return out
 
 
 AttentionInterface.register(ATTENTION, _attention)

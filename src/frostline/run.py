@@ -12,12 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from frostline.casting import cast_once
 from frostline.cut import Upper, cut_at
 from frostline.data import subset_indices
 from frostline.dropout import Dropout
 from frostline.hidden import HiddenStates, Need
 from frostline.layers import HEAD, POOLER, Anatomy, count_parameters
 from frostline.machine import Machine, peak_memory
+from frostline.narrow import Narrow
 from frostline.packing import packable
 from frostline.parts import depth
 from frostline.parts import trained as trained_names
@@ -40,6 +42,7 @@ class Bench:
     splits: dict[str, Rows]  # split -> rows of the pool
     reads: str  # which hidden states the head looks at: first, last, all
     packed: bool
+    narrow: Narrow | None = None  # what of the last layer is computed for the head's token only
     states: HiddenStates | None = None
     cache_seconds: float = 0.0  # of the pass, for each run that used it
 
@@ -165,8 +168,9 @@ def forward_from(bench: Bench, spec: RunSpec) -> Iterator[Callable[[Rows], Tenso
 
     with (
         packable(pretrained.model) if bench.packed else nullcontext() as packing,
-        cut_at(pretrained.model, pretrained.anatomy, cut, packing=packing) as upper,
+        cast_once(pretrained.model, bench.machine),
         dropout.instead(pretrained.model) if dropout else nullcontext(),
+        cut_at(pretrained.model, pretrained.anatomy, cut, packing=packing, narrow=bench.narrow) as upper,
         torch.random.fork_rng(),  # for types that drop without nn.Dropout
     ):
         torch.manual_seed(seed)
@@ -254,7 +258,12 @@ def _facts(spec: RunSpec, bench: Bench, trained: Trained, audit: dict[str, Any],
             "steps": trained.steps,
         },
         "audit": audit,
-        "provenance": {**bench.machine.facts(), "packed": bench.packed, "cut": bench.cut(spec)},
+        "provenance": {
+            **bench.machine.facts(),
+            "packed": bench.packed,
+            "narrow": bench.narrow is not None,
+            "cut": bench.cut(spec),
+        },
     }
 
 

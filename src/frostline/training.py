@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.autograd.graph import increment_version
 from transformers import get_scheduler
 
 from frostline.metrics import is_constant, score
@@ -149,6 +150,7 @@ def train(
         if settings.max_grad_norm:
             nn.utils.clip_grads_with_norm_(trainable, settings.max_grad_norm, norm)
         optimizer.step()
+        increment_version(trainable)  # the fused step does not say that it has changed them, and kept copies must know
         schedule.step()
         optimizer.zero_grad(set_to_none=True)
         seen.add(batch_rows, output)

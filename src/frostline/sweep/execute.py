@@ -6,10 +6,12 @@ from typing import Any
 
 import torch
 
+from frostline.casting import cast_once
 from frostline.checking import Check, check
 from frostline.errors import FrostlineError
 from frostline.hidden import Recipe, Rows, keep
 from frostline.machine import Machine, settled_memory
+from frostline.narrow import Narrow
 from frostline.pretrained import Pretrained
 from frostline.progress import Progress
 from frostline.run import cut_of, run
@@ -94,6 +96,7 @@ def cut_check(prepared: Prepared) -> list[Check]:
             "`frostline check` tells more; choose another model."
         )
     bench.packed = all(row.path == "packed" for row in rows)
+    bench.narrow = rows[0].narrow if all(row.narrow for row in rows) else None
     prepared.checks = rows
     return rows
 
@@ -109,22 +112,24 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, layers: int) -> No
         passed += more
         progress.advance(float(passed * layers))
 
-    bench.states = keep(
-        pretrained.model,
-        pretrained.anatomy,
-        bench.tokens,
-        rows,
-        kept,
-        recipe_of(pretrained, bench.machine, bench.reads),
-        autocast=bench.machine.autocast,
-        progress=advance,
-        warn=progress.note,
-    )
+    with cast_once(pretrained.model, bench.machine):
+        bench.states = keep(
+            pretrained.model,
+            pretrained.anatomy,
+            bench.tokens,
+            rows,
+            kept,
+            recipe_of(pretrained, bench.machine, bench.reads, bench.narrow),
+            autocast=bench.machine.autocast,
+            narrow=bench.narrow,
+            progress=advance,
+            warn=progress.note,
+        )
     bench.cache_seconds = bench.states.seconds
     progress.finish(float(len(rows) * layers))
 
 
-def recipe_of(pretrained: Pretrained, machine: Machine, reads: str) -> Recipe:
+def recipe_of(pretrained: Pretrained, machine: Machine, reads: str, narrow: Narrow | None) -> Recipe:
     """What determines this model's hidden states on this machine."""
     facts = machine.facts()
     return Recipe(
@@ -138,6 +143,7 @@ def recipe_of(pretrained: Pretrained, machine: Machine, reads: str) -> Recipe:
         torch=str(facts["torch"]),
         transformers=str(facts["transformers"]),
         head_reads=reads,
+        narrow=" ".join(narrow.modules) if narrow else "",
     )
 
 
