@@ -88,6 +88,13 @@ def test_the_first_rows_only_and_another_share_held_out(tmp_path: Path) -> None:
     assert len(load_data(train=tmp_path / "train.csv", first_rows=60, test="none").train) == 45
 
 
+def test_a_tenth_is_held_out_but_no_more_than_runs_can_score_in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(load_data(train=frame(50), test="none").validation) == 5
+    monkeypatch.setattr("frostline.data.load.MOST_HELD_OUT", 3)
+    assert len(load_data(train=frame(50), test="none").validation) == 3
+    assert len(load_data(train=frame(50), test="none", held_out_share=0.1).validation) == 5  # as asked
+
+
 def test_shards_are_one_table(tmp_path: Path) -> None:
     for i in range(2):
         frame(10, 10 * i).to_parquet(tmp_path / f"train-{i:05}-of-00002.parquet")

@@ -211,8 +211,11 @@ class SweepSpec(Settings):
     test: str | None = Field(
         None, description="test table; by default set aside from the training table; `none` for no test"
     )
-    held_out_share: float = Field(
-        0.1, gt=0, lt=1, description="share of the training table that is set aside for each of validation and test"
+    held_out_share: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="share of the training table set aside for each of validation and test [a tenth, at most 2,000 rows]",
     )
     first_rows: int | None = Field(None, ge=2, description="read only so many rows of the training table, the first")
     data: str | None = Field(None, description="a hub data set, or a folder with splits, instead of --train")

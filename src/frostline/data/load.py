@@ -19,6 +19,7 @@ from frostline.data.wording import listed, nearest, quoted
 from frostline.errors import FrostlineError
 
 SHARE = 0.1  # of the training rows, set aside for each of validation and test where no file is given, by default
+MOST_HELD_OUT = 2000  # but no more rows: every run scores them
 HOLD_OUT, NO_TEST = "hold out", "none"
 
 
@@ -52,7 +53,7 @@ def load_data(
     problem_type: str | None = None,
     labels: Sequence[str] | None = None,
     data_seed: int = 0,
-    held_out_share: float = SHARE,
+    held_out_share: float | None = None,
     first_rows: int | None = None,
     task_name: str | None = None,
     glue: str | None = None,
@@ -61,8 +62,8 @@ def load_data(
 
     ``train``, ``validation``, ``test``: a file, ``datasets.Dataset``, ``DataFrame`` or ``pyarrow.Table``. ``data``: a
     folder with splits or the name of a hub set, instead of ``train``; ``validation`` and ``test`` then replace what it
-    has. ``validation``, ``test`` = None: those of ``data``, else ``held_out_share`` of the training rows each, as always
-    with "hold out". ``test`` = "none": no test at all. ``first_rows``: the training table ends there, before anything is
+    has. ``validation``, ``test`` = None: those of ``data``, else ``held_out_share`` of the training rows each (by default a
+    tenth, at most 2,000: every run scores them), as always with "hold out". ``test`` = "none": no test at all. ``first_rows``: the training table ends there, before anything is
     set aside. ``problem_type`` and ``labels`` as in ``decide_task``. ``glue``: the name of a GLUE task, which says columns,
     labels, problem type and layout of the files, and is read from the hub where neither ``train`` nor ``data`` is given.
     """
@@ -96,7 +97,9 @@ def load_data(
     if train is None and test is None and "test" in tables and _unlabelled(tables["test"], task):
         notes.append(f"{tables.pop('test').name} has no labels and is left out.")
     splits = {split: _examples(table, task, split) for split, table in tables.items()}
-    size = max(round(held_out_share * len(splits["train"])), len(task.labels), 1)
+    usual_size = min(round(SHARE * len(splits["train"])), MOST_HELD_OUT)
+    size = usual_size if held_out_share is None else round(held_out_share * len(splits["train"]))
+    size = max(size, len(task.labels), 1)
     for split in ("test", "validation"):
         if split == "test" and _is_word(test, NO_TEST):
             notes.append("There is no test set, as asked.")
