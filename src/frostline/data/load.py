@@ -63,9 +63,10 @@ def load_data(
     ``train``, ``validation``, ``test``: a file, ``datasets.Dataset``, ``DataFrame`` or ``pyarrow.Table``. ``data``: a
     folder with splits or the name of a hub set, instead of ``train``; ``validation`` and ``test`` then replace what it
     has. ``validation``, ``test`` = None: those of ``data``, else ``held_out_share`` of the training rows each (by default a
-    tenth, at most 2,000: every run scores them), as always with "hold out". ``test`` = "none": no test at all. ``first_rows``: the training table ends there, before anything is
-    set aside. ``problem_type`` and ``labels`` as in ``decide_task``. ``glue``: the name of a GLUE task, which says columns,
-    labels, problem type and layout of the files, and is read from the hub where neither ``train`` nor ``data`` is given.
+    tenth, at most 2,000: every run scores them), as always with "hold out". ``test`` = "none": no test at all.
+    ``first_rows``: the training table ends there, before anything is set aside. ``problem_type`` and ``labels`` as in
+    ``decide_task``. ``glue``: the name of a GLUE task, which says columns, labels, problem type and layout of the files,
+    and is read from the hub where neither ``train`` nor ``data`` is given.
     """
     known = None if glue is None else glue_task(glue)
     if known is not None:
