@@ -29,10 +29,11 @@ The {types} types that transformers {transformers} can classify with, as small r
 For every k, logits and gradients are those of the uncut model. "Same batch": the largest relative difference of logits
 with hidden states of the same batch ({exact} types: none at all). "Logits", "gradients": the largest of all comparisons
 of `frostline check`, with states from the sweep's own pass, whose sums run in another order. Path: packed batches, or
-padded where the type does not allow them; for each k where it differs.
+padded where the type does not allow them; for each k where it differs. Last layer: the modules of it that run for the
+token that the head reads only; "whole" where there is none, or the head reads all tokens.
 
-| type | path | same batch | logits | gradients |
-|---|---|---|---|---|"""
+| type | path | same batch | logits | gradients | last layer |
+|---|---|---|---|---|---|"""
 
 
 def same_batch_difference(model: torch.nn.Module, batch: dict[str, torch.Tensor], packed: bool) -> float:
@@ -56,7 +57,10 @@ def row(name: str, checks: list[Check], same: float) -> str:
     path = kinds.pop() if len(kinds) == 1 else paths
     logits = max(c.max_logit_difference or 0.0 for c in checks)
     gradients = max(c.max_gradient_difference or 0.0 for c in checks)
-    return f"| {name} | {path} | {same:.1e} | {logits:.1e} | {gradients:.1e} |"
+    narrow = {c.narrow for c in checks}
+    modules = next(iter(narrow)) if len(narrow) == 1 else None
+    last = "whole" if modules is None else ", ".join(modules.modules)
+    return f"| {name} | {path} | {same:.1e} | {logits:.1e} | {gradients:.1e} | {last} |"
 
 
 def main() -> None:
