@@ -1,0 +1,64 @@
+"""Texts trained in a second against how many runs are stacked, the setting ``stack`` of a sweep."""
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from measuring import Facts, Failed, Journal, flags_of, markdown, timed
+
+from frostline.specification import SweepSpec
+from frostline.sweep.folder import Folder
+
+ABSENT = "This frostline has no setting `stack`: throughput against the number of stacked runs was not measured."
+TUNE = "2"
+
+
+def measure_stacks(stacks: Sequence[int], settings: dict[str, str], work: Path, journal: Journal) -> None:
+    """The same runs (one k, as many seeds as the largest stack) stacked in each of these numbers."""
+    if "stack" not in SweepSpec.model_fields:
+        journal.add({"kind": "stack", "failed": ABSENT})
+        return
+    done = {line.get("stack") for line in journal.lines() if line["kind"] == "stack"}
+    rates = settings.get("learning_rate", "5e-5").split(",")
+    grid = {**settings, "tune": TUNE, "seeds": str(max(stacks)), "learning_rate": rates[0]}
+    for stack in stacks:
+        if stack in done:
+            continue
+        print(f"stack {stack}", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory(dir=work) as folder:
+            out = Path(folder) / "out"
+            command = [sys.executable, "-m", "frostline", "sweep", *flags_of(grid), "--stack", str(stack)]
+            try:
+                wall = timed(
+                    [*command, "--out", str(out)], work / "stack.log", HF_ASSETS_CACHE=str(Path(folder) / "cache")
+                )
+            except Failed as error:
+                journal.add({"kind": "stack", "stack": stack, "failed": str(error)})
+                continue
+            runs = list(Folder(out).store.results().values())
+        texts = sum(run["spec"]["train_size"] * run["spec"]["num_train_epochs"] for run in runs)
+        training = sum(run["cost"]["train_seconds"] for run in runs)
+        journal.add(
+            {"kind": "stack", "stack": stack, "runs": len(runs), "texts": texts, "training": training, "wall": wall}
+        )
+
+
+def stack_table(lines: Sequence[Facts]) -> str:
+    """Empty where nothing was measured."""
+    stacks = [line for line in lines if line["kind"] == "stack"]
+    good = [line for line in stacks if "failed" not in line]
+    failed = [
+        f"FAILED: stack {line['stack']}: {line['failed']}" for line in stacks if "stack" in line and "failed" in line
+    ]
+    words = [line["failed"] for line in stacks if "stack" not in line]
+    if good:
+        header = ("runs stacked", "texts trained a second", "times those of the first", "whole sweep, s")
+        rates = [line["texts"] / line["training"] for line in good]
+        rows = [
+            (str(line["stack"]), f"{rate:,.0f}", f"{rate / rates[0]:.2f}", f"{line['wall']:.1f}")
+            for line, rate in zip(good, rates, strict=True)
+        ]
+        title = f"k = {TUNE}, {good[0]['runs']} runs, of their own training seconds:"
+        words = [title, "", markdown(header, rows)]
+    return "\n".join([*words, *failed])
