@@ -114,6 +114,32 @@ def said(spread: Mapping[str, Any] | Spread | None, form: str = ".2f") -> str:
     return (spread if isinstance(spread, Spread) else Spread(**spread)).said(form)
 
 
+def plain(spread: Spread | None) -> Facts | None:
+    """For JSON."""
+    return None if spread is None else dict(vars(spread))
+
+
+def quality(lines: Iterable[Facts]) -> Facts:
+    """Scores over seeds at the rate that suits best; repeats of a seed count once."""
+    by_rate: dict[float, dict[int, float]] = {}
+    for line in lines:
+        if line["score"] is not None:
+            by_rate.setdefault(line["rate"], {}).setdefault(line["seed"], line["score"])
+    if not by_rate:
+        return {"mean": None, "std": None, "seeds": 0, "rate": None}
+    rate = max(by_rate, key=lambda one: float(np.mean(list(by_rate[one].values()))))
+    scores = list(by_rate[rate].values())
+    spread = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
+    return {"mean": float(np.mean(scores)), "std": spread, "seeds": len(scores), "rate": rate}
+
+
+def score_said(side: Facts) -> str:
+    """Mean and standard deviation of :func:`quality`."""
+    if side["mean"] is None:
+        return "-"
+    return f"{side['mean']:.3f}" + ("" if side["std"] is None else f" ± {side['std']:.3f}")
+
+
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table, padded so that it can be read in a terminal too."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]

@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from measuring import Facts, Spread, markdown, said
+from measuring import Facts, Spread, markdown, plain, quality, said, score_said
 from scipy import stats
 
 from frostline.report.drawing import INK, QUIET, STYLE, TRAIN, VALIDATION, figure_of, svg
@@ -27,13 +27,13 @@ def summarise(lines: Sequence[Facts], cells: Sequence[Facts]) -> Facts:
     sides = [side for side in SIDES if any(line["side"] == side for line in good)]
     walls = {side: _walls(side, lines, cells) for side in sides}
     return {
-        "wall": {side: _plain(Spread.of(wall.values())) for side, wall in walls.items()},
+        "wall": {side: plain(Spread.of(wall.values())) for side, wall in walls.items()},
         "wall_ratio": {
-            side: _plain(Spread.of(walls[side][n] / walls[OURS][n] for n in walls[side] if n in walls[OURS]))
+            side: plain(Spread.of(walls[side][n] / walls[OURS][n] for n in walls[side] if n in walls[OURS]))
             for side in sides
             if side != OURS and OURS in sides
         },
-        "start_up": {side: _plain(_of(lines, side, "start-up")) for side in sides},
+        "start_up": {side: plain(_of(lines, side, "start-up")) for side in sides},
         "sampled": {side: _sampled(side, lines, cells) for side in sides},
         "k": [_row(k, sides, good) for k in dict.fromkeys(cell["k"] for cell in cells)],
         "failed": [line for line in lines if "failed" in line],
@@ -80,16 +80,16 @@ def _row(k: str, sides: Sequence[str], good: Sequence[Facts]) -> Facts:
     row: Facts = {"k": k}
     for side, lines in mine.items():
         row[side] = {
-            "seconds": _plain(Spread.of(line["seconds"] for line in lines.values())),
-            "evaluation": _plain(Spread.of(line["evaluation"] for line in lines.values())),
-            "with_cache": _plain(Spread.of(line["seconds"] + line.get("cache", 0) for line in lines.values())),
-            **_quality(lines.values()),
+            "seconds": plain(Spread.of(line["seconds"] for line in lines.values())),
+            "evaluation": plain(Spread.of(line["evaluation"] for line in lines.values())),
+            "with_cache": plain(Spread.of(line["seconds"] + line.get("cache", 0) for line in lines.values())),
+            **quality(lines.values()),
         }
         if side != OURS and OURS in mine:
             both = [(line, mine[OURS][key]) for key, line in lines.items() if key in mine[OURS]]
             row[side] |= {
-                "ratio": _plain(Spread.of(t["seconds"] / f["seconds"] for t, f in both)),
-                "ratio_with_cache": _plain(Spread.of(t["seconds"] / (f["seconds"] + f["cache"]) for t, f in both)),
+                "ratio": plain(Spread.of(t["seconds"] / f["seconds"] for t, f in both)),
+                "ratio_with_cache": plain(Spread.of(t["seconds"] / (f["seconds"] + f["cache"]) for t, f in both)),
                 **_against(row[OURS], row[side]),
             }
     return row
@@ -97,20 +97,6 @@ def _row(k: str, sides: Sequence[str], good: Sequence[Facts]) -> Facts:
 
 def _key(line: Facts) -> tuple[Any, ...]:
     return line["repeat"], line["seed"], line["rate"]
-
-
-def _quality(lines: Iterable[Facts]) -> Facts:
-    """Scores over seeds at the rate that suits this k best; repeats of a seed count once."""
-    by_rate: dict[float, dict[int, float]] = {}
-    for line in lines:
-        if line["score"] is not None:
-            by_rate.setdefault(line["rate"], {}).setdefault(line["seed"], line["score"])
-    if not by_rate:
-        return {"mean": None, "std": None, "seeds": 0, "rate": None}
-    rate = max(by_rate, key=lambda one: float(np.mean(list(by_rate[one].values()))))
-    scores = list(by_rate[rate].values())
-    spread = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
-    return {"mean": float(np.mean(scores)), "std": spread, "seeds": len(scores), "rate": rate}
 
 
 def _against(ours: Facts, theirs: Facts) -> Facts:
@@ -124,10 +110,6 @@ def _against(ours: Facts, theirs: Facts) -> Facts:
         freedom = error**2 / sum(part**2 / own for part, own in parts)
         noise = float(stats.t.ppf(0.975, freedom) * error**0.5)
     return {"difference": ours["mean"] - theirs["mean"], "noise": noise}
-
-
-def _plain(spread: Spread | None) -> Facts | None:
-    return None if spread is None else dict(vars(spread))
 
 
 def sentences(summary: Facts, machine: Facts) -> list[str]:
@@ -168,7 +150,7 @@ def table(summary: Facts) -> str:
             one = row[side]
             cells.append(said(one["seconds"]))
             cells += [said(one["with_cache"])] if side == OURS else [said(one.get(name), ".1f") for name in RATIOS]
-        rows.append([*cells, *(_score(row[side]) for side in sides)])
+        rows.append([*cells, *(score_said(row[side]) for side in sides)])
     rows.append(["whole grid", *(text for side in sides for text in _whole(summary, side)), *[""] * len(sides)])
     return markdown(header, rows)
 
@@ -177,12 +159,6 @@ def _whole(summary: Facts, side: str) -> list[str]:
     """The last line: wall time from start-up to end."""
     wall = said(summary["wall"][side], ".1f")
     return [wall, ""] if side == OURS else [wall, "", said(summary["wall_ratio"].get(side), ".1f")]
-
-
-def _score(side: Facts) -> str:
-    if side["mean"] is None:
-        return "-"
-    return f"{side['mean']:.3f}" + ("" if side["std"] is None else f" ± {side['std']:.3f}")
 
 
 def _quality_said(summary: Facts) -> list[str]:

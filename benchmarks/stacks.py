@@ -1,14 +1,13 @@
 """Texts trained in a second against how many runs are stacked, the setting ``stack`` of a sweep."""
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from measuring import Facts, Failed, Journal, flags_of, markdown, timed
+from frostline_side import sweep
+from measuring import Facts, Failed, Journal, markdown
 
 from frostline.specification import SweepSpec
-from frostline.sweep.folder import Folder
 
 ABSENT = "This frostline has no setting `stack`: throughput against the number of stacked runs was not measured."
 TUNE = "2"
@@ -26,17 +25,11 @@ def measure_stacks(stacks: Sequence[int], settings: dict[str, str], work: Path, 
         if stack in done:
             continue
         print(f"stack {stack}", file=sys.stderr, flush=True)
-        with tempfile.TemporaryDirectory(dir=work) as folder:
-            out = Path(folder) / "out"
-            command = [sys.executable, "-m", "frostline", "sweep", *flags_of(grid), "--stack", str(stack)]
-            try:
-                wall = timed(
-                    [*command, "--out", str(out)], work / "stack.log", HF_ASSETS_CACHE=str(Path(folder) / "cache")
-                )
-            except Failed as error:
-                journal.add({"kind": "stack", "stack": stack, "failed": str(error)})
-                continue
-            runs = list(Folder(out).store.results().values())
+        try:
+            wall, runs = sweep({**grid, "stack": str(stack)}, work)
+        except Failed as error:
+            journal.add({"kind": "stack", "stack": stack, "failed": str(error)})
+            continue
         texts = sum(run["spec"]["train_size"] * run["spec"]["num_train_epochs"] for run in runs)
         training = sum(run["cost"]["train_seconds"] for run in runs)
         journal.add(

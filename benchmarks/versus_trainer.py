@@ -29,13 +29,12 @@ from pathlib import Path
 
 import speed_report
 import torch
-from measuring import Facts, Failed, Journal, alternating, flags_of, machine, settings_of, timed, warm_up
+from frostline_side import cell, sweep
+from measuring import Facts, Failed, Journal, alternating, machine, settings_of, timed, warm_up
 from random_model import SIZES, write_model, write_rows
 from same_rows import write_task
 from speed_report import OURS, SIDES
 from stacks import measure_stacks, stack_table
-
-from frostline.sweep.folder import Folder
 
 HERE = Path(__file__).parent
 GRID = {"tune": "0,1,2,3,4,6,all", "train_size": "1000", "seeds": "3", "num_train_epochs": "3", "test": "none"}
@@ -64,12 +63,8 @@ class Bench:
             self.journal.add({"kind": "whole", **where, "failed": str(error)})
 
     def _frostline(self, where: Facts) -> None:
-        with tempfile.TemporaryDirectory(dir=self.work) as folder:
-            out = Path(folder) / "out"
-            command = [sys.executable, "-m", "frostline", "sweep", *flags_of(self.settings), "--out", str(out)]
-            seconds = timed(command, self.work / "frostline.log", HF_ASSETS_CACHE=str(Path(folder) / "cache"))
-            runs = Folder(out).store.results().values()
-        cells = [{"kind": "cell", **where, **_cell(run)} for run in runs]
+        seconds, runs = sweep(self.settings, self.work)
+        cells = [{"kind": "cell", **where, **cell(run)} for run in runs]
         whole = {"kind": "whole", **where, "seconds": seconds, "in_one": True, "cells": len(cells)}
         self.journal.add(*cells, whole)
 
@@ -90,20 +85,10 @@ def _sample(cells: Sequence[Facts], each: int | None) -> list[int]:
     if each is None:
         return list(range(len(cells)))
     by_k: dict[str, list[int]] = {}
-    for number, cell in enumerate(cells):
-        by_k.setdefault(cell["k"], []).append(number)
+    for number, one in enumerate(cells):
+        by_k.setdefault(one["k"], []).append(number)
     chosen = {numbers[n * len(numbers) // each] for numbers in by_k.values() for n in range(min(each, len(numbers)))}
     return sorted(chosen)
-
-
-def _cell(run: Facts) -> Facts:
-    """A result of frostline's as a line of the journal."""
-    spec, cost = run["spec"], run["cost"]
-    return {
-        **{"k": str(spec["tune"]), "seed": spec["seed"], "rate": spec["learning_rate"]},
-        **{"score": run["validation_best"], "last": run["validation_last"], "outcome": run["outcome"]},
-        **{"training": cost["train_seconds"], "evaluation": cost["evaluation_seconds"], "cache": cost["cache_seconds"]},
-    }
 
 
 def measure(options: argparse.Namespace, settings: dict[str, str]) -> Facts:
