@@ -8,6 +8,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
+from frostline.pretrained import quiet
+
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SIZES = {  # layers, width, heads, vocabulary
     "tiny": (2, 32, 2, 1000),
@@ -26,7 +28,8 @@ def write_model(folder: Path, layers: int, width: int, heads: int, vocabulary: i
         intermediate_size=4 * width,
         max_position_embeddings=positions,
     )
-    BertForSequenceClassification(config).save_pretrained(folder)
+    with quiet():
+        BertForSequenceClassification(config).save_pretrained(folder)
     words = (*SPECIAL, *(f"w{n}" for n in range(vocabulary - len(SPECIAL))))
     tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
