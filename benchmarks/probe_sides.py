@@ -63,7 +63,7 @@ def setfit(texts: Texts, epochs: int) -> Iterator[Line]:
 
     It pads each text to ``max_length``, by default to the longest that the model takes; here to the longest that there is.
     """
-    from setfit import SetFitHead, SetFitModel  # type: ignore[import-not-found]
+    from setfit import SetFitHead, SetFitModel
 
     longest = max(map(len, texts.body.tokenizer(texts.train, truncation=True)["input_ids"]))
     for seed, rows in texts.subsets():

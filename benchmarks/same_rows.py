@@ -32,6 +32,8 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
     that each k trains, of which those in ``head`` have a rate of their own.
     """
     spec = make_spec({**settings, "device": "cpu", "out": str(folder / "unused")})
+    if spec.class_weights != "none" or spec.evaluations_per_epoch != 1 or spec.frozen_dropout:
+        raise SystemExit("the other sides know no class weights, more evaluations in an epoch, or frozen dropout")
     prepared = prepare(spec, {}, Progress())
     bench, plan, anatomy = prepared.bench, prepared.plan, prepared.pretrained.anatomy
     if len({run.train_size for run in plan.runs}) > 1:

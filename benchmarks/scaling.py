@@ -67,7 +67,7 @@ def all_series(model: str | None, train: str | None, work: Path) -> dict[str, Se
         "runs": Series(
             "runs that share one pass (seeds, the last 2 layers tuned)",
             (1, 2, 4, 8),
-            lambda runs: {**real, "subset": "fixed", "seeds": runs},
+            lambda runs: {**real, "train_size": 125, "subset": "fixed", "seeds": runs},
         ),
         "k": Series("tuned layers", (1, 2, 4, 6), lambda k: {**real, "tune": k}),
         **series,

@@ -36,7 +36,7 @@ def summarise(lines: Sequence[Facts], cells: Sequence[Facts]) -> Facts:
         "start_up": {side: plain(_of(lines, side, "start-up")) for side in sides},
         "sampled": {side: _sampled(side, lines, cells) for side in sides},
         "k": [_row(k, sides, good) for k in dict.fromkeys(cell["k"] for cell in cells)],
-        "failed": [line for line in lines if "failed" in line],
+        "failed": [line for line in lines if "failed" in line and "side" in line],
     }
 
 
@@ -70,8 +70,10 @@ def _sampled(side: str, lines: Iterable[Facts], cells: Sequence[Facts]) -> str:
     whole = [line for line in lines if line["kind"] == "whole" and line["side"] == side and "failed" not in line]
     if all(line["in_one"] for line in whole):
         return ""
-    of = {line["cells"] for line in whole}
-    return f"put together from {' or '.join(map(str, sorted(of)))} of {len(cells)} cells, evenly over k"
+    of = min(line["cells"] for line in whole)
+    if of == len(cells):
+        return "put together from its cells, since it was interrupted"
+    return f"put together from {of} of {len(cells)} cells, evenly over k"
 
 
 def _row(k: str, sides: Sequence[str], good: Sequence[Facts]) -> Facts:
@@ -112,12 +114,15 @@ def _against(ours: Facts, theirs: Facts) -> Facts:
     return {"difference": ours["mean"] - theirs["mean"], "noise": noise}
 
 
-def sentences(summary: Facts, machine: Facts) -> list[str]:
-    """Whole wall times, what was put together, failures."""
+def sentences(summary: Facts, machine: Facts, task: Facts) -> list[str]:
+    """The machine, the grid, whole wall times, what was put together, how scores compare, failures."""
     m = machine
     words = [
         f"On {m['cores']} cores ({m['threads']} threads, {m['instructions']}, {m['precision']}, load {m['load']} at the "
-        f"start), {m['device_name']}, torch {m['torch']}, transformers {m['transformers']}."
+        f"start), {m['device_name']}, torch {m['torch']}, transformers {m['transformers']}.",
+        f"{task['cells']} runs on {task['train_size']:,} examples, {task['num_train_epochs']:g} epochs, batches of "
+        f"{task['per_device_train_batch_size']}; scores are the best {task['metric']} of a run on "
+        f"{task['validation_rows']:,} validation rows, mean and standard deviation over seeds.",
     ]
     for side, wall in summary["wall"].items():
         ratio = summary["wall_ratio"].get(side)

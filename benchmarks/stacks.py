@@ -16,7 +16,7 @@ TUNE = "2"
 def measure_stacks(stacks: Sequence[int], settings: dict[str, str], work: Path, journal: Journal) -> None:
     """The same runs (one k, as many seeds as the largest stack) stacked in each of these numbers."""
     if "stack" not in SweepSpec.model_fields:
-        journal.add({"kind": "stack", "failed": ABSENT})
+        journal.add({"kind": "stack", "words": ABSENT})
         return
     done = {line.get("stack") for line in journal.lines() if line["kind"] == "stack"}
     rates = settings.get("learning_rate", "5e-5").split(",")
@@ -40,11 +40,10 @@ def measure_stacks(stacks: Sequence[int], settings: dict[str, str], work: Path, 
 def stack_table(lines: Sequence[Facts]) -> str:
     """Empty where nothing was measured."""
     stacks = [line for line in lines if line["kind"] == "stack"]
-    good = [line for line in stacks if "failed" not in line]
-    failed = [
-        f"FAILED: stack {line['stack']}: {line['failed']}" for line in stacks if "stack" in line and "failed" in line
+    good = [line for line in stacks if "runs" in line]
+    words = [
+        line.get("words") or f"FAILED: stack {line['stack']}: {line['failed']}" for line in stacks if line not in good
     ]
-    words = [line["failed"] for line in stacks if "stack" not in line]
     if good:
         header = ("runs stacked", "texts trained a second", "times those of the first", "whole sweep, s")
         rates = [line["texts"] / line["training"] for line in good]
@@ -52,6 +51,6 @@ def stack_table(lines: Sequence[Facts]) -> str:
             (str(line["stack"]), f"{rate:,.0f}", f"{rate / rates[0]:.2f}", f"{line['wall']:.1f}")
             for line, rate in zip(good, rates, strict=True)
         ]
-        title = f"k = {TUNE}, {good[0]['runs']} runs, of their own training seconds:"
-        words = [title, "", markdown(header, rows)]
-    return "\n".join([*words, *failed])
+        title = f"k = {TUNE}, {good[0]['runs']} runs; by the training seconds that the runs say:"
+        words += [title, "", markdown(header, rows)]
+    return "\n".join(words)

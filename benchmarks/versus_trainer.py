@@ -16,7 +16,8 @@ rows that they need. They get the same examples, frozen parameters, AdamW (fused
 are drawn by their own seed. ``--resume FILE`` writes every finished cell there, and goes on from it after a kill.
 
 ``--random bert-base`` is the grid for a GPU: random weights of that size on random tokens, 7 k x 5 seeds x 5 rates, Trainer
-on one cell for each k. ``--read FILE.json`` shows earlier figures again. Other flags go to the sweep. Needs ``accelerate``.
+on one cell for each k (after one that does not count), and throughput against how many runs are stacked.
+``--read FILE.json`` shows earlier figures again. Other flags go to the sweep. Needs ``accelerate``.
 """
 
 import argparse
@@ -42,6 +43,7 @@ RANDOM = {
     **{"tune": "0,1,2,4,6,9,all", "train_size": "500", "seeds": "5", "num_train_epochs": "1", "test": "none"},
     "learning_rate": "1e-5,2e-5,5e-5,1e-4,2e-4",
 }
+SHOWN = ("train_size", "validation_rows", "num_train_epochs", "per_device_train_batch_size", "metric")
 
 
 class Bench:
@@ -111,7 +113,11 @@ def measure(options: argparse.Namespace, settings: dict[str, str]) -> Facts:
             bench.run(side, repeat)
         if options.stacks:
             measure_stacks([int(stack) for stack in options.stacks.split(",")], settings, work, journal)
-        return {"machine": facts, "settings": given, "cells": bench.task["cells"], "lines": journal.lines()}
+        shown = {name: bench.task[name] for name in SHOWN} | {"cells": len(bench.task["cells"])}
+        return {
+            **{"machine": facts, "settings": given, "task": shown},
+            **{"cells": bench.task["cells"], "lines": journal.lines()},
+        }
 
 
 def _random(size: str, work: Path, settings: dict[str, str]) -> dict[str, str]:
@@ -161,7 +167,7 @@ def main() -> None:
     summary = speed_report.summarise(measured["lines"], measured["cells"])
     if options.json:
         options.json.write_text(json.dumps({**measured, "summary": summary}, indent=1) + "\n")
-    words = "\n".join(speed_report.sentences(summary, measured["machine"]))
+    words = "\n".join(speed_report.sentences(summary, measured["machine"], measured["task"]))
     print(words, stack_table(measured["lines"]), sep="\n\n")
     table = speed_report.table(summary)
     print(table) if str(options.table) == "-" else options.table.write_text(f"{table}\n")
