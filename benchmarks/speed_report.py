@@ -120,7 +120,7 @@ def sentences(summary: Facts, machine: Facts, task: Facts) -> list[str]:
     words = [
         f"On {m['cores']} cores ({m['threads']} threads, {m['instructions']}, {m['precision']}, load {m['load']} at the "
         f"start), {m['device_name']}, torch {m['torch']}, transformers {m['transformers']}.",
-        f"{task['cells']} runs on {task['train_size']:,} examples, {task['num_train_epochs']:g} epochs, batches of "
+        f"{task['cells']} runs on {task['train_size']:,} examples, epochs: {task['num_train_epochs']:g}, batches of "
         f"{task['per_device_train_batch_size']}; scores are the best {task['metric']} of a run on "
         f"{task['validation_rows']:,} validation rows, mean and standard deviation over seeds.",
     ]

@@ -15,10 +15,11 @@ TUNE = "2"
 
 def measure_stacks(stacks: Sequence[int], settings: dict[str, str], work: Path, journal: Journal) -> None:
     """The same runs (one k, as many seeds as the largest stack) stacked in each of these numbers."""
+    there = [line for line in journal.lines() if line["kind"] == "stack"]
     if "stack" not in SweepSpec.model_fields:
-        journal.add({"kind": "stack", "words": ABSENT})
+        journal.add(*[{"kind": "stack", "words": ABSENT}] * (not there))
         return
-    done = {line.get("stack") for line in journal.lines() if line["kind"] == "stack"}
+    done = {line.get("stack") for line in there}
     rates = settings.get("learning_rate", "5e-5").split(",")
     grid = {**settings, "tune": TUNE, "seeds": str(max(stacks)), "learning_rate": rates[0]}
     for stack in stacks:

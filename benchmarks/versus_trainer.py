@@ -168,7 +168,7 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps({**measured, "summary": summary}, indent=1) + "\n")
     words = "\n".join(speed_report.sentences(summary, measured["machine"], measured["task"]))
-    print(words, stack_table(measured["lines"]), sep="\n\n")
+    print(words, stack_table(measured["lines"]), "", sep="\n\n")
     table = speed_report.table(summary)
     print(table) if str(options.table) == "-" else options.table.write_text(f"{table}\n")
     if options.figure:
