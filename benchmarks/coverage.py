@@ -134,7 +134,8 @@ def fieller(p: Pairs, base: float) -> tuple[Array, Array]:
 def seed_scores(draw: np.random.Generator, tries: int, seeds: int, truth: Array, correlation: float) -> Array:
     """Scores ``[tries, seeds, k]`` around ``truth`` ``[k]``; those of one seed are correlated."""
     shared = draw.standard_normal((tries, seeds, 1)) * correlation**0.5
-    return truth + SPREAD * (shared + draw.standard_normal((tries, seeds, len(truth))) * (1 - correlation) ** 0.5)
+    own = draw.standard_normal((tries, seeds, len(truth))) * (1 - correlation) ** 0.5
+    return np.asarray(truth + SPREAD * (shared + own))
 
 
 def predictions(draw: np.random.Generator, scores: Array, rows: int) -> Iterator[Array]:
@@ -348,8 +349,8 @@ def shares(draw: np.random.Generator, tries: int) -> pd.DataFrame:
                                 "correlation": correlation,
                                 "seeds": n,
                                 "interval": name,
+                                **judge(*ends, value),
                             }
-                            | judge(*ends, value)
                         )
     return pd.DataFrame(table)
 
@@ -396,7 +397,7 @@ def pairing(draw: np.random.Generator, tries: int) -> pd.DataFrame:
             known = unpaired(cell[0], full[0]).interval(np.array([1.0, -1.0]))
             assert np.allclose([end[0] for end in ends["unpaired, all runs"]], known)
             a, b = (np.stack(ends[name]) for name in ends)
-            ends["the narrower"] = tuple(np.where((a[1] - a[0] < b[1] - b[0]), a, b))  # type: ignore[assignment]
+            ends["the narrower"] = tuple(np.where((a[1] - a[0] < b[1] - b[0]), a, b))
             for name, (low, high) in ends.items():
                 table.append(
                     {"seeds": n, "common": common, "correlation": correlation, "interval": name} | judge(low, high, 0.0)
@@ -562,7 +563,7 @@ def check_decision(scores: Array, left: Array | None, rows: int | None, got: dic
     answer = compare(runs, evidence, Choices(target=TARGET))
     if any(cell["failures"]["failed"] for cell in answer["cells"]):
         return  # decide() judges no runs
-    point = main_point(answer["operating_points"], Choices(target=TARGET))
+    point = main_point(answer)
     assert (point["verdict"] != "undefined") == got["defined"]
     if got["defined"]:
         named = {name: NAMES[int(got[name])] for name in ("estimate", "sure", "possible")}

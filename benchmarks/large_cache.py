@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import psutil
@@ -23,7 +24,9 @@ from frostline.sweep.prepare import prepare
 
 
 def main() -> None:
-    flags = dict(zip([f.removeprefix("--").replace("-", "_") for f in sys.argv[1::2]], sys.argv[2::2], strict=True))
+    flags: dict[str, Any] = dict(
+        zip([f.removeprefix("--").replace("-", "_") for f in sys.argv[1::2]], sys.argv[2::2], strict=True)
+    )
     with tempfile.TemporaryDirectory(dir=flags.pop("scratch", None)) as scratch:
         sweep = Sweep(seeds=1, test="none", out=Path(scratch) / "out", **flags)
         process = psutil.Process()

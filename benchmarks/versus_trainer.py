@@ -1,192 +1,179 @@
-"""The same cells by frostline and by transformers' Trainer: scores cell by cell, and wall time.
+"""A whole grid by frostline and by transformers' Trainer: wall time from start-up to end, seconds of each k, scores.
 
-Trainer gets what frostline's runs get: the same frozen set, parameter groups, head, subset, order of batches, schedule
-and precision, and dropout off in the frozen part. What is left to differ is the dropout that each draws, and the order
-of sums. Both sides score all validation rows after every epoch. Needs ``pip install accelerate``.
+    python benchmarks/versus_trainer.py --model FOLDER --train FILE --validation FILE --tune 0,1,2,3,4,6,all \\
+        --train-size 1000 --seeds 3 --json speed.json --figure docs/speed.svg --table -
 
-    python benchmarks/versus_trainer.py --model FOLDER --train FILE --validation FILE --tune 0,1,2,all --train-size 1000
+Each side is a process of its own, started anew, one after the other; every repeat begins with another side.
+
+- ``frostline``: ``frostline sweep`` as it is, with its check, report, recommended model and an empty cache. Nothing is taken out.
+- ``trainer``: as users run it: fp32, random batches padded to their longest text, evaluation in batches of 8 after every
+  epoch, default logging and progress bar, dropout on in the frozen layers.
+- ``trainer-best``: bf16 where the processor has it, batches grouped by length, evaluation in batches of 64 or more grouped
+  too, no logging, dropout off in the frozen layers, rows read from memory.
+
+Both Trainers are helped: one process tokenizes once and runs all cells, nothing is saved, and they read a file of only the
+rows that they need. They get the same examples, frozen parameters, AdamW (fused), rates and groups; head and order of batches
+are drawn by their own seed. ``--resume FILE`` writes every finished cell there, and goes on from it after a kill.
+
+``--random bert-base`` is the grid for a GPU: random weights of that size on random tokens, 7 k x 5 seeds x 5 rates, Trainer
+on one cell for each k (after one that does not count), and throughput against how many runs are stacked.
+``--read FILE.json`` shows earlier figures again. Other flags go to the sweep. Needs ``accelerate``.
 """
 
 import argparse
 import json
+import sys
 import tempfile
-import warnings
-from collections.abc import Iterator
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from time import perf_counter
-from types import MethodType
-from typing import Any
 
-import numpy as np
+import speed_report
 import torch
-from torch.utils.data import DataLoader, Dataset
-from transformers import PrinterCallback, Trainer, TrainingArguments
-from transformers.utils import logging
+from frostline_side import cell, sweep
+from measuring import Facts, Failed, Journal, alternating, machine, settings_of, timed, warm_up
+from random_model import SIZES, write_model, write_rows
+from same_rows import write_task
+from speed_report import OURS, SIDES
+from stacks import measure_stacks, stack_table
 
-from frostline import RunSpec, Sweep
-from frostline.layers import HEAD, POOLER
-from frostline.parts import trained
-from frostline.pretrained import set_train_mode
-from frostline.run import generator_seed, train_rows
-from frostline.sweep.prepare import Prepared
-from frostline.training import parameter_groups
-
-
-class Rows(Dataset[dict[str, Any]]):
-    """Rows of the pool as Trainer wants them; ``collate`` pads a batch."""
-
-    def __init__(self, prepared: Prepared, rows: np.ndarray) -> None:
-        self.prepared, self.rows = prepared, rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> int:  # type: ignore[override]
-        return int(self.rows[index])
-
-    def collate(self, rows: list[int]) -> dict[str, torch.Tensor]:
-        bench, where = self.prepared.bench, np.array(rows)
-        return {**bench.tokens.batch(where), "labels": torch.from_numpy(bench.problem.targets[where])}
+HERE = Path(__file__).parent
+GRID = {"tune": "0,1,2,3,4,6,all", "train_size": "1000", "seeds": "3", "num_train_epochs": "3", "test": "none"}
+RANDOM = {
+    **{"tune": "0,1,2,4,6,9,all", "train_size": "500", "seeds": "5", "num_train_epochs": "1", "test": "none"},
+    "learning_rate": "1e-5,2e-5,5e-5,1e-4,2e-4",
+}
+SHOWN = ("train_size", "validation_rows", "num_train_epochs", "per_device_train_batch_size", "metric")
 
 
-class SameBatches(Trainer):
-    """Trainer with frostline's parameter groups and order of batches."""
+class Bench:
+    """One grid, to be run by every side."""
 
-    def __init__(self, spec: RunSpec, prepared: Prepared, groups: list[dict[str, Any]], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.spec, self.prepared, self.groups = spec, prepared, groups
+    def __init__(self, settings: dict[str, str], work: Path, journal: Journal, sample: int | None) -> None:
+        self.settings, self.work, self.journal = settings, work, journal
+        self.task = write_task(settings, work)
+        self.sample = _sample(self.task["cells"], sample)
 
-    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        s = self.spec
-        self.optimizer = torch.optim.AdamW(
-            self.groups, betas=(s.adam_beta1, s.adam_beta2), eps=s.adam_epsilon, fused=True
-        )
-        return self.optimizer
-
-    def get_train_dataloader(self) -> DataLoader[Any]:
-        order = torch.Generator().manual_seed(generator_seed(self.spec.seed, "order"))
-        size, dataset = self.spec.per_device_train_batch_size, self.train_dataset
-
-        class Batches:
-            def __iter__(self) -> Iterator[list[int]]:
-                yield from torch.randperm(len(dataset), generator=order).split(size)  # type: ignore[arg-type]
-
-            def __len__(self) -> int:
-                return -(-len(dataset) // size)  # type: ignore[arg-type]
-
-        return DataLoader(dataset, batch_sampler=Batches(), collate_fn=dataset.collate)  # type: ignore[arg-type, union-attr]
-
-
-def by_trainer(spec: RunSpec, prepared: Prepared) -> dict[str, Any]:
-    """One cell by Trainer: the best and the last validation score, and seconds."""
-    pretrained, bench = prepared.pretrained, prepared.bench
-    names = trained(spec, pretrained.anatomy)
-    parameters = pretrained.start(names, generator_seed(spec.seed, "head"))
-    head = frozenset(name for name in names if pretrained.anatomy.places[name] in (HEAD, POOLER))
-    model = pretrained.model
-
-    def train_mode(self: Any, mode: bool = True) -> Any:
-        if mode:
-            set_train_mode(self, pretrained.anatomy, names)
-        else:
-            type(self).train(self, False)
-        return self
-
-    def scores(prediction: Any) -> dict[str, float]:
-        return bench.problem.scores(prediction.predictions, bench.splits["validation"])
-
-    validation = Rows(prepared, bench.splits["validation"])
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = TrainingArguments(
-            output_dir=folder,
-            num_train_epochs=spec.num_train_epochs,
-            per_device_train_batch_size=spec.per_device_train_batch_size,
-            per_device_eval_batch_size=spec.per_device_eval_batch_size,
-            lr_scheduler_type=spec.lr_scheduler_type,
-            warmup_steps=spec.warmup_steps,
-            max_grad_norm=spec.max_grad_norm,
-            eval_strategy="epoch",
-            logging_strategy="no",
-            save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-            bf16=spec.precision == "bfloat16",
-            use_cpu=not torch.cuda.is_available(),
-            seed=spec.seed,
-            remove_unused_columns=False,
-        )
-        trainer = SameBatches(
-            spec,
-            prepared,
-            parameter_groups(parameters, head, spec, spec.learning_rate),
-            model=model,
-            args=arguments,
-            train_dataset=Rows(prepared, train_rows(bench, spec)),
-            eval_dataset=validation,
-            data_collator=validation.collate,
-            compute_metrics=scores,
-        )
-        trainer.remove_callback(PrinterCallback)
-        if spec.tune != "all":  # else nothing is frozen
-            model.train = MethodType(train_mode, model)
-        start = perf_counter()
+    def run(self, side: str, repeat: int) -> None:
+        """Measure one side once, if the journal has not got it; a failure is written down."""
+        where = {"side": side, "repeat": repeat}
+        if any(line["kind"] == "whole" and where.items() <= line.items() for line in self.journal.lines()):
+            return
         try:
-            trainer.train()
-        finally:
-            vars(model).pop("train", None)
-        seconds = perf_counter() - start
-    points = [log[f"eval_{bench.problem.metric}"] for log in trainer.state.log_history if "eval_loss" in log]
-    return {"best": max(points), "last": points[-1], "seconds": seconds}
+            self._frostline(where) if side == OURS else self._trainer(where)
+        except Failed as error:
+            self.journal.add({"kind": "whole", **where, "failed": str(error)})
+
+    def _frostline(self, where: Facts) -> None:
+        seconds, runs = sweep(self.settings, self.work)
+        cells = [{"kind": "cell", **where, **cell(run)} for run in runs]
+        whole = {"kind": "whole", **where, "seconds": seconds, "in_one": True, "cells": len(cells)}
+        self.journal.add(*cells, whole)
+
+    def _trainer(self, where: Facts) -> None:
+        own = [line for line in self.journal.lines() if where.items() <= line.items()]
+        command = [sys.executable, str(HERE / "trainer_side.py"), str(self.work), str(self.journal.path)]
+        command += [where["side"], str(where["repeat"]), str(time.time()), ",".join(map(str, self.sample))]
+        seconds = timed(command, self.work / f"{where['side']}.log")
+        failed = [line for line in self.journal.lines() if where.items() <= line.items() and "failed" in line]
+        if failed:
+            raise Failed(f"{len(failed)} of {len(self.sample)} cells failed, so there is no wall time")
+        in_one = not own and len(self.sample) == len(self.task["cells"])
+        self.journal.add({"kind": "whole", **where, "seconds": seconds, "in_one": in_one, "cells": len(self.sample)})
+
+
+def _sample(cells: Sequence[Facts], each: int | None) -> list[int]:
+    """Numbers of the cells that Trainer runs: all, or so many of each k, evenly over the grid's seeds and rates."""
+    if each is None:
+        return list(range(len(cells)))
+    by_k: dict[str, list[int]] = {}
+    for number, one in enumerate(cells):
+        by_k.setdefault(one["k"], []).append(number)
+    chosen = {numbers[n * len(numbers) // each] for numbers in by_k.values() for n in range(min(each, len(numbers)))}
+    return sorted(chosen)
+
+
+def measure(options: argparse.Namespace, settings: dict[str, str]) -> Facts:
+    """Everything, in one call."""
+    sides = options.sides.split(",")
+    if unknown := set(sides) - set(SIDES):
+        raise SystemExit(f"there is no side {', '.join(sorted(unknown))}: sides are {', '.join(SIDES)}")
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        given = {**settings, "random": options.random, "trainer_cells": options.trainer_cells}
+        if options.random:
+            settings = _random(options.random, work, settings)
+        journal = Journal(options.resume or work / "journal.jsonl")
+        journal.begin(given)
+        bench = Bench(settings, work, journal, options.trainer_cells)
+        warm_up("torch", "transformers", "accelerate", "datasets", "sklearn", "pandas")
+        facts = machine()
+        for repeat, side in alternating(sides, options.repeats):
+            print(f"repeat {repeat + 1} of {options.repeats}: {side}", file=sys.stderr, flush=True)
+            bench.run(side, repeat)
+        if options.stacks:
+            measure_stacks([int(stack) for stack in options.stacks.split(",")], settings, work, journal)
+        shown = {name: bench.task[name] for name in SHOWN} | {"cells": len(bench.task["cells"])}
+        return {
+            **{"machine": facts, "settings": given, "task": shown},
+            **{"cells": bench.task["cells"], "lines": journal.lines()},
+        }
+
+
+def _random(size: str, work: Path, settings: dict[str, str]) -> dict[str, str]:
+    """A model of that size and tables of random words; what was given stays."""
+    layers, width, heads, vocabulary = SIZES[size]
+    write_model(work / "model", layers, width, heads, vocabulary)
+    write_rows(work / "train.csv", 2000, (10, 50), vocabulary, seed=0)
+    write_rows(work / "validation.csv", 200, (10, 50), vocabulary, seed=1)
+    files = {name: str(work / f"{name}.csv") for name in ("train", "validation")}
+    return {**settings, "model": str(work / "model"), **files}
+
+
+def _options() -> tuple[argparse.Namespace, dict[str, str]]:
+    """Our own flags, and settings of the sweep with the bench's defaults."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    add = parser.add_argument
+    add("--sides", default=",".join(SIDES), help="which to run, with commas")
+    add("--repeats", type=int, default=1, help="of every side, in turn")
+    add("--trainer-cells", type=int, metavar="N", help="Trainer runs N cells of each k, and its wall time is scaled")
+    add("--random", choices=list(SIZES), help="a model made from a configuration, on random tokens")
+    add("--stacks", metavar="K,K,...", help="also measure throughput at these numbers of stacked runs")
+    add("--resume", type=Path, metavar="FILE", help="where finished cells are written, and read from after a kill")
+    add("--read", type=Path, metavar="FILE", help="measure nothing; show the figures of an earlier --json")
+    add("--json", type=Path, metavar="FILE", help="where to write all figures")
+    add("--table", metavar="FILE", type=Path, default=Path("-"), help="where to write the table; - prints it")
+    add("--figure", type=Path, metavar="FILE", help="where to draw ratio over k, as SVG and PNG")
+    options, rest = parser.parse_known_args()
+    settings = {**(RANDOM if options.random else GRID), **settings_of(rest)}
+    if options.random == "bert-base":
+        options.trainer_cells = options.trainer_cells or 1
+        options.stacks = options.stacks or "1,2,4,8,16"
+    return options, settings
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="where to write the figures")
-    known, rest = parser.parse_known_args()
-    settings = {
-        flag.removeprefix("--").replace("-", "_"): value for flag, value in zip(rest[::2], rest[1::2], strict=True)
-    }
-    logging.set_verbosity_error()
-    warnings.filterwarnings("ignore", module="torch.utils.data")  # pinned memory without a GPU
-    with tempfile.TemporaryDirectory() as out:
-        settings.setdefault("out", str(Path(out) / "sweep"))
-        sweep = Sweep(**settings)
-        start = perf_counter()
-        answer = sweep.run()
-        wall = perf_counter() - start
-        table = sweep.table()
-        prepared = sweep._prepared
-        assert prepared is not None
-        cells = []
-        for spec in prepared.plan.runs:
-            cells.append({"trainable": spec.trainable, "seed": spec.seed, **by_trainer(spec, prepared)})
-            print("Trainer:", json.dumps(cells[-1]), flush=True)
-    rows = []
-    for k in dict.fromkeys(cell["trainable"] for cell in cells):
-        ours = table[table.trainable == k]
-        theirs = [cell for cell in cells if cell["trainable"] == k]
-        difference = ours.validation_best.to_numpy(float) - np.array([cell["best"] for cell in theirs])
-        seconds = float((ours.train_seconds).mean())
-        rows.append(
-            {
-                "trainable": k,
-                "frostline": ours.validation_best.mean(),
-                "std": ours.validation_best.std(),
-                "trainer": float(np.mean([cell["best"] for cell in theirs])),
-                "trainer_std": float(np.std([cell["best"] for cell in theirs], ddof=1)) if len(theirs) > 1 else None,
-                "difference": float(difference.mean()),
-                "largest_difference": float(abs(difference).max()),
-                "seconds": seconds,
-                "trainer_seconds": float(np.mean([cell["seconds"] for cell in theirs])),
-            }
-        )
-        print("  ".join(f"{n} {v:.4f}" if isinstance(v, float) else f"{v}" for n, v in rows[-1].items()), flush=True)
-    total = sum(cell["seconds"] for cell in cells)
-    print(f"whole sweep {wall:.1f} s; the same runs by Trainer {total:.1f} s ({total / wall:.2f}x)")
-    print(answer["sentence"])
-    if known.json:
-        facts = {"rows": rows, "cells": cells, "wall": wall, "trainer_wall": total, "sentence": answer["sentence"]}
-        known.json.write_text(json.dumps(facts, indent=1))
+    options, settings = _options()
+    if options.read:
+        measured = json.loads(options.read.read_text())
+    else:
+        if options.random == "bert-base" and "device" not in settings and not torch.cuda.is_available():
+            sys.exit(
+                "There is no GPU here, and this grid is made for one: nothing was measured (--device cpu insists)."
+            )
+        measured = measure(options, settings)
+    summary = speed_report.summarise(measured["lines"], measured["cells"])
+    if options.json:
+        options.json.write_text(json.dumps({**measured, "summary": summary}, indent=1) + "\n")
+    words = "\n".join(speed_report.sentences(summary, measured["machine"], measured["task"]))
+    print(words, stack_table(measured["lines"]), "", sep="\n\n")
+    table = speed_report.table(summary)
+    print(table) if str(options.table) == "-" else options.table.write_text(f"{table}\n")
+    if options.figure:
+        speed_report.save(speed_report.draw(summary), options.figure)
+    sys.exit(bool(summary["failed"]))
 
 
 if __name__ == "__main__":

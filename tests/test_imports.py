@@ -110,7 +110,7 @@ def test_nothing_goes_in_a_circle() -> None:
 
 def loaded_after(code: str) -> set[str]:
     """Names of the heavy libraries that this code loads."""
-    heavy = ("torch", "transformers", "datasets", "matplotlib", "sklearn", "pandas")
+    heavy = ("torch", "transformers", "datasets", "matplotlib", "sklearn", "pandas", "numpy")
     found = f"{code}\nimport sys\nprint(*[name for name in {heavy!r} if name in sys.modules])"
     return set(subprocess.run([sys.executable, "-c", found], capture_output=True, text=True, check=True).stdout.split())
 

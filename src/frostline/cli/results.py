@@ -11,7 +11,6 @@ import typer
 from frostline.cli.flags import shown, with_settings
 from frostline.cli.printing import print_groups, print_table
 from frostline.cli.program import FAILED_RUNS, app
-from frostline.data.wording import nearest
 from frostline.errors import FrostlineError
 from frostline.folding import plain
 
@@ -104,6 +103,8 @@ def analyze(
 
 def _demand_tasks(flag: str, names: Sequence[str], tasks: Collection[str]) -> None:
     """Refuse a task that none of the results is of."""
+    from frostline.data.wording import nearest
+
     known = {plain(task) for task in tasks}
     unknown = next((name for name in names if plain(name) not in known), None)
     if unknown is not None:

@@ -1,0 +1,33 @@
+"""frostline's side of every comparison: the real ``frostline sweep``, in a process of its own, with an empty cache."""
+
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from measuring import Facts, flags_of, timed
+
+from frostline.sweep.folder import Folder
+
+
+def sweep(settings: Mapping[str, str], work: Path) -> tuple[float, list[Facts]]:
+    """Seconds of the whole command, and every run's result.
+
+    Raises:
+        measuring.Failed: the sweep, or a run of it, ended in an error.
+    """
+    with tempfile.TemporaryDirectory(dir=work) as folder:
+        out = Path(folder) / "out"
+        command = [sys.executable, "-m", "frostline", "sweep", *flags_of(settings), "--out", str(out)]
+        seconds = timed(command, work / "frostline.log", HF_ASSETS_CACHE=str(Path(folder) / "cache"))
+        return seconds, list(Folder(out).store.results().values())
+
+
+def cell(run: Facts) -> Facts:
+    """A result as a line of the journal."""
+    spec, cost = run["spec"], run["cost"]
+    return {
+        **{"k": str(spec["tune"]), "seed": spec["seed"], "rate": spec["learning_rate"]},
+        **{"score": run["validation_best"], "last": run["validation_last"], "outcome": run["outcome"]},
+        **{"training": cost["train_seconds"], "evaluation": cost["evaluation_seconds"], "cache": cost["cache_seconds"]},
+    }

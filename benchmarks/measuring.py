@@ -1,0 +1,172 @@
+"""What the benches share: processes and their seconds, a journal to go on from, spread, and tables."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+Facts = dict[str, Any]
+
+
+class Failed(Exception):
+    """A process that ended in an error; its last words."""
+
+
+def timed(command: Sequence[str], log: Path, **environment: str) -> float:
+    """Run a process to its end, its words into ``log``; gives its seconds from start to exit.
+
+    Raises:
+        Failed: it ended with another code than 0.
+    """
+    start = perf_counter()
+    with log.open("wb") as words:
+        done = subprocess.run(command, env={**os.environ, **environment}, stdout=words, stderr=subprocess.STDOUT)
+    seconds = perf_counter() - start
+    if done.returncode:
+        last = log.read_text(errors="replace").strip().splitlines()[-3:]
+        raise Failed(f"it ended with {done.returncode}: {' | '.join(last)}")
+    return seconds
+
+
+def warm_up(*modules: str) -> None:
+    """Read what every side imports from the disk once, so that the first side does not pay for all."""
+    subprocess.run([sys.executable, "-c", f"import {', '.join(modules)}"], capture_output=True, check=True)
+
+
+class Journal:
+    """A file of JSON lines that grows as things are measured; the first says under which settings."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def begin(self, settings: Mapping[str, Any]) -> None:
+        """Begin, or go on with what was measured under the same settings; what failed is tried again."""
+        first = {"kind": "settings", **json.loads(json.dumps(settings))}
+        there = self.lines()
+        if there and there[0] != first:
+            other = [name for name in {*first, *there[0]} if first.get(name) != there[0].get(name)]
+            raise SystemExit(
+                f"{self.path} was measured under other settings ({', '.join(sorted(other))}): give another file."
+            )
+        good = [line for line in there if "failed" not in line] or [first]
+        # Written anew, so without the torn last line of a process that was killed.
+        self.path.write_text("".join(f"{json.dumps(line)}\n" for line in good))
+
+    def lines(self) -> list[Facts]:
+        if not self.path.exists():
+            return []
+        return [line for text in self.path.read_text().splitlines() if (line := _line(text)) is not None]
+
+    def add(self, *lines: Mapping[str, Any]) -> None:
+        """All of the lines or, where the process is killed, hardly ever some of them."""
+        with self.path.open("a") as file:
+            file.write("".join(f"{json.dumps(line)}\n" for line in lines))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _line(text: str) -> Facts | None:
+    try:
+        facts: Facts = json.loads(text)
+    except ValueError:
+        return None
+    return facts
+
+
+def alternating(sides: Sequence[str], repeats: int) -> Iterable[tuple[int, str]]:
+    """Repeat and side; each repeat begins with another side, so that none always comes first."""
+    for repeat in range(repeats):
+        turn = repeat % len(sides)
+        yield from ((repeat, side) for side in (*sides[turn:], *sides[:turn]))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Some measurements of one thing: the median, the smallest and the largest."""
+
+    median: float
+    low: float
+    high: float
+    n: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Spread | None":
+        known = [float(value) for value in values]
+        return cls(float(np.median(known)), min(known), max(known), len(known)) if known else None
+
+    def said(self, form: str = ".2f") -> str:
+        """``2.41 [2.30 to 2.55]``; a single measurement stands alone."""
+        middle = format(self.median, form)
+        return middle if self.n == 1 else f"{middle} [{self.low:{form}} to {self.high:{form}}]"
+
+
+def said(spread: Mapping[str, Any] | Spread | None, form: str = ".2f") -> str:
+    """A spread, or what it was in JSON, for people; a dash where nothing was measured."""
+    if spread is None:
+        return "-"
+    return (spread if isinstance(spread, Spread) else Spread(**spread)).said(form)
+
+
+def plain(spread: Spread | None) -> Facts | None:
+    """For JSON."""
+    return None if spread is None else dict(vars(spread))
+
+
+def quality(lines: Iterable[Facts]) -> Facts:
+    """Scores over seeds at the rate that suits best; repeats of a seed count once."""
+    by_rate: dict[float, dict[int, float]] = {}
+    for line in lines:
+        if line["score"] is not None:
+            by_rate.setdefault(line["rate"], {}).setdefault(line["seed"], line["score"])
+    if not by_rate:
+        return {"mean": None, "std": None, "seeds": 0, "rate": None}
+    rate = max(by_rate, key=lambda one: float(np.mean(list(by_rate[one].values()))))
+    scores = list(by_rate[rate].values())
+    spread = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
+    return {"mean": float(np.mean(scores)), "std": spread, "seeds": len(scores), "rate": rate}
+
+
+def score_said(side: Facts) -> str:
+    """Mean and standard deviation of :func:`quality`."""
+    if side["mean"] is None:
+        return "-"
+    return f"{side['mean']:.3f}" + ("" if side["std"] is None else f" ± {side['std']:.3f}")
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, padded so that it can be read in a terminal too."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))} |"
+
+    rule = f"|{'|'.join('-' * (width + 2) for width in widths)}|"
+    return "\n".join([line(header), rule, *map(line, rows)])
+
+
+def machine() -> Facts:
+    """What the figures were measured on, and how busy it was at the start."""
+    from frostline.machine import this_machine
+
+    here = this_machine()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {**here.facts(), "precision": here.precision, "cores": cores, "load": round(os.getloadavg()[0], 2)}
+
+
+def settings_of(flags: Sequence[str]) -> dict[str, str]:
+    """``--name value`` pairs as settings of a sweep; its own check of them comes later."""
+    if len(flags) % 2 or not all(flag.startswith("--") for flag in flags[::2]):
+        raise SystemExit(f"settings of a sweep are pairs of --name and value, not {' '.join(flags)}")
+    return {flag[2:].replace("-", "_"): value for flag, value in zip(flags[::2], flags[1::2], strict=True)}
+
+
+def flags_of(settings: Mapping[str, str]) -> list[str]:
+    """The other way round, for the command line."""
+    return [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]

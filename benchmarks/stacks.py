@@ -1,0 +1,57 @@
+"""Texts trained in a second against how many runs are stacked, the setting ``stack`` of a sweep."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from frostline_side import sweep
+from measuring import Facts, Failed, Journal, markdown
+
+from frostline.specification import SweepSpec
+
+ABSENT = "This frostline has no setting `stack`: throughput against the number of stacked runs was not measured."
+TUNE = "2"
+
+
+def measure_stacks(stacks: Sequence[int], settings: dict[str, str], work: Path, journal: Journal) -> None:
+    """The same runs (one k, as many seeds as the largest stack) stacked in each of these numbers."""
+    there = [line for line in journal.lines() if line["kind"] == "stack"]
+    if "stack" not in SweepSpec.model_fields:
+        journal.add(*[{"kind": "stack", "words": ABSENT}] * (not there))
+        return
+    done = {line.get("stack") for line in there}
+    rates = settings.get("learning_rate", "5e-5").split(",")
+    grid = {**settings, "tune": TUNE, "seeds": str(max(stacks)), "learning_rate": rates[0]}
+    for stack in stacks:
+        if stack in done:
+            continue
+        print(f"stack {stack}", file=sys.stderr, flush=True)
+        try:
+            wall, runs = sweep({**grid, "stack": str(stack)}, work)
+        except Failed as error:
+            journal.add({"kind": "stack", "stack": stack, "failed": str(error)})
+            continue
+        texts = sum(run["spec"]["train_size"] * run["spec"]["num_train_epochs"] for run in runs)
+        training = sum(run["cost"]["train_seconds"] for run in runs)
+        journal.add(
+            {"kind": "stack", "stack": stack, "runs": len(runs), "texts": texts, "training": training, "wall": wall}
+        )
+
+
+def stack_table(lines: Sequence[Facts]) -> str:
+    """Empty where nothing was measured."""
+    stacks = [line for line in lines if line["kind"] == "stack"]
+    good = [line for line in stacks if "runs" in line]
+    words = [
+        line.get("words") or f"FAILED: stack {line['stack']}: {line['failed']}" for line in stacks if line not in good
+    ]
+    if good:
+        header = ("runs stacked", "texts trained a second", "times those of the first", "whole sweep, s")
+        rates = [line["texts"] / line["training"] for line in good]
+        rows = [
+            (str(line["stack"]), f"{rate:,.0f}", f"{rate / rates[0]:.2f}", f"{line['wall']:.1f}")
+            for line, rate in zip(good, rates, strict=True)
+        ]
+        title = f"k = {TUNE}, {good[0]['runs']} runs; by the training seconds that the runs say:"
+        words += [title, "", markdown(header, rows)]
+    return "\n".join(words)

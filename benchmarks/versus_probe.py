@@ -1,0 +1,144 @@
+"""The head alone (k = 0): frostline against a frozen sentence encoder with a classifier on its embeddings.
+
+    pip install sentence-transformers setfit
+    python benchmarks/versus_probe.py --model FOLDER --train FILE --validation FILE --train-size 1000 --seeds 3
+
+Each side is a process of its own, started anew, in turn, on the same rows:
+
+- ``frostline``: the real ``frostline sweep --tune 0`` over seeds and head rates, with its check, report and model. Its head is
+  the model's own: pooler and classifier on the first token (of BERT), dropout, batches.
+- ``sentence-transformers``: ``encode`` once, then scikit-learn's LogisticRegression for each seed and four values of C, on what
+  the encoder's modules give (mean of the tokens, normalised where the model does so).
+- ``setfit``: SetFit's differentiable head on the frozen body, which runs every batch through the body in every epoch: as many
+  epochs as frostline, one head for each seed at its own default rate, texts padded to the longest that there is.
+
+The two others run in fp32, as they do by themselves, and read a file of only the rows that they need. Other flags go to the
+sweep.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from frostline_side import cell, sweep
+from measuring import (
+    Facts,
+    Failed,
+    Journal,
+    Spread,
+    alternating,
+    machine,
+    markdown,
+    plain,
+    quality,
+    said,
+    score_said,
+    settings_of,
+    timed,
+    warm_up,
+)
+from same_rows import write_task
+
+OURS = "frostline"
+SIDES = (OURS, "sentence-transformers", "setfit")
+GRID = {
+    **{"tune": "0", "train_size": "1000", "seeds": "3", "num_train_epochs": "10", "test": "none"},
+    **{"head_learning_rate": "same", "learning_rate": "3e-4,1e-3,3e-3"},
+}
+
+
+def measure(sides: list[str], repeats: int, settings: dict[str, str]) -> Facts:
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        journal = Journal(work / "journal.jsonl")
+        journal.begin(settings)
+        write_task(settings, work)
+        warm_up("torch", "transformers", "sklearn", "pandas", "sentence_transformers")
+        facts = machine()
+        for repeat, side in alternating(sides, repeats):
+            print(f"repeat {repeat + 1} of {repeats}: {side}", file=sys.stderr, flush=True)
+            where = {"side": side, "repeat": repeat}
+            try:
+                _run(where, settings, work, journal)
+            except Failed as error:
+                journal.add({"kind": "whole", **where, "failed": str(error)})
+        return {"machine": facts, "settings": settings, "lines": journal.lines()}
+
+
+def _run(where: Facts, settings: dict[str, str], work: Path, journal: Journal) -> None:
+    if where["side"] == OURS:
+        seconds, runs = sweep(settings, work)
+        cells = [{"kind": "cell", **where, **cell(run)} for run in runs]
+        cells = [{**line, "training": line["training"] + line["evaluation"]} for line in cells]
+        journal.add(*cells, {"kind": "pass", **where, "seconds": sum(line["cache"] for line in cells)})
+    else:
+        command = [sys.executable, str(Path(__file__).with_name("probe_sides.py")), str(work), str(journal.path)]
+        command += [where["side"], str(where["repeat"]), settings["num_train_epochs"]]
+        seconds = timed(command, work / f"{where['side']}.log")
+    journal.add({"kind": "whole", **where, "seconds": seconds})
+
+
+def summarise(lines: list[Facts]) -> dict[str, Facts]:
+    """By side: the whole wall time, the pass over all texts, what one head takes, the score."""
+    summary = {}
+    good = [line for line in lines if "failed" not in line]
+    walls = {(line["side"], line["repeat"]): line["seconds"] for line in good if line["kind"] == "whole"}
+    for side in dict.fromkeys(side for side, _ in walls):
+        own = [line for line in good if line.get("side") == side]
+        cells = [line for line in own if line["kind"] == "cell"]
+        ratios = [wall / walls[OURS, n] for (one, n), wall in walls.items() if one == side and (OURS, n) in walls]
+        summary[side] = {
+            "wall": plain(Spread.of(wall for (one, _), wall in walls.items() if one == side)),
+            "wall_ratio": plain(Spread.of(ratios)),
+            "pass": plain(Spread.of(line["seconds"] for line in own if line["kind"] == "pass")),
+            "head": plain(Spread.of(line["training"] for line in cells)),
+            "heads": len(cells) // sum(one == side for one, _ in walls),
+            **quality(cells),
+        }
+    return summary
+
+
+def table(summary: dict[str, Facts]) -> str:
+    header = ("side", "whole, s", "times frostline's", "pass over the texts, s", "heads", "one head, s", "score")
+    rows = [
+        (
+            *(side, said(one["wall"], ".1f"), said(one["wall_ratio"]), said(one["pass"])),
+            *(str(one["heads"]), said(one["head"], ".3f"), score_said(one)),
+        )
+        for side, one in summary.items()
+    ]
+    return markdown(header, rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--sides", default=",".join(SIDES), help="which to run, with commas")
+    parser.add_argument("--repeats", type=int, default=3, help="of every side, in turn")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all figures")
+    options, rest = parser.parse_known_args()
+    sides = options.sides.split(",")
+    if unknown := set(sides) - set(SIDES):
+        sys.exit(f"there is no side {', '.join(sorted(unknown))}: sides are {', '.join(SIDES)}")
+    for side in sides:
+        if find_spec(side.replace("-", "_")) is None:
+            sys.exit(f"{side} is missing, and this compares with it: pip install {side}, or leave it out of --sides")
+    measured = measure(sides, options.repeats, {**GRID, **settings_of(rest)})
+    summary = summarise(measured["lines"])
+    failed = [line for line in measured["lines"] if "failed" in line]
+    if options.json:
+        options.json.write_text(json.dumps({**measured, "summary": summary}, indent=1) + "\n")
+    print(json.dumps(measured["machine"]))
+    if summary:
+        print(table(summary))
+    for line in failed:
+        print(f"FAILED: {line['side']}, repeat {line['repeat']}: {line['failed']}")
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
