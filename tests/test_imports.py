@@ -26,6 +26,7 @@ ORDER = (
         "dropout",
         "packing",
         "cut",
+        "stacking",
         "tokens",
     ),
     *(

@@ -15,7 +15,7 @@ from frostline.packing import packable
 from frostline.pretrained import load_pretrained, set_train_mode
 from frostline.specification import Settings
 from frostline.tokens import encode
-from frostline.training import Problem, evaluation_steps, parameter_groups, train
+from frostline.training import Learner, Problem, evaluation_steps, parameter_groups, train
 from tiny import sentences
 
 CLASSES = "single_label_classification"
@@ -47,18 +47,17 @@ class Line:
 
 
 def fit(line, settings, *, forward=None, problem=None, seed=0, rate=0.05, after=lambda step: None, modes=None):
-    return train(
-        forward or line.forward,
-        line.parameters,
-        parameter_groups(line.parameters, frozenset(), settings, rate),
+    groups, order = parameter_groups(line.parameters, frozenset(), settings, rate), torch.Generator().manual_seed(seed)
+    (trained,) = train(
+        lambda rows: (forward or line.forward)(rows[0])[None],
+        [Learner(line.parameters, groups, TRAIN, order)],
         problem or problem_of(line.targets),
-        TRAIN,
         VALIDATION,
         settings,
-        order=torch.Generator().manual_seed(seed),
         set_mode=(modes if modes is not None else []).append,
         on_step=lambda step, total: after(step),
     )
+    return trained
 
 
 def same(one, other):
@@ -367,15 +366,13 @@ def test_one_optimizer_step_leaves_every_frozen_byte(tiny_bert, k, tune_pooler):
     before = {name: x.clone() for name, x in model.state_dict().items()}
     settings = Settings(num_train_epochs=1, per_device_train_batch_size=24, warmup_steps=0, weight_decay=0.5)
     with packable(model), torch.random.fork_rng():
-        trained = train(
-            lambda rows: model(**tokens.batch(rows)).logits,
-            parameters,
-            parameter_groups(parameters, frozenset(), settings, 1e-2),
+        groups = parameter_groups(parameters, frozenset(), settings, 1e-2)
+        (trained,) = train(
+            lambda rows: model(**tokens.batch(rows[0])).logits[None],
+            [Learner(parameters, groups, TRAIN, torch.Generator())],
             Problem(CLASSES, targets, tokens.lengths, None, "accuracy"),
-            TRAIN,
             VALIDATION,
             settings,
-            order=torch.Generator(),
             set_mode=lambda on: set_train_mode(model, anatomy, names) if on else model.eval(),
         )
     assert trained.steps == 1

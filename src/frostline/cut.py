@@ -27,7 +27,8 @@ class Upper:
     """The model above a cut; made by :func:`cut_at`.
 
     Calling it gives logits ``[B, C]``. ``kept`` are hidden states of the real tokens, ``[1, T, D]``, in the
-    order of the batch; they are needed unless nothing is cut.
+    order of the batch; they are needed unless nothing is cut. ``runs`` stacked runs have their texts in one batch,
+    those of a run one after another, as many of each.
     """
 
     model: PreTrainedModel
@@ -35,13 +36,15 @@ class Upper:
     cut: int | None
     packing: Packing | None  # None: padded batches
     tap: Tap | None = None
+    runs: int = 1
     _layout: Layout | None = field(default=None, init=False)
     _kept: Tensor | None = field(default=None, init=False)
 
     def __call__(self, batch: Batch, kept: Tensor | None = None) -> Tensor:
         mask = batch["attention_mask"]
-        self._layout = Layout(mask.sum(1), mask.shape[1])
-        self._kept = kept if kept is None or self.packing else self._layout.unpack(kept)
+        self._layout = Layout(mask.sum(1), mask.shape[1], self.runs)
+        apart = None if kept is None else self._layout.apart(kept)
+        self._kept = apart if apart is None or self.packing else self._layout.unpack(apart)
         if self.packing:
             self.packing.layout = self._layout
         try:
@@ -109,13 +112,14 @@ def cut_at(
     packing: Packing | None = None,
     tap: Tap | None = None,
     stop: int | None = None,
+    runs: int = 1,
 ) -> Iterator[Upper]:
     """Open ``model`` for running from ``cut`` on, in packed batches where ``packing`` is given; undone on leaving.
 
     ``tap(n, hidden)`` sees what goes into layer ``n`` and, with ``n`` = L, what leaves the last layer. Layers from
     ``stop`` on do not run either, for a pass that only wants what lies below; the logits are then worth nothing.
     """
-    upper = Upper(model, anatomy, cut, packing, tap)
+    upper = Upper(model, anatomy, cut, packing, tap, runs)
     layers, hooks = anatomy.layers(model), []
     start = cut or 0
     try:

@@ -6,6 +6,9 @@ Between the first layer that runs and the last, hidden states are ``[1, T, D]``.
 registered here scatters heads into the grid ``[B, H, S, C]``, calls the attention that transformers would
 have called, with the mask that transformers itself built, and gathers the real tokens again. Everything
 else in a layer works token by token and is transformers' own code.
+
+Of K stacked runs the grid holds the texts, those of a run one after another, and hidden states are ``[K, T, D]``, T
+being the tokens of the run that has most; what is left over in the others are copies of their own first token.
 """
 
 from collections.abc import Iterator
@@ -31,6 +34,7 @@ class Layout:
 
     lengths: Tensor  # [B], each at least 1
     length: int  # S
+    runs: int = 1  # K, with as many texts each
 
     @property
     def batch(self) -> int:
@@ -44,13 +48,34 @@ class Layout:
     def index(self) -> Tensor:  # [T], positions of the real tokens in the flattened grid
         return self.mask.flatten().nonzero()[:, 0]
 
-    def pack(self, x: Tensor) -> Tensor:  # [B or 1, S, ...] -> [1, T, ...]
-        grid = x.expand(self.batch, *x.shape[1:]).reshape(self.batch * self.length, *x.shape[2:])
-        return grid.index_select(0, self.index)[None]
+    @cached_property
+    def taken(self) -> Tensor:  # [K, T], true where a real token stands among those of its run
+        counts = self.lengths.view(self.runs, -1).sum(1)
+        return torch.arange(int(counts.max()), device=counts.device) < counts[:, None]
 
-    def unpack(self, x: Tensor) -> Tensor:  # [1, T, ...] -> [B, S, ...], zeros where there is no token
+    @cached_property
+    def filling(self) -> Tensor:  # [K * T], the number of the real token in each place, of all runs' tokens in order
+        counts = self.taken.sum(1)
+        inside = torch.arange(self.taken.shape[1], device=counts.device) * self.taken
+        return (inside + (counts.cumsum(0) - counts)[:, None]).flatten()
+
+    @cached_property
+    def places(self) -> Tensor:  # the place of each real token among the K * T
+        return self.taken.flatten().nonzero()[:, 0]
+
+    def pack(self, x: Tensor) -> Tensor:  # [B or 1, S, ...] -> [K, T, ...]
+        grid = x.expand(self.batch, *x.shape[1:]).reshape(self.batch * self.length, *x.shape[2:])
+        return self.apart(grid.index_select(0, self.index)[None])
+
+    def apart(self, x: Tensor) -> Tensor:  # [1, all tokens, ...], those of a run one after another -> [K, T, ...]
+        if self.runs == 1:
+            return x
+        return x[0].index_select(0, self.filling).view(*self.taken.shape, *x.shape[2:])
+
+    def unpack(self, x: Tensor) -> Tensor:  # [K, T, ...] -> [B, S, ...], zeros where there is no token
+        tokens = x[0] if self.runs == 1 else x.flatten(0, 1).index_select(0, self.places)
         grid = x.new_zeros(self.batch * self.length, *x.shape[2:])
-        return grid.index_copy(0, self.index, x[0]).view(self.batch, self.length, *x.shape[2:])
+        return grid.index_copy(0, self.index, tokens).view(self.batch, self.length, *x.shape[2:])
 
 
 class Packing:
@@ -64,7 +89,7 @@ class Packing:
 def _attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """transformers' attention function: ``[1, H, T, C]`` heads in, ``[1, T, H, C]`` out (``[B, H, S, C]`` when padded)."""
+    """transformers' attention function: ``[K, H, T, C]`` heads in, ``[K, T, H, C]`` out (``[B, H, S, C]`` when padded)."""
     packing: Packing | None = getattr(module, "frostline_packing", None)
     if packing is None or packing.layout is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)  # type: ignore[no-any-return]

@@ -2,8 +2,8 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,9 @@ from frostline.parts import depth
 from frostline.parts import trained as trained_names
 from frostline.pretrained import Pretrained, frozen_modules, set_train_mode
 from frostline.specification import RunSpec
+from frostline.stacking import stacked
 from frostline.tokens import Tokens
-from frostline.training import Problem, Rows, Trained, parameter_groups, train
+from frostline.training import Learner, Problem, Rows, Trained, parameter_groups, train
 
 SCHEMA_VERSION = 1
 
@@ -64,43 +65,94 @@ def run(spec: RunSpec, bench: Bench, *, on_step: Callable[[int, int], None] = la
     The same specification gives the same bits on a CPU. Head, order and dropout have generators of their own,
     drawn from the seed alone, so they are the same for every k.
     """
-    model, anatomy = bench.pretrained.model, bench.pretrained.anatomy
-    names = trained_names(spec, anatomy)
-    parameters = bench.pretrained.start(names, generator_seed(spec.seed, "head"))
-    groups = optimizer_groups(spec, anatomy, parameters)
-    audit = _Audit(bench, names, groups)
-    rows = train_rows(bench, spec)
+    return run_stacked([spec], bench, on_step=on_step)[0]
 
-    def set_mode(training: bool) -> None:
-        if training and spec.frozen_dropout:
-            model.train()
-        elif training:
-            set_train_mode(model, anatomy, names)
-            audit.look_at_modes()
-        else:
-            model.eval()
 
-    with peak_memory(bench.machine) as peak, forward_from(bench, spec) as forward:
+def run_stacked(
+    specs: Sequence[RunSpec],
+    bench: Bench,
+    *,
+    as_one: bool | None = None,
+    on_step: Callable[[int, int], None] = lambda step, total: None,
+) -> list[Result]:
+    """As :func:`run`, for runs that differ in seed and learning rate alone, trained as one; the model is left as it was.
+
+    Seconds are shared equally; memory is that of all together. ``as_one``: see :mod:`frostline.stacking`; by default
+    wherever it is not on a CPU.
+    """
+    first, model, anatomy = specs[0], bench.pretrained.model, bench.pretrained.anatomy
+    assert all(alike(spec) == alike(first) for spec in specs)
+    names = trained_names(first, anatomy)
+
+    def start(number: int) -> Mapping[str, nn.Parameter]:
+        return bench.pretrained.start(names, generator_seed(specs[number].seed, "head"))
+
+    one_way = bench.machine.device.type != "cpu" if as_one is None else as_one
+    with ExitStack() as contexts:
+        own: Sequence[Mapping[str, Tensor]] = (
+            [start(0)]
+            if len(specs) == 1
+            else contexts.enter_context(stacked(model, names, len(specs), start, as_one=one_way))
+        )
+        learners = [
+            Learner(
+                parameters,
+                optimizer_groups(spec, anatomy, parameters),
+                train_rows(bench, spec),
+                torch.Generator().manual_seed(generator_seed(spec.seed, "order")),
+            )
+            for spec, parameters in zip(specs, own, strict=True)
+        ]
+        audit = _Audit(bench, names)
+
+        def set_mode(training: bool) -> None:
+            if training and first.frozen_dropout:
+                model.train()
+            elif training:
+                set_train_mode(model, anatomy, names)
+                audit.look_at_modes()
+            else:
+                model.eval()
+
+        def score(split: str) -> NDArray[np.float32]:
+            rows = np.stack([bench.splits[split]] * len(specs))
+            return bench.problem.logits(forward, rows, first.per_device_eval_batch_size)
+
+        peak = contexts.enter_context(peak_memory(bench.machine))
+        forward = contexts.enter_context(forward_from(bench, specs))
         trained = train(
-            forward,
-            parameters,
-            groups,
-            bench.problem,
-            rows,
-            bench.splits["validation"],
+            forward, learners, bench.problem, bench.splits["validation"], first, set_mode=set_mode, on_step=on_step
+        )
+        worth_it = any(one.outcome != "diverged" for one in trained)
+        scored = {name: score(name) for name in bench.splits if worth_it and name not in ("train", "validation")}
+        facts = audit.facts(frozen_dropout=first.frozen_dropout)
+    return [
+        _result(
             spec,
-            order=torch.Generator().manual_seed(generator_seed(spec.seed, "order")),
-            set_mode=set_mode,
-            on_step=on_step,
+            bench,
+            one,
+            {} if one.outcome == "diverged" else {name: logits[n] for name, logits in scored.items()},
+            {
+                "audit": {**facts, **audit.facts_of(learners[n])},
+                "peak_memory_bytes": peak.bytes,
+                "stacked": len(specs),
+            },
         )
-        at_end = [name for name in bench.splits if name not in ("train", "validation")] * (
-            trained.outcome != "diverged"
-        )
-        scored = {
-            name: bench.problem.logits(forward, bench.splits[name], spec.per_device_eval_batch_size) for name in at_end
-        }
+        for n, (spec, one) in enumerate(zip(specs, trained, strict=True))
+    ]
+
+
+def alike(spec: RunSpec) -> RunSpec:
+    """What runs that are trained as one have in common."""
+    return spec.model_copy(update={"seed": 0, "learning_rate": 1.0})
+
+
+def _result(
+    spec: RunSpec, bench: Bench, trained: Trained, scored: dict[str, NDArray[np.float32]], about: Mapping[str, Any]
+) -> Result:
+    """Of what a training left, what it said of further splits, and what is known about it beside."""
     test = scored.pop("test", None)
-    facts = _facts(spec, bench, trained, audit.facts(frozen_dropout=spec.frozen_dropout), peak.bytes)
+    facts = _facts(spec, bench, trained, about)
     facts["scores"] += [
         {"split": split, "epoch": facts["best_epoch"], "metric": name, "value": value}
         for split, logits in scored.items()
@@ -114,7 +166,7 @@ def run(spec: RunSpec, bench: Bench, *, on_step: Callable[[int, int], None] = la
     return result
 
 
-def optimizer_groups(spec: RunSpec, anatomy: Anatomy, parameters: Mapping[str, nn.Parameter]) -> list[dict[str, Any]]:
+def optimizer_groups(spec: RunSpec, anatomy: Anatomy, parameters: Mapping[str, Tensor]) -> list[dict[str, Any]]:
     """What the optimizer is given: the ``parameters`` that ``spec`` trains, those of head and pooler apart."""
     head = frozenset(name for name in parameters if anatomy.places[name] in (HEAD, POOLER))
     return parameter_groups(parameters, head, spec, spec.learning_rate)
@@ -142,12 +194,13 @@ def cut_of(kept: Need, anatomy: Anatomy, spec: RunSpec) -> int | None:
 
 
 @contextmanager
-def forward_from(bench: Bench, spec: RunSpec) -> Iterator[Callable[[Rows], Tensor]]:
-    """The function from rows of the pool to logits, for this run's cut; its dropout draws from the run's seed."""
-    pretrained, device = bench.pretrained, bench.machine.device
-    seed = generator_seed(spec.seed, "dropout")
-    dropout = Dropout(seed) if device.type == "cpu" else None
-    cut, states = bench.cut(spec), bench.states
+def forward_from(bench: Bench, specs: Sequence[RunSpec]) -> Iterator[Callable[[Rows], Tensor]]:
+    """The function from rows of the pool, ``[K, B]``, to logits ``[K, B, C]``, for the cut of these runs; dropout draws
+    from each run's seed (on a GPU from the first's)."""
+    pretrained, device, runs = bench.pretrained, bench.machine.device, len(specs)
+    seeds = [generator_seed(spec.seed, "dropout") for spec in specs]
+    dropout = Dropout(*seeds) if device.type == "cpu" else None
+    cut, states = bench.cut(specs[0]), bench.states
     one_token = cut == pretrained.anatomy.count and states is not None and states.need.head
 
     def inputs(rows: Rows) -> tuple[dict[str, Tensor], Tensor | None]:
@@ -158,18 +211,19 @@ def forward_from(bench: Bench, spec: RunSpec) -> Iterator[Callable[[Rows], Tenso
         return bench.tokens.batch(rows), states.tokens(cut, rows)
 
     def forward(upper: Upper, rows: Rows) -> Tensor:
-        batch, kept = inputs(rows)
+        batch, kept = inputs(rows.ravel())
         batch = {name: x.to(device, non_blocking=True) for name, x in batch.items()}
         with bench.machine.autocast():
-            return upper(batch, None if kept is None else kept.to(device, non_blocking=True))
+            logits = upper(batch, None if kept is None else kept.to(device, non_blocking=True))
+        return logits.view(*rows.shape, -1)
 
     with (
         packable(pretrained.model) if bench.packed else nullcontext() as packing,
-        cut_at(pretrained.model, pretrained.anatomy, cut, packing=packing) as upper,
+        cut_at(pretrained.model, pretrained.anatomy, cut, packing=packing, runs=runs) as upper,
         dropout.instead(pretrained.model) if dropout else nullcontext(),
         torch.random.fork_rng(),  # for types that drop without nn.Dropout
     ):
-        torch.manual_seed(seed)
+        torch.manual_seed(seeds[0])
         if packing:
             packing.dropout = dropout
         yield lambda rows: forward(upper, rows)
@@ -178,9 +232,8 @@ def forward_from(bench: Bench, spec: RunSpec) -> Iterator[Callable[[Rows], Tenso
 class _Audit:
     """What froze and what moved, looked at before, during and after the training."""
 
-    def __init__(self, bench: Bench, names: frozenset[str], groups: list[dict[str, Any]]) -> None:
+    def __init__(self, bench: Bench, names: frozenset[str]) -> None:
         self.bench, self.names = bench, names
-        self.grouped = [id(p) for group in groups for p in group["params"]]
         self.before = bench.pretrained.frozen_digest(names)
         self.frozen_in_train_mode = 0
 
@@ -190,7 +243,7 @@ class _Audit:
         self.frozen_in_train_mode = sum(module.training for module in frozen)
 
     def facts(self, *, frozen_dropout: bool) -> dict[str, Any]:
-        """The audit as it stands in the result.
+        """The audit of the model, as it stands in the result.
 
         Raises:
             AssertionError: something that was to stay frozen did not; such a run is no result.
@@ -198,7 +251,6 @@ class _Audit:
         pretrained = self.bench.pretrained
         model, places = pretrained.model, pretrained.anatomy.places
         parameters = dict(model.named_parameters())
-        trained = {id(p) for name, p in parameters.items() if name in self.names}
         by_place: dict[str, dict[str, int]] = {}
         for name, place in places.items():
             counts = by_place.setdefault(place, {"trained": 0, "frozen": 0})
@@ -207,19 +259,29 @@ class _Audit:
             "parameters": count_parameters(model),
             "trainable_parameters": count_parameters(model, self.names),
             "by_place": by_place,
-            "optimizer_holds_exactly_the_trained": len(self.grouped) == len(trained) and set(self.grouped) == trained,
             "each_parameter_in_one_place": set(places) == set(parameters),
             "frozen_bytes_unchanged": pretrained.frozen_digest(self.names) == self.before,
             "frozen_gradients_none": all(p.grad is None for n, p in parameters.items() if n not in self.names),
             "frozen_in_eval_mode": self.frozen_in_train_mode == 0 and not frozen_dropout,
-            "clipped_parameters": len(trained),
         }
         wrong = [name for name, value in facts.items() if value is False]
         assert wrong in ([], ["frozen_in_eval_mode"] if frozen_dropout else []), f"audit: {wrong}"
         return facts
 
+    def facts_of(self, learner: Learner) -> dict[str, Any]:
+        """The audit of one run's own parameters, as it stands in the result.
 
-def _facts(spec: RunSpec, bench: Bench, trained: Trained, audit: dict[str, Any], peak: int) -> dict[str, Any]:
+        Raises:
+            AssertionError: its optimizer held others, or not all.
+        """
+        trained = {id(p) for p in learner.parameters.values()}
+        held = [id(p) for group in learner.groups for p in group["params"]]
+        exactly = learner.parameters.keys() == self.names and len(held) == len(trained) and set(held) == trained
+        assert exactly, "audit: ['optimizer_holds_exactly_the_trained']"
+        return {"optimizer_holds_exactly_the_trained": exactly, "clipped_parameters": len(trained)}
+
+
+def _facts(spec: RunSpec, bench: Bench, trained: Trained, about: Mapping[str, Any]) -> dict[str, Any]:
     best = trained.evaluations[trained.best] if trained.evaluations else None
     metric = bench.problem.metric
     scores = [
@@ -250,11 +312,16 @@ def _facts(spec: RunSpec, bench: Bench, trained: Trained, audit: dict[str, Any],
             "train_seconds": trained.train_seconds,
             "evaluation_seconds": trained.evaluation_seconds,
             "cache_seconds": bench.cache_seconds if bench.cut(spec) is not None else 0.0,
-            "peak_memory_bytes": peak,
+            "peak_memory_bytes": about["peak_memory_bytes"],
             "steps": trained.steps,
         },
-        "audit": audit,
-        "provenance": {**bench.machine.facts(), "packed": bench.packed, "cut": bench.cut(spec)},
+        "audit": about["audit"],
+        "provenance": {
+            **bench.machine.facts(),
+            "packed": bench.packed,
+            "cut": bench.cut(spec),
+            "stacked": about["stacked"],
+        },
     }
 
 
