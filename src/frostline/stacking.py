@@ -43,9 +43,8 @@ def stacked(
     stack = _Stack(runs)
     for run in range(runs):
         values = start(run)
-        for path, own in modules.items():
-            for name in own.values():
-                stack.take(run, name, values[name].detach(), together=ways[path] is not None)
+        for name, value in values.items():  # in their order, in which norms are summed
+            stack.take(run, name, value.detach(), together=ways[name.rpartition(".")[0]] is not None)
     for parameter in values.values():
         parameter.requires_grad_(False)
     hook = model.register_forward_pre_hook(stack.look, with_kwargs=True)
