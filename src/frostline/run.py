@@ -3,8 +3,10 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ from frostline.pretrained import Pretrained, frozen_modules, set_train_mode
 from frostline.specification import RunSpec
 from frostline.stacking import stacked
 from frostline.tokens import Tokens
-from frostline.training import Learner, Problem, Rows, Trained, parameter_groups, train
+from frostline.training import Forward, Learner, Problem, Rows, Trained, parameter_groups, train
 
 SCHEMA_VERSION = 1
 
@@ -80,51 +82,28 @@ def run_stacked(
     Seconds are shared equally; memory is that of all together. ``as_one``: see :mod:`frostline.stacking`; by default
     wherever it is not on a CPU.
     """
-    first, model, anatomy = specs[0], bench.pretrained.model, bench.pretrained.anatomy
-    assert all(alike(spec) == alike(first) for spec in specs)
-    names = trained_names(first, anatomy)
-
-    def start(number: int) -> Mapping[str, nn.Parameter]:
-        return bench.pretrained.start(names, generator_seed(specs[number].seed, "head"))
-
-    one_way = bench.machine.device.type != "cpu" if as_one is None else as_one
-    with ExitStack() as contexts:
-        own: Sequence[Mapping[str, Tensor]] = (
-            [start(0)]
-            if len(specs) == 1
-            else contexts.enter_context(stacked(model, names, len(specs), start, as_one=one_way))
-        )
-        learners = [
-            Learner(
-                parameters,
-                optimizer_groups(spec, anatomy, parameters),
-                train_rows(bench, spec),
-                torch.Generator().manual_seed(generator_seed(spec.seed, "order")),
-            )
-            for spec, parameters in zip(specs, own, strict=True)
-        ]
+    first = specs[0]
+    names = trained_names(first, bench.pretrained.anatomy)
+    with peak_memory(bench.machine) as peak, _opened(specs, bench, names, as_one) as (learners, forward):
         audit = _Audit(bench, names)
 
         def set_mode(training: bool) -> None:
-            if training and first.frozen_dropout:
-                model.train()
-            elif training:
-                set_train_mode(model, anatomy, names)
+            _set_mode(bench, first, names, training)
+            if training:
                 audit.look_at_modes()
-            else:
-                model.eval()
 
-        def score(split: str) -> NDArray[np.float32]:
-            rows = np.stack([bench.splits[split]] * len(specs))
-            return bench.problem.logits(forward, rows, first.per_device_eval_batch_size)
-
-        peak = contexts.enter_context(peak_memory(bench.machine))
-        forward = contexts.enter_context(forward_from(bench, specs))
         trained = train(
-            forward, learners, bench.problem, bench.splits["validation"], first, set_mode=set_mode, on_step=on_step
+            forward,
+            learners,
+            bench.problem,
+            bench.splits["validation"],
+            first,
+            set_mode=set_mode,
+            on_step=on_step,
         )
         worth_it = any(one.outcome != "diverged" for one in trained)
-        scored = {name: score(name) for name in bench.splits if worth_it and name not in ("train", "validation")}
+        others = [name for name in bench.splits if name not in ("train", "validation")] * worth_it
+        scored = {name: _logits_of_all(forward, bench, name, specs) for name in others}
         facts = audit.facts(frozen_dropout=first.frozen_dropout)
     return [
         _result(
@@ -142,9 +121,76 @@ def run_stacked(
     ]
 
 
-def alike(spec: RunSpec) -> RunSpec:
-    """What runs that are trained as one have in common."""
-    return spec.model_copy(update={"seed": 0, "learning_rate": 1.0})
+def rehearse(specs: Sequence[RunSpec], bench: Bench, *, steps: int = 4) -> tuple[float, int]:
+    """Seconds of a training step of these runs as one, and the most memory in use, on their longest texts."""
+    first, lengths = specs[0], bench.problem.lengths
+    names = trained_names(first, bench.pretrained.anatomy)
+
+    def longest(rows: Rows, count: int) -> Rows:
+        return rows[np.argsort(-lengths[rows], kind="stable")[:count]]
+
+    ends: list[float] = []
+    with peak_memory(bench.machine) as peak, _opened(specs, bench, names, None) as (learners, forward):
+        train(
+            forward,
+            [replace(one, rows=longest(one.rows, steps * first.per_device_train_batch_size)) for one in learners],
+            bench.problem,
+            longest(bench.splits["validation"], first.per_device_eval_batch_size),
+            first.model_copy(update={"num_train_epochs": 1.0, "evaluations_per_epoch": 1}),
+            set_mode=lambda training: _set_mode(bench, first, names, training),
+            on_step=lambda step, total: ends.append(perf_counter()),
+        )
+    gaps = [after - before for before, after in pairwise(ends)]
+    return min(gaps, default=math.inf), peak.bytes
+
+
+@contextmanager
+def _opened(
+    specs: Sequence[RunSpec], bench: Bench, names: frozenset[str], as_one: bool | None
+) -> Iterator[tuple[list[Learner], Forward]]:
+    """The model ready to train ``names`` for each of these runs: what each learns, and rows to logits for all."""
+    pretrained = bench.pretrained
+
+    def start(number: int) -> Mapping[str, nn.Parameter]:
+        return pretrained.start(names, generator_seed(specs[number].seed, "head"))
+
+    way = bench.machine.device.type != "cpu" if as_one is None else as_one
+    with (
+        nullcontext([start(0)])
+        if len(specs) == 1
+        else stacked(pretrained.model, names, len(specs), start, as_one=way) as own,
+        forward_from(bench, specs) as forward,
+    ):
+        learners = [
+            Learner(
+                parameters,
+                optimizer_groups(spec, pretrained.anatomy, parameters),
+                train_rows(bench, spec),
+                torch.Generator().manual_seed(generator_seed(spec.seed, "order")),
+            )
+            for spec, parameters in zip(specs, own, strict=True)
+        ]
+        yield learners, forward
+
+
+def _set_mode(bench: Bench, spec: RunSpec, names: frozenset[str], training: bool) -> None:
+    model = bench.pretrained.model
+    if not training:
+        model.eval()
+    elif spec.frozen_dropout:
+        model.train()
+    else:
+        set_train_mode(model, bench.pretrained.anatomy, names)
+
+
+def _logits_of_all(forward: Forward, bench: Bench, split: str, specs: Sequence[RunSpec]) -> NDArray[np.float32]:
+    rows = np.stack([bench.splits[split]] * len(specs))  # [K, n] -> [K, n, C]
+    return bench.problem.logits(forward, rows, specs[0].per_device_eval_batch_size)
+
+
+def kind_of(spec: RunSpec) -> str:
+    """A name for what runs that may be trained as one have in common: all but seed and learning rate."""
+    return spec.model_copy(update={"seed": 0, "learning_rate": 1.0}).digest
 
 
 def _result(
@@ -194,7 +240,7 @@ def cut_of(kept: Need, anatomy: Anatomy, spec: RunSpec) -> int | None:
 
 
 @contextmanager
-def forward_from(bench: Bench, specs: Sequence[RunSpec]) -> Iterator[Callable[[Rows], Tensor]]:
+def forward_from(bench: Bench, specs: Sequence[RunSpec]) -> Iterator[Forward]:
     """The function from rows of the pool, ``[K, B]``, to logits ``[K, B, C]``, for the cut of these runs; dropout draws
     from each run's seed (on a GPU from the first's)."""
     pretrained, device, runs = bench.pretrained, bench.machine.device, len(specs)

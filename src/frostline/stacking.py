@@ -13,7 +13,8 @@ Not every type can be stacked. ``checking.stack_refusal`` finds out on the model
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,11 +36,9 @@ def stacked(
     Gives each run's parameters by name: tensors for an optimizer, whose gradients come from the run's own rows alone.
     The model's own parameters stay as ``start`` left them, and get no gradients.
     """
-    modules: dict[str, dict[str, str]] = {}  # the path of a module -> its parameters: name there -> name in the model
-    for name in sorted(names):
-        path, _, leaf = name.rpartition(".")
-        modules.setdefault(path, {})[leaf] = name
-    ways = {path: _way(model.get_submodule(path)) if as_one else None for path in modules}
+    held = {name: Held.of(model, name) for name in names}
+    modules = {name.rpartition(".")[0]: one.module for name, one in held.items()}
+    ways = {path: _way(module) if as_one else None for path, module in modules.items()}
     stack = _Stack(runs)
     for run in range(runs):
         values = start(run)
@@ -49,14 +48,40 @@ def stacked(
         parameter.requires_grad_(False)
     hook = model.register_forward_pre_hook(stack.look, with_kwargs=True)
     try:
-        for path, own in modules.items():
-            module = model.get_submodule(path)
-            module.forward = stack.forward(module, own, ways[path])
+        for path, module in modules.items():
+            module.forward = stack.forward(module, path, held, ways[path])
         yield stack.own
     finally:
         hook.remove()
-        for path in modules:
-            vars(model.get_submodule(path)).pop("forward", None)
+        for module in modules.values():
+            vars(module).pop("forward", None)
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Where a parameter is."""
+
+    module: nn.Module
+    leaf: str  # its name in the module
+
+    @classmethod
+    def of(cls, model: nn.Module, name: str) -> "Held":
+        path, _, leaf = name.rpartition(".")
+        return cls(model.get_submodule(path), leaf)
+
+    @contextmanager
+    def replaced(self, value: Tensor) -> Iterator[None]:
+        """While this is open, the module finds ``value`` there: Python looks into the instance before it asks the module
+        for its parameters."""
+        instance = vars(self.module)
+        before = instance.get(self.leaf)  # of a module around this one
+        instance[self.leaf] = value
+        try:
+            yield
+        finally:
+            del instance[self.leaf]
+            if before is not None:
+                instance[self.leaf] = before
 
 
 class _Stack:
@@ -92,18 +117,17 @@ class _Stack:
         """Before each forward of the model: how many texts it is given."""
         self.texts = len(kwargs["input_ids"]) // self.runs
 
-    def forward(self, module: nn.Module, names: Mapping[str, str], way: Way | None) -> Callable[..., Any]:
-        """The forward of a module that holds the parameters ``names``, for the rows of all runs."""
+    def forward(self, module: nn.Module, path: str, names: Mapping[str, Held], way: Way | None) -> Callable[..., Any]:
+        """The forward, for the rows of all runs, of the module at ``path``; ``names`` are all that is trained."""
         alone = module.forward
+        inside = {name: held for name, held in names.items() if name.startswith(f"{path}.".removeprefix("."))}
+        own = {held.leaf: name for name, held in inside.items() if held.module is module}
 
         def of_run(run: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            instance = vars(module)  # Python looks here before it asks a module for its parameters
-            instance.update({leaf: self.own[run][name] for leaf, name in names.items()})
-            try:
+            with ExitStack() as stack:
+                for name, held in inside.items():
+                    stack.enter_context(held.replaced(self.parameter(run, name)))
                 return alone(*args, **kwargs)
-            finally:
-                for leaf in names:
-                    del instance[leaf]
 
         def run_by_run(*args: Any, **kwargs: Any) -> Any:
             if self.at is not None:
@@ -118,14 +142,16 @@ class _Stack:
                 self.at = None
             return self._joined(outs, for_all=all(_is_for_all(x) for x in (*args, *kwargs.values())))
 
-        def as_one(x: Tensor) -> Tensor:
-            if self.at is not None:
-                return of_run(self.at, [x], {})  # type: ignore[no-any-return]
-            assert way is not None
-            whole = {leaf: self.whole[name] for leaf, name in names.items()}
-            return way(module, whole, self._shares(x)).flatten(0, 1)
+        def as_one(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+            if way is None or self.at is not None or args or kwargs:
+                return run_by_run(x, *args, **kwargs)
+            return way(module, {leaf: self.whole[name] for leaf, name in own.items()}, self._shares(x)).flatten(0, 1)
 
         return run_by_run if way is None else as_one
+
+    def parameter(self, run: int, name: str) -> Tensor:
+        """A run's parameter, within the graph of all."""
+        return self.whole[name][run] if name in self.whole else self.own[run][name]
 
     def _shares(self, x: Tensor) -> Tensor:  # [K * n, ...] -> [K, n, ...]
         return x.view(self.runs, len(x) // self.runs, *x.shape[1:])
@@ -137,6 +163,8 @@ class _Stack:
         """What the runs gave, one after another; what is the same for all texts of a run is said for each."""
         if isinstance(outs[0], tuple):
             return tuple(self._joined(parts, for_all=for_all) for parts in zip(*outs, strict=True))
+        if outs[0] is None:
+            return None
         return torch.cat([out.expand(self.texts, *out.shape[1:]) for out in outs] if for_all else list(outs))
 
 
@@ -152,7 +180,8 @@ def _way(module: nn.Module) -> Way | None:
     if type(module) in (nn.LayerNorm, nn.RMSNorm):
         return _scaled_norm
     plain = not list(module.children()) and all(p.dim() == 1 for p in module.parameters())
-    return _broadcast if plain and "norm" in type(module).__name__.lower() else None
+    named_so = "norm" in type(module).__name__.lower() and not isinstance(module, (nn.LayerNorm, nn.RMSNorm))
+    return _broadcast if plain and named_so else None
 
 
 def _product(module: nn.Module, whole: Mapping[str, Tensor], x: Tensor) -> Tensor:
@@ -177,13 +206,10 @@ def _scaled_norm(module: nn.Module, whole: Mapping[str, Tensor], x: Tensor) -> T
 
 def _broadcast(module: nn.Module, whole: Mapping[str, Tensor], x: Tensor) -> Tensor:
     """The module's own forward, which is taken to do nothing with its parameters but to multiply and add."""
-    instance = vars(module)
-    instance.update({leaf: _beside(p, x) for leaf, p in whole.items()})
-    try:
+    with ExitStack() as stack:
+        for leaf, parameter in whole.items():
+            stack.enter_context(Held(module, leaf).replaced(_beside(parameter, x)))
         return type(module).forward(module, x)  # type: ignore[no-any-return]
-    finally:
-        for leaf in whole:
-            del instance[leaf]
 
 
 def _beside(parameter: Tensor, x: Tensor) -> Tensor:
