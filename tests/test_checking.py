@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from frostline.checking import Check, check, head_reads, need_for
+from frostline import stacking
+from frostline.checking import Check, check, head_reads, need_for, stack_refusal
 from frostline.errors import FrostlineError
 from frostline.hidden import Need
 from frostline.layers import find_layers
@@ -288,3 +289,52 @@ def test_a_head_that_takes_the_mean_reads_all():
 )
 def test_need_for(cuts, reads, need):
     assert need_for(cuts, find_layers(small_model("bert")), reads) == need
+
+
+def refusal_of(model_type, k, **how):
+    model = small_model(model_type)
+    batches = [small_batch(model), small_batch(model, (11, 36, 5, 29), seed=1)]
+    anatomy = find_layers(model, batches[0])
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    how = {"packed": False, "as_one": True, **how}
+    cut = None if k is None else anatomy.count - k
+    said = stack_refusal(model, anatomy, anatomy.tuned(k), cut, batches=batches, **how)
+    assert all(torch.equal(p, before[name]) and p.grad is None for name, p in model.named_parameters())
+    assert not any("forward" in vars(module) for module in model.modules())
+    return said
+
+
+@pytest.mark.parametrize("model_type", ["mixtral", "opt", "gemma2", "qwen3_next", "gpt_oss"])
+def test_runs_of_most_types_can_be_trained_as_one(model_type):
+    """Experts, norms that add one to their weights, parameters that a module reads from another, or of a whole attention."""
+    assert [refusal_of(model_type, k) for k in (0, 2)] == [None, None]
+
+
+def test_types_whose_runs_cannot_be_trained_as_one():
+    assert refusal_of("deberta-v2", 0) is None
+    assert refusal_of("deberta-v2", 1).startswith("Its modules do not take the rows of several runs (RuntimeError: ")
+    assert refusal_of("biogpt", None, packed=True).startswith("Its modules do not take")
+    assert refusal_of("mpnet", 2) is None  # positions that all layers share lie with the embeddings
+    assert refusal_of("mpnet", None).startswith("Stacked, logits differ by ")
+
+
+def test_runs_that_share_a_weight_are_found_out(monkeypatch):
+    assert refusal_of("bert", 1, packed=True) is None
+
+    def of_the_first(module, whole, x):
+        return right(module, {leaf: p[:1].expand_as(p) for leaf, p in whole.items()}, x)
+
+    right = stacking._product
+    monkeypatch.setattr(stacking, "_product", of_the_first)
+    assert refusal_of("bert", 1, packed=True).startswith("Stacked, logits differ by ")
+    assert refusal_of("bert", 1, packed=True, as_one=False) is None
+    own = stacking._Stack.parameter
+    monkeypatch.setattr(stacking._Stack, "parameter", lambda self, run, name: own(self, run, name).detach())
+    assert refusal_of("bert", 1, as_one=False) is not None
+
+
+def test_a_stack_is_tried_on_texts_of_its_own_making():
+    model = small_model("llama")
+    anatomy = find_layers(model)
+    for cut in (1, 2):  # and with a frozen layer that runs
+        assert stack_refusal(model, anatomy, anatomy.tuned(2), cut, packed=True, as_one=True) is None

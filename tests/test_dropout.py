@@ -64,6 +64,18 @@ def test_the_same_seed_draws_the_same_masks_whatever_torch_draws():
     assert not torch.equal(first, one(x, 0.5))  # the next mask is another
 
 
+def test_each_of_several_seeds_draws_for_its_own_share():
+    x = torch.ones(3, 7, 5)
+    many = Dropout(4, 5, 6)
+    for _ in range(2):
+        out = many(x, 0.5)
+    for seed, share in zip((4, 5, 6), out, strict=True):
+        alone = Dropout(seed)
+        alone(x[0], 0.5)
+        assert torch.equal(share, alone(x[0], 0.5))
+    assert many(torch.ones(1, 7), 0.5).shape == (1, 7)  # no share for each
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_modules_draw_from_it_only_in_training_and_only_inside(dtype):
     model = nn.Sequential(nn.Dropout(0.5), nn.Dropout(0.5).eval())

@@ -51,6 +51,7 @@ def test_an_interrupted_sweep_ends_like_an_undisturbed_one(
             raise KeyboardInterrupt
         return run(spec, bench, **more)
 
+    settings = {**settings, "stack": 1}
     monkeypatch.setattr(execute_module, "run", stop_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         go(settings)

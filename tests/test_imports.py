@@ -29,6 +29,7 @@ ORDER = (
         "narrow",
         "packing",
         "cut",
+        "stacking",
         "tokens",
     ),
     *(

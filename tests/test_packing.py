@@ -53,6 +53,39 @@ def test_one_row_for_all_is_repeated(lengths):
     assert layout.pack(positions).tolist()[0] == [n for length in lengths for n in range(length)]
 
 
+stacks = st.integers(1, 3).flatmap(
+    lambda texts: st.lists(
+        st.lists(st.integers(1, 9), min_size=texts, max_size=texts),
+        min_size=2,
+        max_size=4,
+    )
+)
+
+
+@given(stacks)
+def test_runs_stand_side_by_side_filled_up_with_their_own_first_token(runs):
+    lengths = [length for run in runs for length in run]
+    layout = Layout(torch.tensor(lengths), max(lengths), len(runs))
+    x = numbers(len(lengths), max(lengths), 2)  # [B, S, D]
+    packed = layout.pack(x)
+    assert packed.shape == (len(runs), max(map(sum, runs)), 2)
+    for run, own, texts in zip(runs, packed, x.split(len(runs[0])), strict=True):
+        real = torch.cat([text[:length] for text, length in zip(texts, run, strict=True)])
+        assert torch.equal(own[: sum(run)], real) and (own[sum(run) :] == texts[0, 0]).all()
+    real = layout_of(lengths).pack(x)
+    assert torch.equal(layout.apart(real), packed)
+    assert torch.equal(layout.unpack(packed), layout_of(lengths).unpack(real))
+
+
+@given(stacks)
+def test_what_fills_up_has_no_gradient(runs):
+    lengths = torch.tensor([length for run in runs for length in run])
+    layout = Layout(lengths, int(lengths.max()), len(runs))
+    packed = layout.pack(numbers(len(lengths), layout.length, 2)).requires_grad_()
+    layout.unpack(packed).sum().backward()
+    assert torch.equal(packed.grad[..., 0] == 1, layout.taken) and torch.equal(packed.grad[..., 0] != 0, layout.taken)
+
+
 @given(ragged, st.integers(0, 5))
 def test_gradients_reach_real_tokens_once_and_no_padding(lengths, more):
     layout = layout_of(lengths, more)

@@ -160,9 +160,10 @@ def test_a_run_leaves_the_generator_of_others_alone(bench):
 def test_subset_head_and_order_are_the_same_for_every_k(bench, monkeypatch):
     seen = {}
 
-    def spy(forward, parameters, groups, problem, rows, validation, settings, *, order, **more):
-        head = {n: p.detach().clone() for n, p in parameters.items() if bench.pretrained.anatomy.places[n] == HEAD}
-        seen[k] = rows.tolist(), torch.randperm(9, generator=order).tolist(), torch.rand(3).tolist(), head
+    def spy(forward, learners, *others, **more):
+        (one,) = learners
+        head = {n: p.detach().clone() for n, p in one.parameters.items() if bench.pretrained.anatomy.places[n] == HEAD}
+        seen[k] = one.rows.tolist(), torch.randperm(9, generator=one.order).tolist(), torch.rand(3).tolist(), head
         raise StopIteration
 
     monkeypatch.setattr(frostline.run, "train", spy)

@@ -15,7 +15,7 @@ from frostline.packing import packable
 from frostline.pretrained import load_pretrained, set_train_mode
 from frostline.specification import Settings
 from frostline.tokens import encode
-from frostline.training import Problem, evaluation_steps, parameter_groups, train
+from frostline.training import Learner, Problem, evaluation_steps, parameter_groups, train
 from tiny import sentences
 
 CLASSES = "single_label_classification"
@@ -47,18 +47,17 @@ class Line:
 
 
 def fit(line, settings, *, forward=None, problem=None, seed=0, rate=0.05, after=lambda step: None, modes=None):
-    return train(
-        forward or line.forward,
-        line.parameters,
-        parameter_groups(line.parameters, frozenset(), settings, rate),
+    groups, order = parameter_groups(line.parameters, frozenset(), settings, rate), torch.Generator().manual_seed(seed)
+    (trained,) = train(
+        lambda rows: (forward or line.forward)(rows[0])[None],
+        [Learner(line.parameters, groups, TRAIN, order)],
         problem or problem_of(line.targets),
-        TRAIN,
         VALIDATION,
         settings,
-        order=torch.Generator().manual_seed(seed),
         set_mode=(modes if modes is not None else []).append,
         on_step=lambda step, total: after(step),
     )
+    return trained
 
 
 def same(one, other):
@@ -367,15 +366,13 @@ def test_one_optimizer_step_leaves_every_frozen_byte(tiny_bert, k, tune_pooler):
     before = {name: x.clone() for name, x in model.state_dict().items()}
     settings = Settings(num_train_epochs=1, per_device_train_batch_size=24, warmup_steps=0, weight_decay=0.5)
     with packable(model), torch.random.fork_rng():
-        trained = train(
-            lambda rows: model(**tokens.batch(rows)).logits,
-            parameters,
-            parameter_groups(parameters, frozenset(), settings, 1e-2),
+        groups = parameter_groups(parameters, frozenset(), settings, 1e-2)
+        (trained,) = train(
+            lambda rows: model(**tokens.batch(rows[0])).logits[None],
+            [Learner(parameters, groups, TRAIN, torch.Generator())],
             Problem(CLASSES, targets, tokens.lengths, None, "accuracy"),
-            TRAIN,
             VALIDATION,
             settings,
-            order=torch.Generator(),
             set_mode=lambda on: set_train_mode(model, anatomy, names) if on else model.eval(),
         )
     assert trained.steps == 1
@@ -385,3 +382,77 @@ def test_one_optimizer_step_leaves_every_frozen_byte(tiny_bert, k, tune_pooler):
         assert same_bytes == (name not in names) or name.endswith("key.bias"), name
     frozen = [p for name, p in model.named_parameters() if name not in names]
     assert all(p.grad is None and not p.requires_grad for p in frozen)
+
+
+TOGETHER = Settings(
+    num_train_epochs=3, per_device_train_batch_size=8, max_grad_norm=0.2, warmup_steps=2, evaluations_per_epoch=2
+)
+
+
+def fit_together(lines, settings, seeds, rates, rows, *, forward=None):
+    learners = [
+        Learner(
+            line.parameters,
+            parameter_groups(line.parameters, frozenset(), settings, rate),
+            own,
+            torch.Generator().manual_seed(seed),
+        )
+        for line, seed, rate, own in zip(lines, seeds, rates, rows, strict=True)
+    ]
+    forwards = forward or [line.forward for line in lines]
+    return train(
+        lambda rows: torch.stack([one(own) for one, own in zip(forwards, rows, strict=True)]),
+        learners,
+        problem_of(lines[0].targets),
+        VALIDATION,
+        settings,
+        set_mode=lambda training: None,
+    )
+
+
+def facts(trained):
+    points = [(e.epoch, e.step, e.validation, e.train, e.logits.tobytes()) for e in trained.evaluations]
+    return trained.outcome, trained.reason, trained.best, trained.steps, trained.train_last, points
+
+
+def test_several_are_trained_as_each_alone():
+    """Each with its own rows, their order, rate, schedule, clipping, scores and best values: to the last bit."""
+    seeds, rates = (0, 1, 2), (0.5, 0.05, 0.005)
+    rows = [TRAIN[:20], TRAIN[4:], TRAIN[2:22]]
+    alone, values = [], []
+    for n in range(3):
+        line = Line()
+        alone += fit_together([line], TOGETHER, seeds[n : n + 1], rates[n : n + 1], rows[n : n + 1])
+        values.append(line.values())
+    lines = [Line(), Line(), Line()]
+    together = fit_together(lines, TOGETHER, seeds, rates, rows)
+    assert [facts(one) for one in together] == [facts(one) for one in alone]
+    assert all(same(line.values(), one) for line, one in zip(lines, values, strict=True))
+    assert not same(values[0], values[1])
+    assert len({one.train_seconds for one in together}) == 1
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_one_that_diverges_stops_and_the_others_do_not_notice(what):
+    def forward_of(line, bad):
+        def forward(rows):
+            logits = line.forward(rows)
+            if len(line.calls) == 6 and bad:  # its value is 0, or not a number; its slope has no bound
+                logits = logits + (line.parameters["bias"] * 0).sqrt().sum() * (1 if what == "gradient" else math.nan)
+            return logits
+
+        return forward
+
+    found = []
+    for bad in (False, True):
+        lines = [Line(), Line(), Line()]
+        forwards = [forward_of(line, bad and n == 1) for n, line in enumerate(lines)]
+        trained = fit_together(lines, TOGETHER, (0, 1, 2), [0.05] * 3, [TRAIN] * 3, forward=forwards)
+        found.append([(facts(one), line.values()) for one, line in zip(trained, lines, strict=True)])
+    beside, among = found
+    for n in (0, 2):
+        assert among[n][0] == beside[n][0] and same(among[n][1], beside[n][1])
+    (outcome, reason, _, steps, train_last, points), values = among[1]
+    assert (outcome, steps, train_last, len(points)) == ("diverged", 3, {}, 2)
+    assert reason == f"the {what} of step 4 of 9 is not finite"
+    assert all(value.isfinite().all() for value in values.values())

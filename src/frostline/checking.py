@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -27,10 +28,12 @@ from frostline.layers import Anatomy, Batch, find_layers, probe_batch
 from frostline.narrow import Narrow, read_at
 from frostline.packing import Packing, packable
 from frostline.parts import parameters_of
+from frostline.stacking import stacked
 from frostline.tokens import Tokens
 
 TOLERANCE = 1e-5  # relative, fp32
 LENGTHS = (40, 31, 7, 22)  # ragged; the first is made longer where a sliding window is
+STACK_LENGTHS = ((23, 17, 9), (5, 30, 11))  # of two stacked runs
 
 # What a layer does with packed or handed-on input is its own code, so whatever it raises is a refusal.
 FAILS = (RuntimeError, ValueError, IndexError, KeyError, TypeError, AttributeError, AssertionError)
@@ -177,6 +180,110 @@ def _watched(layer: nn.Module, grid: torch.Size) -> Iterator[dict[str, list[Tens
         yield seen
     for path in others:
         seen.pop(path, None)
+
+
+def stack_refusal(
+    model: PreTrainedModel,
+    anatomy: Anatomy,
+    names: frozenset[str],
+    cut: int | None,
+    *,
+    packed: bool,
+    as_one: bool,
+    narrow: Narrow | None = None,
+    batches: Sequence[Batch] | None = None,
+) -> str | None:
+    """Why runs that train the parameters ``names`` above ``cut`` cannot be trained as one; None where they can.
+
+    Two runs with weights and texts of their own: logits and gradients of the stack against those of each run alone.
+    ``batches`` are theirs, of as many texts each, where a type needs more than tokens.
+    """
+    batches = batches or [probe_batch(model, lengths, seed=n) for n, lengths in enumerate(STACK_LENGTHS)]
+    with _left_as_it_was(model), packable(model) if packed else nullcontext() as packing:
+        try:
+            gap = _stack_gap(model, anatomy, names, cut, packing, as_one, narrow, batches)
+        except FAILS as error:
+            return f"Its modules do not take the rows of several runs ({_first_line(error)})."
+    return None if _equal(gap) else f"Stacked, logits differ by {gap[0]:.1e}, gradients by {gap[1]:.1e}, relative."
+
+
+def _stack_gap(
+    model: PreTrainedModel,
+    anatomy: Anatomy,
+    names: frozenset[str],
+    cut: int | None,
+    packing: Packing | None,
+    as_one: bool,
+    narrow: Narrow | None,
+    batches: Sequence[Batch],
+) -> "Gap":
+    """The largest relative differences of logits and of gradients, over all runs."""
+    with torch.no_grad():
+        kept = [None if cut is None else _states(model, anatomy, batch)[cut] for batch in batches]
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in names)
+    trained = {name: p for name, p in model.named_parameters() if name in names}
+    alone = []
+    with _moved(trained) as start:
+        with cut_at(model, anatomy, cut, packing=packing, narrow=narrow) as upper:
+            for run, batch in enumerate(batches):
+                start(run)
+                torch.manual_seed(0)
+                logits = upper(batch, kept[run])
+                gradients = torch.autograd.grad(_scalar(logits), list(trained.values()), allow_unused=True)
+                alone.append((logits.detach(), gradients))
+        with (
+            stacked(model, names, len(batches), start, as_one=as_one) as own,
+            cut_at(model, anatomy, cut, packing=packing, runs=len(batches), narrow=narrow) as upper,
+        ):
+            torch.manual_seed(0)
+            states = [x for x in kept if x is not None]
+            together = upper(_joined(batches, model), torch.cat(states, 1) if states else None)
+            parts = together.chunk(len(batches))
+            torch.stack([_scalar(part) for part in parts]).sum().backward()  # type: ignore[no-untyped-call]
+    gaps = []
+    for (logits, gradients), part, mine in zip(alone, parts, own, strict=True):
+        pairs = [(x, torch.zeros_like(x) if g is None else g) for x, g in zip(_gradients(mine), gradients, strict=True)]
+        largest = max(float(g.abs().max()) for _, g in pairs)
+        worst = max((float((x - g).abs().max()) for x, g in pairs), key=_nan_is_large)
+        gaps.append((_difference(part.detach(), logits), worst / largest if largest else worst))
+    return max((a for a, _ in gaps), key=_nan_is_large), max((b for _, b in gaps), key=_nan_is_large)
+
+
+def _gradients(parameters: Mapping[str, Tensor]) -> Iterator[Tensor]:
+    for parameter in parameters.values():
+        yield torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+
+
+@contextmanager
+def _moved(parameters: Mapping[str, nn.Parameter]) -> Iterator[Callable[[int], Mapping[str, nn.Parameter]]]:
+    """A function that gives the parameters values of a run's own; the old ones are put back on leaving."""
+    before = {name: p.detach().clone() for name, p in parameters.items()}
+
+    def start(run: int) -> Mapping[str, nn.Parameter]:
+        draw = torch.Generator().manual_seed(run)
+        with torch.no_grad():
+            for name, p in parameters.items():
+                p.copy_(before[name] + 0.02 * torch.randn(p.shape, generator=draw).to(p.device))
+        return parameters
+
+    try:
+        yield start
+    finally:
+        with torch.no_grad():
+            for name, p in parameters.items():
+                p.copy_(before[name])
+
+
+def _joined(batches: Sequence[Batch], model: PreTrainedModel) -> Batch:
+    """The texts of several batches in one."""
+    longest = max(batch["input_ids"].shape[1] for batch in batches)
+    pads = {"input_ids": model.config.get_text_config().pad_token_id or 0}
+
+    def padded(name: str, x: Tensor) -> Tensor:
+        return F.pad(x, (*[0] * (2 * x.dim() - 4), 0, longest - x.shape[1]), value=pads.get(name, 0))
+
+    return {name: torch.cat([padded(name, batch[name]) for batch in batches]) for name in batches[0]}
 
 
 def need_for(cuts: Sequence[int], anatomy: Anatomy, reads: str) -> Need:

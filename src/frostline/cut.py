@@ -29,7 +29,8 @@ class Upper:
     """The model above a cut; made by :func:`cut_at`.
 
     Calling it gives logits ``[B, C]``. ``kept`` are hidden states of the real tokens, ``[1, T, D]``, in the
-    order of the batch; they are needed unless nothing is cut.
+    order of the batch; they are needed unless nothing is cut. ``runs`` stacked runs have their texts in one batch,
+    those of a run one after another, as many of each.
     """
 
     model: PreTrainedModel
@@ -37,18 +38,18 @@ class Upper:
     cut: int | None
     packing: Packing | None  # None: padded batches
     tap: Tap | None = None
+    runs: int = 1
     narrow: Narrow | None = None  # None: the last layer runs for all tokens
-    read: Tensor | None = field(
-        default=None, init=False
-    )  # [B], while the last layer runs: the rows that the head reads
+    read: Tensor | None = field(default=None, init=False)  # [B], while the last layer runs: rows that the head reads
     _layout: Layout | None = field(default=None, init=False)
     _kept: Tensor | None = field(default=None, init=False)
     _at: Tensor | None = field(default=None, init=False)
 
     def __call__(self, batch: Batch, kept: Tensor | None = None) -> Tensor:
         mask = batch["attention_mask"]
-        self._layout = Layout(mask.sum(1), mask.shape[1])
-        self._kept = kept if kept is None or self.packing else self._layout.unpack(kept)
+        self._layout = Layout(mask.sum(1), mask.shape[1], self.runs)
+        apart = None if kept is None else self._layout.apart(kept)
+        self._kept = apart if apart is None or self.packing else self._layout.unpack(apart)
         if self.packing:
             self.packing.layout = self._layout
         if self.narrow:
@@ -130,6 +131,7 @@ def cut_at(
     packing: Packing | None = None,
     tap: Tap | None = None,
     stop: int | None = None,
+    runs: int = 1,
     narrow: Narrow | None = None,
 ) -> Iterator[Upper]:
     """Open ``model`` for running from ``cut`` on, in packed batches where ``packing`` is given; undone on leaving.
@@ -141,8 +143,8 @@ def cut_at(
     ``stop`` on do not run either, for a pass that only wants what lies below; the logits are then worth nothing.
     """
     layers, start = anatomy.layers(model), cut or 0
-    upper = Upper(model, anatomy, cut, packing, tap, narrow if start < anatomy.count else None)
-    forwards = upper.narrow.forwards(layers[-1], lambda: upper.read) if upper.narrow else {}
+    upper = Upper(model, anatomy, cut, packing, tap, runs, narrow if start < anatomy.count else None)
+    forwards = upper.narrow.forwards(layers[-1], lambda: upper.read, runs) if upper.narrow else {}
     for number in (*range(start), *range(anatomy.count if stop is None else stop, anatomy.count)):
         forwards[layers[number]] = upper.hand_on(number)
     with forwards_replaced(forwards), ExitStack() as hooks:

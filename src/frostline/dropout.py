@@ -20,18 +20,23 @@ STEPS = 1 << 16
 
 
 class Dropout:
-    """Draws masks from a generator of its own: the same seed gives the same masks in the same order."""
+    """Draws masks from a generator of its own: the same seed gives the same masks in the same order.
 
-    def __init__(self, seed: int) -> None:
-        self._bits = np.random.SFC64(seed)
+    Of several seeds, those of stacked runs, each draws for an equal share of the elements, so that what a run draws
+    does not hang on its company.
+    """
+
+    def __init__(self, *seeds: int) -> None:
+        self._bits = [np.random.SFC64(seed) for seed in seeds]
 
     def __call__(self, x: Tensor, p: float) -> Tensor:
         """``x`` with elements dropped, of any shape; differentiable."""
         dropped = round(p * STEPS)
         if not 0 < dropped < STEPS:
             return x * (dropped == 0)
-        bits = torch.from_numpy(self._bits.random_raw(-(-x.numel() // 4)).view(np.int16))[: x.numel()]
-        kept = bits >= dropped - STEPS // 2
+        share = -(-x.numel() // len(self._bits))
+        draws = [torch.from_numpy(bits.random_raw(-(-share // 4)).view(np.int16))[:share] for bits in self._bits]
+        kept = (draws[0] if len(draws) == 1 else torch.cat(draws)[: x.numel()]) >= dropped - STEPS // 2
         return _Masked.apply(x, kept.view(x.shape), STEPS / (STEPS - dropped))  # type: ignore[no-any-return, no-untyped-call]
 
     @contextmanager

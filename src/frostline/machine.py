@@ -122,6 +122,14 @@ def highest(used: Callable[[], int]) -> Iterator[PeakMemory]:
         thread.join()
 
 
+def memory_limit(device: torch.device) -> int:
+    """Bytes that one training may take: most of a GPU's that others leave, or half of what the machine has available."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(0.85 * (free + torch.cuda.memory_reserved(device)))
+    return int(0.5 * psutil.virtual_memory().available)
+
+
 def anonymous_memory(process: psutil.Process) -> int:
     """Bytes held by a process that are no mapped file."""
     memory = process.memory_info()

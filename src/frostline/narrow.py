@@ -28,10 +28,12 @@ class Narrow:
         """``[B]``: where in each text the token stands that the head reads."""
         return read_at(self.reads, ids, mask, self.pad)
 
-    def forwards(self, layer: nn.Module, read: Callable[[], Tensor | None]) -> dict[nn.Module, Callable[..., Any]]:
+    def forwards(
+        self, layer: nn.Module, read: Callable[[], Tensor | None], runs: int
+    ) -> dict[nn.Module, Callable[..., Any]]:
         """For each of the modules, a forward that runs it on the rows that are ``read`` just then, ``[B]``, of all rows
-        of the hidden states; on all of them while that is None."""
-        return {module: _on_rows(module.forward, read) for module in map(layer.get_submodule, self.modules)}
+        of the hidden states, as ``[K, B / K, ...]`` for K ``runs``; on all of them while that is None."""
+        return {module: _on_rows(module.forward, read, runs) for module in map(layer.get_submodule, self.modules)}
 
 
 def read_at(reads: str, ids: Tensor, mask: Tensor, pad: int | None) -> Tensor:
@@ -43,15 +45,15 @@ def read_at(reads: str, ids: Tensor, mask: Tensor, pad: int | None) -> Tensor:
     return (real * torch.arange(ids.shape[1], device=ids.device)).argmax(1)
 
 
-def _on_rows(whole: Callable[..., Tensor], read: Callable[[], Tensor | None]) -> Callable[..., Tensor]:
+def _on_rows(whole: Callable[..., Tensor], read: Callable[[], Tensor | None], runs: int) -> Callable[..., Tensor]:
     def forward(*args: Any, **kwargs: Any) -> Tensor:
         rows = read()
         if rows is None:
             return whole(*args, **kwargs)
         grid = next(x.shape[:2] for x in (*args, *kwargs.values()))
-        some = [x.flatten(0, 1).index_select(0, rows)[None] for x in (*args, *kwargs.values())]
+        some = [x.flatten(0, 1).index_select(0, rows).unflatten(0, (runs, -1)) for x in (*args, *kwargs.values())]
         out = whole(*some[: len(args)], **dict(zip(kwargs, some[len(args) :], strict=True)))
-        return placed(out[0], rows, grid.numel()).view(*grid, *out.shape[2:])
+        return placed(out.flatten(0, 1), rows, grid.numel()).view(*grid, *out.shape[2:])
 
     return forward
 

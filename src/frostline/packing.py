@@ -6,6 +6,9 @@ Between the first layer that runs and the last, hidden states are ``[1, T, D]``.
 registered here scatters heads into the grid ``[B, H, S, C]``, calls the attention that transformers would
 have called, with the mask that transformers itself built, and gathers the real tokens again. Everything
 else in a layer works token by token and is transformers' own code.
+
+Of K stacked runs the grid holds the texts, those of a run one after another, and hidden states are ``[K, T, D]``, T
+being the tokens of the run that has most; what is left over in the others are copies of their own first token.
 """
 
 from collections.abc import Iterator
@@ -32,14 +35,11 @@ class Layout:
 
     lengths: Tensor  # [B], each at least 1
     length: int  # S
+    runs: int = 1  # K, with as many texts each
 
     @property
     def batch(self) -> int:
         return len(self.lengths)
-
-    @cached_property
-    def tokens(self) -> int:  # T
-        return len(self.index)
 
     @cached_property
     def mask(self) -> Tensor:  # [B, S], 1 where a token is real
@@ -49,21 +49,42 @@ class Layout:
     def index(self) -> Tensor:  # [T], positions of the real tokens in the flattened grid
         return self.mask.flatten().nonzero()[:, 0]
 
-    def rows(self, at: Tensor, *, packed: bool) -> Tensor:  # [B]: one token of each text, among all T or in the grid
-        starts = (
-            self.lengths.cumsum(0) - self.lengths
-            if packed
-            else torch.arange(self.batch, device=at.device) * self.length
-        )
-        return starts + at
+    @cached_property
+    def taken(self) -> Tensor:  # [K, T], true where a real token stands among those of its run
+        counts = self.lengths.view(self.runs, -1).sum(1)
+        return torch.arange(int(counts.max()), device=counts.device) < counts[:, None]
 
-    def pack(self, x: Tensor) -> Tensor:  # [B or 1, S, ...] -> [1, T, ...]
+    @cached_property
+    def filling(self) -> Tensor:  # [K * T], the number of the real token in each place, of all runs' tokens in order
+        counts = self.taken.sum(1)
+        inside = torch.arange(self.taken.shape[1], device=counts.device) * self.taken
+        return (inside + (counts.cumsum(0) - counts)[:, None]).flatten()
+
+    @cached_property
+    def places(self) -> Tensor:  # the place of each real token among the K * T
+        return self.taken.flatten().nonzero()[:, 0]
+
+    def rows(
+        self, at: Tensor, *, packed: bool
+    ) -> Tensor:  # [B]: one token of each text, among the K * T or in the grid
+        if not packed:
+            return torch.arange(self.batch, device=at.device) * self.length + at
+        tokens = self.lengths.cumsum(0) - self.lengths + at
+        return tokens if self.runs == 1 else self.places[tokens]
+
+    def pack(self, x: Tensor) -> Tensor:  # [B or 1, S, ...] -> [K, T, ...]
         grid = x.expand(self.batch, *x.shape[1:]).reshape(self.batch * self.length, *x.shape[2:])
-        return grid.index_select(0, self.index)[None]
+        return self.apart(grid.index_select(0, self.index)[None])
 
-    def unpack(self, x: Tensor) -> Tensor:  # [1, T, ...] -> [B, S, ...], zeros where there is no token
+    def apart(self, x: Tensor) -> Tensor:  # [1, all tokens, ...], those of a run one after another -> [K, T, ...]
+        if self.runs == 1:
+            return x
+        return x[0].index_select(0, self.filling).view(*self.taken.shape, *x.shape[2:])
+
+    def unpack(self, x: Tensor) -> Tensor:  # [K, T, ...] -> [B, S, ...], zeros where there is no token
+        tokens = x[0] if self.runs == 1 else x.flatten(0, 1).index_select(0, self.places)
         grid = x.new_zeros(self.batch * self.length, *x.shape[2:])
-        return grid.index_copy(0, self.index, x[0]).view(self.batch, self.length, *x.shape[2:])
+        return grid.index_copy(0, self.index, tokens).view(self.batch, self.length, *x.shape[2:])
 
 
 class Packing:
@@ -71,7 +92,7 @@ class Packing:
 
     layout: Layout | None = None
     at: Tensor | None = None  # [B], while the last layer runs for one token a text only: where in the text it stands
-    read: Tensor | None = None  # [B], the same among all T
+    read: Tensor | None = None  # [B], the same among the K * T
     dropout: Dropout | None = None  # None: torch's own
     calls = 0  # how often packed attention ran: a layer that never asks for it cannot be packed
 
@@ -79,7 +100,7 @@ class Packing:
 def _attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """transformers' attention function: ``[1, H, T, C]`` heads in, ``[1, T, H, C]`` out (``[B, H, S, C]`` when padded)."""
+    """transformers' attention function: ``[K, H, T, C]`` heads in, ``[K, T, H, C]`` out (``[B, H, S, C]`` when padded)."""
     packing: Packing | None = getattr(module, "frostline_packing", None)
     if packing is None or packing.layout is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)  # type: ignore[no-any-return]
@@ -97,13 +118,14 @@ def _of_read(
     """What the tokens that are read attend to; zeros for the others."""
     layout, at, read = packing.layout, packing.at, packing.read
     assert layout is not None and at is not None and read is not None
-    one = query.index_select(2, read).permute(2, 1, 0, 3)  # [B, H, 1, C]
+    grid = query.shape[0], query.shape[2]  # K, T
+    one = query.transpose(1, 2).flatten(0, 1).index_select(0, read)[:, :, None]  # [B, H, 1, C]
     key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (key, value))
     if mask is not None and mask.shape[2] > 1:
         mask = mask.expand(layout.batch, *mask.shape[1:])
         mask = mask[torch.arange(layout.batch, device=at.device), :, at][:, :, None]
-    out = _attend(packing, module, one, key, value, mask, **kwargs).transpose(0, 1)  # [1, B, H, C]
-    return placed(out[0], read, layout.tokens)[None]
+    out = _attend(packing, module, one, key, value, mask, **kwargs)[:, 0]  # [B, H, C]
+    return placed(out, read, grid[0] * grid[1]).view(*grid, *out.shape[1:])
 
 
 def _attend(packing: Packing, module: nn.Module, *grid: Tensor | None, **kwargs: Any) -> Tensor:

@@ -2,9 +2,11 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -25,8 +27,9 @@ from frostline.parts import depth
 from frostline.parts import trained as trained_names
 from frostline.pretrained import Pretrained, frozen_modules, set_train_mode
 from frostline.specification import RunSpec
+from frostline.stacking import stacked
 from frostline.tokens import Tokens
-from frostline.training import Problem, Rows, Trained, parameter_groups, train
+from frostline.training import Forward, Learner, Problem, Rows, Trained, parameter_groups, train
 
 SCHEMA_VERSION = 1
 
@@ -67,43 +70,138 @@ def run(spec: RunSpec, bench: Bench, *, on_step: Callable[[int, int], None] = la
     The same specification gives the same bits on a CPU. Head, order and dropout have generators of their own,
     drawn from the seed alone, so they are the same for every k.
     """
-    model, anatomy = bench.pretrained.model, bench.pretrained.anatomy
-    names = trained_names(spec, anatomy)
-    parameters = bench.pretrained.start(names, generator_seed(spec.seed, "head"))
-    groups = optimizer_groups(spec, anatomy, parameters)
-    audit = _Audit(bench, names, groups)
-    rows = train_rows(bench, spec)
+    return run_stacked([spec], bench, on_step=on_step)[0]
 
-    def set_mode(training: bool) -> None:
-        if training and spec.frozen_dropout:
-            model.train()
-        elif training:
-            set_train_mode(model, anatomy, names)
-            audit.look_at_modes()
-        else:
-            model.eval()
 
-    with peak_memory(bench.machine) as peak, forward_from(bench, spec) as forward:
+def run_stacked(
+    specs: Sequence[RunSpec],
+    bench: Bench,
+    *,
+    as_one: bool | None = None,
+    on_step: Callable[[int, int], None] = lambda step, total: None,
+) -> list[Result]:
+    """As :func:`run`, for runs that differ in seed and learning rate alone, trained as one; the model is left as it was.
+
+    Seconds are shared equally; memory is that of all together. ``as_one``: see :mod:`frostline.stacking`; by default
+    wherever it is not on a CPU.
+    """
+    first = specs[0]
+    names = trained_names(first, bench.pretrained.anatomy)
+    with peak_memory(bench.machine) as peak, _opened(specs, bench, names, as_one) as (learners, forward):
+        audit = _Audit(bench, names)
+
+        def set_mode(training: bool) -> None:
+            _set_mode(bench, first, names, training)
+            if training:
+                audit.look_at_modes()
+
         trained = train(
             forward,
-            parameters,
-            groups,
+            learners,
             bench.problem,
-            rows,
             bench.splits["validation"],
-            spec,
-            order=torch.Generator().manual_seed(generator_seed(spec.seed, "order")),
+            first,
             set_mode=set_mode,
             on_step=on_step,
         )
-        at_end = [name for name in bench.splits if name not in ("train", "validation")] * (
-            trained.outcome != "diverged"
+        worth_it = any(one.outcome != "diverged" for one in trained)
+        others = [name for name in bench.splits if name not in ("train", "validation")] * worth_it
+        scored = {name: _logits_of_all(forward, bench, name, specs) for name in others}
+        facts = audit.facts(frozen_dropout=first.frozen_dropout)
+    return [
+        _result(
+            spec,
+            bench,
+            one,
+            {} if one.outcome == "diverged" else {name: logits[n] for name, logits in scored.items()},
+            {
+                "audit": {**facts, **audit.facts_of(learners[n])},
+                "peak_memory_bytes": peak.bytes,
+                "stacked": len(specs),
+            },
         )
-        scored = {
-            name: bench.problem.logits(forward, bench.splits[name], spec.per_device_eval_batch_size) for name in at_end
-        }
+        for n, (spec, one) in enumerate(zip(specs, trained, strict=True))
+    ]
+
+
+def rehearse(specs: Sequence[RunSpec], bench: Bench, *, steps: int = 4) -> tuple[float, int]:
+    """Seconds of a training step of these runs as one, and the most memory in use, on their longest texts."""
+    first, lengths = specs[0], bench.problem.lengths
+    names = trained_names(first, bench.pretrained.anatomy)
+
+    def longest(rows: Rows, count: int) -> Rows:
+        return rows[np.argsort(-lengths[rows], kind="stable")[:count]]
+
+    ends: list[float] = []
+    with peak_memory(bench.machine) as peak, _opened(specs, bench, names, None) as (learners, forward):
+        train(
+            forward,
+            [replace(one, rows=longest(one.rows, steps * first.per_device_train_batch_size)) for one in learners],
+            bench.problem,
+            longest(bench.splits["validation"], first.per_device_eval_batch_size),
+            first.model_copy(update={"num_train_epochs": 1.0, "evaluations_per_epoch": 1}),
+            set_mode=lambda training: _set_mode(bench, first, names, training),
+            on_step=lambda step, total: ends.append(perf_counter()),
+        )
+    gaps = [after - before for before, after in pairwise(ends)]
+    return min(gaps, default=math.inf), peak.bytes
+
+
+@contextmanager
+def _opened(
+    specs: Sequence[RunSpec], bench: Bench, names: frozenset[str], as_one: bool | None
+) -> Iterator[tuple[list[Learner], Forward]]:
+    """The model ready to train ``names`` for each of these runs: what each learns, and rows to logits for all."""
+    pretrained = bench.pretrained
+
+    def start(number: int) -> Mapping[str, nn.Parameter]:
+        return pretrained.start(names, generator_seed(specs[number].seed, "head"))
+
+    way = bench.machine.device.type != "cpu" if as_one is None else as_one
+    with (
+        nullcontext([start(0)])
+        if len(specs) == 1
+        else stacked(pretrained.model, names, len(specs), start, as_one=way) as own,
+        forward_from(bench, specs) as forward,
+    ):
+        learners = [
+            Learner(
+                parameters,
+                optimizer_groups(spec, pretrained.anatomy, parameters),
+                train_rows(bench, spec),
+                torch.Generator().manual_seed(generator_seed(spec.seed, "order")),
+            )
+            for spec, parameters in zip(specs, own, strict=True)
+        ]
+        yield learners, forward
+
+
+def _set_mode(bench: Bench, spec: RunSpec, names: frozenset[str], training: bool) -> None:
+    model = bench.pretrained.model
+    if not training:
+        model.eval()
+    elif spec.frozen_dropout:
+        model.train()
+    else:
+        set_train_mode(model, bench.pretrained.anatomy, names)
+
+
+def _logits_of_all(forward: Forward, bench: Bench, split: str, specs: Sequence[RunSpec]) -> NDArray[np.float32]:
+    rows = np.stack([bench.splits[split]] * len(specs))  # [K, n] -> [K, n, C]
+    return bench.problem.logits(forward, rows, specs[0].per_device_eval_batch_size)
+
+
+def kind_of(spec: RunSpec) -> str:
+    """A name for what runs that may be trained as one have in common: all but seed and learning rate."""
+    return spec.model_copy(update={"seed": 0, "learning_rate": 1.0}).digest
+
+
+def _result(
+    spec: RunSpec, bench: Bench, trained: Trained, scored: dict[str, NDArray[np.float32]], about: Mapping[str, Any]
+) -> Result:
+    """Of what a training left, what it said of further splits, and what is known about it beside."""
     test = scored.pop("test", None)
-    facts = _facts(spec, bench, trained, audit.facts(frozen_dropout=spec.frozen_dropout), peak.bytes)
+    facts = _facts(spec, bench, trained, about)
     facts["scores"] += [
         {"split": split, "epoch": facts["best_epoch"], "metric": name, "value": value}
         for split, logits in scored.items()
@@ -117,7 +215,7 @@ def run(spec: RunSpec, bench: Bench, *, on_step: Callable[[int, int], None] = la
     return result
 
 
-def optimizer_groups(spec: RunSpec, anatomy: Anatomy, parameters: Mapping[str, nn.Parameter]) -> list[dict[str, Any]]:
+def optimizer_groups(spec: RunSpec, anatomy: Anatomy, parameters: Mapping[str, Tensor]) -> list[dict[str, Any]]:
     """What the optimizer is given: the ``parameters`` that ``spec`` trains, those of head and pooler apart."""
     head = frozenset(name for name in parameters if anatomy.places[name] in (HEAD, POOLER))
     return parameter_groups(parameters, head, spec, spec.learning_rate)
@@ -145,12 +243,13 @@ def cut_of(kept: Need, anatomy: Anatomy, spec: RunSpec) -> int | None:
 
 
 @contextmanager
-def forward_from(bench: Bench, spec: RunSpec) -> Iterator[Callable[[Rows], Tensor]]:
-    """The function from rows of the pool to logits, for this run's cut; its dropout draws from the run's seed."""
-    pretrained, device = bench.pretrained, bench.machine.device
-    seed = generator_seed(spec.seed, "dropout")
-    dropout = Dropout(seed) if device.type == "cpu" else None
-    cut, states = bench.cut(spec), bench.states
+def forward_from(bench: Bench, specs: Sequence[RunSpec]) -> Iterator[Forward]:
+    """The function from rows of the pool, ``[K, B]``, to logits ``[K, B, C]``, for the cut of these runs; dropout draws
+    from each run's seed (on a GPU from the first's)."""
+    pretrained, device, runs = bench.pretrained, bench.machine.device, len(specs)
+    seeds = [generator_seed(spec.seed, "dropout") for spec in specs]
+    dropout = Dropout(*seeds) if device.type == "cpu" else None
+    cut, states = bench.cut(specs[0]), bench.states
     one_token = cut == pretrained.anatomy.count and states is not None and states.need.head
 
     def inputs(rows: Rows) -> tuple[dict[str, Tensor], Tensor | None]:
@@ -161,19 +260,20 @@ def forward_from(bench: Bench, spec: RunSpec) -> Iterator[Callable[[Rows], Tenso
         return bench.tokens.batch(rows), states.tokens(cut, rows)
 
     def forward(upper: Upper, rows: Rows) -> Tensor:
-        batch, kept = inputs(rows)
+        batch, kept = inputs(rows.ravel())
         batch = {name: x.to(device, non_blocking=True) for name, x in batch.items()}
         with bench.machine.autocast():
-            return upper(batch, None if kept is None else kept.to(device, non_blocking=True))
+            logits = upper(batch, None if kept is None else kept.to(device, non_blocking=True))
+        return logits.view(*rows.shape, -1)
 
     with (
         packable(pretrained.model) if bench.packed else nullcontext() as packing,
-        cast_once(pretrained.model, bench.machine),
+        cast_once(pretrained.model, bench.machine) if runs == 1 else nullcontext(),
         dropout.instead(pretrained.model) if dropout else nullcontext(),
-        cut_at(pretrained.model, pretrained.anatomy, cut, packing=packing, narrow=bench.narrow) as upper,
+        cut_at(pretrained.model, pretrained.anatomy, cut, packing=packing, runs=runs, narrow=bench.narrow) as upper,
         torch.random.fork_rng(),  # for types that drop without nn.Dropout
     ):
-        torch.manual_seed(seed)
+        torch.manual_seed(seeds[0])
         if packing:
             packing.dropout = dropout
         yield lambda rows: forward(upper, rows)
@@ -182,9 +282,8 @@ def forward_from(bench: Bench, spec: RunSpec) -> Iterator[Callable[[Rows], Tenso
 class _Audit:
     """What froze and what moved, looked at before, during and after the training."""
 
-    def __init__(self, bench: Bench, names: frozenset[str], groups: list[dict[str, Any]]) -> None:
+    def __init__(self, bench: Bench, names: frozenset[str]) -> None:
         self.bench, self.names = bench, names
-        self.grouped = [id(p) for group in groups for p in group["params"]]
         self.before = bench.pretrained.frozen_digest(names)
         self.frozen_in_train_mode = 0
 
@@ -194,7 +293,7 @@ class _Audit:
         self.frozen_in_train_mode = sum(module.training for module in frozen)
 
     def facts(self, *, frozen_dropout: bool) -> dict[str, Any]:
-        """The audit as it stands in the result.
+        """The audit of the model, as it stands in the result.
 
         Raises:
             AssertionError: something that was to stay frozen did not; such a run is no result.
@@ -202,7 +301,6 @@ class _Audit:
         pretrained = self.bench.pretrained
         model, places = pretrained.model, pretrained.anatomy.places
         parameters = dict(model.named_parameters())
-        trained = {id(p) for name, p in parameters.items() if name in self.names}
         by_place: dict[str, dict[str, int]] = {}
         for name, place in places.items():
             counts = by_place.setdefault(place, {"trained": 0, "frozen": 0})
@@ -211,19 +309,29 @@ class _Audit:
             "parameters": count_parameters(model),
             "trainable_parameters": count_parameters(model, self.names),
             "by_place": by_place,
-            "optimizer_holds_exactly_the_trained": len(self.grouped) == len(trained) and set(self.grouped) == trained,
             "each_parameter_in_one_place": set(places) == set(parameters),
             "frozen_bytes_unchanged": pretrained.frozen_digest(self.names) == self.before,
             "frozen_gradients_none": all(p.grad is None for n, p in parameters.items() if n not in self.names),
             "frozen_in_eval_mode": self.frozen_in_train_mode == 0 and not frozen_dropout,
-            "clipped_parameters": len(trained),
         }
         wrong = [name for name, value in facts.items() if value is False]
         assert wrong in ([], ["frozen_in_eval_mode"] if frozen_dropout else []), f"audit: {wrong}"
         return facts
 
+    def facts_of(self, learner: Learner) -> dict[str, Any]:
+        """The audit of one run's own parameters, as it stands in the result.
 
-def _facts(spec: RunSpec, bench: Bench, trained: Trained, audit: dict[str, Any], peak: int) -> dict[str, Any]:
+        Raises:
+            AssertionError: its optimizer held others, or not all.
+        """
+        trained = {id(p) for p in learner.parameters.values()}
+        held = [id(p) for group in learner.groups for p in group["params"]]
+        exactly = learner.parameters.keys() == self.names and len(held) == len(trained) and set(held) == trained
+        assert exactly, "audit: ['optimizer_holds_exactly_the_trained']"
+        return {"optimizer_holds_exactly_the_trained": exactly, "clipped_parameters": len(trained)}
+
+
+def _facts(spec: RunSpec, bench: Bench, trained: Trained, about: Mapping[str, Any]) -> dict[str, Any]:
     best = trained.evaluations[trained.best] if trained.evaluations else None
     metric = bench.problem.metric
     scores = [
@@ -254,15 +362,16 @@ def _facts(spec: RunSpec, bench: Bench, trained: Trained, audit: dict[str, Any],
             "train_seconds": trained.train_seconds,
             "evaluation_seconds": trained.evaluation_seconds,
             "cache_seconds": bench.cache_seconds if bench.cut(spec) is not None else 0.0,
-            "peak_memory_bytes": peak,
+            "peak_memory_bytes": about["peak_memory_bytes"],
             "steps": trained.steps,
         },
-        "audit": audit,
+        "audit": about["audit"],
         "provenance": {
             **bench.machine.facts(),
             "packed": bench.packed,
             "narrow": bench.narrow is not None,
             "cut": bench.cut(spec),
+            "stacked": about["stacked"],
         },
     }
 

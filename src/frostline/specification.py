@@ -255,6 +255,10 @@ class SweepSpec(Settings):
     cache_limit: float | None = Field(
         None, ge=0, description="GB of hidden states to keep at most; by default what is free"
     )
+    stack: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto",
+        description="runs of one k to train as one, at most; auto: what suits a GPU, and on a CPU heads alone; 1: none",
+    )
     target: float = Field(
         0.95, gt=0, le=1, description="share of full's gain over guessing that the recommended k reaches"
     )

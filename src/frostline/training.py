@@ -1,6 +1,7 @@
 """One training loop, for every k and for full: AdamW, a schedule, clipping, and scores on the way.
 
-The loop knows nothing of layers or files. It is given a function from rows to logits and the parameters to train.
+The loop knows nothing of layers or files. It is given a function from rows to logits and the parameters to train, of
+one run or of several that are computed as one.
 """
 
 import math
@@ -21,7 +22,7 @@ from frostline.metrics import is_constant, score
 from frostline.specification import Settings
 
 Rows = NDArray[np.int64]
-Forward = Callable[[Rows], Tensor]  # rows of the pool -> logits [B, C]
+Forward = Callable[[Rows], Tensor]  # rows of the pool [..., B] -> logits [..., B, C]
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,13 @@ class Problem:
         return {**score(self.targets[rows], logits, self.problem_type), "loss": loss}
 
     def logits(self, forward: Forward, rows: Rows, batch: int) -> NDArray[np.float32]:
-        """Logits ``[n, C]`` of rows, without gradients, in batches of texts of like length."""
-        order = np.argsort(self.lengths[rows], kind="stable")
+        """Logits ``[..., n, C]`` of rows ``[..., n]``, without gradients, in batches of texts of like length."""
+        order = np.argsort(self.lengths[rows], axis=-1, kind="stable")
+        by_length = np.take_along_axis(rows, order, -1)
         with torch.no_grad():
-            parts = [forward(rows[order[n : n + batch]]).float() for n in range(0, len(rows), batch)]
-        logits = torch.cat(parts).cpu().numpy()
-        return logits[np.argsort(order)]
+            parts = [forward(by_length[..., n : n + batch]).float() for n in range(0, rows.shape[-1], batch)]
+        logits = torch.cat(parts, -2).cpu().numpy()
+        return np.take_along_axis(logits, np.argsort(order, axis=-1)[..., None], -2)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Trained:
 
 
 def parameter_groups(
-    parameters: Mapping[str, nn.Parameter], head: frozenset[str], settings: Settings, learning_rate: float
+    parameters: Mapping[str, Tensor], head: frozenset[str], settings: Settings, learning_rate: float
 ) -> list[dict[str, Any]]:
     """Four groups at most: body and head, with decay (matrices) and without (biases, norms and all of one dimension)."""
     rates = {False: learning_rate, True: settings.head_learning_rate or learning_rate}
@@ -102,105 +104,173 @@ def evaluation_steps(total: int, per_epoch: int, times: int) -> list[int]:
     return sorted(points | {total})
 
 
+@dataclass(frozen=True)
+class Learner:
+    """One of the runs that are trained together: what it learns, from which rows, in what order."""
+
+    parameters: Mapping[str, Tensor]  # their gradients come from its rows alone
+    groups: list[dict[str, Any]]  # of these parameters, for the optimizer
+    rows: Rows  # [n], as many as the others have
+    order: torch.Generator  # shuffles the rows of each epoch
+
+
 def train(
     forward: Forward,
-    parameters: Mapping[str, nn.Parameter],
-    groups: list[dict[str, Any]],
+    learners: Sequence[Learner],
     problem: Problem,
-    train_rows: Rows,
     validation_rows: Rows,
     settings: Settings,
     *,
-    order: torch.Generator,
     set_mode: Callable[[bool], None],
     on_step: Callable[[int, int], None] = lambda step, total: None,
-) -> Trained:
-    """Train ``parameters`` and leave them at the best evaluation, or where the training ends if that is asked for.
+) -> list[Trained]:
+    """Train the parameters of K learners and leave them at the best evaluation, or where the training ends if that is asked for.
 
-    ``order`` shuffles the rows of each epoch; dropout draws from torch's global generator, which the caller seeds.
-    A loss or a gradient that is not finite ends the run before the step, as ``diverged``.
+    ``forward`` is given ``[K, B]`` rows, each learner's own, and gives logits ``[K, B, C]``. Loss, clipping, scores, best
+    evaluation and failure are each learner's own: nothing that one computes reaches another. A loss or a gradient that
+    is not finite ends a run before the step, as ``diverged``; the others go on, and it keeps its place in the batches,
+    so that their shapes, and with them the last bits, stay. Seconds are shared equally.
     """
     batch = settings.per_device_train_batch_size
-    per_epoch = math.ceil(len(train_rows) / batch)
+    per_epoch = math.ceil(len(learners[0].rows) / batch)
     total = max(1, math.ceil(settings.num_train_epochs * per_epoch))
     warmup = settings.warmup_steps if settings.warmup_steps >= 1 else settings.warmup_steps * total
     optimizer = torch.optim.AdamW(
-        groups, betas=(settings.adam_beta1, settings.adam_beta2), eps=settings.adam_epsilon, fused=True
+        [group for learner in learners for group in learner.groups],
+        betas=(settings.adam_beta1, settings.adam_beta2),
+        eps=settings.adam_epsilon,
+        fused=True,
     )
+    tensors = [p for group in optimizer.param_groups for p in group["params"]]
     schedule = get_scheduler(settings.lr_scheduler_type, optimizer, math.ceil(warmup), total)
     evaluate_after = set(evaluation_steps(total, per_epoch, settings.evaluations_per_epoch))
-    trained, seen, best_values = Trained(), _Seen(problem), {}
-    trainable = list(parameters.values())
-    start = perf_counter()
+    courses = [_Course(learner, problem) for learner in learners]
+    evaluation_seconds, start = 0.0, perf_counter()
+
+    def logits_of(rows: Rows) -> NDArray[np.float32]:  # [K, n] -> [K, n, C]
+        return problem.logits(forward, rows, settings.per_device_eval_batch_size)
+
     set_mode(True)
-    rows = np.zeros(0, np.int64)
     for step in range(1, total + 1):
-        if not len(rows):
-            rows = train_rows[torch.randperm(len(train_rows), generator=order).numpy()]
-        batch_rows, rows = rows[:batch], rows[batch:]
-        output = forward(batch_rows)
-        loss = problem.loss(output, batch_rows)
-        loss.backward()  # type: ignore[no-untyped-call]
-        norm = nn.utils.get_total_norm([p.grad for p in trainable if p.grad is not None])
-        if not math.isfinite(float(loss.detach() + norm)):
-            what = "gradient" if math.isfinite(float(loss.detach())) else "loss"
-            trained.outcome = "diverged"
-            trained.reason = f"the {what} of step {step} of {total} is not finite"
+        rows = np.stack([course.next_rows(batch) for course in courses])
+        output = forward(rows)
+        going = [(n, course) for n, course in enumerate(courses) if course.goes_on]
+        losses = [problem.loss(output[n], rows[n]) for n, _ in going]
+        torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
+        norms = [nn.utils.get_total_norm(course.gradients()) for _, course in going]
+        sums = torch.stack([loss.detach() + norm for loss, norm in zip(losses, norms, strict=True)]).tolist()
+        for (_, course), value, loss, norm in zip(going, sums, losses, norms, strict=True):
+            if not math.isfinite(value):
+                what = "gradient" if math.isfinite(float(loss.detach())) else "loss"
+                course.diverge(f"the {what} of step {step} of {total} is not finite")
+            elif settings.max_grad_norm:
+                nn.utils.clip_grads_with_norm_(course.tensors, settings.max_grad_norm, norm)
+        if not any(course.goes_on for course in courses):
             break
-        if settings.max_grad_norm:
-            nn.utils.clip_grads_with_norm_(trainable, settings.max_grad_norm, norm)
+        for course in courses:
+            if not course.goes_on:
+                course.drop_gradients()
         optimizer.step()
-        increment_version(trainable)  # the fused step does not say that it has changed them, and kept copies must know
+        increment_version(tensors)  # the fused step does not say that it has changed them, and kept copies must know
         schedule.step()
         optimizer.zero_grad(set_to_none=True)
-        seen.add(batch_rows, output)
-        trained.steps = step
+        for n, course in enumerate(courses):
+            course.seen(rows[n], output[n], step)
         on_step(step, total)
         if step in evaluate_after:
             begun = perf_counter()
             set_mode(False)
-            logits = problem.logits(forward, validation_rows, settings.per_device_eval_batch_size)
-            scores = problem.scores(logits, validation_rows)
-            trained.evaluations.append(Evaluation(step / per_epoch, step, scores, seen.scores(), logits))
-            if not settings.load_best_model_at_end or _is_new_best(problem.metric, trained.evaluations, trained.best):
-                trained.best = len(trained.evaluations) - 1
-                if step < total and settings.load_best_model_at_end:
-                    best_values = {name: p.detach().clone() for name, p in parameters.items()}
+            logits = logits_of(np.stack([validation_rows] * len(courses)))
+            for n, course in enumerate(courses):
+                if course.goes_on:
+                    course.evaluate(logits[n], validation_rows, step / per_epoch, settings, last=step == total)
             set_mode(True)
-            trained.evaluation_seconds += perf_counter() - begun
+            evaluation_seconds += perf_counter() - begun
     set_mode(False)
-    if trained.outcome == "ok":
+    if any(course.goes_on for course in courses):
         begun = perf_counter()
-        rows = train_rows[: settings.train_score_rows]
-        trained.train_last = problem.scores(problem.logits(forward, rows, settings.per_device_eval_batch_size), rows)
-        trained.evaluation_seconds += perf_counter() - begun
-        if is_constant(trained.evaluations[trained.best].logits, problem.problem_type):
-            trained.outcome, trained.reason = "degenerate", "it predicts the same for every validation row"
-        if not np.isfinite(trained.evaluations[trained.best].logits).all():
-            trained.outcome, trained.reason = "diverged", "its logits of the validation rows are not finite"
-    if best_values and trained.best < len(trained.evaluations) - 1:
-        with torch.no_grad():
-            for name, value in best_values.items():
-                parameters[name].copy_(value)
-    trained.train_seconds = perf_counter() - start - trained.evaluation_seconds
-    return trained
+        rows = np.stack([learner.rows[: settings.train_score_rows] for learner in learners])
+        logits = logits_of(rows)
+        for n, course in enumerate(courses):
+            if course.goes_on:
+                course.finish(logits[n], rows[n])
+        evaluation_seconds += perf_counter() - begun
+    for course in courses:
+        course.restore_best()
+    seconds = perf_counter() - start
+    for course in courses:
+        course.trained.train_seconds = (seconds - evaluation_seconds) / len(courses)
+        course.trained.evaluation_seconds = evaluation_seconds / len(courses)
+    return [course.trained for course in courses]
 
 
-class _Seen:
-    """What the training batches showed since the last evaluation: scores for nothing, with dropout on."""
+class _Course:
+    """One learner on its way."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.parts: list[tuple[Rows, Tensor]] = []
+    def __init__(self, learner: Learner, problem: Problem) -> None:
+        self.learner, self.problem = learner, problem
+        self.tensors = list(learner.parameters.values())
+        self.trained = Trained()
+        self.best_values: dict[str, Tensor] = {}
+        self.to_come = np.zeros(0, np.int64)  # rows of this epoch
+        self.parts: list[tuple[Rows, Tensor]] = []  # training batches since the last evaluation, dropout on
 
-    def add(self, rows: Rows, logits: Tensor) -> None:
-        self.parts.append((rows, logits.detach()))
+    @property
+    def goes_on(self) -> bool:
+        return self.trained.outcome == "ok"
 
-    def scores(self) -> dict[str, float]:
-        rows = np.concatenate([rows for rows, _ in self.parts])
-        logits = torch.cat([logits for _, logits in self.parts]).float().cpu().numpy()
+    def next_rows(self, batch: int) -> Rows:
+        if not len(self.to_come):
+            rows = self.learner.rows
+            self.to_come = rows[torch.randperm(len(rows), generator=self.learner.order).numpy()]
+        rows, self.to_come = self.to_come[:batch], self.to_come[batch:]
+        return rows
+
+    def gradients(self) -> list[Tensor]:
+        return [p.grad for p in self.tensors if p.grad is not None]
+
+    def drop_gradients(self) -> None:
+        for p in self.tensors:
+            p.grad = None
+
+    def diverge(self, reason: str) -> None:
+        self.trained.outcome, self.trained.reason = "diverged", reason
+
+    def seen(self, rows: Rows, logits: Tensor, step: int) -> None:
+        if self.goes_on:
+            self.parts.append((rows, logits.detach()))
+            self.trained.steps = step
+
+    def evaluate(
+        self, logits: NDArray[np.float32], rows: Rows, epoch: float, settings: Settings, *, last: bool
+    ) -> None:
+        """Score validation logits and what was seen since the last time; keep the values if they are the best so far."""
+        trained = self.trained
+        seen = torch.cat([logits for _, logits in self.parts]).float().cpu().numpy()
+        train = self.problem.scores(seen, np.concatenate([rows for rows, _ in self.parts]))
         self.parts.clear()
-        return self.problem.scores(logits, rows)
+        scores = self.problem.scores(logits, rows)
+        trained.evaluations.append(Evaluation(epoch, trained.steps, scores, train, logits))
+        if not settings.load_best_model_at_end or _is_new_best(self.problem.metric, trained.evaluations, trained.best):
+            trained.best = len(trained.evaluations) - 1
+            if not last and settings.load_best_model_at_end:
+                self.best_values = {name: p.detach().clone() for name, p in self.learner.parameters.items()}
+
+    def finish(self, logits: NDArray[np.float32], rows: Rows) -> None:
+        """After the last step: score training rows, and look whether the best evaluation is worth anything."""
+        trained = self.trained
+        trained.train_last = self.problem.scores(logits, rows)
+        best = trained.evaluations[trained.best].logits
+        if is_constant(best, self.problem.problem_type):
+            trained.outcome, trained.reason = "degenerate", "it predicts the same for every validation row"
+        if not np.isfinite(best).all():
+            self.diverge("its logits of the validation rows are not finite")
+
+    def restore_best(self) -> None:
+        if self.best_values and self.trained.best < len(self.trained.evaluations) - 1:
+            with torch.no_grad():
+                for name, value in self.best_values.items():
+                    self.learner.parameters[name].copy_(value)
 
 
 def _is_new_best(metric: str, evaluations: Sequence[Evaluation], best: int) -> bool:

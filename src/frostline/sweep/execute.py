@@ -14,10 +14,14 @@ from frostline.machine import Machine, settled_memory
 from frostline.narrow import Narrow
 from frostline.pretrained import Pretrained
 from frostline.progress import Progress
-from frostline.run import cut_of, run
+from frostline.run import cut_of, run, run_stacked
 from frostline.specification import RunSpec
 from frostline.sweep.plan import work
 from frostline.sweep.prepare import Prepared, rows_needed
+from frostline.sweep.stacks import in_stacks, stack_size
+
+# What a run may end in that is its own failure; whatever else is raised ends the sweep.
+FAILURES = (RuntimeError, MemoryError, AssertionError, ArithmeticError, ValueError)
 
 
 def execute(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress) -> None:
@@ -38,29 +42,43 @@ def execute(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress) -> 
     make_ready(prepared, missing, progress)
     bench.cache_seconds /= max(1, len(sharing))
     with settled_memory():
-        for spec in missing:
-            progress.begin(f"{spec.trainable}, seed {spec.seed}")
-            _attempt(spec, prepared, cost(spec), progress)
-            progress.finish(cost(spec))
+        for stack in in_stacks(missing, lambda runs: stack_size(runs, bench, prepared.spec.stack, progress.note)):
+            _attempt(stack, prepared, sum(map(cost, stack)), progress)
 
 
-def _attempt(spec: RunSpec, prepared: Prepared, work: float, progress: Progress) -> None:
-    """Run, and publish the result, or else why there is none."""
+def _attempt(stack: Sequence[RunSpec], prepared: Prepared, work: float, progress: Progress) -> None:
+    """Run what is trained as one, and publish the results, or else why there are none; a stack that fails, in halves."""
+    spec, alone = stack[0], len(stack) == 1
+    progress.begin(f"{spec.trainable}, seed {spec.seed}" if alone else f"{spec.trainable}, {len(stack)} runs as one")
 
     def on_step(step: int, total: int) -> None:
         progress.advance(work * step / total)
 
+    failed = None
     try:
-        result = run(spec, prepared.bench, on_step=on_step)
+        results = (
+            [run(spec, prepared.bench, on_step=on_step)]
+            if alone
+            else run_stacked(stack, prepared.bench, on_step=on_step)
+        )
     except FrostlineError:
         raise
-    except (RuntimeError, MemoryError, AssertionError, ArithmeticError, ValueError) as error:
-        facts = _failure(spec, error)
-        prepared.store.fail(spec.digest, facts)
+    except FAILURES as error:
+        failed = _failure(spec, error)
+    if failed and not alone:  # after the error has gone, and with it what it held of the memory
+        progress.note(f"{len(stack)} runs of {spec.trainable} failed as one ({failed['reason']}); tried in two halves.")
+        half = len(stack) // 2
+        for part in (stack[:half], stack[half:]):
+            _attempt(part, prepared, work * len(part) / len(stack), progress)
+        return
+    if failed:
+        prepared.store.fail(spec.digest, failed)
+        progress.result(failed, spec.trainable)
     else:
-        facts = result.facts
-        prepared.store.publish(spec.digest, result)
-    progress.result(facts, spec.trainable)
+        for spec, result in zip(stack, results, strict=True):
+            prepared.store.publish(spec.digest, result)
+            progress.result(result.facts, spec.trainable)
+    progress.finish(work)
 
 
 def make_ready(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress) -> None:

@@ -1,0 +1,87 @@
+"""Which runs of a sweep are trained as one, and how many at a time."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from frostline.checking import stack_refusal
+from frostline.machine import memory_limit
+from frostline.parts import trained
+from frostline.run import Bench, generator_seed, kind_of, rehearse
+from frostline.specification import RunSpec
+
+WORTH = 0.9  # a stack grows while a run's share of a step falls below this part of what it was
+COPIES = 5  # of what a run trains: values, gradients, two moments, best values
+
+
+def in_stacks(runs: Sequence[RunSpec], size_of: Callable[[list[RunSpec]], int]) -> Iterator[list[RunSpec]]:
+    """The runs in their order, but those that are trained as one together, at the place of the first.
+
+    ``size_of`` says of all runs of one kind how many to train as one; it is asked when the first of them comes.
+    """
+    waiting: dict[str, list[RunSpec]] = {}
+    for run in runs:
+        waiting.setdefault(kind_of(run), []).append(run)
+    sizes: dict[str, int] = {}
+    for run in runs:
+        kind = kind_of(run)
+        if run not in waiting[kind]:
+            continue
+        if kind not in sizes:
+            sizes[kind] = size_of(waiting[kind])
+        stack, waiting[kind] = waiting[kind][: sizes[kind]], waiting[kind][sizes[kind] :]
+        yield stack
+
+
+def stack_size(runs: Sequence[RunSpec], bench: Bench, wanted: int | str, note: Callable[[str], None]) -> int:
+    """How many of these runs, all of one kind, to train as one; ``note`` is told where it is fewer than was asked for.
+
+    By default (``auto``) a GPU's memory decides, and whether a step of more runs is cheaper for each. On a CPU only
+    heads alone are stacked: what runs there is mostly the cost of starting small operations. Deeper runs keep a CPU
+    busy on their own.
+    """
+    spec, pretrained, device = runs[0], bench.pretrained, bench.machine.device.type
+    head_alone = bench.cut(spec) == pretrained.anatomy.count
+    if len(runs) == 1 or wanted == 1 or (wanted == "auto" and device != "cuda" and not head_alone):
+        return 1
+    names = trained(spec, pretrained.anatomy)
+    parameters = pretrained.start(names, generator_seed(spec.seed, "head"))
+    refusal = stack_refusal(
+        pretrained.model,
+        pretrained.anatomy,
+        names,
+        bench.cut(spec),
+        packed=bench.packed,
+        as_one=device != "cpu",
+        narrow=bench.narrow,
+    )
+    if refusal:
+        note(f"Runs of {spec.trainable} are trained one by one. {refusal}")
+        return 1
+    if isinstance(wanted, int):
+        return min(wanted, len(runs))
+    limit = memory_limit(bench.machine.device)
+    if head_alone:
+        needed = COPIES * sum(p.numel() * p.element_size() for p in parameters.values())
+        return max(1, min(len(runs), limit // needed))
+    return _grown(lambda size: rehearse(runs[:size], bench), len(runs), limit)
+
+
+def _grown(rehearsal: Callable[[int], tuple[float, int]], most: int, limit: int) -> int:
+    """Doubled from 1 while that makes a run's share of a step cheaper and fits into ``limit`` bytes.
+
+    ``rehearsal`` gives, for a number of runs, the seconds of a step and the bytes in use.
+    """
+    size, (seconds, used) = 1, rehearsal(1)
+    while size < most:
+        more = min(2 * size, most)
+        if used * more > limit * size:
+            break
+        try:
+            longer, used = rehearsal(more)
+        except torch.OutOfMemoryError:
+            break
+        if longer / more > WORTH * seconds / size:
+            break
+        size, seconds = more, longer
+    return size
