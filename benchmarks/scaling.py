@@ -95,7 +95,8 @@ def seconds(settings: Mapping[str, Any], work: Path) -> dict[str, float]:
 
 
 def exponents(xs: Sequence[float], repeats: Sequence[Sequence[float]]) -> Facts:
-    """Between neighbours, fitted to all, and where it bends: neighbouring exponents differ, in every repeat the same way.
+    """Between neighbours, fitted to all, and where it bends: neighbouring exponents differ, in each of several repeats the
+    same way.
 
     ``repeats``: a value for each x, several times.
     """
@@ -108,7 +109,9 @@ def exponents(xs: Sequence[float], repeats: Sequence[Sequence[float]]) -> Facts:
     bends = [
         {"at": at, "before": float(local[n]), "after": float(local[n + 1])}
         for n, at in enumerate(xs[1:-1])
-        if abs(local[n + 1] - local[n]) > BEND and abs(np.sign(each[:, n + 1] - each[:, n]).sum()) == len(each)
+        if len(each) > 1
+        and abs(local[n + 1] - local[n]) > BEND
+        and abs(np.sign(each[:, n + 1] - each[:, n]).sum()) == len(each)
     ]
     return {"local": local.tolist(), "fitted": float(np.polyfit(x, middle, 1)[0]), "bends": bends}
 

@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import speed_report
@@ -98,6 +99,8 @@ def measure(options: argparse.Namespace, settings: dict[str, str]) -> Facts:
     sides = options.sides.split(",")
     if unknown := set(sides) - set(SIDES):
         raise SystemExit(f"there is no side {', '.join(sorted(unknown))}: sides are {', '.join(SIDES)}")
+    if find_spec("accelerate") is None:
+        raise SystemExit("accelerate is missing, and Trainer needs it: pip install accelerate")
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         given = {**settings, "random": options.random, "trainer_cells": options.trainer_cells}
@@ -168,7 +171,8 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps({**measured, "summary": summary}, indent=1) + "\n")
     words = "\n".join(speed_report.sentences(summary, measured["machine"], measured["task"]))
-    print(words, stack_table(measured["lines"]), "", sep="\n\n")
+    for paragraph in filter(None, (words, stack_table(measured["lines"]))):
+        print(f"{paragraph}\n")
     table = speed_report.table(summary)
     print(table) if str(options.table) == "-" else options.table.write_text(f"{table}\n")
     if options.figure:
