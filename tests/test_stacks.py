@@ -1,5 +1,6 @@
 """Which runs are trained as one: those of a kind, as many as pay, and what happens where it cannot be."""
 
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 import frostline.sweep.execute as execute_module
 import frostline.sweep.stacks as stacks_module
 from frostline.api import Sweep
+from frostline.hidden import Need
 from frostline.progress import Progress
 from frostline.run import Bench
 from frostline.specification import RunSpec
@@ -92,8 +94,12 @@ def test_on_a_cpu_heads_alone_are_stacked_unless_a_number_is_given(bench: Bench)
 
     assert [size(0, "auto"), size(1, "auto"), size(0, 1), size(0, 3), size(1, 3), size(1, 9)] == [5, 1, 1, 3, 3, 5]
     assert size(0, "auto", count=1) == 1
-    bare = replace(bench, states=None)
-    assert stack_size([spec_of(0, seed) for seed in range(5)], bare, "auto", notes.append) == 1
+    all_tokens = copy(bench.states)
+    assert all_tokens is not None
+    all_tokens.need = Need((3,), head=False)
+    for states in (None, all_tokens):
+        other = replace(bench, states=states)
+        assert stack_size([spec_of(0, seed) for seed in range(5)], other, "auto", notes.append) == 1
     assert not notes
 
 

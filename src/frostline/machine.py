@@ -46,8 +46,13 @@ class Machine:
             "threads": torch.get_num_threads(),
             "instructions": torch.backends.cpu.get_cpu_capability(),
             "python": platform.python_version(),
-            **{name: version(name) for name in ("frostline", "torch", "transformers", "numpy")},
+            **_versions(),
         }
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in ("frostline", "torch", "transformers", "numpy")}
 
 
 def this_machine(device: str = "auto", precision: str = "auto") -> Machine:

@@ -139,7 +139,7 @@ def rehearse(specs: Sequence[RunSpec], bench: Bench, *, steps: int = 4) -> tuple
             [replace(one, rows=longest(one.rows, steps * first.per_device_train_batch_size)) for one in learners],
             bench.problem,
             longest(bench.splits["validation"], first.per_device_eval_batch_size),
-            first.model_copy(update={"num_train_epochs": 1.0, "evaluations_per_epoch": 1}),
+            first.model_copy(update={"num_train_epochs": 1.0, "evaluations_per_epoch": 2}),  # best values are kept, too
             set_mode=lambda training: _set_mode(bench, first, names, training),
             on_step=lambda step, total: ends.append(perf_counter()),
         )

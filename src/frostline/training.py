@@ -98,6 +98,15 @@ def parameter_groups(
     return groups
 
 
+def _drawn_together(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Groups that are treated alike as one: the optimizer takes its time for each, however small it is."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for group in groups:
+        how = {name: value for name, value in group.items() if name != "params"}
+        found.setdefault(tuple(how.items()), {**how, "params": []})["params"] += group["params"]
+    return list(found.values())
+
+
 def evaluation_steps(total: int, per_epoch: int, times: int) -> list[int]:
     """After which steps to evaluate: ``times`` in each epoch, and after the last step."""
     points = {min(total, math.ceil(n * per_epoch / times)) for n in range(1, math.ceil(total / per_epoch * times) + 1)}
@@ -136,7 +145,7 @@ def train(
     total = max(1, math.ceil(settings.num_train_epochs * per_epoch))
     warmup = settings.warmup_steps if settings.warmup_steps >= 1 else settings.warmup_steps * total
     optimizer = torch.optim.AdamW(
-        [group for learner in learners for group in learner.groups],
+        _drawn_together([group for learner in learners for group in learner.groups]),
         betas=(settings.adam_beta1, settings.adam_beta2),
         eps=settings.adam_epsilon,
         fused=True,

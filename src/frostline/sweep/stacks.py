@@ -37,11 +37,12 @@ def stack_size(runs: Sequence[RunSpec], bench: Bench, wanted: int | str, note: C
     """How many of these runs, all of one kind, to train as one; ``note`` is told where it is fewer than was asked for.
 
     By default (``auto``) a GPU's memory decides, and whether a step of more runs is cheaper for each. On a CPU only
-    heads alone are stacked: what runs there is mostly the cost of starting small operations. Deeper runs keep a CPU
-    busy on their own.
+    heads alone that look at one token are stacked: most of what they cost is starting small operations. Deeper runs
+    keep a CPU busy on their own.
     """
     spec, pretrained, device = runs[0], bench.pretrained, bench.machine.device.type
-    head_alone = bench.cut(spec) == pretrained.anatomy.count
+    one_token = bench.states is not None and bench.states.need.head
+    head_alone = one_token and bench.cut(spec) == pretrained.anatomy.count
     if len(runs) == 1 or wanted == 1 or (wanted == "auto" and device != "cuda" and not head_alone):
         return 1
     names = trained(spec, pretrained.anatomy)
