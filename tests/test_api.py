@@ -82,6 +82,7 @@ def test_what_a_sweep_leaves(finished_sweep: Path) -> None:
         "model",
     }
     assert not [path for path in finished_sweep.rglob("*") if path.name.endswith(".part")]
+    assert not (finished_sweep / "weights").exists()  # they are in the model now
     answer = json.loads((finished_sweep / "answer.json").read_text())
     assert answer["columns"] == {"text": "text", "text_pair": None, "label": "label"}
     assert any("text is column 'text', label is column 'label'" in note for note in answer["notes"])
@@ -91,7 +92,7 @@ def test_the_model_is_that_of_the_recommended_run(finished_sweep: Path) -> None:
     answer = json.loads((finished_sweep / "answer.json").read_text())
     facts = json.loads((finished_sweep / "model" / "frostline.json").read_text())
     recommended = answer["sizes"][0]["recommended"]
-    assert (facts["run"], facts["repeat_gap"]) == (recommended["run"], 0)
+    assert (facts["run"], facts["logit_gap"]) == (recommended["run"], 0)
     rows = pd.read_parquet(finished_sweep / "validation.parquet")
     classify = pipeline("text-classification", str(finished_sweep / "model"))
     said = [one["label"] for one in classify(rows.text.tolist())]
@@ -110,10 +111,14 @@ def test_the_model_is_saved_again_only_when_the_answer_changed(
     before = (out / "model" / "README.md").stat().st_mtime_ns
     save_recommended(prepared, answer, Progress())
     assert (out / "model" / "README.md").stat().st_mtime_ns == before
+    assert json.loads((out / "model" / "frostline.json").read_text())["trained_again"] is False
+    assert "These are the weights of the run itself" in (out / "model" / "README.md").read_text()
     weights = (out / "model" / "model.safetensors").read_bytes()
     answer["sentence"] = answer["sizes"][0]["sentence"] = "Tune something else."
     save_recommended(prepared, answer, Progress())
-    assert "Tune something else" in (out / "model" / "README.md").read_text()
+    assert "Tune something else" in (card := (out / "model" / "README.md").read_text())
+    assert json.loads((out / "model" / "frostline.json").read_text())["trained_again"] is True
+    assert "The second training gave the same predictions, bit for bit." in card
     assert (out / "model" / "model.safetensors").read_bytes() == weights
 
 

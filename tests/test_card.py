@@ -16,7 +16,7 @@ import frostline.report.card as card
 from frostline.api import Sweep
 from frostline.errors import FrostlineError
 from frostline.pretrained import load_pretrained
-from frostline.report.card import save_model
+from frostline.report.card import Saved, save_model
 from frostline.sweep.folder import Folder
 from frostline.sweep.rows import read_rows
 from tiny import OTHER, tiny_bert_folder
@@ -115,7 +115,7 @@ def test_facts(classified: Path) -> None:
     recommended = answer["sizes"][0]["recommended"]
     assert facts["run"] == recommended["run"] and facts["sentence"] == answer["sentence"]
     assert facts["labels"] == sorted(HOSTILE) and facts["max_length"] == MAX_LENGTH and facts["metric"] == "accuracy"
-    assert facts["spec"]["seed"] == recommended["seed"] and facts["repeat_gap"] == 0
+    assert facts["spec"]["seed"] == recommended["seed"] and facts["logit_gap"] == 0
 
 
 def test_card(classified: Path) -> None:
@@ -161,7 +161,7 @@ def test_an_older_folder_is_replaced_whole(base: Path, classified: Path, tmp_pat
     arguments = _arguments(base, classified)
     pretrained, target = arguments[0], tmp_path / "deep" / "model"
     before = (pretrained.tokenizer.model_max_length, dict(pretrained.tokenizer.init_kwargs))
-    assert save_model(target, *arguments, 0.0) == target
+    assert save_model(target, *arguments, Saved(0.0, trained_again=False)) == target
     (target / "old.txt").write_text("of an older model")
     save_model(target, *arguments, 2.5e-4)
     assert not (target / "old.txt").exists() and "0.00025" in (target / "README.md").read_text()
@@ -174,7 +174,7 @@ def test_a_full_disk_leaves_the_older_folder(
     base: Path, classified: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments, target = _arguments(base, classified), tmp_path / "model"
-    save_model(target, *arguments, 0.0)
+    save_model(target, *arguments, Saved(0.0, trained_again=False))
     before = {path.name: path.read_bytes() for path in target.iterdir()}
 
     def full(*_: object) -> None:
@@ -182,7 +182,7 @@ def test_a_full_disk_leaves_the_older_folder(
 
     monkeypatch.setattr(card, "_facts", full)
     with pytest.raises(FrostlineError, match="No space left"):
-        save_model(target, *arguments, 0.0)
+        save_model(target, *arguments, Saved(0.0, trained_again=False))
     assert {path.name: path.read_bytes() for path in target.iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -191,7 +191,7 @@ def test_a_swap_that_fails_leaves_the_older_folder(
     base: Path, classified: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments, target = _arguments(base, classified), tmp_path / "model"
-    save_model(target, *arguments, 0.0)
+    save_model(target, *arguments, Saved(0.0, trained_again=False))
     (target / "mine.txt").write_text("still here")
     rename = os.rename
 
@@ -202,6 +202,6 @@ def test_a_swap_that_fails_leaves_the_older_folder(
 
     monkeypatch.setattr(os, "rename", fails_for_the_new)
     with pytest.raises(FrostlineError, match="Input/output"):
-        save_model(target, *arguments, 0.0)
+        save_model(target, *arguments, Saved(0.0, trained_again=False))
     assert (target / "mine.txt").read_text() == "still here"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -440,7 +440,7 @@ def test_killed_interrupted_and_gone_on_is_the_undisturbed_sweep(
     pd.testing.assert_frame_equal(*tables)
     assert (here / "o" / "scores.csv").read_bytes() == (here / "p" / "scores.csv").read_bytes()
     ours, theirs = (json.loads((here / out / "model" / "frostline.json").read_text()) for out in ("o", "p"))
-    assert ours["run"] == theirs["run"] and ours["repeat_gap"] == theirs["repeat_gap"] == 0
+    assert ours["run"] == theirs["run"] and ours["logit_gap"] == theirs["logit_gap"] == 0
     weights = [(here / out / "model" / "model.safetensors").read_bytes() for out in ("o", "p")]
     assert weights[0] == weights[1]
 

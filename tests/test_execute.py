@@ -18,6 +18,7 @@ from frostline.sweep.execute import execute, make_ready
 from frostline.sweep.prepare import prepare
 from frostline.sweep.store import Store
 from frostline.sweep.tables import COST
+from frostline.sweep.weights import BestWeights
 from tiny import contents, go
 
 
@@ -63,6 +64,17 @@ def test_an_interrupted_sweep_ends_like_an_undisturbed_one(
     for digest in theirs.results():
         for name, logits in theirs.predictions(digest).items():
             assert np.array_equal(ours.predictions(digest)[name], logits)
+
+
+def test_weights_that_cannot_be_kept_lose_no_run(settings: dict[str, Any], tmp_path: Path) -> None:
+    sweep, said = Sweep(progress=Progress(), **settings), []
+    prepared, progress = sweep._prepare(Progress()), Progress()
+    progress.note = said.append  # type: ignore[method-assign]
+    _write_folder(prepared)
+    (tmp_path / "file").touch()
+    execute(prepared, sweep._asked(prepared), progress, weights=BestWeights(tmp_path / "file" / "weights"))
+    assert set(sweep.table().status) == {"done"}
+    assert any("learned cannot be kept" in note for note in said)
 
 
 def test_a_grown_sweep_is_the_sweep_that_was_large_from_the_start(settings: dict[str, Any], tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from frostline.answer import add_test, make_answer
 from frostline.comparison.evidence import Labelled
 from frostline.errors import FrostlineError
 from frostline.progress import Progress, suitable_progress
-from frostline.run import run
+from frostline.run import restore, run
 from frostline.specification import RunSpec, SweepSpec, make_spec
 from frostline.sweep.execute import cut_check, execute, make_ready
 from frostline.sweep.folder import Folder
@@ -23,6 +23,7 @@ from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.rows import write_rows
 from frostline.sweep.store import replace
 from frostline.sweep.tables import frame, write_tables
+from frostline.sweep.weights import BestWeights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +67,7 @@ class Sweep:
     def run(self, *, save_model: bool = True) -> dict[str, Any]:
         """Run what has no result yet, and give the answer; tables, answer, report and model are in ``out``.
 
-        ``save_model``: train the recommended run once more and save its model; without it there is none.
+        ``save_model``: save the model of the recommended run; without it there is none.
         """
         with self._shown() as progress:
             prepared = self._prepare(progress)
@@ -77,7 +78,7 @@ class Sweep:
                 progress.begin("checking that the model can be cut")
                 cut_check(prepared)
             _write_folder(prepared)
-            execute(prepared, asked, progress)
+            execute(prepared, asked, progress, weights=_weights(self.out) if save_model else None)
             answer = rebuild(self.out)
             if save_model:
                 progress.begin("saving the model")
@@ -212,25 +213,36 @@ def _write_folder(prepared: Prepared) -> None:
 
 
 def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Progress) -> Path | None:
-    """Train the recommended run once more and save its model as a Hugging Face folder.
+    """Save the model of the recommended run as a Hugging Face folder.
 
-    A run is a pure function of its specification, so no weights are kept while a sweep runs. That the second training
-    gave the same predictions is checked, and the model's card says it.
+    What the best runs have learned was kept while the sweep ran; where that is not so, the run is trained once more.
+    Either way its predictions are compared with those in its result, and the model's card says how far they are.
     """
-    from frostline.report.card import save_model
+    from frostline.report.card import Saved, save_model
 
+    weights = _weights(prepared.store.out)
     recommended = answer["sizes"][0]["recommended"]
     if recommended is None:
+        weights.drop()
         return None
     target = prepared.store.out / "model"
-    if _is_saved(target, recommended["run"], answer["sentence"]):
-        return target
-    spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended["run"])
-    make_ready(prepared, [spec], progress)
-    again = run(spec, prepared.bench)
-    before = prepared.store.predictions(spec.digest)["validation_best"]
-    gap = float(abs(before - again.logits["validation_best"]).max())
-    return save_model(target, prepared.pretrained, prepared.identity, answer, spec, gap)
+    if not _is_saved(target, recommended["run"], answer["sentence"]):
+        spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended["run"])
+        make_ready(prepared, [spec], progress)
+        learned = weights.of(spec.digest)
+        if learned is None:
+            logits = run(spec, prepared.bench).logits["validation_best"]
+        else:
+            logits = restore(spec, prepared.bench, learned)
+        gap = float(abs(prepared.store.predictions(spec.digest)["validation_best"] - logits).max())
+        saved = Saved(gap, trained_again=learned is None)
+        save_model(target, prepared.pretrained, prepared.identity, answer, spec, saved)
+    weights.drop()
+    return target
+
+
+def _weights(out: Path) -> BestWeights:
+    return BestWeights(out / "weights")
 
 
 def _is_saved(folder: Path, run: str, sentence: str) -> bool:

@@ -124,6 +124,18 @@ def run_stacked(
     ]
 
 
+def restore(spec: RunSpec, bench: Bench, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:
+    """Put what a run has ``learned`` back into the model; gives the logits ``[n, C]`` of the validation rows with it."""
+    names = trained_names(spec, bench.pretrained.anatomy)
+    parameters = bench.pretrained.start(names, generator_seed(spec.seed, "head"))
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(learned[name])
+    bench.pretrained.model.eval()
+    with forward_from(bench, [spec]) as forward:
+        return _logits_of_all(forward, bench, "validation", [spec])[0]  # type: ignore[no-any-return]
+
+
 def rehearse(specs: Sequence[RunSpec], bench: Bench, *, steps: int = 4) -> tuple[float, int]:
     """Seconds of a training step of these runs as one, and the most memory in use, on their longest texts."""
     first, lengths = specs[0], bench.problem.lengths

@@ -83,7 +83,7 @@ def print_plan(plan: Any) -> None:
             f"{'layer' if left_out == 1 else 'layers'}; runs that want them go on from the nearest that are kept."
         )
     print(
-        f"Free for the cache: {readable_bytes(plan.free_bytes)}. Results and model take {readable_bytes(plan.disk_bytes)}."
+        f"Free for the cache: {readable_bytes(plan.free_bytes)}. The output folder takes up to {readable_bytes(plan.disk_bytes)}."
     )
     cut = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
     print(f"Texts cut at {plan.max_length} tokens: {cut}.")

@@ -8,6 +8,7 @@ import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,19 +32,26 @@ MARKDOWN = re.compile(r"([\\`*_\[\]#|~$])")
 PATH = re.compile(r"(^|\s)[~/]\S")  # as they are on this machine: nobody else's concern
 
 
+@dataclass(frozen=True)
+class Saved:
+    """How the weights that are saved came into the model."""
+
+    gap: float  # the largest difference between their logits of the validation rows and those in the run's result
+    trained_again: bool  # or kept since the run
+
+
 def save_model(
     target: Path,
     pretrained: Pretrained,
     identity: Identity,
     answer: Mapping[str, Any],
     spec: RunSpec,
-    repeat_gap: float,
+    saved: Saved,
 ) -> Path:
     """Write the model, as it stands, with tokenizer, card and ``frostline.json`` into the folder ``target``.
 
-    ``pretrained.model`` must hold the weights of the run ``spec``; ``repeat_gap`` is the largest difference between
-    the logits of this training and those in the run's result. The folder appears whole or not at all; an older one is
-    removed only after the new one stands.
+    ``pretrained.model`` must hold the weights of the run ``spec``; ``saved`` says how they came there. The folder appears
+    whole or not at all; an older one is removed only after the new one stands.
 
     Raises:
         FrostlineError: the folder cannot be written.
@@ -54,10 +62,10 @@ def save_model(
         with _as_published(pretrained, identity.max_length):
             pretrained.model.save_pretrained(aside)
             pretrained.tokenizer.save_pretrained(aside)
-        facts = _facts(identity, answer, spec, repeat_gap)
+        facts = _facts(identity, answer, spec, saved)
         (aside / "frostline.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         readme = aside / "README.md"
-        readme.write_text(str(model_card(pretrained, identity, answer, spec, repeat_gap)), encoding="utf-8")
+        readme.write_text(str(model_card(pretrained, identity, answer, spec, saved)), encoding="utf-8")
         for file in aside.iterdir():
             file.chmod(readme.stat().st_mode)  # the weights are written for their owner's eyes only
         _swap_in(aside, target)
@@ -72,7 +80,7 @@ def save_model(
 
 
 def model_card(
-    pretrained: Pretrained, identity: Identity, answer: Mapping[str, Any], spec: RunSpec, repeat_gap: float
+    pretrained: Pretrained, identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: Saved
 ) -> ModelCard:
     """The card: what was trained, how it was chosen, and how good it is."""
     size = answer["sizes"][0]
@@ -112,13 +120,13 @@ def model_card(
             key: _plain(str(value))
             for key, value in spec.model_dump(mode="json", exclude={"weights", "vocabulary", "data"}).items()
         },
-        repeat_gap=repeat_gap,
+        saved=saved,
         versions={name: version(name) for name in VERSIONS},
         readable=readable,
     )
 
 
-def _facts(identity: Identity, answer: Mapping[str, Any], spec: RunSpec, repeat_gap: float) -> dict[str, Any]:
+def _facts(identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: Saved) -> dict[str, Any]:
     """frostline.json: what ``frostline predict`` and later sweeps need to know of this model."""
     recommended = answer["sizes"][0]["recommended"]
     return {
@@ -133,7 +141,8 @@ def _facts(identity: Identity, answer: Mapping[str, Any], spec: RunSpec, repeat_
         "max_length": identity.max_length,
         "precision": identity.precision,
         "columns": answer.get("columns"),
-        "repeat_gap": repeat_gap,
+        "logit_gap": saved.gap,
+        "trained_again": saved.trained_again,
         "spec": spec.model_dump(mode="json"),
         "versions": {name: version(name) for name in VERSIONS},
     }

@@ -12,6 +12,7 @@ from frostline.errors import FrostlineError
 from frostline.hidden import Recipe, Rows, keep
 from frostline.machine import Machine, settled_memory
 from frostline.narrow import Narrow
+from frostline.parts import trained
 from frostline.pretrained import Pretrained
 from frostline.progress import Progress
 from frostline.run import cut_of, run, run_stacked
@@ -19,13 +20,16 @@ from frostline.specification import RunSpec
 from frostline.sweep.plan import work
 from frostline.sweep.prepare import Prepared, rows_needed
 from frostline.sweep.stacks import in_stacks, stack_size
+from frostline.sweep.weights import FAILS, BestWeights
 
 # What a run may end in that is its own failure; whatever else is raised ends the sweep.
 FAILURES = (RuntimeError, MemoryError, AssertionError, ArithmeticError, ValueError)
 
 
-def execute(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress) -> None:
-    """Run what is given and has no result, and publish each."""
+def execute(
+    prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, *, weights: BestWeights | None = None
+) -> None:
+    """Run what is given and has no result, and publish each; what the best have learned goes to ``weights``."""
     bench, store = prepared.bench, prepared.store
     anatomy, sizes = prepared.pretrained.anatomy, {name: len(rows) for name, rows in bench.splits.items()}
     missing = [spec for spec in runs if not store.has(spec.digest)]
@@ -43,10 +47,12 @@ def execute(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress) -> 
     bench.cache_seconds /= max(1, len(sharing))
     with settled_memory():
         for stack in in_stacks(missing, lambda runs: stack_size(runs, bench, prepared.spec.stack, progress.note)):
-            _attempt(stack, prepared, sum(map(cost, stack)), progress)
+            _attempt(stack, prepared, sum(map(cost, stack)), progress, weights)
 
 
-def _attempt(stack: Sequence[RunSpec], prepared: Prepared, work: float, progress: Progress) -> None:
+def _attempt(
+    stack: Sequence[RunSpec], prepared: Prepared, work: float, progress: Progress, weights: BestWeights | None
+) -> None:
     """Run what is trained as one, and publish the results, or else why there are none; a stack that fails, in halves."""
     spec, alone = stack[0], len(stack) == 1
     progress.begin(f"{spec.trainable}, seed {spec.seed}" if alone else f"{spec.trainable}, {len(stack)} runs as one")
@@ -69,7 +75,7 @@ def _attempt(stack: Sequence[RunSpec], prepared: Prepared, work: float, progress
         progress.note(f"{len(stack)} runs of {spec.trainable} failed as one ({failed['reason']}); tried in two halves.")
         half = len(stack) // 2
         for part in (stack[:half], stack[half:]):
-            _attempt(part, prepared, work * len(part) / len(stack), progress)
+            _attempt(part, prepared, work * len(part) / len(stack), progress, weights)
         return
     if failed:
         prepared.store.fail(spec.digest, failed)
@@ -78,7 +84,20 @@ def _attempt(stack: Sequence[RunSpec], prepared: Prepared, work: float, progress
         for spec, result in zip(stack, results, strict=True):
             prepared.store.publish(spec.digest, result)
             progress.result(result.facts, spec.trainable)
+        if weights and alone and results[0].facts["outcome"] == "ok":
+            _keep_weights(spec, prepared, results[0].facts["validation_best"], weights, progress)
     progress.finish(work)
+
+
+def _keep_weights(spec: RunSpec, prepared: Prepared, score: float, weights: BestWeights, progress: Progress) -> None:
+    model = prepared.pretrained.model
+    learned = {name: model.get_parameter(name) for name in trained(spec, prepared.pretrained.anatomy)}
+    try:
+        weights.offer(spec, score, learned)
+    except FAILS as error:
+        progress.note(
+            f"What {spec.trainable}, seed {spec.seed} learned cannot be kept ({error}); it can be trained again."
+        )
 
 
 def make_ready(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress) -> None:

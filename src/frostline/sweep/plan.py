@@ -138,8 +138,8 @@ class Plan:
 
     @property
     def disk_bytes(self) -> int:
-        """Of the output folder."""
-        return self.results_bytes + self.model_bytes
+        """Of the output folder while the sweep runs: results, model, and what the best run of each k has learned."""
+        return self.results_bytes + self.model_bytes + 4 * sum(self.trainable.values())
 
 
 def readable_bytes(count: float) -> str:
