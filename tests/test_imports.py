@@ -30,6 +30,7 @@ ORDER = (
     ),
     *(
         "hidden",
+        "cost",
         "checking",
         "cache",
         "pretrained",

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ class Bench:
     packed: bool
     states: HiddenStates | None = None
     cache_seconds: float = 0.0  # of the pass, for each run that used it
+    pass_seconds: float = 0.0  # by the clock: having the hidden states at hand, whatever of them was there
 
     def cut(self, spec: RunSpec) -> int | None:
         """After how many layers this run takes up kept states; None: it begins with the texts."""
@@ -64,6 +66,7 @@ def run(spec: RunSpec, bench: Bench, *, on_step: Callable[[int, int], None] = la
     The same specification gives the same bits on a CPU. Head, order and dropout have generators of their own,
     drawn from the seed alone, so they are the same for every k.
     """
+    begun = perf_counter()
     model, anatomy = bench.pretrained.model, bench.pretrained.anatomy
     names = trained_names(spec, anatomy)
     parameters = bench.pretrained.start(names, generator_seed(spec.seed, "head"))
@@ -106,6 +109,7 @@ def run(spec: RunSpec, bench: Bench, *, on_step: Callable[[int, int], None] = la
         for split, logits in scored.items()
         for name, value in _plain(bench.problem.scores(logits, bench.splits[split])).items()
     ]
+    facts["cost"]["run_seconds"] = perf_counter() - begun
     result = Result(facts, {**_logits(trained), **scored})
     if test is not None:
         result.test_logits = test

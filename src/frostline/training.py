@@ -95,6 +95,12 @@ def parameter_groups(
     return groups
 
 
+def shuffled(rows: Rows, order: torch.Generator) -> Rows:
+    """The rows of one epoch, in the order of its steps."""
+    mixed: Rows = rows[torch.randperm(len(rows), generator=order).numpy()]
+    return mixed
+
+
 def evaluation_steps(total: int, per_epoch: int, times: int) -> list[int]:
     """After which steps to evaluate: ``times`` in each epoch, and after the last step."""
     points = {min(total, math.ceil(n * per_epoch / times)) for n in range(1, math.ceil(total / per_epoch * times) + 1)}
@@ -135,7 +141,7 @@ def train(
     rows = np.zeros(0, np.int64)
     for step in range(1, total + 1):
         if not len(rows):
-            rows = train_rows[torch.randperm(len(train_rows), generator=order).numpy()]
+            rows = shuffled(train_rows, order)
         batch_rows, rows = rows[:batch], rows[batch:]
         output = forward(batch_rows)
         loss = problem.loss(output, batch_rows)

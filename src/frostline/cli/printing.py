@@ -1,6 +1,6 @@
 """What the terminal shows: plain columns of text."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 
@@ -56,17 +56,7 @@ def print_plan(plan: Any) -> None:
     for note in plan.notes:
         print(note)
     print(f"\n{len(plan.runs)} runs, {len(plan.done)} of them done; {plan.parameters:,} parameters in the model.")
-    done = {k: [run for run in plan.runs if run.tune == k] for k in plan.trainable}
-    rows = [
-        {
-            "tune": runs[0].trainable,
-            "runs": len(runs),
-            "done": sum(run.digest in plan.done for run in runs),
-            "trainable parameters": f"{plan.trainable[k]:,}",
-        }
-        for k, runs in done.items()
-        if runs
-    ]
+    rows = list(_plan_rows(plan))
     print_table(rows, tuple(rows[0]))
     states = [f"of all tokens after layer {cut}" for cut in plan.kept.cuts]
     states += ["of the token that the head reads"] * plan.kept.head
@@ -87,6 +77,71 @@ def print_plan(plan: Any) -> None:
     )
     cut = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
     print(f"Texts cut at {plan.max_length} tokens: {cut}.")
+    _print_forecast(plan)
+
+
+def _plan_rows(plan: Any) -> Iterator[dict[str, Any]]:
+    """A row for each k; where train sizes are several and a forecast is made, one for each of both."""
+    from frostline.sweep.forecast import readable_duration
+    from frostline.sweep.plan import readable_bytes
+
+    cells = {(cell.trainable, cell.train_size): cell for cell in plan.forecast.cells} if plan.forecast else {}
+    sizes = sorted({run.train_size for run in plan.runs})
+    several = len(sizes) > 1 and bool(cells)
+    for k in plan.trainable:
+        for size in sizes if several else [None]:
+            runs = [run for run in plan.runs if run.tune == k and size in (None, run.train_size)]
+            if not runs:
+                continue
+            cell = cells.get((runs[0].trainable, runs[0].train_size))
+            yield {
+                "tune": runs[0].trainable,
+                **({"examples": f"{size:,}"} if several else {}),
+                "runs": len(runs),
+                "done": sum(run.digest in plan.done for run in runs),
+                "trainable parameters": f"{plan.trainable[k]:,}",
+                **({"a run": readable_duration(cell.seconds) if cell else ""} if cells else {}),
+                **({"in all": readable_duration(cell.runs * cell.seconds) if cell else ""} if cells else {}),
+                **({"memory": readable_bytes(cell.memory_bytes) if cell else ""} if cells else {}),
+                **({"a run of Trainer's": _duration(cell and cell.trainer_seconds)} if cells else {}),
+            }
+
+
+def _duration(seconds: float | None) -> str:
+    from frostline.sweep.forecast import readable_duration
+
+    return "" if seconds is None else readable_duration(seconds)
+
+
+def _print_forecast(plan: Any) -> None:
+    """How long it all takes, and how long plain transformers would."""
+    from frostline.sweep.forecast import readable_duration
+    from frostline.sweep.plan import readable_bytes
+
+    found = plan.forecast
+    if found is None:
+        print("\nHow long it takes is not known: no step could be timed.")
+        return
+    if not found.cells:
+        print("\nEverything that is asked for is done: nothing is left to run.")
+        return
+    for remark in found.remarks:
+        print(remark)
+    runs = sum(cell.runs * cell.seconds for cell in found.cells)
+    print(
+        f"\nPredicted from steps timed here in {readable_duration(found.calibration_seconds)}: about "
+        f"{readable_duration(found.seconds)} for what is not done (the pass {readable_duration(found.pass_seconds)}, "
+        f"runs {readable_duration(runs)}), at most {readable_bytes(found.memory_bytes)} of memory. Saving the model "
+        f"trains the recommended run once more: up to {readable_duration(found.saving_seconds)}."
+    )
+    if found.trainer_seconds is not None:
+        print(
+            f"The same runs by transformers' Trainer as it comes would take about {readable_duration(found.trainer_seconds)}, "
+            f"{found.trainer_seconds / found.seconds:.1f} times as long: all layers of every batch, padded, in float32, "
+            "validation scored eight texts at a time."
+        )
+    if not all(cell.timed for cell in found.cells):
+        print("Rows between those that were timed are interpolated by their operations.")
 
 
 def print_groups(all_groups: Mapping[Any, Any]) -> None:
