@@ -29,6 +29,9 @@ from frostline.training import shuffled
 STEPS = 12  # timed at one k, at most
 SCORED = 4  # batches of evaluation timed at one k, at most
 PASSED = 3  # batches of the pass
+STEP_BYTES = 12  # of each trained parameter in a step: its gradient and AdamW's moments
+SCORED_BYTES = 8  # while validation is scored: the moments
+COPY_BYTES = 4  # its pretrained value, or that of the best epoch
 STILL = 1e-12  # a learning rate that leaves weights about where they are
 GUESS = 1.5  # a step takes about so much longer than its operations at the pass's pace
 
@@ -40,7 +43,8 @@ class Point:
     step: tuple[float, float]  # operations, seconds
     scored: tuple[float, float]
     around: float  # seconds of a run beside steps and scoring
-    activations: float  # bytes at the peak beside weights, gradients and optimizer, for a token of the largest batch
+    step_bytes: float  # at the peak of a step, for each of its tokens, beside what belongs to parameters
+    scored_bytes: float  # the same of a scored batch
 
 
 @dataclass(frozen=True)
@@ -218,7 +222,10 @@ class _Timer:
 
     def points(self, wanted: Sequence[Wanted], budget: float) -> dict[Tune, Point]:
         """Time each of these, in about so many seconds in all; those whose steps do not come to an end are left out."""
-        found = {one.spec.tune: self._point(one, budget / len(wanted)) for one in wanted}
+        found = {}
+        for one in wanted:
+            self.bench.pretrained.release()  # so that memory is that of this run
+            found[one.spec.tune] = self._point(one, budget / len(wanted))
         return {k: point for k, point in found.items() if point is not None}
 
     def _point(self, one: Wanted, budget: float) -> Point | None:
@@ -230,12 +237,14 @@ class _Timer:
             return None
         operations, _ = one.operations(self.matrices)
         tokens = max(self._work(rows).tokens for rows in seen.batches)
-        held = self.idle + 16 * self.matrices.trained(one.names)  # gradients, AdamW's moments, pretrained values
+        parameters = self.matrices.trained(one.names)
+        found, scored_bytes = self._scored(one, int(np.clip(0.4 * budget / scored, 1, SCORED)))
         return Point(
             step=(operations, operations * statistics.median(paces)),
-            scored=self._scored(one, int(np.clip(0.4 * budget / scored, 1, SCORED))),
+            scored=found,
             around=seen.around,
-            activations=max(0.0, seen.peak - held) / tokens,
+            step_bytes=max(0.0, seen.peak - self.idle - (STEP_BYTES + COPY_BYTES) * parameters) / tokens,
+            scored_bytes=scored_bytes,
         )
 
     def _work(self, rows: Rows) -> Batches:
@@ -261,20 +270,23 @@ class _Timer:
         batches = [rows[n : n + size] for n in range(0, len(rows), size)]
         clock: list[float] = []
         cost = run(short, sample, on_step=lambda step, total: clock.append(perf_counter())).facts["cost"]
+        taken = [later - earlier for earlier, later in pairwise(clock)]
+        steps = len(clock) * statistics.median(taken) if taken else 0.0
         return _Seen(
             batches,
-            [(rows, later - earlier) for rows, (earlier, later) in zip(batches[1:], pairwise(clock), strict=False)],
-            max(0.0, cost["run_seconds"] - cost["train_seconds"] - cost["evaluation_seconds"]),
+            list(zip(batches[1:], taken, strict=False)),
+            max(0.0, cost["run_seconds"] - cost["evaluation_seconds"] - steps),
             cost["peak_memory_bytes"],
         )
 
-    def _scored(self, one: Wanted, count: int) -> tuple[float, float]:
-        """Operations of the mean scored batch, and its seconds, from some that are spread over all lengths."""
+    def _scored(self, one: Wanted, count: int) -> tuple[tuple[float, float], float]:
+        """Operations of the mean scored batch and its seconds, from some that are spread over all lengths; and bytes a
+        token at the peak."""
         size, rows = one.spec.per_device_eval_batch_size, self.bench.splits["validation"]
         rows = rows[np.argsort(self.bench.tokens.lengths[rows], kind="stable")]
         places = _spread(max(1, len(rows) // size), count)
-        done, seconds = 0.0, 0.0
-        with forward_from(self.bench, one.spec) as forward:
+        done, seconds, tokens = 0.0, 0.0, 1.0
+        with peak_memory(self.bench.machine) as peak, forward_from(self.bench, one.spec) as forward:
             for number, place in enumerate([places[0], *places]):
                 some = rows[size * place :][:size]
                 begun = perf_counter()
@@ -282,15 +294,17 @@ class _Timer:
                 if number:  # the first warms up
                     seconds += perf_counter() - begun
                     done += self.matrices.forward(self._work(some), one.cut or 0)
+                    tokens = max(tokens, self._work(some).tokens)
         _, operations = one.operations(self.matrices)
-        return operations, operations * seconds / done
+        held = self.idle + COPY_BYTES * self.matrices.trained(one.names)
+        return (operations, operations * seconds / done), max(0.0, peak.bytes - held) / tokens
 
 
 @dataclass(frozen=True)
 class _Seen:
     batches: list[Rows]
     steps: list[tuple[Rows, float]]  # all but the first, with their seconds
-    around: float  # seconds of the run beside steps and scoring
+    around: float  # seconds of the run beside steps and scoring, with what the first step takes more than others
     peak: int
 
 

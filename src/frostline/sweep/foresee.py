@@ -8,7 +8,16 @@ import numpy as np
 from frostline.hidden import cache_folder, not_kept
 from frostline.parts import trained
 from frostline.specification import RunSpec
-from frostline.sweep.calibrate import GUESS, Calibration, calibrate, disk_rate, pace_of_pass
+from frostline.sweep.calibrate import (
+    COPY_BYTES,
+    GUESS,
+    SCORED_BYTES,
+    STEP_BYTES,
+    Calibration,
+    calibrate,
+    disk_rate,
+    pace_of_pass,
+)
 from frostline.sweep.execute import recipe_of, sharing
 from frostline.sweep.forecast import Cell, Forecast
 from frostline.sweep.outlook import Load, Outlook
@@ -80,9 +89,11 @@ def _cells(outlook: Outlook, found: Calibration, runs: Sequence[RunSpec]) -> Ite
             evaluation_seconds=evaluation,
             seconds=training + evaluation + near.around,
             memory_bytes=found.memory_bytes
-            + 12 * parameters
-            + 4 * (most + best)  # the pretrained values of all that has been trained are kept, too
-            + near.activations * max(load.longest for load in loads),
+            + COPY_BYTES * (most + best)  # the pretrained values of all that was trained by then are kept
+            + max(
+                STEP_BYTES * parameters + near.step_bytes * max(load.longest for load in loads),
+                SCORED_BYTES * parameters + near.scored_bytes * max(load.longest_scored for load in loads),
+            ),
             trainer_seconds=_plain_seconds(outlook, found, spec) if found.plain else None,
             timed=spec.tune in found.points,
         )

@@ -22,7 +22,8 @@ class Load:
     steps: Batches
     scored: Batches
     scorings: int  # how often metrics are worked out
-    longest: int  # tokens of its largest step
+    longest: int  # tokens of its largest step, or about
+    longest_scored: int  # tokens of the largest batch that it scores
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,15 @@ class Outlook:
         scored = parts.pop("validation") * times + by_length(lengths[: spec.train_score_rows], size)
         batch = spec.per_device_train_batch_size
         longest = max(int(lengths[n : n + batch].sum()) for n in range(0, len(lengths), batch))
-        return Load(steps, sum(parts.values(), scored), 2 * times + 1 + len(parts), longest)
+        longest_scored = max(int(np.sort(some)[-size:].sum()) for some in (lengths, *self._splits().values()))
+        return Load(steps, sum(parts.values(), scored), 2 * times + 1 + len(parts), longest, longest_scored)
 
     def plain_load(self, spec: RunSpec) -> Load:
         """The same by plain transformers: padding is computed, and eight texts are scored at a time, as they come."""
         steps, times = self._steps(spec, self.lengths(spec))
         parts = {name: batched(some, PLAIN_BATCH).padded for name, some in self._splits().items()}
         scored = sum(parts.values(), parts.pop("validation") * times)
-        return Load(steps.padded, scored, times + len(parts), 0)
+        return Load(steps.padded, scored, times + len(parts), 0, 0)
 
     def cut(self, spec: RunSpec) -> int | None:
         return cut_of(self.kept, self.anatomy, spec)
