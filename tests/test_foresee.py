@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
-from frostline.cli.printing import print_plan
+from frostline.cli.printing import print_forecast, print_plan
 from frostline.hidden import Need, keep, not_kept
 from frostline.progress import Progress
 from frostline.sweep import foresee as foresee_module
@@ -83,7 +83,7 @@ def test_what_is_done_takes_nothing(finished_small: Path, settings: dict[str, An
     made = sweep.plan()
     assert made.forecast == Forecast((), 0.0, 0.0, 0.0) and made.forecast.seconds == made.forecast.memory_bytes == 0
     assert made.forecast.trainer_seconds is None and contents(finished_small / "runs") == before
-    print_plan(made)
+    print_forecast(made.forecast)
     assert "Everything that is asked for is done" in capsys.readouterr().out
 
 
@@ -105,9 +105,11 @@ def test_a_short_sweep_times_nothing_and_says_so(settings: dict[str, Any]) -> No
 
 def test_a_plan_shows_it_in_words(tiny_bert: Path, tiny_table: Path, tmp_path: Path, capsys: Any) -> None:
     named = {"tune": "0,named,all", "tune_modules": "layer.1"}
-    print_plan(sweep_of(tiny_bert, tiny_table, tmp_path / "o", **named).plan())
+    made = sweep_of(tiny_bert, tiny_table, tmp_path / "o", **named).plan()
+    print_plan(made)
+    print_forecast(made.forecast)
     said = capsys.readouterr().out
-    for words in ("a run", "in all", "memory", "Predicted from steps timed here", "transformers' Trainer as it comes"):
+    for words in ("a run", "in all", "memory", "Predicted, from steps timed here", "transformers' Trainer as it comes"):
         assert words in said
     assert "Full trains everything" in said and "Named parts: freezing all else saves" in said
     assert "last layer, nearest in parameters, would save" in said

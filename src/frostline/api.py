@@ -61,15 +61,18 @@ class Sweep:
         """The sweep's folder."""
         return Path(self.spec.out).expanduser()
 
-    def plan(self) -> Plan:
-        """What will run, what is shared, and what it takes by a few timed steps of it; nothing is written.
+    def plan(self, *, timed: bool = True) -> Plan:
+        """What will run, what is shared, and what it takes; nothing is written.
+
+        ``timed``: a few steps of it are timed, in about ten seconds, for the forecast of seconds and memory.
 
         Raises:
             FrostlineError: as :meth:`run` would, before it runs anything.
         """
         with self._shown() as progress:
             prepared = self._prepare(progress)
-            self._foresee(prepared, progress, plain=True)
+            if timed:
+                self._foresee(prepared, progress, plain=True)
             return prepared.plan
 
     def run(self, *, save_model: bool = True) -> dict[str, Any]:

@@ -16,9 +16,6 @@ from torch import nn
 
 from frostline.layers import HEAD, LAYER, POOLER, Anatomy
 
-OPTIMIZER_BYTES = (
-    42  # moved for each trained parameter and step, whatever the batch: weight, gradient, AdamW's two moments
-)
 Lengths = NDArray[np.int64]
 
 

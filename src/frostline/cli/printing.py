@@ -77,14 +77,10 @@ def print_plan(plan: Any) -> None:
     )
     cut = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
     print(f"Texts cut at {plan.max_length} tokens: {cut}.")
-    _print_forecast(plan)
 
 
 def _plan_rows(plan: Any) -> Iterator[dict[str, Any]]:
     """A row for each k; where train sizes are several and a forecast is made, one for each of both."""
-    from frostline.sweep.forecast import readable_duration
-    from frostline.sweep.plan import readable_bytes
-
     cells = {(cell.trainable, cell.train_size): cell for cell in plan.forecast.cells} if plan.forecast else {}
     sizes = sorted({run.train_size for run in plan.runs})
     several = len(sizes) > 1 and bool(cells)
@@ -100,48 +96,53 @@ def _plan_rows(plan: Any) -> Iterator[dict[str, Any]]:
                 "runs": len(runs),
                 "done": sum(run.digest in plan.done for run in runs),
                 "trainable parameters": f"{plan.trainable[k]:,}",
-                **({"a run": readable_duration(cell.seconds) if cell else ""} if cells else {}),
-                **({"in all": readable_duration(cell.runs * cell.seconds) if cell else ""} if cells else {}),
-                **({"memory": readable_bytes(cell.memory_bytes) if cell else ""} if cells else {}),
-                **({"a run of Trainer's": _duration(cell and cell.trainer_seconds)} if cells else {}),
+                **(_costs(cell) if cells else {}),
             }
 
 
-def _duration(seconds: float | None) -> str:
+def _costs(cell: Any) -> dict[str, str]:
+    """What a plan's table says of the time and memory of a cell; None: all its runs are done."""
     from frostline.sweep.forecast import readable_duration
+    from frostline.sweep.plan import readable_bytes
 
-    return "" if seconds is None else readable_duration(seconds)
+    if cell is None:
+        return dict.fromkeys(("a run", "in all", "memory", "a run by Trainer"), "")
+    return {
+        "a run": readable_duration(cell.seconds),
+        "in all": readable_duration(cell.runs * cell.seconds),
+        "memory": readable_bytes(cell.memory_bytes),
+        "a run by Trainer": "" if cell.trainer_seconds is None else readable_duration(cell.trainer_seconds),
+    }
 
 
-def _print_forecast(plan: Any) -> None:
+def print_forecast(forecast: Any) -> None:
     """How long it all takes, and how long plain transformers would."""
     from frostline.sweep.forecast import readable_duration
     from frostline.sweep.plan import readable_bytes
 
-    found = plan.forecast
-    if found is None:
+    if forecast is None:
         print("\nHow long it takes is not known: no step could be timed.")
         return
-    if not found.cells:
+    if not forecast.cells:
         print("\nEverything that is asked for is done: nothing is left to run.")
         return
-    for remark in found.remarks:
+    for remark in forecast.remarks:
         print(remark)
-    runs = sum(cell.runs * cell.seconds for cell in found.cells)
+    runs = forecast.seconds - forecast.pass_seconds
     print(
-        f"\nPredicted from steps timed here in {readable_duration(found.calibration_seconds)}: about "
-        f"{readable_duration(found.seconds)} for what is not done (the pass {readable_duration(found.pass_seconds)}, "
-        f"runs {readable_duration(runs)}), at most {readable_bytes(found.memory_bytes)} of memory. Saving the model "
-        f"trains the recommended run once more: up to {readable_duration(found.saving_seconds)}."
+        f"\nPredicted, from steps timed here: about {readable_duration(forecast.seconds)} (the pass "
+        f"{readable_duration(forecast.pass_seconds)}, runs {readable_duration(runs)}) and at most "
+        f"{readable_bytes(forecast.memory_bytes)} of memory.\nSaving the model trains the recommended run once more: up to "
+        f"{readable_duration(forecast.saving_seconds)}."
     )
-    if found.trainer_seconds is not None:
+    if forecast.trainer_seconds is not None:
         print(
-            f"The same runs by transformers' Trainer as it comes would take about {readable_duration(found.trainer_seconds)}, "
-            f"{found.trainer_seconds / found.seconds:.1f} times as long: all layers of every batch, padded, in float32, "
-            "validation scored eight texts at a time."
+            f"The same runs by transformers' Trainer as it comes: about {readable_duration(forecast.trainer_seconds)}, "
+            f"{forecast.trainer_seconds / forecast.seconds:.1f} times as long (every layer of every batch,\npadded, in float32; "
+            "validation eight texts at a time)."
         )
-    if not all(cell.timed for cell in found.cells):
-        print("Rows between those that were timed are interpolated by their operations.")
+    if between := [cell.trainable for cell in forecast.cells if not cell.timed]:
+        print(f"Not timed but calculated from the others: {', '.join(dict.fromkeys(between))}.")
 
 
 def print_groups(all_groups: Mapping[Any, Any]) -> None:
