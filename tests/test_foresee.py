@@ -16,10 +16,11 @@ from frostline.cli.printing import print_forecast, print_plan
 from frostline.hidden import Need, keep, not_kept
 from frostline.progress import Progress
 from frostline.sweep import foresee as foresee_module
-from frostline.sweep.calibrate import Pace
+from frostline.sweep.calibrate import Pace, calibrate
 from frostline.sweep.execute import execute, recipe_of
 from frostline.sweep.forecast import Cell, Forecast, complete, readable_duration, record, recorded
 from frostline.sweep.foresee import foresee
+from frostline.sweep.outlook import Outlook
 from frostline.sweep.store import Store
 from tiny import SMALL, contents, go
 
@@ -103,6 +104,16 @@ def test_a_short_sweep_times_nothing_and_says_so(settings: dict[str, Any]) -> No
     assert (sweep.out / "tables" / "predicted.csv").read_text().count("\n") == 1
 
 
+def test_without_time_for_the_deepest_nothing_is_said_but_a_plan_takes_it(settings: dict[str, Any]) -> None:
+    sweep = frostline.Sweep(progress=Progress(), **{**settings, "tune": "0,1,2,3"})
+    prepared = sweep._prepare(Progress())
+    outlook = Outlook(prepared.bench, prepared.plan.kept)
+    wanted = outlook.wanted(sweep._asked(prepared))
+    assert calibrate(outlook, wanted, 1e9, budget=0.0, plain=False) is None
+    found = calibrate(outlook, wanted, 1e9, budget=0.0, plain=True)
+    assert found is not None and set(found.points) == set(found.plain) == {0, 3}
+
+
 def test_a_plan_shows_it_in_words(tiny_bert: Path, tiny_table: Path, tmp_path: Path, capsys: Any) -> None:
     named = {"tune": "0,named,all", "tune_modules": "layer.1"}
     made = sweep_of(tiny_bert, tiny_table, tmp_path / "o", **named).plan()
@@ -118,7 +129,7 @@ def test_a_plan_shows_it_in_words(tiny_bert: Path, tiny_table: Path, tmp_path: P
 def test_a_sweep_records_its_forecast_and_what_it_took(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foresee_module, "SHARE", 1e3)
+    monkeypatch.setattr(foresee_module, "SHARE", 1e6)
     sweep = frostline.Sweep(progress=Progress(), **settings)
     sweep.run(save_model=False)
     (call,) = recorded(sweep.out)

@@ -29,6 +29,7 @@ from frostline.training import shuffled
 STEPS = 12  # timed at one k, at most
 SCORED = 4  # batches of evaluation timed at one k, at most
 PASSED = 3  # batches of the pass
+AROUND = 0.1  # seconds that it takes to begin and end a timed run, about
 STEP_BYTES = 12  # of each trained parameter in a step: its gradient and AdamW's moments
 SCORED_BYTES = 8  # while validation is scored: the moments
 COPY_BYTES = 4  # its pretrained value, or that of the best epoch
@@ -81,7 +82,6 @@ class Calibration:
     plain: Mapping[Tune, Point]  # padded, uncut and in fp32, for what plain transformers would take
     scoring_seconds: float  # working out the metrics once, of all validation rows
     memory_bytes: float  # in use before
-    seconds: float  # that all this took
 
     @property
     def steps(self) -> Pace:
@@ -143,15 +143,15 @@ def disk_rate(folder: Path) -> float:
 def calibrate(
     outlook: Outlook, wanted: Sequence[Wanted], rate: float, *, budget: float, plain: bool
 ) -> Calibration | None:
-    """Time as many of the ``wanted`` as ``budget`` seconds allow; None where they allow none, or no loss is finite.
+    """Time as many of the ``wanted`` as ``budget`` seconds allow; None where they do not even allow the deepest, or where no
+    loss is finite.
 
-    ``rate``, operations a second of the pass, is what the time that timing takes is guessed from. ``plain``: also time
-    padded, uncut steps in fp32, for a fraction of that time more.
+    ``rate``, operations a second of the pass, is what the time that timing takes is guessed from. ``plain``, for a plan:
+    also time padded, uncut steps in fp32, and the ends, full and named parts whatever they take.
     """
-    begun = perf_counter()
     bench, need, matrices = outlook.bench, outlook.kept, outlook.matrices
-    chosen = _affordable(wanted, matrices, rate, budget)
-    if not chosen:
+    chosen = _affordable(wanted, matrices, rate, budget, at_least=_ends(wanted) if plain else [])
+    if _ends(wanted)[0] not in chosen:  # from what is shallow alone nobody knows what is deep
         return None
     bench.pretrained.release()
     with peak_memory(bench.machine) as idle:
@@ -167,19 +167,21 @@ def calibrate(
     bench.pretrained.release()
     if not points:
         return None
-    return Calibration(points, plain_points, scoring, idle.bytes, perf_counter() - begun)
+    return Calibration(points, plain_points, scoring, idle.bytes)
 
 
-def _affordable(wanted: Sequence[Wanted], matrices: Matrices, rate: float, budget: float) -> list[Wanted]:
-    """The ends, full and named parts, then others from the cheapest on; those that fit into the budget."""
+def _affordable(
+    wanted: Sequence[Wanted], matrices: Matrices, rate: float, budget: float, at_least: Sequence[Wanted]
+) -> list[Wanted]:
+    """The ends, full and named parts, then others from the cheapest on: ``at_least`` these, and what fits into the budget."""
     ends = _ends(wanted)
     others = sorted((one for one in wanted if one not in ends), key=lambda one: one.operations(matrices))
     chosen: list[Wanted] = []
     spent = 0.0
     for one in [*ends, *others]:
         steps, scored = _guess(one, matrices, rate)
-        least = 2 * steps + 2 * scored
-        if spent + least <= budget:
+        least = AROUND + 2 * steps + 2 * scored
+        if one in at_least or spent + least <= budget:
             chosen.append(one)
             spent += least
     return chosen

@@ -1,7 +1,7 @@
 """A forecast of what a sweep takes: the operations of everything that is to be done, at the pace that was calibrated."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 
@@ -21,10 +21,11 @@ from frostline.sweep.calibrate import (
 from frostline.sweep.execute import recipe_of, sharing
 from frostline.sweep.forecast import Cell, Forecast
 from frostline.sweep.outlook import Load, Outlook
-from frostline.sweep.prepare import Prepared, rows_needed
+from frostline.sweep.prepare import Prepared, existing, rows_needed
 
 PLAN_SECONDS = 10.0  # that a plan may spend on timing
 SHARE = 0.02  # of its own time that a sweep may spend on it
+MOST_SECONDS = 30.0  # and no more
 
 
 def foresee(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = False) -> Forecast | None:
@@ -36,7 +37,7 @@ def foresee(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = False)
     missing = [run for run in runs if not prepared.store.has(run.digest)]
     if not missing:
         return Forecast((), 0.0, 0.0, 0.0)
-    bench, kept = prepared.bench, prepared.plan.kept
+    begun, bench, kept = perf_counter(), prepared.bench, prepared.plan.kept
     outlook = Outlook(bench, kept)
     shared = sharing(prepared, missing)
     rows = rows_needed(bench, shared or missing)
@@ -45,25 +46,20 @@ def foresee(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = False)
     rate = pace_of_pass(outlook, to_pass if len(to_pass) else not_kept(bench.tokens, rows, kept))
     pass_operations = outlook.pass_operations(to_pass)
     guess = GUESS * (pass_operations + sum(outlook.operations(run) for run in missing)) / rate
-    found = calibrate(
-        outlook,
-        outlook.wanted(missing),
-        rate,
-        budget=PLAN_SECONDS if plain else min(PLAN_SECONDS, SHARE * guess),
-        plain=plain,
-    )
+    budget = PLAN_SECONDS if plain else min(MOST_SECONDS, SHARE * guess) - (perf_counter() - begun)
+    found = calibrate(outlook, outlook.wanted(missing), rate, budget=budget, plain=plain)
     if found is None:
         return None
     pass_seconds = pass_operations / rate
     if len(to_pass):
         written = kept.bytes(len(to_pass), int(bench.tokens.lengths[to_pass].sum()), outlook.anatomy.width)
-        pass_seconds += written / disk_rate(_existing(cache_folder()))
+        pass_seconds += written / disk_rate(existing(cache_folder()))
     cells = tuple(_cells(outlook, found, missing))
     return Forecast(
         cells=cells,
         pass_seconds=pass_seconds,
         saving_seconds=max(cell.seconds for cell in cells),
-        calibration_seconds=found.seconds,
+        calibration_seconds=perf_counter() - begun,
         remarks=tuple(_remarks(outlook, missing)),
     )
 
@@ -148,7 +144,3 @@ def _of_named_parts(outlook: Outlook, spec: RunSpec) -> str:
         return f"{said}."
     layer = "last layer" if k == 1 else f"last {k} layers" if k else "head alone"
     return f"{said}; the {layer}, nearest in parameters, would save {100 * instead:.0f} %."
-
-
-def _existing(path: Path) -> Path:
-    return path if path.exists() else _existing(path.parent)
