@@ -163,7 +163,7 @@ def test_an_older_folder_is_replaced_whole(base: Path, classified: Path, tmp_pat
     before = (pretrained.tokenizer.model_max_length, dict(pretrained.tokenizer.init_kwargs))
     assert save_model(target, *arguments, Saved(0.0, trained_again=False)) == target
     (target / "old.txt").write_text("of an older model")
-    save_model(target, *arguments, 2.5e-4)
+    save_model(target, *arguments, Saved(2.5e-4, trained_again=True))
     assert not (target / "old.txt").exists() and "0.00025" in (target / "README.md").read_text()
     assert [path.name for path in target.parent.iterdir()] == ["model"]
     assert (pretrained.tokenizer.model_max_length, pretrained.tokenizer.init_kwargs) == before

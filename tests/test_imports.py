@@ -34,6 +34,7 @@ ORDER = (
     ),
     *(
         "hidden",
+        "cost",
         "checking",
         "cache",
         "pretrained",

@@ -19,7 +19,7 @@ IDENTITY = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 1000, "t", "si
 
 
 def plan_of(**settings: Any) -> frostline.Plan:
-    return frostline.Sweep(progress=Progress(), **settings).plan()
+    return frostline.Sweep(progress=Progress(), **settings).plan(timed=False)
 
 
 def spec(**values: Any) -> Any:
@@ -67,7 +67,7 @@ def test_the_plan_says_what_is_kept_to_the_byte(
     monkeypatch.setattr("frostline.hidden.cache_folder", lambda: tmp_path / "cache")
     settings = {"model": tiny_bert, "train": tiny_table, "tune": "0,2", "seeds": 1, "num_train_epochs": 0.1}
     sweep = frostline.Sweep(progress=Progress(), out=tmp_path / "o", precision="float32", **settings)
-    planned = sweep.plan().cache_bytes
+    planned = sweep.plan(timed=False).cache_bytes
     sweep.run()
     files = list((tmp_path / "cache").rglob("*.npy"))
     headers = 128 * len(files) + 8  # of .npy files; offsets have one more than rows
@@ -148,12 +148,12 @@ def test_the_groups_are_those_that_the_optimizer_is_given(
     tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Any
 ) -> None:
     sweep = frostline.Sweep(model=tiny_bert, train=tiny_table, out=tmp_path / "o", progress=Progress(), **NAMED)
-    planned = [group for group in sweep.plan().groups[tune] if group.trained]
-    spec = next(run for run in sweep.plan().runs if run.tune == tune)
+    planned = [group for group in sweep.plan(timed=False).groups[tune] if group.trained]
+    spec = next(run for run in sweep.plan(timed=False).runs if run.tune == tune)
     given: list[Any] = []
 
-    def spy(forward: Any, parameters: Any, groups: Any, *rest: Any, **more: Any) -> Any:
-        given.extend(groups)
+    def spy(forward: Any, learners: Any, *rest: Any, **more: Any) -> Any:
+        given.extend(group for learner in learners for group in learner.groups)
         raise StopIteration
 
     monkeypatch.setattr("frostline.run.train", spy)

@@ -4,8 +4,9 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
@@ -18,10 +19,12 @@ from frostline.run import restore, run
 from frostline.specification import RunSpec, SweepSpec, make_spec
 from frostline.sweep.execute import cut_check, execute, make_ready
 from frostline.sweep.folder import Folder
+from frostline.sweep.forecast import complete, record
+from frostline.sweep.foresee import foresee
 from frostline.sweep.plan import Plan, expand, read_settings
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.rows import write_rows
-from frostline.sweep.store import replace
+from frostline.sweep.store import replace as replace_file
 from frostline.sweep.tables import frame, write_tables
 from frostline.sweep.weights import BestWeights
 
@@ -59,10 +62,19 @@ class Sweep:
         """The sweep's folder."""
         return Path(self.spec.out).expanduser()
 
-    def plan(self) -> Plan:
-        """What will run, what is shared, and what it takes; nothing is written."""
+    def plan(self, *, timed: bool = True) -> Plan:
+        """What will run, what is shared, and what it takes; nothing is written.
+
+        ``timed``: a few steps of it are timed, in about ten seconds, for the forecast of seconds and memory.
+
+        Raises:
+            FrostlineError: as :meth:`run` would, before it runs anything.
+        """
         with self._shown() as progress:
-            return self._prepare(progress).plan
+            prepared = self._prepare(progress)
+            if timed:
+                self._foresee(prepared, progress, plain=True)
+            return prepared.plan
 
     def run(self, *, save_model: bool = True) -> dict[str, Any]:
         """Run what has no result yet, and give the answer; tables, answer, report and model are in ``out``.
@@ -74,15 +86,21 @@ class Sweep:
             for note in prepared.plan.notes:
                 progress.note(note)
             asked = self._asked(prepared)
-            if any(not prepared.store.has(spec.digest) for spec in asked):
-                progress.begin("checking that the model can be cut")
-                cut_check(prepared)
+            missing = sum(not prepared.store.has(spec.digest) for spec in asked)
+            self._foresee(prepared, progress)
             _write_folder(prepared)
+            forecast = prepared.plan.forecast
+            if missing and forecast:
+                record(self.out, forecast)
+            begun = perf_counter()
             execute(prepared, asked, progress, weights=_weights(self.out) if save_model else None)
+            if missing and forecast:
+                complete(self.out, {"seconds": perf_counter() - begun, "pass_seconds": prepared.bench.pass_seconds})
             answer = rebuild(self.out)
             if save_model:
                 progress.begin("saving the model")
                 save_recommended(prepared, answer, progress)
+            progress.begin("writing the report")
             _report(self.out)
         return answer
 
@@ -106,6 +124,17 @@ class Sweep:
         if self._prepared is None:
             self._prepared = prepare(self.spec, self._sources, progress)
         return self._prepared
+
+    def _foresee(self, prepared: Prepared, progress: Progress, *, plain: bool = False) -> None:
+        """Have the cuts proven and the plan's forecast made, where something is to be run."""
+        asked = self._asked(prepared)
+        missing = sum(not prepared.store.has(spec.digest) for spec in asked)
+        if missing:
+            progress.begin("checking that the model can be cut")
+            cut_check(prepared)
+        if prepared.plan.forecast is None or prepared.plan.forecast.runs != missing:
+            progress.begin("timing a few steps")
+            prepared.plan = replace(prepared.plan, forecast=foresee(prepared, asked, plain=plain))
 
     def _asked(self, prepared: Prepared) -> list[RunSpec]:
         """The runs of this very call; the folder may hold a larger grid."""
@@ -149,7 +178,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     answer["data"] = _data_facts(folder.out)
     answer["notes"], answer["columns"] = answer["data"]["notes"], answer["data"].get("columns")
     write_tables(folder.out, rows, folder.scores())
-    replace(folder.out / "answer.json", (json.dumps(answer, indent=1, ensure_ascii=False) + "\n").encode())
+    replace_file(folder.out / "answer.json", (json.dumps(answer, indent=1, ensure_ascii=False) + "\n").encode())
     return answer
 
 
@@ -205,7 +234,7 @@ def _write_folder(prepared: Prepared) -> None:
         "truncated": prepared.plan.truncated,
         "truncated_by_class": prepared.plan.truncated_by_class,
     }
-    replace(out / "data.json", (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
+    replace_file(out / "data.json", (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
     for name, examples in {"validation": prepared.data.validation, **prepared.data.others}.items():
         write_rows(out, name, examples)
     if prepared.data.test is not None:

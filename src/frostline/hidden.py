@@ -20,7 +20,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -200,17 +200,36 @@ def keep(
             shutil.rmtree(leftover)
         (place / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1))
         shards = [shard for shard in _open_all(place, warn) if shard.covers(need)]
-        have = np.concatenate([np.zeros(0, "V16"), *(shard.keys for shard in shards)])
-        unique, first = np.unique(tokens.keys[rows], return_index=True)
-        missing = rows[first[~np.isin(unique, have)]]
+        missing = _missing(tokens, rows, shards)
         progress(len(rows) - len(missing))
-        missing = missing[np.lexsort((tokens.keys[missing], tokens.lengths[missing]))]
         for start in range(0, len(missing), SHARD_ROWS):
             some = missing[start : start + SHARD_ROWS]
             batches = compute(model, anatomy, tokens, some, need, recipe.head_reads, autocast, narrow)
             published = _write_shard(place, batches, anatomy.width, tokens, some, need, progress)
             shards.append(_Shard(published))
     return HiddenStates(need, shards, tokens.keys, rows)
+
+
+def not_kept(
+    tokens: Tokens, rows: Rows, need: Need, recipe: Recipe | None = None, *, folder: Path | None = None
+) -> Rows:
+    """Those of these rows that :func:`keep` would compute, one of each text, sorted by length; nothing is verified or
+    changed. Without a recipe: as if nothing were on disk."""
+    files = (folder or cache_folder()).glob(f"{recipe.key}/*/shard.json") if recipe else ()
+    shards = []
+    for file in files:
+        with suppress(OSError, ValueError, KeyError):  # damaged: it will be computed again
+            shards.append(_Shard(file.parent))
+    return _missing(tokens, rows, [shard for shard in shards if shard.covers(need)])
+
+
+def _missing(tokens: Tokens, rows: Rows, shards: Sequence[_Shard]) -> Rows:
+    """One row of each text that is in none of the shards, sorted by length."""
+    have = np.concatenate([np.zeros(0, "V16"), *(shard.keys for shard in shards)])
+    unique, first = np.unique(tokens.keys[rows], return_index=True)
+    missing = rows[first[~np.isin(unique, have)]]
+    ordered: Rows = missing[np.lexsort((tokens.keys[missing], tokens.lengths[missing]))]
+    return ordered
 
 
 @contextmanager
@@ -324,10 +343,7 @@ def compute(
         cut_at(model, anatomy, None, tap=tap, stop=stop, narrow=narrow if stop == anatomy.count else None) as whole,
         torch.no_grad(),
     ):
-        budget = BATCH_TOKENS[model.device.type]
-        positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-        for length, batch_rows in _batches(tokens.lengths, rows, budget, positions):
-            size = max(1, budget // length)
+        for length, size, batch_rows in pass_batches(model, tokens.lengths, rows):
             filled = np.concatenate([batch_rows, np.repeat(batch_rows[:1], size - len(batch_rows))])
             batch = {name: x.to(model.device) for name, x in tokens.batch(filled, length).items()}
             with autocast():
@@ -342,7 +358,10 @@ def compute(
             yield n, states
 
 
-def _batches(lengths: NDArray[np.int64], rows: Rows, budget: int, positions: int | None) -> Iterator[tuple[int, Rows]]:
+def pass_batches(model: PreTrainedModel, lengths: NDArray[np.int64], rows: Rows) -> Iterator[tuple[int, int, Rows]]:
+    """The batches of a pass over ``rows``: padded length, how many texts it is filled up to, and its rows."""
+    budget = BATCH_TOKENS[model.device.type]
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     padded = -(-lengths[rows] // LENGTH_STEP) * LENGTH_STEP
     if positions:
         padded = np.maximum(np.minimum(padded, positions), lengths[rows])
@@ -350,7 +369,7 @@ def _batches(lengths: NDArray[np.int64], rows: Rows, budget: int, positions: int
         group = rows[padded == length]
         size = max(1, budget // int(length))
         for start in range(0, len(group), size):
-            yield int(length), group[start : start + size]
+            yield int(length), size, group[start : start + size]
 
 
 def _array_file(path: Path, shape: tuple[int, int]) -> BinaryIO:

@@ -64,6 +64,13 @@ class Pretrained:
             for name, value in self._changed.items():
                 self.model.get_parameter(name).copy_(value)
 
+    def release(self) -> None:
+        """Put the pretrained values back, and keep no copies of them until something is trained again."""
+        self.restore()
+        self._changed.clear()
+        for parameter in self.model.parameters():
+            parameter.grad = None
+
     def _draw(self, seed: int) -> None:
         """transformers' own initialisation of what is new, from this seed alone."""
         modules = sorted({name.rpartition(".")[0] for name in self.new})

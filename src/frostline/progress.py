@@ -17,6 +17,7 @@ class Progress:
 
     def __init__(self) -> None:
         self.total = self.done = self.under_way = 0.0
+        self.in_seconds = False
         self.started = monotonic()
         self.doing = ""
         self.runs = self.runs_done = 0
@@ -30,9 +31,9 @@ class Progress:
     def close(self) -> None:
         """Nothing more will come."""
 
-    def start(self, runs: int, work: float) -> None:
-        """So many runs are to be done, of so much work."""
-        self.runs, self.total, self.started = runs, work, monotonic()
+    def start(self, runs: int, work: float, *, seconds: bool = False) -> None:
+        """So many runs are to be done, of so much work; ``seconds``: it is a forecast of them."""
+        self.runs, self.total, self.started, self.in_seconds = runs, work, monotonic(), seconds
         self.show()
 
     def begin(self, what: str) -> None:
@@ -57,9 +58,11 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """By what was done so far; None before anything was."""
+        """By what was done so far; before anything was, what was forecast, or else None."""
         done = self.done + self.under_way
-        return (monotonic() - self.started) * (self.total - done) / done if done else None
+        if not done:
+            return self.total if self.in_seconds else None
+        return (monotonic() - self.started) * (self.total - done) / done
 
 
 def describe(facts: Mapping[str, Any], trainable: str) -> str:

@@ -48,6 +48,7 @@ class Bench:
     narrow: Narrow | None = None  # what of the last layer is computed for the head's token only
     states: HiddenStates | None = None
     cache_seconds: float = 0.0  # of the pass, for each run that used it
+    pass_seconds: float = 0.0  # by the clock: having the hidden states at hand, whatever of them was there
 
     def cut(self, spec: RunSpec) -> int | None:
         """After how many layers this run takes up kept states; None: it begins with the texts."""
@@ -85,7 +86,7 @@ def run_stacked(
     Seconds are shared equally; memory is that of all together. ``as_one``: see :mod:`frostline.stacking`; by default
     wherever it is not on a CPU.
     """
-    first = specs[0]
+    first, begun = specs[0], perf_counter()
     names = trained_names(first, bench.pretrained.anatomy)
     with peak_memory(bench.machine) as peak, _opened(specs, bench, names, as_one) as (learners, forward):
         audit = _Audit(bench, names)
@@ -108,6 +109,7 @@ def run_stacked(
         others = [name for name in bench.splits if name not in ("train", "validation")] * worth_it
         scored = {name: _logits_of_all(forward, bench, name, specs) for name in others}
         facts = audit.facts(frozen_dropout=first.frozen_dropout)
+    seconds = (perf_counter() - begun) / len(specs)
     return [
         _result(
             spec,
@@ -117,6 +119,7 @@ def run_stacked(
             {
                 "audit": {**facts, **audit.facts_of(learners[n])},
                 "peak_memory_bytes": peak.bytes,
+                "run_seconds": seconds,
                 "stacked": len(specs),
             },
         )
@@ -375,6 +378,7 @@ def _facts(spec: RunSpec, bench: Bench, trained: Trained, about: Mapping[str, An
             "evaluation_seconds": trained.evaluation_seconds,
             "cache_seconds": bench.cache_seconds if bench.cut(spec) is not None else 0.0,
             "peak_memory_bytes": about["peak_memory_bytes"],
+            "run_seconds": about["run_seconds"],
             "steps": trained.steps,
         },
         "audit": about["audit"],

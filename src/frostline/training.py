@@ -107,6 +107,12 @@ def _drawn_together(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     return list(found.values())
 
 
+def shuffled(rows: Rows, order: torch.Generator) -> Rows:
+    """The rows of one epoch, in the order of its steps."""
+    mixed: Rows = rows[torch.randperm(len(rows), generator=order).numpy()]
+    return mixed
+
+
 def evaluation_steps(total: int, per_epoch: int, times: int) -> list[int]:
     """After which steps to evaluate: ``times`` in each epoch, and after the last step."""
     points = {min(total, math.ceil(n * per_epoch / times)) for n in range(1, math.ceil(total / per_epoch * times) + 1)}
@@ -231,7 +237,7 @@ class _Course:
     def next_rows(self, batch: int) -> Rows:
         if not len(self.to_come):
             rows = self.learner.rows
-            self.to_come = rows[torch.randperm(len(rows), generator=self.learner.order).numpy()]
+            self.to_come = shuffled(rows, self.learner.order)
         rows, self.to_come = self.to_come[:batch], self.to_come[batch:]
         return rows
 

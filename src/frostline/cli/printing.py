@@ -1,6 +1,6 @@
 """What the terminal shows: plain columns of text."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 
@@ -56,17 +56,7 @@ def print_plan(plan: Any) -> None:
     for note in plan.notes:
         print(note)
     print(f"\n{len(plan.runs)} runs, {len(plan.done)} of them done; {plan.parameters:,} parameters in the model.")
-    done = {k: [run for run in plan.runs if run.tune == k] for k in plan.trainable}
-    rows = [
-        {
-            "tune": runs[0].trainable,
-            "runs": len(runs),
-            "done": sum(run.digest in plan.done for run in runs),
-            "trainable parameters": f"{plan.trainable[k]:,}",
-        }
-        for k, runs in done.items()
-        if runs
-    ]
+    rows = list(_plan_rows(plan))
     print_table(rows, tuple(rows[0]))
     states = [f"of all tokens after layer {cut}" for cut in plan.kept.cuts]
     states += ["of the token that the head reads"] * plan.kept.head
@@ -87,6 +77,71 @@ def print_plan(plan: Any) -> None:
     )
     cut = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
     print(f"Texts cut at {plan.max_length} tokens: {cut}.")
+
+
+def _plan_rows(plan: Any) -> Iterator[dict[str, Any]]:
+    """A row for each k; where train sizes are several and a forecast is made, one for each of both."""
+    cells = {(cell.trainable, cell.train_size): cell for cell in plan.forecast.cells} if plan.forecast else {}
+    sizes = sorted({run.train_size for run in plan.runs})
+    several = len(sizes) > 1 and bool(cells)
+    for k in plan.trainable:
+        for size in sizes if several else [None]:
+            runs = [run for run in plan.runs if run.tune == k and size in (None, run.train_size)]
+            if not runs:
+                continue
+            cell = cells.get((runs[0].trainable, runs[0].train_size))
+            yield {
+                "tune": runs[0].trainable,
+                **({"examples": f"{size:,}"} if several else {}),
+                "runs": len(runs),
+                "done": sum(run.digest in plan.done for run in runs),
+                "trainable parameters": f"{plan.trainable[k]:,}",
+                **(_costs(cell) if cells else {}),
+            }
+
+
+def _costs(cell: Any) -> dict[str, str]:
+    """What a plan's table says of the time and memory of a cell; None: all its runs are done."""
+    from frostline.sweep.forecast import readable_duration
+    from frostline.sweep.plan import readable_bytes
+
+    if cell is None:
+        return dict.fromkeys(("a run", "in all", "memory", "a run by Trainer"), "")
+    return {
+        "a run": readable_duration(cell.seconds),
+        "in all": readable_duration(cell.runs * cell.seconds),
+        "memory": readable_bytes(cell.memory_bytes),
+        "a run by Trainer": "" if cell.trainer_seconds is None else readable_duration(cell.trainer_seconds),
+    }
+
+
+def print_forecast(forecast: Any) -> None:
+    """How long it all takes, and how long plain transformers would."""
+    from frostline.sweep.forecast import readable_duration
+    from frostline.sweep.plan import readable_bytes
+
+    if forecast is None:
+        print("\nHow long it takes is not known: no step could be timed.")
+        return
+    if not forecast.cells:
+        print("\nEverything that is asked for is done: nothing is left to run.")
+        return
+    for remark in forecast.remarks:
+        print(remark)
+    runs = forecast.seconds - forecast.pass_seconds
+    print(
+        f"\nPredicted, from steps timed here: about {readable_duration(forecast.seconds)} (the pass "
+        f"{readable_duration(forecast.pass_seconds)}, runs {readable_duration(runs)}) and at most "
+        f"{readable_bytes(forecast.memory_bytes)} of memory."
+    )
+    if forecast.trainer_seconds is not None:
+        print(
+            f"The same runs by transformers' Trainer as it comes: about {readable_duration(forecast.trainer_seconds)}, "
+            f"{forecast.trainer_seconds / forecast.seconds:.1f} times as long (every layer of every batch,\npadded, in float32; "
+            "validation eight texts at a time)."
+        )
+    if between := [cell.trainable for cell in forecast.cells if not cell.timed]:
+        print(f"Not timed but calculated from the others: {', '.join(dict.fromkeys(between))}.")
 
 
 def print_groups(all_groups: Mapping[Any, Any]) -> None:

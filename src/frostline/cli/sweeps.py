@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from frostline.cli.flags import with_settings
-from frostline.cli.printing import answer_row, print_groups, print_plan, print_table
+from frostline.cli.printing import answer_row, print_forecast, print_groups, print_plan, print_table
 from frostline.cli.program import FAILED_RUNS, app
 from frostline.cli.results import print_counts
 from frostline.errors import FrostlineError
@@ -45,12 +45,12 @@ def sweep(
         _run(Sweep(**settings))
         return
     settings.setdefault("out", "frostline-sweep")
-    made = Sweep(**settings).plan()
+    made = Sweep(**settings).plan(timed=False)
     print_plan(made)
     print_groups(made.groups)
 
 
-@app.command(short_help="What a sweep would run and take; nothing is run.")
+@app.command(short_help="What a sweep would run, and the seconds, memory and disk that it takes.")
 @with_settings()
 def plan(
     settings: dict[str, Any],
@@ -59,8 +59,9 @@ def plan(
         typer.Option(help="a published study: how many parameters each k trains, without weights and network"),
     ] = None,
 ) -> None:
-    """What a sweep would run, share and take of the disk; nothing is trained or written.
+    """What a sweep would run and share, and the seconds, memory and disk that it takes; nothing is written.
 
+    For that a few steps of it are timed, in about ten seconds, on the model and the texts at hand.
     With --study NAME the parameters that each k of a published study trains, from its models' configurations.
     """
     if study is not None:
@@ -69,7 +70,9 @@ def plan(
     from frostline.api import Sweep
 
     settings.setdefault("out", "frostline-sweep")
-    print_plan(Sweep(**settings).plan())
+    made = Sweep(**settings).plan()
+    print_plan(made)
+    print_forecast(made.forecast)
 
 
 @app.command(short_help="The runs of a sweep: done, failed or pending.")

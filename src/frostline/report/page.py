@@ -19,6 +19,7 @@ from frostline.report.tables import Table, save_tables
 from frostline.report.templates import render
 from frostline.statistics import failure_interval
 from frostline.sweep.folder import Folder
+from frostline.sweep.forecast import recorded
 from frostline.sweep.store import replace
 
 Answer = Mapping[str, Any]
@@ -36,6 +37,7 @@ def write_page(out: Path) -> Path:
     page, figures = out / "report.html", _figures(answer)
     sizes = [_size(size, n, answer, results) for n, size in enumerate(answer["sizes"])]
     tables, evidence = _tables(folder, answer, runs, sizes[0]["audits"]), _evidence(folder, answer)
+    tables["predicted"] = sweeptables.predicted(recorded(out), results.values())
     text = render(
         "report.html.j2",
         answer=answer,

@@ -97,6 +97,11 @@ def times(factor: float | None) -> str:
     return f"{factor:.0f}×" if factor >= 9.95 else f"{factor:.1f}×"
 
 
+def ratio(value: float | None) -> str:
+    """How many times one is the other."""
+    return UNKNOWN if value is None else f"{value:.2f}"
+
+
 def rate(value: float) -> str:
     """A learning rate, as short as it is exact."""
     return f"{value:g}" if value >= 0.001 else np.format_float_scientific(value, trim="-", exp_digits=1)

@@ -1,6 +1,6 @@
 """The tables of a sweep beside those of its curves: its runs, its failure rates, its data, its audit, its mistakes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from frostline.comparison.outcomes import FAILURES, failure_table
@@ -61,6 +61,52 @@ def missing_runs(runs: Sequence[Run]) -> Table:
     )
     caption = f"Cells of the grid without a result: {len(missing)}. The same command again runs them."
     return Table("missing_runs", "Missing runs", caption, columns, _runs(missing))
+
+
+def predicted(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str, Any]]) -> Table:
+    """Seconds and memory as they were forecast, beside what was measured: a row for each cell, for the pass and in all.
+
+    ``calls`` are what ``sweep.forecast`` has recorded; ``results`` are the facts of finished runs.
+    """
+    cells = {(cell["trainable"], cell["train_size"]): cell for call in calls for cell in call["predicted"]["cells"]}
+    costs: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for facts in results:
+        spec = facts["spec"]
+        name = f"last {spec['tune']}" if isinstance(spec["tune"], int) else spec["tune"]
+        if "run_seconds" in facts["cost"]:  # else of a sweep before there were forecasts
+            costs.setdefault((name, spec["train_size"]), []).append(facts["cost"])
+    rows = []
+    for (name, size), cell in sorted(cells.items(), key=lambda item: -item[0][1]):
+        seen = costs.get((name, size), [])
+        rows.append(
+            {
+                **{"tuned": name, "train_size": size, "runs": len(seen), "predicted": cell["seconds"]},
+                "measured": sum(cost["run_seconds"] for cost in seen) / len(seen) if seen else None,
+                "predicted_bytes": cell["memory_bytes"],
+                "measured_bytes": max((cost["peak_memory_bytes"] for cost in seen), default=None),
+            }
+        )
+    ended = [call for call in calls if call["measured"]]
+    for name, key in (("pass", "pass_seconds"), ("total", "seconds")):
+        if ended:
+            said, took = (sum(call[which][key] for call in ended) for which in ("predicted", "measured"))
+            rows.append({"tuned": name, "predicted": said, "measured": took})
+    for place, row in enumerate(rows):
+        row |= {"place": place, "ratio": row["predicted"] / row["measured"] if row["measured"] else None}
+    several = len({size for _, size in cells}) > 1
+    columns = (
+        *(TUNED, SIZE if several else Column("train_size"), Column("runs", "runs", readable.count)),
+        Column("predicted", "predicted", readable.seconds),
+        Column("measured", "measured", readable.seconds),
+        Column("ratio", "predicted /\nmeasured", readable.ratio, strong=True),
+        Column("predicted_bytes", "memory,\npredicted", readable.size),
+        Column("measured_bytes", "memory,\nmeasured", readable.size),
+    )
+    caption = (
+        "Time of a run by tuned layers, of the pass that makes hidden states, and of all runs and the pass together. Predicted "
+        "before the first run, from the operations of everything and the time of a few steps; memory at its peak."
+    )
+    return Table("predicted", "Predicted and measured", caption, columns, tuple(Row(row) for row in rows))
 
 
 def splits(data: Mapping[str, Any]) -> Table:

@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from frostline.pretrained import Pretrained
 from frostline.progress import Progress
 from frostline.run import cut_of, run, run_stacked
 from frostline.specification import RunSpec
-from frostline.sweep.plan import work
+from frostline.sweep.outlook import Outlook
 from frostline.sweep.prepare import Prepared, rows_needed
 from frostline.sweep.stacks import in_stacks, stack_size
 from frostline.sweep.weights import FAILS, BestWeights
@@ -30,24 +31,29 @@ def execute(
     prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, *, weights: BestWeights | None = None
 ) -> None:
     """Run what is given and has no result, and publish each; what the best have learned goes to ``weights``."""
-    bench, store = prepared.bench, prepared.store
-    anatomy, sizes = prepared.pretrained.anatomy, {name: len(rows) for name, rows in bench.splits.items()}
-    missing = [spec for spec in runs if not store.has(spec.digest)]
+    bench = prepared.bench
+    missing = [spec for spec in runs if not prepared.store.has(spec.digest)]
     if not missing:
         return
-    kept = prepared.plan.kept
-
-    def cost(spec: RunSpec) -> float:
-        return work(spec, anatomy, sizes, cut_of(kept, anatomy, spec))
-
-    sharing = _sharing(prepared, missing)
-    pass_work = float(len(rows_needed(bench, sharing)) * anatomy.count) if sharing else 0.0
-    progress.start(len(missing), sum(map(cost, missing)) + pass_work)
-    make_ready(prepared, missing, progress)
-    bench.cache_seconds /= max(1, len(sharing))
+    sharers = sharing(prepared, missing)
+    work, pass_work = _work(prepared, missing, rows_needed(bench, sharers) if sharers else None)
+    progress.start(len(missing), sum(work.values()) + pass_work, seconds=prepared.plan.forecast is not None)
+    make_ready(prepared, missing, progress, pass_work)
+    bench.cache_seconds /= max(1, len(sharers))
     with settled_memory():
         for stack in in_stacks(missing, lambda runs: stack_size(runs, bench, prepared.spec.stack, progress.note)):
-            _attempt(stack, prepared, sum(map(cost, stack)), progress, weights)
+            _attempt(stack, prepared, sum(work[spec.digest] for spec in stack), progress, weights)
+
+
+def _work(prepared: Prepared, runs: Sequence[RunSpec], rows: Rows | None) -> tuple[dict[str, float], float]:
+    """What each run and the pass over ``rows`` take: seconds where there is a forecast, else operations."""
+    forecast = prepared.plan.forecast
+    if forecast is not None:
+        seconds = {(cell.trainable, cell.train_size): cell.seconds for cell in forecast.cells}
+        return {run.digest: seconds[run.trainable, run.train_size] for run in runs}, forecast.pass_seconds
+    outlook = Outlook(prepared.bench, prepared.plan.kept)
+    pass_work = 0.0 if rows is None else outlook.pass_operations(rows)
+    return {run.digest: outlook.operations(run) for run in runs}, pass_work
 
 
 def _attempt(
@@ -100,14 +106,14 @@ def _keep_weights(spec: RunSpec, prepared: Prepared, score: float, weights: Best
         )
 
 
-def make_ready(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress) -> None:
-    """Have the cuts proven, and the hidden states of all rows that these runs read at hand."""
+def make_ready(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, work: float = 0.0) -> None:
+    """Have the cuts proven, and the hidden states of all rows that these runs read at hand, by a pass of so much work."""
     cut_check(prepared)
-    if sharing := _sharing(prepared, runs):
-        _keep(prepared, rows_needed(prepared.bench, sharing), progress, prepared.identity.layers)
+    if sharers := sharing(prepared, runs):
+        _keep(prepared, rows_needed(prepared.bench, sharers), progress, work)
 
 
-def _sharing(prepared: Prepared, runs: Sequence[RunSpec]) -> list[RunSpec]:
+def sharing(prepared: Prepared, runs: Sequence[RunSpec]) -> list[RunSpec]:
     """Those of the runs that take up kept states."""
     return [spec for spec in runs if cut_of(prepared.plan.kept, prepared.pretrained.anatomy, spec) is not None]
 
@@ -138,7 +144,7 @@ def cut_check(prepared: Prepared) -> list[Check]:
     return rows
 
 
-def _keep(prepared: Prepared, rows: Rows, progress: Progress, layers: int) -> None:
+def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> None:
     bench, pretrained, kept = prepared.bench, prepared.pretrained, prepared.plan.kept
     progress.begin("hidden states")
     pretrained.restore()  # a second call on the same sweep finds the model as the last run left it
@@ -147,8 +153,9 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, layers: int) -> No
     def advance(more: int) -> None:
         nonlocal passed
         passed += more
-        progress.advance(float(passed * layers))
+        progress.advance(work * passed / len(rows))
 
+    begun = perf_counter()
     with cast_once(pretrained.model, bench.machine):
         bench.states = keep(
             pretrained.model,
@@ -162,8 +169,9 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, layers: int) -> No
             progress=advance,
             warn=progress.note,
         )
+    bench.pass_seconds = perf_counter() - begun
     bench.cache_seconds = bench.states.seconds
-    progress.finish(float(len(rows) * layers))
+    progress.finish(work)
 
 
 def recipe_of(pretrained: Pretrained, machine: Machine, reads: str, narrow: Narrow | None) -> Recipe:

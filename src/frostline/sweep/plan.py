@@ -7,9 +7,8 @@ from typing import Any
 
 from frostline.errors import FrostlineError
 from frostline.hidden import Need
-from frostline.layers import Anatomy
-from frostline.parts import depth
 from frostline.specification import RunSpec, SweepSpec, Tune, make_spec
+from frostline.sweep.forecast import Forecast
 from frostline.sweep.groups import Group
 
 
@@ -93,21 +92,6 @@ def by_depth(k: Tune) -> tuple[bool, bool, int]:
     return k == "named", k == "all", k if isinstance(k, int) else 0
 
 
-def work(spec: RunSpec, anatomy: Anatomy, rows: Mapping[str, int], kept_from: int | None) -> float:
-    """What a run costs, in forwards of one layer on one example: 3 for a trained layer, 1 for a frozen one.
-
-    ``rows``: how many each split has; ``kept_from``: after how many layers the run takes up kept states, or None.
-    """
-    layers, lowest = anatomy.count, depth(spec, anatomy)
-    tuned = layers + 1 if lowest is None else lowest
-    frozen = 0 if lowest is None else max(0, layers - (kept_from or 0) - tuned)
-    head = 0.15
-    training = spec.num_train_epochs * spec.train_size * (3 * (tuned + head) + frozen)
-    scored = spec.num_train_epochs * spec.evaluations_per_epoch * rows["validation"] + rows.get("test", 0)
-    scored += min(spec.train_size, spec.train_score_rows)
-    return training + scored * (tuned + head + frozen)
-
-
 @dataclass(frozen=True)
 class Plan:
     """What a sweep will do."""
@@ -130,6 +114,7 @@ class Plan:
     notes: tuple[str, ...]
     results_bytes: int  # of a result with its predictions, for all runs
     model_bytes: int
+    forecast: Forecast | None = None  # seconds and memory of what is missing, once that was timed
 
     @property
     def missing(self) -> list[RunSpec]:

@@ -276,7 +276,7 @@ def _plan(
     rows = rows_needed(bench, runs) if runs else np.zeros(0, np.int64)
     unique = rows[np.unique(bench.tokens.keys[rows], return_index=True)[1]]
     count, tokens = len(unique), int(bench.tokens.lengths[unique].sum())
-    free = max(0, free_bytes(_existing(cache_folder())) - RESERVE)
+    free = max(0, free_bytes(existing(cache_folder())) - RESERVE)
     limit = free if spec.cache_limit is None else min(free, int(spec.cache_limit * 1e9))
     kept = wanted.within(limit, count, tokens, anatomy.width)
     train = data.train.targets
@@ -316,5 +316,6 @@ def _remarks(runs: Sequence[RunSpec], pretrained: Pretrained) -> Iterator[str]:
     yield from remarks(run, pretrained.anatomy, pretrained.new) if run else ()
 
 
-def _existing(path: Path) -> Path:
-    return path if path.exists() else _existing(path.parent)
+def existing(path: Path) -> Path:
+    """The path, or the nearest folder above it that is there."""
+    return path if path.exists() else existing(path.parent)

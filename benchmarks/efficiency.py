@@ -1,0 +1,245 @@
+"""How near a sweep comes to what the machine could do: measured time over a lower bound, and where the rest goes.
+
+A few seconds of calibration give the rates of this machine: matrix products in the shapes that occur, memory, disk. The
+bound of a phase is its operations at the best of those rates, and for training the optimizer's bytes at the memory's.
+What has no bound (start-up, tokenizing, the check, saving, the report) stands with its seconds. Settings are those of
+`frostline sweep`, but for --out. Runs take the whole machine: leave it alone meanwhile.
+
+    python benchmarks/efficiency.py --json FILE --model FOLDER --train FILE --validation FILE --tune 0,1,2,all --seeds 1
+
+A bound counts no lookups, norms, activations, dropout, attention's softmax or interpreter; 1.0 cannot be reached.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+START, CACHE = perf_counter(), tempfile.TemporaryDirectory()
+os.environ["HF_ASSETS_CACHE"] = CACHE.name  # read when it is imported: nothing is kept from before, so there is a pass
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+
+from frostline import Sweep  # noqa: E402
+from frostline.cost import batched  # noqa: E402
+from frostline.hidden import LENGTH_STEP, cache_folder, not_kept  # noqa: E402
+from frostline.parts import trained  # noqa: E402
+from frostline.progress import Progress  # noqa: E402
+from frostline.sweep.calibrate import disk_rate  # noqa: E402
+from frostline.sweep.execute import sharing  # noqa: E402
+from frostline.sweep.outlook import Outlook  # noqa: E402
+from frostline.sweep.prepare import Prepared, rows_needed  # noqa: E402
+
+IMPORTS = perf_counter() - START
+OPTIMIZER_BYTES = (
+    42  # moved for each trained parameter and step, whatever the batch: weight, gradient, AdamW's two moments
+)
+NAMES = {
+    "loading the model": "start-up",
+    "encoding the texts": "tokenizing",
+    "checking that the model can be cut": "check",
+    "timing a few steps": "forecast",
+    "hidden states": "pass",
+    "saving the model": "saving",
+    "writing the report": "report",
+}
+
+
+class Clock(Progress):
+    """The seconds of each phase: from where it begins to where the next one does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: dict[str, float] = {"start-up": IMPORTS}
+        self.phase, self.since = "start-up", perf_counter()
+
+    def begin(self, what: str) -> None:
+        """A phase begins; what is not named above is a run."""
+        if self.phase != "saving" or NAMES.get(what) == "report":  # saving trains once more, which is no run
+            self.lap(NAMES.get(what, "runs"))
+        super().begin(what)
+
+    def lap(self, phase: str) -> None:
+        now = perf_counter()
+        self.seconds[self.phase] = self.seconds.get(self.phase, 0.0) + now - self.since
+        self.phase, self.since = phase, now
+
+
+def quickest(work: Callable[[], Any], seconds: float = 0.3) -> float:
+    """The best of some repetitions: of a rate that a bound rests on, the highest counts."""
+    work()
+    times: list[float] = []
+    while len(times) < 3 or sum(times) < seconds:
+        begun = perf_counter()
+        work()
+        times.append(perf_counter() - begun)
+    return min(times)
+
+
+def matrix_rate(prepared: Prepared, tokens: int) -> float:
+    """Operations a second of the products of a layer's matrices with so many tokens, in the sweep's precision."""
+    machine, model = prepared.bench.machine, prepared.pretrained.model
+    dtype = torch.bfloat16 if machine.precision == "bfloat16" else torch.float32
+    layer = prepared.pretrained.anatomy.layers(model)[0]
+    shapes = [p.shape for p in layer.parameters() if p.dim() == 2]
+    pairs = [
+        (torch.randn(tokens, columns, dtype=dtype), torch.randn(rows, columns, dtype=dtype)) for rows, columns in shapes
+    ]
+    pairs = [(x.to(machine.device), w.to(machine.device)) for x, w in pairs]
+
+    def multiply() -> None:
+        for x, weight in pairs:
+            torch.nn.functional.linear(x, weight)
+        if machine.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    return sum(2 * tokens * rows * columns for rows, columns in shapes) / quickest(multiply)
+
+
+def memory_rate(prepared: Prepared) -> float:
+    """Bytes a second that are read and written by a copy larger than any cache."""
+    source = torch.ones(1 << 26, device=prepared.bench.machine.device)
+    target = torch.empty_like(source)
+
+    def copy() -> None:
+        target.copy_(source)
+        if source.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    return 2 * source.numel() * source.element_size() / quickest(copy)
+
+
+def measure(settings: dict[str, Any]) -> dict[str, Any]:
+    """Run the sweep with nothing kept from before; every phase with its seconds and its bound."""
+    with tempfile.TemporaryDirectory() as folder:
+        clock = Clock()
+        sweep = Sweep(progress=clock, **settings, out=Path(folder) / "o")
+        begun = perf_counter()
+        prepared = sweep._prepare(clock)
+        clock.lap("calibration")
+        outlook = Outlook(prepared.bench, prepared.plan.kept)
+        runs = sweep._asked(prepared)
+        rates = _rates(outlook, prepared, runs)
+        spent = perf_counter() - clock.since
+        clock.lap("start-up")
+        sweep.run()
+        clock.lap("end")
+        wall = perf_counter() - begun - spent + IMPORTS
+        results = prepared.store.results()
+        sharers = sharing(prepared, runs)
+        needed = rows_needed(prepared.bench, sharers or runs)
+        rows = not_kept(prepared.bench.tokens, needed, outlook.kept) if sharers else needed[:0]
+        clock.seconds.pop("calibration")
+        phases = list(_phases(clock, outlook, prepared, runs, results, rows, rates))
+    bound = sum(phase["bound"] or 0.0 for phase in phases)
+    return {"settings": settings, "rates": rates, "wall": wall, "bound": bound, "phases": phases}
+
+
+def _rates(outlook: Outlook, prepared: Prepared, runs: Sequence[Any]) -> dict[str, float]:
+    loads = [outlook.load(run) for run in runs]
+    steps = max(1, round(statistics.median(load.steps.mean.tokens for load in loads)))
+    scored = max(1, round(statistics.median(load.scored.mean.tokens for load in loads)))
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    return {
+        "training": matrix_rate(prepared, steps),
+        "evaluation": matrix_rate(prepared, scored),
+        "pass": matrix_rate(prepared, 1024),
+        "memory": memory_rate(prepared),
+        "disk": disk_rate(cache_folder()),
+    }
+
+
+def _phases(
+    clock: Clock,
+    outlook: Outlook,
+    prepared: Prepared,
+    runs: Sequence[Any],
+    results: dict[str, Any],
+    rows: np.ndarray,
+    rates: dict[str, float],
+) -> Iterator[dict[str, Any]]:
+    best = max(rates["training"], rates["evaluation"], rates["pass"])
+    lengths, matrices = prepared.bench.tokens.lengths, outlook.matrices
+    for name in ("start-up", "tokenizing", "check", "forecast"):
+        yield _phase(name, clock.seconds.get(name, 0.0), None)
+    if len(rows):
+        stop = outlook.anatomy.count if outlook.kept.head else max(outlook.kept.cuts)
+        real = matrices.forward(batched(lengths[rows], 1), stop=stop)
+        # every token once, without padding and without the copies that fill batches up
+        yield {
+            **_phase("pass", clock.seconds["pass"], real / best),
+            "operations": real,
+            "share_real": real / outlook.pass_operations(rows),
+            "rate": real / clock.seconds["pass"],
+            "of_matrix_rate": real / clock.seconds["pass"] / rates["pass"],
+            "length_step": LENGTH_STEP,
+        }
+    training = evaluation = 0.0
+    for tune in dict.fromkeys(run.tune for run in runs):
+        same = [run for run in runs if run.tune == tune and run.digest in results]
+        costs = [results[run.digest]["cost"] for run in same]
+        names = trained(same[0], outlook.anatomy)
+        loads = [(run, outlook.load(run)) for run in same]
+        steps = sum(matrices.training(names, load.steps, outlook.cut(run)) for run, load in loads)
+        moved = sum(load.steps.count for _, load in loads) * OPTIMIZER_BYTES * matrices.trained(names)
+        took = sum(cost["train_seconds"] for cost in costs)
+        training += took
+        yield {
+            **_phase(f"training, {same[0].trainable}", took, steps / best + moved / rates["memory"]),
+            **{"operations": steps, "rate": steps / took, "of_matrix_rate": steps / took / rates["training"]},
+        }
+    for tune in dict.fromkeys(run.tune for run in runs):
+        same = [run for run in runs if run.tune == tune and run.digest in results]
+        took = sum(
+            cost["run_seconds"] - cost["train_seconds"] for cost in (results[run.digest]["cost"] for run in same)
+        )  # with test, and what is around a run
+        work = sum(matrices.forward(outlook.load(run).scored, outlook.cut(run) or 0) for run in same)
+        evaluation += took
+        yield {
+            **_phase(f"evaluation, {same[0].trainable}", took, work / best),
+            **{"operations": work, "rate": work / took, "of_matrix_rate": work / took / rates["evaluation"]},
+        }
+    yield _phase("between runs", clock.seconds.get("runs", 0.0) - training - evaluation, None)
+    for name in ("saving", "report"):
+        yield _phase(name, clock.seconds.get(name, 0.0), None)
+
+
+def _phase(name: str, seconds: float, bound: float | None) -> dict[str, Any]:
+    return {"phase": name, "seconds": seconds, "bound": bound, "over": None if not bound else seconds / bound}
+
+
+def show(found: dict[str, Any]) -> None:
+    rates, wall = found["rates"], found["wall"]
+    for name in ("training", "evaluation", "pass"):
+        print(f"matrix products in the shape of {name}: {rates[name] / 1e9:.0f} GFLOP/s")
+    print(f"memory {rates['memory'] / 1e9:.1f} GB/s, disk {rates['disk'] / 1e9:.2f} GB/s\n")
+    print(f"{'phase':<22}{'seconds':>9}{'share':>8}{'bound':>9}{'measured / bound':>18}{'of matrix rate':>16}")
+    for phase in found["phases"]:
+        bound, over, rate = phase["bound"], phase["over"], phase.get("of_matrix_rate")
+        print(
+            f"{phase['phase']:<22}{phase['seconds']:>9.2f}{100 * phase['seconds'] / wall:>7.1f}%"
+            f"{'' if bound is None else format(bound, '.2f'):>9}{'' if over is None else format(over, '.2f'):>18}"
+            f"{'' if rate is None else format(100 * rate, '.0f') + ' %':>16}"
+        )
+    print(f"{'all':<22}{wall:>9.2f}{'':>8}{found['bound']:>9.2f}{wall / found['bound']:>18.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="where to write the figures")
+    known, rest = parser.parse_known_args()
+    names = [flag.removeprefix("--").replace("-", "_") for flag in rest[::2]]
+    found = measure(dict(zip(names, rest[1::2], strict=True)))
+    show(found)
+    if known.json:
+        known.json.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

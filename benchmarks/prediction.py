@@ -1,0 +1,122 @@
+"""How near a plan comes: what is predicted and what is measured, by k and in all, over several repetitions.
+
+Each repetition is a process of its own, as for a user: `plan`, then the sweep in the same process, with a cache of its
+own, so that the pass is part of what is measured. Settings are those of `frostline sweep`, but for --out. Runs take the
+whole machine: leave it alone meanwhile.
+
+    python benchmarks/prediction.py --repetitions 3 --json FILE --model FOLDER --train FILE --validation FILE --tune 0,2,all
+
+Wanted: the total within 20 %, each k within 30 %.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+WITHIN = {"total": 0.20, "cell": 0.30}
+
+
+def settings_of(flags: Sequence[str]) -> dict[str, Any]:
+    """``--name value`` pairs as settings of a sweep."""
+    names = [flag.removeprefix("--").replace("-", "_") for flag in flags[::2]]
+    return dict(zip(names, flags[1::2], strict=True))
+
+
+def once(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Plan, then sweep; every part with what was predicted and what was measured."""
+    from frostline import Sweep
+    from frostline.progress import Progress
+    from frostline.sweep.folder import Folder
+    from frostline.sweep.forecast import recorded
+
+    with tempfile.TemporaryDirectory() as folder:
+        sweep = Sweep(progress=Progress(), **settings, out=Path(folder) / "o")
+        forecast = sweep.plan().forecast
+        if forecast is None:
+            raise SystemExit("No step could be timed, so nothing is predicted.")
+        sweep.run(save_model=False)
+        (call,) = recorded(sweep.out)
+        runs, results = Folder(sweep.out).runs, Folder(sweep.out).store.results()
+    parts = []
+    for cell in call["predicted"]["cells"]:
+        costs = [
+            results[run.digest]["cost"]
+            for run in runs
+            if (run.trainable, run.train_size) == (cell["trainable"], cell["train_size"])
+        ]
+        parts.append(
+            {
+                **{"part": cell["trainable"], "train_size": cell["train_size"], "kind": "cell"},
+                **{"predicted": cell["seconds"], "measured": statistics.mean(c["run_seconds"] for c in costs)},
+                **{"predicted_training": cell["training_seconds"], "predicted_evaluation": cell["evaluation_seconds"]},
+                "measured_training": statistics.mean(c["train_seconds"] for c in costs),
+                "measured_evaluation": statistics.mean(c["evaluation_seconds"] for c in costs),
+                "predicted_bytes": cell["memory_bytes"],
+                "measured_bytes": max(c["peak_memory_bytes"] for c in costs),
+            }
+        )
+    for kind, key in (("pass", "pass_seconds"), ("total", "seconds")):
+        both = {which: call[which][key] for which in ("predicted", "measured")}
+        parts.append({"part": kind, "train_size": None, "kind": kind, **both})
+    return {"parts": parts, "calibration_seconds": forecast.calibration_seconds, "trainer": forecast.trainer_seconds}
+
+
+def show(repetitions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Print predicted / measured of every part, for each repetition and the median; gives the rows."""
+    rows = []
+    print(f"{'part':<9}{'examples':>9}{'predicted':>11}{'measured':>10}  predicted / measured (each repetition, worst)")
+    for same in zip(*(one["parts"] for one in repetitions), strict=True):
+        ratios = [part["predicted"] / part["measured"] if part["measured"] else None for part in same]
+        known = [ratio for ratio in ratios if ratio]
+        worst = max(known, key=lambda ratio: abs(ratio - 1), default=None)
+        limit = WITHIN.get(same[0]["kind"])
+        missed = limit is not None and worst is not None and abs(worst - 1) > limit
+        predicted, measured = (statistics.median(part[name] for part in same) for name in ("predicted", "measured"))
+        print(
+            f"{same[0]['part']:<9}{same[0]['train_size'] or '':>9}{predicted:>11.2f}{measured:>10.2f}  "
+            + " ".join("-" if ratio is None else f"{ratio:.2f}" for ratio in ratios)
+            + (f"  {worst:.2f}{' MISSED' if missed else ''}" if worst else ""),
+            flush=True,
+        )
+        rows.append({**same[0], "predicted": predicted, "measured": measured, "ratios": ratios, "missed": missed})
+    calibrations = ", ".join(f"{one['calibration_seconds']:.1f}" for one in repetitions)
+    print(f"seconds that timing took: {calibrations}")
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
+    known, rest = parser.parse_known_args()
+    if known.once:
+        print(json.dumps(once(settings_of(rest))))
+        return
+    repetitions = []
+    for _ in range(known.repetitions):
+        with tempfile.TemporaryDirectory() as cache:
+            done = subprocess.run(
+                [sys.executable, __file__, "--once", *rest],
+                env={**os.environ, "HF_ASSETS_CACHE": cache},
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
+        repetitions.append(json.loads(done.stdout.splitlines()[-1]))
+    rows = show(repetitions)
+    if known.json:
+        known.json.write_text(
+            json.dumps({"settings": settings_of(rest), "rows": rows, "repetitions": repetitions}, indent=1)
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""What a sweep is said to take before it runs, and the record of that beside what it took."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from frostline.sweep.store import replace
+
+FILE = "forecast.json"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The runs of one number of tuned layers and train size that are still to be done."""
+
+    trainable: str
+    train_size: int
+    runs: int
+    training_seconds: float  # of one run
+    evaluation_seconds: float
+    seconds: float  # of one run, with what is around its training
+    memory_bytes: float
+    trainer_seconds: float | None  # of one run by plain transformers; None where that was not asked for
+    timed: bool  # steps of this k were timed; else they are interpolated
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Seconds and memory of all that is still to be done."""
+
+    cells: tuple[Cell, ...]
+    pass_seconds: float
+    calibration_seconds: float  # that went into knowing this
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> int:
+        return sum(cell.runs for cell in self.cells)
+
+    @property
+    def seconds(self) -> float:
+        """Pass and runs."""
+        return self.pass_seconds + sum(cell.runs * cell.seconds for cell in self.cells)
+
+    @property
+    def trainer_seconds(self) -> float | None:
+        """The same runs by plain transformers."""
+        each = [cell.trainer_seconds for cell in self.cells]
+        if not each or None in each:
+            return None
+        return sum(cell.runs * (cell.trainer_seconds or 0.0) for cell in self.cells)
+
+    @property
+    def memory_bytes(self) -> float:
+        return max((cell.memory_bytes for cell in self.cells), default=0.0)
+
+
+def readable_duration(seconds: float) -> str:
+    """A duration as one says it before it is over."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 59.5:
+        return f"{seconds:.0f} s"
+    if seconds < 595:
+        minutes, rest = divmod(round(seconds / 10), 6)
+        return f"{minutes} min {10 * rest} s" if rest else f"{minutes} min"
+    if seconds < 7170:
+        return f"{seconds / 60:.0f} min"
+    hours, minutes = divmod(round(seconds / 600), 6)
+    return f"{hours} h {10 * minutes} min" if minutes and hours < 10 else f"{seconds / 3600:.0f} h"
+
+
+def record(out: Path, forecast: Forecast) -> None:
+    """Write down what is forecast, before the runs; each call of a sweep that has runs to do has an entry of its own."""
+    facts = {**asdict(forecast), "seconds": forecast.seconds, "trainer_seconds": forecast.trainer_seconds}
+    _write(out, [*recorded(out), {"predicted": facts, "measured": None}])
+
+
+def complete(out: Path, measured: Mapping[str, float]) -> None:
+    """Put what the last recorded call took beside its forecast."""
+    calls = recorded(out)
+    calls[-1]["measured"] = dict(measured)
+    _write(out, calls)
+
+
+def recorded(out: Path) -> list[dict[str, Any]]:
+    """Every call: what was ``predicted``, and what was ``measured`` (None where it did not reach its end). A file that
+    is not there or damaged says nothing."""
+    try:
+        calls = json.loads((out / FILE).read_bytes())["calls"]
+        assert isinstance(calls, list)
+    except (OSError, ValueError, KeyError, TypeError, AssertionError):
+        return []
+    return calls
+
+
+def _write(out: Path, calls: Iterable[Mapping[str, Any]]) -> None:
+    replace(out / FILE, (json.dumps({"calls": list(calls)}, indent=1) + "\n").encode())
