@@ -402,8 +402,12 @@ def program(here: Path) -> tuple[list[str], dict[str, str]]:
     return [*command, "--seeds", "5", "--out", "o", *FAST, "--num-train-epochs", "3"], environment
 
 
-def until_some_are_done(process: "subprocess.Popen[str]", folder: Path, count: int) -> None:
-    while process.poll() is None and len([p for p in folder.glob("*.json") if p.name.count(".") == 1]) < count:
+def until_more_are_done(process: "subprocess.Popen[str]", folder: Path, more: int) -> None:
+    def done() -> int:
+        return len([p for p in folder.glob("*.json") if p.name.count(".") == 1])
+
+    enough = done() + more
+    while process.poll() is None and done() < enough:
         time.sleep(0.01)
     assert process.poll() is None, process.communicate()
 
@@ -423,12 +427,12 @@ def test_killed_interrupted_and_gone_on_is_the_undisturbed_sweep(
     }
     runs = here / "o" / "runs"
     first = subprocess.Popen(command, **options)
-    until_some_are_done(first, runs, 1)
+    until_more_are_done(first, runs, 1)
     first.send_signal(signal.SIGKILL)
     first.communicate()
     assert first.returncode == -signal.SIGKILL
     second = subprocess.Popen(command, **options)
-    until_some_are_done(second, runs, 3)
+    until_more_are_done(second, runs, 2)
     second.send_signal(signal.SIGINT)
     _, err = second.communicate()
     assert second.returncode == 130 and "Traceback" not in err, err
