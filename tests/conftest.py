@@ -53,6 +53,7 @@ def settings(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> dict[str, Any
 @pytest.fixture(scope="session")
 def finished_small(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of such a sweep that has run, without report and model. Not to be written into: copy it."""
+    torch.set_num_threads(1)
     out = tmp_path_factory.mktemp("small") / "o"
     go({"model": tiny_bert, "train": tiny_table, "tune": "0,1", "seeds": 2, "out": out, **SMALL})
     return out

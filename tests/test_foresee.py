@@ -146,13 +146,16 @@ def test_a_sweep_records_its_forecast_and_what_it_took(
 
 def test_records_that_are_damaged_say_nothing(tmp_path: Path) -> None:
     assert recorded(tmp_path) == []
-    record(tmp_path, Forecast((), 1.0, 3.0))
-    complete(tmp_path, {"seconds": 4.0, "pass_seconds": 1.0})
-    (call,) = recorded(tmp_path)
-    assert call["predicted"]["pass_seconds"] == 1.0 and call["measured"]["seconds"] == 4.0
+    call = record(tmp_path, Forecast((), 1.0, 3.0))
+    record(tmp_path, Forecast((), 2.0, 3.0))  # of another process on the same folder
+    complete(tmp_path, call, {"seconds": 4.0, "pass_seconds": 1.0})
+    first, second = recorded(tmp_path)
+    assert first["predicted"]["pass_seconds"] == 1.0 and first["measured"]["seconds"] == 4.0
+    assert second["measured"] is None
     for damage in ("", "[]", '{"calls": 3}'):
         (tmp_path / "forecast.json").write_text(damage)
         assert recorded(tmp_path) == []
+        complete(tmp_path, call, {"seconds": 4.0})
 
 
 def test_the_progress_goes_by_the_forecast(settings: dict[str, Any]) -> None:

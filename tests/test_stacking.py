@@ -139,10 +139,12 @@ def test_stacked_padded_batches(model_type: str, tmp_path: Path) -> None:
             assert furthest(mine, run(spec, bench)) < 2e-5
 
 
-@pytest.mark.parametrize("model_type", TYPES)
-def test_heads_alone_are_the_same_to_the_last_bit(model_type: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("model_type", "precision"), [*((kind, "float32") for kind in TYPES), ("bert", "bfloat16"), ("llama", "bfloat16")]
+)
+def test_heads_alone_are_the_same_to_the_last_bit(model_type: str, precision: str, tmp_path: Path) -> None:
     """Run by run, dropout on: each draws from its own seed, so no result hangs on which runs were trained with it."""
-    bench = bench_of(model_type, tmp_path, dropout=True)
+    bench = replace(bench_of(model_type, tmp_path, dropout=True), machine=Machine(torch.device("cpu"), precision))
     specs = [spec_of(0, *who, head_learning_rate="same") for who in [*WHO, (0, 3e-3)]]
     for mine, spec in zip(run_stacked(specs, bench), specs, strict=True):
         assert outcome(mine) == outcome(run(spec, bench))

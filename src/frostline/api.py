@@ -90,12 +90,13 @@ class Sweep:
             self._foresee(prepared, progress)
             _write_folder(prepared)
             forecast = prepared.plan.forecast
-            if missing and forecast:
-                record(self.out, forecast)
+            call = record(self.out, forecast) if missing and forecast else None
             begun = perf_counter()
             execute(prepared, asked, progress, weights=_weights(self.out) if save_model else None)
-            if missing and forecast:
-                complete(self.out, {"seconds": perf_counter() - begun, "pass_seconds": prepared.bench.pass_seconds})
+            if call is not None:
+                complete(
+                    self.out, call, {"seconds": perf_counter() - begun, "pass_seconds": prepared.bench.pass_seconds}
+                )
             answer = rebuild(self.out)
             if save_model:
                 progress.begin("saving the model")

@@ -36,7 +36,7 @@ class _Copied:
 
     def __call__(self, x: Tensor) -> Tensor:
         module = self.module
-        if not torch.is_autocast_enabled(x.device.type):  # the check compares in fp32
+        if not torch.is_autocast_enabled(x.device.type) or x.dim() < 2:  # the check compares in fp32
             return F.linear(x, module.weight, module.bias)
         given = [p for p in (module.weight, module.bias) if p is not None]
         self.copies = self.copies or [(-1, torch.empty_like(p, dtype=self.dtype)) for p in given]
@@ -63,7 +63,7 @@ class _Product(torch.autograd.Function):
         return (
             (gradient @ copy).to(ctx.wide) if wants_x else None,
             (flat.t() @ x.flatten(0, -2)).float() if wants_weight else None,
-            flat.sum(0, dtype=torch.float32) if wants_bias else None,
+            flat.sum(0).float() if wants_bias else None,
             None,
             None,
         )

@@ -159,7 +159,7 @@ def _watched(layer: nn.Module, grid: torch.Size) -> Iterator[dict[str, list[Tens
             new = {
                 id(x): x.clone() for x in (*args, *kwargs.values())
             }  # of a gradient of its own, whoever else reads it
-            seen[path] = list(new.values())
+            seen[path] = [x for x in new.values() if x.requires_grad]
             return tuple(new[id(x)] for x in args), {name: new[id(x)] for name, x in kwargs.items()}
 
         def leave(module: nn.Module, args: Any, kwargs: Any, out: Any) -> Any:
@@ -372,7 +372,10 @@ class _Trial:
         need = need_for((cut,), self.anatomy, self.reads)
         recipe = Recipe("check", "", "", "", "", 0, "", "", "", head_reads=self.reads)
         rows = np.arange(len(tokens))
-        states = keep(self.model, self.anatomy, tokens, rows, need, recipe, autocast=nullcontext, folder=folder)
+        model, anatomy = self.model, self.anatomy
+        states = keep(
+            *(model, anatomy, tokens, rows, need, recipe), autocast=nullcontext, narrow=self.narrow, folder=folder
+        )
         return states, tokens
 
     def from_disk(self, upper: Upper) -> Tensor:

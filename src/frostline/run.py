@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import perf_counter
 from typing import Any
@@ -63,6 +63,7 @@ class Result:
     logits: dict[str, NDArray[Any]]  # validation_best, validation_last, and of further splits: [rows, C]
     test_facts: dict[str, Any] | None = None
     test_logits: NDArray[np.float32] | None = None
+    learned: Mapping[str, Tensor] = field(default_factory=dict)  # the trained parameters: the next run overwrites them
 
 
 def run(spec: RunSpec, bench: Bench, *, on_step: Callable[[int, int], None] = lambda step, total: None) -> Result:
@@ -120,6 +121,7 @@ def run_stacked(
                 "audit": {**facts, **audit.facts_of(learners[n])},
                 "peak_memory_bytes": peak.bytes,
                 "run_seconds": seconds,
+                "learned": learners[n].parameters,
                 "stacked": len(specs),
             },
         )
@@ -222,7 +224,7 @@ def _result(
         for split, logits in scored.items()
         for name, value in _plain(bench.problem.scores(logits, bench.splits[split])).items()
     ]
-    result = Result(facts, {**_logits(trained), **scored})
+    result = Result(facts, {**_logits(trained), **scored}, learned=about["learned"])
     if test is not None:
         result.test_logits = test
         scores = bench.problem.scores(test, bench.splits["test"])

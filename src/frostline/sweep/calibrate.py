@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from frostline.casting import cast_once
 from frostline.cost import Batches, Matrices, batched
 from frostline.hidden import HiddenStates, Need, Rows, compute, pass_batches
 from frostline.machine import Machine, peak_memory, settled_memory
@@ -118,14 +119,14 @@ def pace_of_pass(outlook: Outlook, rows: Rows) -> float:
     batches = list(pass_batches(pretrained.model, tokens.lengths, rows))
     chosen = [batches[n] for n in _spread(len(batches), PASSED)]
     rates = []
-    for length, size, some in [chosen[0], *chosen]:
-        begun = perf_counter()
-        for _, states in compute(
-            pretrained.model, pretrained.anatomy, tokens, some, need, bench.reads, bench.machine.autocast, bench.narrow
-        ):
-            for array in states.values():
-                array.float().cpu()
-        rates.append(outlook.of_pass(length, size) / (perf_counter() - begun))
+    how = (need, bench.reads, bench.machine.autocast, bench.narrow)
+    with cast_once(pretrained.model, bench.machine):
+        for length, size, some in [chosen[0], *chosen]:
+            begun = perf_counter()
+            for _, states in compute(pretrained.model, pretrained.anatomy, tokens, some, *how):
+                for array in states.values():
+                    array.float().cpu()
+            rates.append(outlook.of_pass(length, size) / (perf_counter() - begun))
     return statistics.median(rates[1:])  # the first warms up
 
 
@@ -223,11 +224,14 @@ class _Timer:
     idle: int  # bytes in use before
 
     def points(self, wanted: Sequence[Wanted], budget: float) -> dict[Tune, Point]:
-        """Time each of these, in about so many seconds in all; those whose steps do not come to an end are left out."""
-        found = {}
+        """Time each of these, in about so many seconds in all; those that end in an error or in no number are left out."""
+        found: dict[Tune, Point | None] = {}
         for one in wanted:
             self.bench.pretrained.release()  # so that memory is that of this run
-            found[one.spec.tune] = self._point(one, budget / len(wanted))
+            try:
+                found[one.spec.tune] = self._point(one, budget / len(wanted))
+            except (RuntimeError, MemoryError):  # too large for this machine: the run itself will say so
+                found[one.spec.tune] = None
         return {k: point for k, point in found.items() if point is not None}
 
     def _point(self, one: Wanted, budget: float) -> Point | None:

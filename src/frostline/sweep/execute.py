@@ -13,15 +13,14 @@ from frostline.errors import FrostlineError
 from frostline.hidden import Recipe, Rows, keep
 from frostline.machine import Machine, settled_memory
 from frostline.narrow import Narrow
-from frostline.parts import trained
 from frostline.pretrained import Pretrained
 from frostline.progress import Progress
-from frostline.run import cut_of, run, run_stacked
+from frostline.run import Result, cut_of, run, run_stacked
 from frostline.specification import RunSpec
 from frostline.sweep.outlook import Outlook
 from frostline.sweep.prepare import Prepared, rows_needed
 from frostline.sweep.stacks import in_stacks, stack_size
-from frostline.sweep.weights import FAILS, BestWeights
+from frostline.sweep.weights import CANNOT_WRITE, BestWeights
 
 # What a run may end in that is its own failure; whatever else is raised ends the sweep.
 FAILURES = (RuntimeError, MemoryError, AssertionError, ArithmeticError, ValueError)
@@ -32,6 +31,7 @@ def execute(
 ) -> None:
     """Run what is given and has no result, and publish each; what the best have learned goes to ``weights``."""
     bench = prepared.bench
+    bench.pass_seconds = 0.0
     missing = [spec for spec in runs if not prepared.store.has(spec.digest)]
     if not missing:
         return
@@ -90,17 +90,17 @@ def _attempt(
         for spec, result in zip(stack, results, strict=True):
             prepared.store.publish(spec.digest, result)
             progress.result(result.facts, spec.trainable)
-        if weights and alone and results[0].facts["outcome"] == "ok":
-            _keep_weights(spec, prepared, results[0].facts["validation_best"], weights, progress)
+            if weights:
+                _keep_weights(spec, result, weights, progress)
     progress.finish(work)
 
 
-def _keep_weights(spec: RunSpec, prepared: Prepared, score: float, weights: BestWeights, progress: Progress) -> None:
-    model = prepared.pretrained.model
-    learned = {name: model.get_parameter(name) for name in trained(spec, prepared.pretrained.anatomy)}
+def _keep_weights(spec: RunSpec, result: Result, weights: BestWeights, progress: Progress) -> None:
+    if result.facts["outcome"] != "ok" or result.facts["validation_best"] is None:
+        return
     try:
-        weights.offer(spec, score, learned)
-    except FAILS as error:
+        weights.offer(spec, result.facts["validation_best"], result.learned)
+    except CANNOT_WRITE as error:
         progress.note(
             f"What {spec.trainable}, seed {spec.seed} learned cannot be kept ({error}); it can be trained again."
         )
@@ -139,7 +139,8 @@ def cut_check(prepared: Prepared) -> list[Check]:
             "`frostline check` tells more; choose another model."
         )
     bench.packed = all(row.path == "packed" for row in rows)
-    bench.narrow = rows[0].narrow if all(row.narrow for row in rows) else None
+    as_checked = all(row.narrow and row.path == rows[0].path for row in rows)
+    bench.narrow = rows[0].narrow if as_checked else None
     prepared.checks = rows
     return rows
 

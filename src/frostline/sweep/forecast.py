@@ -1,6 +1,7 @@
 """What a sweep is said to take before it runs, and the record of that beside what it took."""
 
 import json
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -72,17 +73,19 @@ def readable_duration(seconds: float) -> str:
     return f"{hours} h {10 * minutes} min" if minutes and hours < 10 else f"{seconds / 3600:.0f} h"
 
 
-def record(out: Path, forecast: Forecast) -> None:
-    """Write down what is forecast, before the runs; each call of a sweep that has runs to do has an entry of its own."""
+def record(out: Path, forecast: Forecast) -> str:
+    """Write down what is forecast, before the runs; each call of a sweep that has runs to do has an entry of its own, and
+    is given its name."""
+    call = uuid.uuid4().hex
     facts = {**asdict(forecast), "seconds": forecast.seconds, "trainer_seconds": forecast.trainer_seconds}
-    _write(out, [*recorded(out), {"predicted": facts, "measured": None}])
+    _write(out, [*recorded(out), {"call": call, "predicted": facts, "measured": None}])
+    return call
 
 
-def complete(out: Path, measured: Mapping[str, float]) -> None:
-    """Put what the last recorded call took beside its forecast."""
+def complete(out: Path, call: str, measured: Mapping[str, float]) -> None:
+    """Put what a recorded call took beside its forecast, if that is still there."""
     calls = recorded(out)
-    calls[-1]["measured"] = dict(measured)
-    _write(out, calls)
+    _write(out, [{**one, "measured": dict(measured)} if one["call"] == call else one for one in calls])
 
 
 def recorded(out: Path) -> list[dict[str, Any]]:

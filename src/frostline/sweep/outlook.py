@@ -64,10 +64,17 @@ class Outlook:
         size = spec.per_device_eval_batch_size
         parts = {name: by_length(some, size) for name, some in self._splits().items()}
         scored = parts.pop("validation") * times + by_length(lengths[: spec.train_score_rows], size)
+        scored, scorings = sum(parts.values(), scored), 2 * times + 1 + len(parts)
         batch = spec.per_device_train_batch_size
-        longest = max(int(lengths[n : n + batch].sum()) for n in range(0, len(lengths), batch))
-        longest_scored = max(int(np.sort(some)[-size:].sum()) for some in (lengths, *self._splits().values()))
-        return Load(steps, sum(parts.values(), scored), 2 * times + 1 + len(parts), longest, longest_scored)
+        longest = max(self._tokens(lengths[n : n + batch]) for n in range(0, len(lengths), batch))
+        longest_scored = max(self._tokens(np.sort(some)[-size:]) for some in (lengths, *self._splits().values()))
+        if not self.bench.packed:
+            steps, scored = steps.padded, scored.padded
+        return Load(steps, scored, scorings, longest, longest_scored)
+
+    def _tokens(self, lengths: Lengths) -> int:
+        """That one batch of such texts has, as it is computed."""
+        return int(lengths.sum()) if self.bench.packed else len(lengths) * int(lengths.max())
 
     def plain_load(self, spec: RunSpec) -> Load:
         """The same by plain transformers: padding is computed, and eight texts are scored at a time, as they come."""

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-import torch
-
 from frostline.checking import stack_refusal
 from frostline.machine import memory_limit
 from frostline.parts import trained
@@ -11,6 +9,7 @@ from frostline.run import Bench, generator_seed, kind_of, rehearse
 from frostline.specification import RunSpec
 
 WORTH = 0.9  # a stack grows while a run's share of a step falls below this part of what it was
+TOO_LARGE = (RuntimeError, MemoryError)  # memory that ran out bears several names on a GPU
 COPIES = 5  # of what a run trains: values, gradients, two moments, best values
 
 
@@ -73,14 +72,18 @@ def _grown(rehearsal: Callable[[int], tuple[float, int]], most: int, limit: int)
 
     ``rehearsal`` gives, for a number of runs, the seconds of a step and the bytes in use.
     """
-    size, (seconds, used) = 1, rehearsal(1)
+    size = 1
+    try:
+        seconds, used = rehearsal(1)
+    except TOO_LARGE:  # the run itself will say so
+        return 1
     while size < most:
         more = min(2 * size, most)
         if used * more > limit * size:
             break
         try:
             longer, used = rehearsal(more)
-        except torch.OutOfMemoryError:
+        except TOO_LARGE:
             break
         if longer / more > WORTH * seconds / size:
             break
