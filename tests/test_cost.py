@@ -1,5 +1,6 @@
 """The model of cost: laws that hold whatever the machine."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,9 +127,17 @@ def test_a_runs_load_is_what_it_does(outlook: tuple[Outlook, RunSpec]) -> None:
     assert load.steps.count == 8 and load.steps.texts == pytest.approx(40 * 8 / 3)  # three steps an epoch
     rows = {name: len(rows) for name, rows in look.bench.splits.items()}
     assert load.scored.texts == 3 * rows["validation"] + rows["test"] + 40
-    plain = look.plain_load(spec)
-    assert plain.steps.tokens > look.load(spec).steps.tokens and plain.steps.count == look.load(spec).steps.count
     assert load.longest <= 16 * look.lengths(spec).max()
+
+
+def test_packed_batches_have_less_to_do_than_padded_ones(outlook: tuple[Outlook, RunSpec]) -> None:
+    look, spec = outlook
+    plain, padded = look.plain_load(spec), look.load(spec)
+    packed = Outlook(replace(look.bench, packed=True), look.kept).load(spec)
+    assert plain.steps == padded.steps
+    assert packed.steps.tokens < padded.steps.tokens and packed.steps.count == padded.steps.count
+    assert packed.scored.tokens < padded.scored.tokens and packed.scored.texts == padded.scored.texts
+    assert packed.longest < padded.longest and packed.longest_scored <= padded.longest_scored
 
 
 def test_the_pass_is_counted_by_its_filled_batches(outlook: tuple[Outlook, RunSpec]) -> None:

@@ -311,8 +311,12 @@ class _Trial:
         # The embeddings' output is not kept: it costs nothing to compute again.
         self.cut = None if k is None or k == self.anatomy.count else self.anatomy.count - k
         with tempfile.TemporaryDirectory(prefix="frostline-check-") as folder:
-            self.stored = None if self.cut is None else self.store(self.cut, Path(folder))
-            for path, narrow in product(("packed", "padded"), dict.fromkeys((self.narrow, None))):
+            stored = {
+                narrow: None if self.cut is None else self.store(self.cut, narrow, Path(folder, str(n)))
+                for n, narrow in enumerate(dict.fromkeys((self.narrow, None)))
+            }
+            for path, narrow in product(("packed", "padded"), stored):
+                self.stored = stored[narrow]
                 try:
                     gap = self.compare_packed(narrow) if path == "packed" else self.compare(None, narrow)
                 except FAILS as error:
@@ -358,7 +362,7 @@ class _Trial:
         worst = max((float((gradients[n] - g).abs().max()) for n, g in self.truth[1].items()), key=_nan_is_large)
         return _difference(logits, self.truth[0]), worst / largest if largest else worst
 
-    def store(self, cut: int, folder: Path) -> tuple[HiddenStates, Tokens]:
+    def store(self, cut: int, narrow: Narrow | None, folder: Path) -> tuple[HiddenStates, Tokens]:
         """The states of the batch's rows as a sweep keeps them: a pass of its own, written, read back."""
         mask = self.batch["attention_mask"].bool().cpu()
         inputs = {
@@ -373,9 +377,7 @@ class _Trial:
         recipe = Recipe("check", "", "", "", "", 0, "", "", "", head_reads=self.reads)
         rows = np.arange(len(tokens))
         model, anatomy = self.model, self.anatomy
-        states = keep(
-            *(model, anatomy, tokens, rows, need, recipe), autocast=nullcontext, narrow=self.narrow, folder=folder
-        )
+        states = keep(*(model, anatomy, tokens, rows, need, recipe), autocast=nullcontext, narrow=narrow, folder=folder)
         return states, tokens
 
     def from_disk(self, upper: Upper) -> Tensor:
