@@ -15,11 +15,11 @@ import psutil
 import torch
 
 from frostline import Sweep
+from frostline.cli.printing import size_of
 from frostline.hidden import keep
 from frostline.machine import anonymous_memory, highest
 from frostline.progress import LineProgress
 from frostline.sweep.execute import recipe_of
-from frostline.sweep.plan import readable_bytes
 from frostline.sweep.prepare import prepare
 
 
@@ -38,7 +38,7 @@ def main() -> None:
         print(
             f"{len(prepared.data.train) + len(prepared.data.validation):,} rows read, encoded and planned in {loaded:.0f} s"
         )
-        print(f"plan: {plan.rows:,} different texts, {plan.tokens:,} tokens, {readable_bytes(plan.cache_bytes)}")
+        print(f"plan: {plan.rows:,} different texts, {plan.tokens:,} tokens, {size_of(plan.cache_bytes)}")
         before, passed = anonymous_memory(process), 0
 
         def progress(rows: int) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import frostline
 from frostline.checking import narrow_of
-from frostline.cost import Batches, Matrices, batched, by_length, shuffled
+from frostline.cost import Batches, Matrices, batched, by_length, drawn
 from frostline.hidden import Need
 from frostline.layers import LAYER, find_layers, probe_batch
 from frostline.progress import Progress
@@ -30,7 +30,7 @@ def matrices() -> Matrices:
 
 @given(LENGTHS, st.integers(1, 16))
 def test_batches_hold_every_text_and_token_however_they_are_drawn(lengths: np.ndarray, size: int) -> None:
-    for made in (batched(lengths, size), by_length(lengths, size), shuffled(lengths, size)):
+    for made in (batched(lengths, size), by_length(lengths, size), drawn(lengths, size)):
         assert (made.count, made.texts, made.tokens) == (-(-len(lengths) // size), len(lengths), lengths.sum())
         assert made.places >= made.tokens and made.pairs >= (lengths**2).sum()
         assert made.pairs <= made.places * lengths.max()

@@ -18,7 +18,7 @@ from frostline.progress import Progress
 from frostline.sweep import foresee as foresee_module
 from frostline.sweep.calibrate import Pace, calibrate
 from frostline.sweep.execute import execute, recipe_of
-from frostline.sweep.forecast import Cell, Forecast, complete, readable_duration, record, recorded
+from frostline.sweep.forecast import Cell, Forecast, complete, record, recorded
 from frostline.sweep.foresee import foresee
 from frostline.sweep.outlook import Outlook
 from frostline.sweep.store import Store
@@ -111,7 +111,7 @@ def test_without_time_for_the_deepest_nothing_is_said_but_a_plan_takes_it(settin
     wanted = outlook.wanted(sweep._asked(prepared))
     assert calibrate(outlook, wanted, 1e9, budget=0.0, plain=False) is None
     found = calibrate(outlook, wanted, 1e9, budget=0.0, plain=True)
-    assert found is not None and set(found.points) == set(found.plain) == {0, 3}
+    assert found is not None and set(found.cut) == set(found.plain) == {0, 3}
 
 
 def test_a_plan_shows_it_in_words(tiny_bert: Path, tiny_table: Path, tmp_path: Path, capsys: Any) -> None:
@@ -227,22 +227,3 @@ def test_forecasts_add_up() -> None:
     both = Forecast((cell(2, 3.0), cell(1, 4.0, memory_bytes=9.0)), 5.0, 0.1)
     assert (both.runs, both.seconds, both.trainer_seconds, both.memory_bytes) == (3, 15.0, 20.0, 9.0)
     assert Forecast((cell(2, 3.0), cell(1, 4.0, trainer_seconds=None)), 5.0, 0.1).trainer_seconds is None
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        *((0.04, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (59.4, "59 s"), (59.6, "1 min"), (71, "1 min 10 s")),
-        *(
-            (250, "4 min 10 s"),
-            (594, "9 min 50 s"),
-            (596, "10 min"),
-            (3600, "60 min"),
-            (7200, "2 h"),
-            (9000, "2 h 30 min"),
-        ),
-        (40 * 3600, "40 h"),
-    ],
-)
-def test_durations_as_one_says_them(seconds: float, said: str) -> None:
-    assert readable_duration(seconds) == said

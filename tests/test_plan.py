@@ -13,7 +13,7 @@ from frostline.hidden import Need
 from frostline.progress import Progress
 from frostline.run import run
 from frostline.specification import make_spec
-from frostline.sweep.plan import Identity, expand, readable_bytes
+from frostline.sweep.plan import Identity, expand
 
 IDENTITY = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 1000, "t", "single_label_classification", ("a", "b"))
 
@@ -162,13 +162,6 @@ def test_the_groups_are_those_that_the_optimizer_is_given(
     assert [(g.tensors, g.parameters, g.learning_rates, g.weight_decay) for g in planned] == [
         (len(g["params"]), sum(p.numel() for p in g["params"]), (g["lr"],), g["weight_decay"]) for g in given
     ]
-
-
-@pytest.mark.parametrize(
-    ("count", "said"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (1.5e9, "1.5 GB"), (2e12, "2.0 TB")]
-)
-def test_bytes_as_one_says_them(count: float, said: str) -> None:
-    assert readable_bytes(count) == said
 
 
 @given(st.lists(st.integers(0, 12), unique=True), st.booleans(), st.integers(0, 10**7))

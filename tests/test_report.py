@@ -355,6 +355,31 @@ def test_numbers() -> None:
     assert readable.seconds(None) == readable.score(None) == "–"
 
 
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        *((0.04, "0.04 s"), (9.94, "9.9 s"), (9.96, "10 s"), (71, "71 s"), (119.6, "2 min"), (250, "4 min 10 s")),
+        *((594, "9 min 50 s"), (596, "10 min"), (3600, "60 min"), (7200, "2.0 h"), (9000, "2.5 h")),
+    ],
+)
+def test_durations_as_one_says_them(seconds: float, said: str) -> None:
+    assert readable.seconds(seconds).replace("\xa0", " ") == said
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0 B"), (999, "999 B"), (1000, "1.00 kB"), (1.5e9, "1.50 GB"), (2e12, "2.00 TB")]
+)
+def test_bytes_as_one_says_them(count: float, said: str) -> None:
+    assert readable.size(count).replace("\xa0", " ") == said
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"), [(5e-5, "5e-5"), (1e-4, "1e-4"), (1.5e-4, "1.5e-4"), (3e-12, "3e-12"), (0.001, "0.001")]
+)
+def test_rates_as_one_says_them(rate: float, said: str) -> None:
+    assert readable.rate(rate) == said
+
+
 def test_svg_is_safe_to_inline(tmp_path: Path) -> None:
     answer = answer_of(make_folder(tmp_path / "out", tune=(0, 2, "all"), seeds=2, diverged=[(2, 1)]))
     size = answer["sizes"][0]

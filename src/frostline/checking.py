@@ -156,9 +156,8 @@ def _watched(layer: nn.Module, grid: torch.Size) -> Iterator[dict[str, list[Tens
             if path in seen or not all(per_token(x) for x in (*args, *kwargs.values())):
                 others.add(path)
                 return None
-            new = {
-                id(x): x.clone() for x in (*args, *kwargs.values())
-            }  # of a gradient of its own, whoever else reads it
+            # a copy has a gradient of its own, whoever else reads it
+            new = {id(x): x.clone() for x in (*args, *kwargs.values())}
             seen[path] = [x for x in new.values() if x.requires_grad]
             return tuple(new[id(x)] for x in args), {name: new[id(x)] for name, x in kwargs.items()}
 

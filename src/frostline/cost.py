@@ -64,7 +64,7 @@ def by_length(lengths: Lengths, size: int) -> Batches:
     return batched(np.sort(lengths), size)
 
 
-def shuffled(lengths: Lengths, size: int) -> Batches:
+def drawn(lengths: Lengths, size: int) -> Batches:
     """Batches drawn at random, as in training; always the same draw."""
     return batched(np.random.default_rng(0).permutation(lengths), size)
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from frostline.cli.printing import print_table
+from frostline.cli.printing import print_table, size_of
 from frostline.cli.program import app
 from frostline.errors import FrostlineError
 
@@ -20,7 +20,6 @@ def cache_ls() -> None:
 
     from frostline.cache import kept_states
     from frostline.hidden import cache_folder
-    from frostline.sweep.plan import readable_bytes
 
     entries = list(kept_states())
     rows = [
@@ -30,12 +29,12 @@ def cache_ls() -> None:
             "precision": kept.recipe["precision"],
             "texts": kept.rows,
             "after layers": " ".join(map(str, kept.cuts)),
-            "size": readable_bytes(kept.bytes),
+            "size": size_of(kept.bytes),
             "written": datetime.fromtimestamp(kept.modified).strftime("%Y-%m-%d %H:%M"),
         }
         for kept in entries
     ]
-    print(f"{cache_folder()}: {readable_bytes(sum(kept.bytes for kept in entries))}")
+    print(f"{cache_folder()}: {size_of(sum(kept.bytes for kept in entries))}")
     if rows:
         print_table(rows, tuple(rows[0]))
 
@@ -48,17 +47,16 @@ def cache_rm(
 ) -> None:
     """Remove what is kept; it is computed again when it is needed."""
     from frostline.cache import kept_states, remove
-    from frostline.sweep.plan import readable_bytes
 
     if bool(keys) == everything:
         raise FrostlineError("Say what to remove: keys from `frostline cache ls`, or --all.")
     if everything and not yes:
-        size = readable_bytes(sum(kept.bytes for kept in kept_states()))
+        size = size_of(sum(kept.bytes for kept in kept_states()))
         if not sys.stdin.isatty():
             raise FrostlineError(f"Removing all {size} asks first, and nobody is there to answer: add --yes.")
         typer.confirm(f"Remove {size} of hidden states?", abort=True)
     gone = remove(None if everything else keys)
-    print(f"Removed {len(gone)}, {readable_bytes(sum(kept.bytes for kept in gone))}.")
+    print(f"Removed {len(gone)}, {size_of(sum(kept.bytes for kept in gone))}.")
 
 
 @cache_app.command("verify", short_help="Read it again and compare checksums.")

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from frostline.report import readable
+
 
 def print_table(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> None:
     """Rows as plain columns of text, numbers to the right."""
@@ -22,6 +24,16 @@ def _text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 9999 else str(value)
 
 
+def size_of(count: float) -> str:
+    """Bytes as a terminal shows them."""
+    return readable.size(count).replace(readable.UNBROKEN, " ")
+
+
+def duration_of(seconds: float) -> str:
+    """A duration as a terminal shows it."""
+    return readable.seconds(seconds).replace(readable.UNBROKEN, " ")
+
+
 def answer_row(cell: Mapping[str, Any], full: str) -> dict[str, Any]:
     """What the terminal shows of a cell."""
     return {
@@ -34,7 +46,7 @@ def answer_row(cell: Mapping[str, Any], full: str) -> dict[str, Any]:
         "parameters": cell["trainable_parameters"],
         "seconds": None if cell["seconds"] is None else f"{cell['seconds']:.2g}",
         "+ shared": None if cell["seconds"] is None else f"{cell['shared_seconds']:.2g}",
-        "memory": cell["peak_memory_bytes"] and f"{cell['peak_memory_bytes'] / 1e9:.2f} GB",
+        "memory": cell["peak_memory_bytes"] and size_of(cell["peak_memory_bytes"]),
         "failed": cell["failures"]["failed"] + cell["errors"],
     }
 
@@ -51,7 +63,6 @@ def _share(share: Mapping[str, float | None] | None) -> str:
 
 
 def print_plan(plan: Any) -> None:
-    from frostline.sweep.plan import readable_bytes
 
     for note in plan.notes:
         print(note)
@@ -64,17 +75,15 @@ def print_plan(plan: Any) -> None:
         print(
             f"\nShared: one pass of {plan.rows:,} texts ({plan.tokens:,} tokens) through the frozen layers keeps hidden"
         )
-        print(f"states {', '.join(states)}: {readable_bytes(plan.cache_bytes)} of cache.")
+        print(f"states {', '.join(states)}: {size_of(plan.cache_bytes)} of cache.")
     else:
         print("\nShared: nothing; every run computes its frozen layers itself.")
     if left_out := len(plan.wanted.cuts) - len(plan.kept.cuts):
         print(
-            f"Not kept, since they do not fit into {readable_bytes(plan.limit_bytes)}: the states after {left_out} more "
+            f"Not kept, since they do not fit into {size_of(plan.limit_bytes)}: the states after {left_out} more "
             f"{'layer' if left_out == 1 else 'layers'}; runs that want them go on from the nearest that are kept."
         )
-    print(
-        f"Free for the cache: {readable_bytes(plan.free_bytes)}. The output folder takes up to {readable_bytes(plan.disk_bytes)}."
-    )
+    print(f"Free for the cache: {size_of(plan.free_bytes)}. The output folder takes up to {size_of(plan.disk_bytes)}.")
     cut = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
     print(f"Texts cut at {plan.max_length} tokens: {cut}.")
 
@@ -102,23 +111,19 @@ def _plan_rows(plan: Any) -> Iterator[dict[str, Any]]:
 
 def _costs(cell: Any) -> dict[str, str]:
     """What a plan's table says of the time and memory of a cell; None: all its runs are done."""
-    from frostline.sweep.forecast import readable_duration
-    from frostline.sweep.plan import readable_bytes
 
     if cell is None:
         return dict.fromkeys(("a run", "in all", "memory", "a run by Trainer"), "")
     return {
-        "a run": readable_duration(cell.seconds),
-        "in all": readable_duration(cell.runs * cell.seconds),
-        "memory": readable_bytes(cell.memory_bytes),
-        "a run by Trainer": "" if cell.trainer_seconds is None else readable_duration(cell.trainer_seconds),
+        "a run": duration_of(cell.seconds),
+        "in all": duration_of(cell.runs * cell.seconds),
+        "memory": size_of(cell.memory_bytes),
+        "a run by Trainer": "" if cell.trainer_seconds is None else duration_of(cell.trainer_seconds),
     }
 
 
 def print_forecast(forecast: Any) -> None:
     """How long it all takes, and how long plain transformers would."""
-    from frostline.sweep.forecast import readable_duration
-    from frostline.sweep.plan import readable_bytes
 
     if forecast is None:
         print("\nHow long it takes is not known: no step could be timed.")
@@ -130,13 +135,13 @@ def print_forecast(forecast: Any) -> None:
         print(remark)
     runs = forecast.seconds - forecast.pass_seconds
     print(
-        f"\nPredicted, from steps timed here: about {readable_duration(forecast.seconds)} (the pass "
-        f"{readable_duration(forecast.pass_seconds)}, runs {readable_duration(runs)}) and at most "
-        f"{readable_bytes(forecast.memory_bytes)} of memory."
+        f"\nPredicted, from steps timed here: about {duration_of(forecast.seconds)} (the pass "
+        f"{duration_of(forecast.pass_seconds)}, runs {duration_of(runs)}) and at most "
+        f"{size_of(forecast.memory_bytes)} of memory."
     )
     if forecast.trainer_seconds is not None:
         print(
-            f"The same runs by transformers' Trainer as it comes: about {readable_duration(forecast.trainer_seconds)}, "
+            f"The same runs by transformers' Trainer as it comes: about {duration_of(forecast.trainer_seconds)}, "
             f"{forecast.trainer_seconds / forecast.seconds:.1f} times as long (every layer of every batch,\npadded, in float32; "
             "validation eight texts at a time)."
         )

@@ -3,10 +3,9 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import PurePath
 from typing import Any
-
-import numpy as np
 
 UNKNOWN = "–"
 UNBROKEN = "\u00a0"  # no line ends between a number and its unit
@@ -64,9 +63,12 @@ def seconds(value: float | None) -> str:
     """A duration as one says it."""
     if value is None:
         return UNKNOWN
-    if value < 120:
-        return f"{value:.2g}{UNBROKEN}s" if value < 10 else f"{value:.0f}{UNBROKEN}s"
-    return f"{value / 60:.0f}{UNBROKEN}min" if value < 7200 else f"{value / 3600:.1f}{UNBROKEN}h"
+    if value < 119.5:
+        return f"{value:.2g}{UNBROKEN}s" if value < 9.95 else f"{value:.0f}{UNBROKEN}s"
+    if value < 595:
+        minutes, rest = divmod(round(value / 10), 6)
+        return f"{minutes}{UNBROKEN}min" + (f"{UNBROKEN}{10 * rest}{UNBROKEN}s" if rest else "")
+    return f"{value / 60:.0f}{UNBROKEN}min" if value < 7170 else f"{value / 3600:.1f}{UNBROKEN}h"
 
 
 def size(count: float | None) -> str:
@@ -104,7 +106,7 @@ def ratio(value: float | None) -> str:
 
 def rate(value: float) -> str:
     """A learning rate, as short as it is exact."""
-    return f"{value:g}" if value >= 0.001 else np.format_float_scientific(value, trim="-", exp_digits=1)
+    return f"{value:g}" if value >= 0.001 else f"{Decimal(repr(value)):e}"
 
 
 def trainable(name: str) -> str:

@@ -9,6 +9,7 @@ from frostline.report.curvetables import TUNED, failed_columns, rate_of_failures
 from frostline.report.mistakes import Confusion
 from frostline.report.sentences import trained_places
 from frostline.report.tables import Column, Row, Table, Values
+from frostline.specification import RunSpec
 
 Run = Mapping[str, Any]
 SIZE = Column("train_size", "train\nsize", readable.count)
@@ -71,10 +72,9 @@ def predicted(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str,
     cells = {(cell["trainable"], cell["train_size"]): cell for call in calls for cell in call["predicted"]["cells"]}
     costs: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for facts in results:
-        spec = facts["spec"]
-        name = f"last {spec['tune']}" if isinstance(spec["tune"], int) else spec["tune"]
+        spec = RunSpec.model_validate(facts["spec"])
         if "run_seconds" in facts["cost"]:  # else of a sweep before there were forecasts
-            costs.setdefault((name, spec["train_size"]), []).append(facts["cost"])
+            costs.setdefault((spec.trainable, spec.train_size), []).append(facts["cost"])
     rows = []
     for (name, size), cell in sorted(cells.items(), key=lambda item: -item[0][1]):
         seen = costs.get((name, size), [])

@@ -75,40 +75,36 @@ class Pace:
         return fixed + (point[1] - fixed) * operations / point[0]
 
 
+class Timed(dict[Tune, Point]):
+    """What was timed, by k."""
+
+    @property
+    def steps(self) -> Pace:
+        return Pace({k: point.step for k, point in self.items()})
+
+    @property
+    def scored(self) -> Pace:
+        return Pace({k: point.scored for k, point in self.items()})
+
+    def nearest(self, tune: Tune) -> Point:
+        """What was timed at this k, or at the next one; what is no number of layers is like the most of them."""
+        if tune in self:
+            return self[tune]
+        layers = {k: point for k, point in self.items() if isinstance(k, int)}
+        if not layers:
+            return next(iter(self.values()))
+        wanted = tune if isinstance(tune, int) else max(layers)
+        return layers[min(layers, key=lambda k: abs(k - wanted))]
+
+
 @dataclass(frozen=True)
 class Calibration:
     """How fast this machine runs this sweep."""
 
-    points: Mapping[Tune, Point]
-    plain: Mapping[Tune, Point]  # padded, uncut and in fp32, for what plain transformers would take
+    cut: Timed  # as the sweep runs
+    plain: Timed  # padded, uncut and in fp32, for what plain transformers would take
     scoring_seconds: float  # working out the metrics once, of all validation rows
     memory_bytes: float  # in use before
-
-    @property
-    def steps(self) -> Pace:
-        return Pace({k: point.step for k, point in self.points.items()})
-
-    @property
-    def scored(self) -> Pace:
-        return Pace({k: point.scored for k, point in self.points.items()})
-
-    @property
-    def plain_steps(self) -> Pace:
-        return Pace({k: point.step for k, point in self.plain.items()})
-
-    @property
-    def plain_scored(self) -> Pace:
-        return Pace({k: point.scored for k, point in self.plain.items()})
-
-    def nearest(self, tune: Tune) -> Point:
-        """What was timed at this k, or at the next one; what is no number of layers is like the most of them."""
-        if tune in self.points:
-            return self.points[tune]
-        layers = {k: point for k, point in self.points.items() if isinstance(k, int)}
-        if not layers:
-            return next(iter(self.points.values()))
-        wanted = tune if isinstance(tune, int) else max(layers)
-        return layers[min(layers, key=lambda k: abs(k - wanted))]
 
 
 def pace_of_pass(outlook: Outlook, rows: Rows) -> float:
@@ -223,7 +219,7 @@ class _Timer:
     rate: float
     idle: int  # bytes in use before
 
-    def points(self, wanted: Sequence[Wanted], budget: float) -> dict[Tune, Point]:
+    def points(self, wanted: Sequence[Wanted], budget: float) -> Timed:
         """Time each of these, in about so many seconds in all; those that end in an error or in no number are left out."""
         found: dict[Tune, Point | None] = {}
         for one in wanted:
@@ -232,7 +228,7 @@ class _Timer:
                 found[one.spec.tune] = self._point(one, budget / len(wanted))
             except (RuntimeError, MemoryError):  # too large for this machine: the run itself will say so
                 found[one.spec.tune] = None
-        return {k: point for k, point in found.items() if point is not None}
+        return Timed({k: point for k, point in found.items() if point is not None})
 
     def _point(self, one: Wanted, budget: float) -> Point | None:
         """Time steps and scored batches for about so many seconds, but at least one of each."""

@@ -20,7 +20,7 @@ from frostline.specification import RunSpec
 from frostline.sweep.outlook import Outlook
 from frostline.sweep.prepare import Prepared, rows_needed
 from frostline.sweep.stacks import in_stacks, stack_size
-from frostline.sweep.weights import CANNOT_WRITE, BestWeights
+from frostline.sweep.weights import UNUSABLE, BestWeights
 
 # What a run may end in that is its own failure; whatever else is raised ends the sweep.
 FAILURES = (RuntimeError, MemoryError, AssertionError, ArithmeticError, ValueError)
@@ -100,7 +100,7 @@ def _keep_weights(spec: RunSpec, result: Result, weights: BestWeights, progress:
         return
     try:
         weights.offer(spec, result.facts["validation_best"], result.learned)
-    except CANNOT_WRITE as error:
+    except UNUSABLE as error:
         progress.note(
             f"What {spec.trainable}, seed {spec.seed} learned cannot be kept ({error}); it can be trained again."
         )

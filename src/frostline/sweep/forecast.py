@@ -58,21 +58,6 @@ class Forecast:
         return max((cell.memory_bytes for cell in self.cells), default=0.0)
 
 
-def readable_duration(seconds: float) -> str:
-    """A duration as one says it before it is over."""
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    if seconds < 59.5:
-        return f"{seconds:.0f} s"
-    if seconds < 595:
-        minutes, rest = divmod(round(seconds / 10), 6)
-        return f"{minutes} min {10 * rest} s" if rest else f"{minutes} min"
-    if seconds < 7170:
-        return f"{seconds / 60:.0f} min"
-    hours, minutes = divmod(round(seconds / 600), 6)
-    return f"{hours} h {10 * minutes} min" if minutes and hours < 10 else f"{seconds / 3600:.0f} h"
-
-
 def record(out: Path, forecast: Forecast) -> str:
     """Write down what is forecast, before the runs; each call of a sweep that has runs to do has an entry of its own, and
     is given its name."""

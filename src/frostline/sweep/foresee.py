@@ -73,7 +73,7 @@ def _cells(outlook: Outlook, found: Calibration, runs: Sequence[RunSpec]) -> Ite
         spec, loads = alike[0], [outlook.load(run) for run in alike]
         times = [_seconds(outlook, found, spec, load) for load in loads]
         training, evaluation = (float(np.mean(each)) for each in zip(*times, strict=True))
-        near = found.nearest(spec.tune)
+        near = found.cut.nearest(spec.tune)
         parameters = matrices.trained(trained(spec, anatomy))
         best = parameters if spec.load_best_model_at_end else 0  # a copy of the best epoch
         yield Cell(
@@ -90,7 +90,7 @@ def _cells(outlook: Outlook, found: Calibration, runs: Sequence[RunSpec]) -> Ite
                 SCORED_BYTES * parameters + near.scored_bytes * max(load.longest_scored for load in loads),
             ),
             trainer_seconds=_plain_seconds(outlook, found, spec) if found.plain else None,
-            timed=spec.tune in found.points,
+            timed=spec.tune in found.cut,
         )
 
 
@@ -100,8 +100,8 @@ def _seconds(outlook: Outlook, found: Calibration, spec: RunSpec, load: Load) ->
     steps = matrices.training(trained(spec, outlook.anatomy), load.steps, cut)
     scored = matrices.forward(load.scored, cut or 0)
     return (
-        found.steps.seconds(spec.tune, load.steps.count, steps),
-        found.scored.seconds(spec.tune, load.scored.count, scored) + load.scorings * found.scoring_seconds,
+        found.cut.steps.seconds(spec.tune, load.steps.count, steps),
+        found.cut.scored.seconds(spec.tune, load.scored.count, scored) + load.scorings * found.scoring_seconds,
     )
 
 
@@ -110,8 +110,8 @@ def _plain_seconds(outlook: Outlook, found: Calibration, spec: RunSpec) -> float
     load, matrices = outlook.plain_load(spec), outlook.plain
     steps = matrices.training(trained(spec, outlook.anatomy), load.steps, None)
     return (
-        found.plain_steps.seconds(spec.tune, load.steps.count, steps)
-        + found.plain_scored.seconds(spec.tune, load.scored.count, matrices.forward(load.scored))
+        found.plain.steps.seconds(spec.tune, load.steps.count, steps)
+        + found.plain.scored.seconds(spec.tune, load.scored.count, matrices.forward(load.scored))
         + load.scorings * found.scoring_seconds
     )
 

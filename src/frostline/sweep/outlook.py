@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from frostline.cost import Batches, Lengths, Matrices, batched, by_length, shuffled
+from frostline.cost import Batches, Lengths, Matrices, batched, by_length, drawn
 from frostline.hidden import Need, Rows, pass_batches
 from frostline.parts import trained
 from frostline.run import Bench, cut_of, train_rows
@@ -113,7 +113,7 @@ class Outlook:
 
     def _steps(self, spec: RunSpec, lengths: Lengths) -> tuple[Batches, int]:
         """All steps of a run, and how often it scores validation."""
-        epoch = shuffled(lengths, spec.per_device_train_batch_size)
+        epoch = drawn(lengths, spec.per_device_train_batch_size)
         per_epoch = int(epoch.count)
         total = max(1, int(np.ceil(spec.num_train_epochs * per_epoch)))
         return epoch * (total / per_epoch), len(evaluation_steps(total, per_epoch, spec.evaluations_per_epoch))

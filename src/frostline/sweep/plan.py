@@ -125,12 +125,3 @@ class Plan:
     def disk_bytes(self) -> int:
         """Of the output folder while the sweep runs: results, model, and what the best run of each k has learned."""
         return self.results_bytes + self.model_bytes + 4 * sum(self.trainable.values())
-
-
-def readable_bytes(count: float) -> str:
-    """Bytes as one says them, in powers of ten."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"

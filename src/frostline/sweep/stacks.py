@@ -18,18 +18,17 @@ def in_stacks(runs: Sequence[RunSpec], size_of: Callable[[list[RunSpec]], int]) 
 
     ``size_of`` says of all runs of one kind how many to train as one; it is asked when the first of them comes.
     """
-    waiting: dict[str, list[RunSpec]] = {}
-    for run in runs:
-        waiting.setdefault(kind_of(run), []).append(run)
+    kinds = [kind_of(run) for run in runs]
+    alike: dict[str, list[int]] = {}  # places of the runs of a kind
+    for place, kind in enumerate(kinds):
+        alike.setdefault(kind, []).append(place)
     sizes: dict[str, int] = {}
-    for run in runs:
-        kind = kind_of(run)
-        if run not in waiting[kind]:
-            continue
+    for place, kind in enumerate(kinds):
         if kind not in sizes:
-            sizes[kind] = size_of(waiting[kind])
-        stack, waiting[kind] = waiting[kind][: sizes[kind]], waiting[kind][sizes[kind] :]
-        yield stack
+            sizes[kind] = size_of([runs[other] for other in alike[kind]])
+        nth = alike[kind].index(place)
+        if nth % sizes[kind] == 0:  # the first of its stack
+            yield [runs[other] for other in alike[kind][nth : nth + sizes[kind]]]
 
 
 def stack_size(runs: Sequence[RunSpec], bench: Bench, wanted: int | str, note: Callable[[str], None]) -> int:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from frostline.specification import RunSpec
 
-CANNOT_WRITE = CANNOT_READ = (OSError, SafetensorError)
+UNUSABLE = (OSError, SafetensorError)  # of a file that cannot be written or read
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class BestWeights:
             try:
                 if _about(file)["run"] == digest:
                     return load_file(file)
-            except CANNOT_READ:
+            except UNUSABLE:
                 continue  # to be had again by training
         return None
 
@@ -61,7 +61,7 @@ class BestWeights:
     def _rank(self, file: Path) -> tuple[int, float]:
         try:
             about = _about(file)
-        except CANNOT_READ:
+        except UNUSABLE:
             return (0, 0.0)
         return int(about["train_size"]), float(about["score"])
 
