@@ -188,6 +188,20 @@ def test_a_larger_need_is_computed_beside_the_smaller(keeper):
     assert states.tokens(3, np.arange(10)).shape[1] == tokens.offsets[-1]
 
 
+def test_three_vectors_of_each_text_are_those_of_its_tokens(keeper):
+    tokens, rows = make_tokens(), np.random.default_rng(3).permutation(40)[:25]
+    states = keeper(tokens, range(40), Need((1, 2), head=False, pooled=(1, 2, 4)))
+    assert keeper.computed == 40
+    for layer in (1, 2):
+        got = states.pooled(layer, rows)
+        assert got.shape == (25, 3, WIDTH)
+        for row, (first, mean, last) in zip(rows, got, strict=True):
+            of_row = states.tokens(layer, np.array([row]))[0]
+            assert torch.equal(first, of_row[0]) and torch.equal(last, of_row[-1])
+            torch.testing.assert_close(mean, of_row.mean(0))
+    assert torch.equal(states.pooled(4, rows)[:, 0], keeper(tokens, range(40)).head(rows)[0])
+
+
 @pytest.mark.usefixtures("small_shards")
 def test_rows_of_several_shards_come_back_in_their_order(keeper):
     tokens = make_tokens()
@@ -299,7 +313,10 @@ def test_nobody_can_change_what_is_kept(keeper):
     assert damage(keeper.shards[0]) == ""
 
 
-@pytest.mark.parametrize("need", [ALL, Need((2,), head=False), Need((), head=True), Need((0, 1, 2, 3, 4), head=False)])
+@pytest.mark.parametrize(
+    "need",
+    [ALL, Need((2,), head=False), Need((), head=True), Need((0, 1, 2, 3, 4), head=False), Need((1,), True, (0, 4))],
+)
 def test_need_knows_its_bytes(keeper, need):
     tokens = make_tokens(30)
     keeper(tokens, range(30), need)

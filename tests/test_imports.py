@@ -18,6 +18,7 @@ ORDER = (
         "data",
         "metrics",
         "statistics",
+        "probes",
         "comparison",
         "specification",
         "machine",
@@ -47,7 +48,7 @@ ORDER = (
         "report",
         "gather",
     ),
-    *("prediction", "api", "demo", "studies", "cli", "__main__"),
+    *("probing", "prediction", "api", "demo", "studies", "cli", "__main__"),
 )
 
 

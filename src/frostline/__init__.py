@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from frostline.checking import Check, check
     from frostline.errors import FrostlineError
     from frostline.prediction import Predictions, predict
+    from frostline.probing import Probed, probe
     from frostline.specification import RunSpec, SweepSpec
     from frostline.sweep.plan import Plan
 
@@ -21,11 +22,13 @@ __all__ = [
     "FrostlineError",
     "Plan",
     "Predictions",
+    "Probed",
     "RunSpec",
     "Sweep",
     "SweepSpec",
     "check",
     "predict",
+    "probe",
     "write_report",
 ]
 
@@ -34,11 +37,13 @@ _HOMES = {
     "FrostlineError": "errors",
     "Plan": "sweep.plan",
     "Predictions": "prediction",
+    "Probed": "probing",
     "RunSpec": "specification",
     "Sweep": "api",
     "SweepSpec": "specification",
     "check": "checking",
     "predict": "prediction",
+    "probe": "probing",
     "write_report": "api",
 }
 

@@ -8,6 +8,7 @@ On disk, below the cache folder:
                      offsets.npy      [N + 1] where each row's tokens begin
                      tokens-<cut>.npy [T, D] hidden states of all real tokens after <cut> layers
                      head.npy         [N, D] the one hidden state that the head looks at, after the last layer
+                     pooled-<n>.npy   [N, 3 D] of each text after n layers: its first token, its mean, its last
 
 A row's states are a function of the row alone: each row runs in a batch whose shape depends on the row's own
 length and on nothing else, so rows that join later, or meet other company, get the same bits. A shard is
@@ -21,7 +22,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, BinaryIO
@@ -41,11 +42,12 @@ from frostline.layers import Anatomy
 from frostline.narrow import Narrow, read_at
 from frostline.tokens import Tokens, flat_positions
 
-FORMAT = 3
+FORMAT = 4
 LENGTH_STEP = 8  # padded lengths of the pass
 BATCH_TOKENS = {"cpu": 1024, "cuda": 32768, "mps": 8192}  # in one batch of the pass
 SHARD_ROWS = 16384
 RESERVE = 1 << 30  # bytes of the disk that are left to others
+POOLED = ("first", "mean", "last")  # vectors of a text: of its first token, the mean of all, of its last
 
 Rows = NDArray[np.int64]
 
@@ -81,21 +83,28 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True)
 class Need:
-    """What a sweep wants kept: after which layers the states of all tokens, and whether those the head looks at."""
+    """What is to be kept: after which layers the states of all tokens, whether those the head looks at, and after which
+    layers three vectors of each text (see ``POOLED``)."""
 
     cuts: tuple[int, ...]  # ascending
     head: bool
+    pooled: tuple[int, ...] = ()
 
     def bytes(self, rows: int, tokens: int, width: int, itemsize: int = 4) -> int:
         """What this takes on disk for so many rows and tokens."""
-        return width * itemsize * (len(self.cuts) * tokens + self.head * rows) + 24 * rows
+        vectors = self.head + len(POOLED) * len(self.pooled)
+        return width * itemsize * (len(self.cuts) * tokens + vectors * rows) + 24 * rows
+
+    def depth(self, layers: int) -> int:
+        """How many of a model's ``layers`` must run for it."""
+        return layers if self.head else max((*self.cuts, *self.pooled), default=layers)
 
     def within(self, limit: int, rows: int, tokens: int, width: int) -> "Need":
         """The part that fits into ``limit`` bytes: cuts nearest the head first, since they save most."""
         cuts = list(self.cuts)
-        while cuts and Need(tuple(cuts), self.head).bytes(rows, tokens, width) > limit:
+        while cuts and replace(self, cuts=tuple(cuts)).bytes(rows, tokens, width) > limit:
             cuts.pop(0)
-        kept = Need(tuple(cuts), self.head)
+        kept = replace(self, cuts=tuple(cuts))
         return kept if kept.bytes(rows, tokens, width) <= limit else Need((), False)
 
 
@@ -109,6 +118,7 @@ class _Shard:
         self.offsets: NDArray[np.int64] = np.load(folder / "offsets.npy")
         self.cuts: tuple[int, ...] = tuple(self.facts["cuts"])
         self.head: bool = self.facts["head"]
+        self.pooled: tuple[int, ...] = tuple(self.facts["pooled"])
         self.seconds: float = self.facts["seconds"]  # that the pass took
         self._arrays: dict[str, Tensor] = {}
 
@@ -119,7 +129,8 @@ class _Shard:
         return self._arrays[name]
 
     def covers(self, need: Need) -> bool:
-        return set(need.cuts) <= set(self.cuts) and (self.head or not need.head)
+        vectors = (self.head or not need.head) and set(need.pooled) <= set(self.pooled)
+        return vectors and set(need.cuts) <= set(self.cuts)
 
 
 class HiddenStates:
@@ -152,12 +163,19 @@ class HiddenStates:
 
     def head(self, rows: Rows) -> Tensor:
         """``[1, B, D]``: after the last layer, the state of the one token that the head looks at."""
+        return self._of_texts("head", rows)[None]
+
+    def pooled(self, layer: int, rows: Rows) -> Tensor:
+        """``[B, 3, D]``: after ``layer`` layers, the vectors of these texts that ``POOLED`` names."""
+        return self._of_texts(f"pooled-{layer}", rows).view(len(rows), len(POOLED), -1)
+
+    def _of_texts(self, name: str, rows: Rows) -> Tensor:
         parts = []
         order = []
         for number, inside, places in self._by_shard(rows):
-            parts.append(self._shards[number].array("head").index_select(0, torch.from_numpy(inside)))
+            parts.append(self._shards[number].array(name).index_select(0, torch.from_numpy(inside)))
             order.append((places, np.ones_like(places)))
-        return parts[0][None] if len(parts) == 1 else _in_order(parts, order)[None]
+        return parts[0] if len(parts) == 1 else _in_order(parts, order)
 
     def _by_shard(self, rows: Rows) -> Iterator[tuple[int, Rows, Rows]]:
         shards = self._shard[rows]
@@ -299,11 +317,11 @@ def _write_shard(
         np.save(part / "keys.npy", tokens.keys[rows].view(np.uint8).reshape(-1, 16))
         np.save(part / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]))
         with ExitStack() as files:
-            shapes = {f"tokens-{cut}": int(lengths.sum()) for cut in need.cuts}
-            shapes |= {"head": len(rows)} if need.head else {}
+            shapes = {f"tokens-{cut}": (int(lengths.sum()), width) for cut in need.cuts}
+            shapes |= {"head": (len(rows), width)} if need.head else {}
+            shapes |= {f"pooled-{layer}": (len(rows), len(POOLED) * width) for layer in need.pooled}
             open_files = {
-                name: files.enter_context(_array_file(part / f"{name}.npy", (count, width)))
-                for name, count in shapes.items()
+                name: files.enter_context(_array_file(part / f"{name}.npy", shape)) for name, shape in shapes.items()
             }
             for batch_rows, states in batches:
                 for name, array in states.items():
@@ -314,7 +332,7 @@ def _write_shard(
                 os.fsync(file.fileno())
         files_written = {file.name: (file.stat().st_size, _checksum(file)) for file in sorted(part.iterdir())}
         seconds = perf_counter() - start
-        facts = {"rows": len(rows), "cuts": need.cuts, "head": need.head, "seconds": seconds, "files": files_written}
+        facts = {"rows": len(rows), **asdict(need), "seconds": seconds, "files": files_written}
         (part / "shard.json").write_text(json.dumps(facts, indent=1))
         return part.rename(place / _name(facts))
     finally:
@@ -333,11 +351,13 @@ def compute(
 ) -> Iterator[tuple[int, dict[str, Tensor]]]:
     """The states of ``rows``, which are sorted by length: for each batch, how many rows and ``name -> [., D]``.
 
-    Every batch of one padded length has one shape, filled up with copies of its first row.
+    Every batch of one padded length has one shape, filled up with copies of its first row. A ``narrow`` last layer has no
+    vectors of whole texts to give.
     """
     seen: dict[int, Tensor] = {}
     model.eval()
-    stop = anatomy.count if need.head else max(need.cuts)
+    stop = need.depth(anatomy.count)
+    assert narrow is None or anatomy.count not in (*need.pooled, *need.cuts)
     tap = seen.__setitem__
     with (
         cut_at(model, anatomy, None, tap=tap, stop=stop, narrow=narrow if stop == anatomy.count else None) as whole,
@@ -354,8 +374,17 @@ def compute(
             if need.head:
                 at = read_at(head_reads, batch["input_ids"][:n], mask, model.config.get_text_config().pad_token_id)
                 states["head"] = seen[anatomy.count][torch.arange(n, device=at.device), at]
+            states |= {f"pooled-{layer}": _pooled(seen[layer][:n], mask) for layer in need.pooled}
             seen.clear()
             yield n, states
+
+
+def _pooled(hidden: Tensor, mask: Tensor) -> Tensor:
+    """``[n, 3 D]``: first token, mean in fp32, last token of texts whose hidden states are ``[n, S, D]``."""
+    lengths = mask.sum(1)
+    mean = hidden.float().masked_fill(~mask[..., None], 0.0).sum(1) / lengths[:, None]
+    last = hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]
+    return torch.cat([hidden[:, 0].float(), mean, last.float()], 1)
 
 
 def pass_batches(model: PreTrainedModel, lengths: NDArray[np.int64], rows: Rows) -> Iterator[tuple[int, int, Rows]]:

@@ -1,4 +1,4 @@
-"""Labels and probabilities of new texts, by a model that a sweep saved (or any classifier of transformers)."""
+"""Labels and probabilities of new texts, by a model that a sweep saved, a probe, or any classifier of transformers."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -14,6 +14,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from frostline.data import Texts
 from frostline.errors import FrostlineError
 from frostline.pretrained import demand, quiet, require_files
+from frostline.probing import saved_probe
 from frostline.tokens import encode
 
 BATCH = 64
@@ -50,20 +51,27 @@ class Predictions:
 
 
 def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
-    """The columns that a sweep's model was trained on; None for another classifier, which does not say."""
-    try:
-        columns = json.loads((Path(folder) / "frostline.json").read_bytes())["columns"]
-    except (OSError, ValueError, KeyError):
-        return None
-    return columns if isinstance(columns, dict) and "text" in columns else None
+    """The columns that a sweep's model or a probe was trained on; None for another classifier, which does not say."""
+    for name in ("frostline.json", "probe.json"):
+        try:
+            columns = json.loads((Path(folder) / name).read_bytes())["columns"]
+        except (OSError, ValueError, KeyError):
+            continue
+        if isinstance(columns, dict) and "text" in columns:
+            return columns
+    return None
 
 
 def predict(folder: str | Path, texts: Texts) -> Predictions:
-    """Run the model in ``folder`` over ``texts``.
+    """Run the model, or the probe, in ``folder`` over ``texts``.
 
     Raises:
         FrostlineError: the folder holds no model, or none that transformers can classify with.
     """
+    if probe := saved_probe(folder):
+        _demand_shape(Path(folder), texts)
+        values, cut = probe.values(texts)
+        return Predictions(tuple(probe.about["labels"]), values, cut)
     if not (Path(folder) / "config.json").is_file():
         raise FrostlineError(f"{folder} holds no model (no config.json): give DIR/model of a sweep's --out.")
     _demand_shape(Path(folder), texts)
@@ -99,11 +107,8 @@ def predict(folder: str | Path, texts: Texts) -> Predictions:
 
 def _demand_shape(folder: Path, texts: Texts) -> None:
     """A model that learned from pairs is not asked about single texts, nor the other way round."""
-    try:
-        columns = json.loads((folder / "frostline.json").read_bytes())["columns"]
-    except (OSError, ValueError, KeyError):
-        return  # not from a sweep
-    if columns and (columns["text_pair"] is None) != (texts.pairs is None):
+    columns = trained_columns(folder)
+    if columns and (columns.get("text_pair") is None) != (texts.pairs is None):
         learned, given = ("single texts", "pairs") if texts.pairs is not None else ("pairs of texts", "single texts")
         raise FrostlineError(
             f"{texts.name} has {given}, and the model in {folder} learned from {learned}: name the columns with "

@@ -317,6 +317,23 @@ def _both(values: tuple[Any, ...] | None, more: tuple[Any, ...] | None) -> tuple
     return values if more is None else (*(values or ()), *(value for value in more if value not in (values or ())))
 
 
+OF_MODEL_AND_DATA = (
+    *(
+        "model",
+        "revision",
+        "trust_remote_code",
+        "train",
+        "validation",
+        "held_out_share",
+        "first_rows",
+        "data",
+        "config",
+    ),
+    *("glue", "column_names", "text_column", "text_pair_column", "label_column", "problem_type", "labels", "task"),
+    *("metric", "data_seed", "max_length", "max_truncated", "precision", "device"),
+)
+
+
 def make_spec(values: Mapping[str, Any]) -> SweepSpec:
     """A specification from plain values.
 

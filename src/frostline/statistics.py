@@ -157,6 +157,14 @@ def mean_interval(scores: Array, jackknife: Array | None = None, one_row: float 
     return pair(np.stack([scores] * 2, -1), twice, one_row).interval(CELL)
 
 
+def score_interval(score: float, jackknife: Array, one_row: float) -> tuple[float, float]:
+    """The interval of one model's score, with ``[groups]`` left-out scores: it knows the rows, and no seed."""
+    if len(jackknife) < 2:  # of a single row
+        return -np.inf, np.inf
+    twice = np.stack([jackknife] * 2, -1)[:, None]
+    return Pair(np.full(2, score), _rows(twice, one_row), 1).interval(CELL)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's adjusted p-values (1979): the chance that any true hypothesis is among those below a level is at most it."""
     order = np.argsort(p_values, kind="stable")

@@ -11,12 +11,16 @@ from frostline.specification import Settings, SweepSpec, read_toml
 
 
 def with_settings(
-    *, file: bool = True, leave_out: Collection[str] = (), defaults: str | None = None
+    *,
+    file: bool = True,
+    only: Collection[str] | None = None,
+    leave_out: Collection[str] = (),
+    defaults: str | None = None,
 ) -> Callable[[Callable[..., None]], Any]:
     """Give a command one flag for each setting of a sweep, by the setting's name, behind its own.
 
     The command is called with the settings that were given, then its own flags by name. ``file``: a TOML file may give
-    settings too; ``leave_out``: settings that the command has its own flags for;
+    settings too; ``only``: no others than these; ``leave_out``: settings that the command has its own flags for;
     ``defaults``: what all of them default to, in place of a sweep's own defaults.
     """
 
@@ -32,7 +36,7 @@ def with_settings(
             given = {name: value for name, value in flags.items() if value is not None}
             command({**(_settings_in(path) if path else {}), **_plain(given)}, **more)
 
-        parameters = [*first, *own, *_settings(leave_out, defaults)]
+        parameters = [*first, *own, *_settings(only, leave_out, defaults)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__doc__, run.__name__ = command.__doc__, command.__name__
@@ -41,9 +45,12 @@ def with_settings(
     return decorate
 
 
-def _settings(leave_out: Collection[str], defaults: str | None) -> Iterator[inspect.Parameter]:
+def _settings(
+    only: Collection[str] | None, leave_out: Collection[str], defaults: str | None
+) -> Iterator[inspect.Parameter]:
     """A parameter for each setting; those of the grid and the data come first."""
     names = [name for name in SweepSpec.model_fields if name not in ("grid", *leave_out)]  # [[grid]] is for files
+    names = [name for name in names if only is None or name in only]
     for name in sorted(names, key=lambda name: name in Settings.model_fields):
         field = SweepSpec.model_fields[name]
         kind: Any = Optional[bool] if field.annotation is bool else Optional[str]  # noqa: UP045

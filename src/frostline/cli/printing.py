@@ -169,3 +169,20 @@ def print_groups(all_groups: Mapping[Any, Any]) -> None:
             for group in groups
         ]
         print_table(rows, tuple(rows[0]))
+
+
+def print_probes(facts: Mapping[str, Any]) -> None:
+    """The validation scores of probes, a row for each layer, a column for each vector."""
+    rows: dict[str, dict[str, Any]] = {}
+    for one in facts["probes"]:
+        layers = one["layers"]
+        name = f"{layers[0]} to {layers[-1]}" if len(layers) > 1 else str(layers[0])
+        best = facts["best"]["layers"] == layers and facts["best"]["vector"] == one["vector"]
+        rows.setdefault(name, {"after layer": name})[one["vector"]] = f"{one['validation']:.3f}" + (
+            " *" if best else ""
+        )
+    print(
+        f"\n{facts['columns']['label']}: {readable.metric(facts['metric'])} on {facts['validation_rows']:,} validation rows"
+    )
+    print_table(rows.values(), ("after layer", "first", "mean", "last"))
+    print("* the best on training rows that its fit had not seen")

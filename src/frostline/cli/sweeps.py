@@ -1,4 +1,4 @@
-"""The verbs of one sweep: demo, sweep, plan, status, report, predict, check."""
+"""The verbs of one model: demo, sweep, plan, status, report, probe, predict, check."""
 
 import json
 import sys
@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from frostline.cli.flags import with_settings
-from frostline.cli.printing import answer_row, print_forecast, print_groups, print_plan, print_table
+from frostline.cli.printing import answer_row, print_forecast, print_groups, print_plan, print_probes, print_table
 from frostline.cli.program import FAILED_RUNS, app
 from frostline.cli.results import print_counts
 from frostline.errors import FrostlineError
+from frostline.specification import OF_MODEL_AND_DATA
 
 
 @app.command(short_help="The embedded example, offline, in about a minute.")
@@ -97,9 +98,45 @@ def report(folder: Annotated[Path, typer.Argument(help="a sweep's --out")]) -> N
     print(path)
 
 
+@app.command(short_help="What frozen features can do alone, after every layer.")
+@with_settings(file=False, only=OF_MODEL_AND_DATA, leave_out=("label_column",))
+def probe(
+    settings: dict[str, Any],
+    label_column: Annotated[
+        str | None, typer.Option(help="column with the label or number; several with commas")
+    ] = None,
+    kind: Annotated[str, typer.Option(help="ridge or logistic")] = "ridge",
+    out: Annotated[Path, typer.Option(help="folder for page, table, figure and the best probe")] = Path(
+        "frostline-probe"
+    ),
+) -> None:
+    """What frozen features can do alone: linear probes after every layer, from one pass over the texts.
+
+    On first token, mean and last token of each text. The best one is saved, for `frostline predict`.
+    """
+    from frostline.probing import probe as probe_model
+    from frostline.progress import suitable_progress
+
+    progress = suitable_progress()
+    try:
+        found = probe_model(label_columns=label_column, kind=kind, out=out, progress=progress, **settings)
+    finally:
+        progress.close()
+    for one in found:
+        for note in one.facts["notes"]:
+            print(note)
+        print_probes(one.facts)
+        print(f"\n{one.sentence}\n")
+    print(out / "report.html")
+    for folder in sorted(path.parent for path in out.glob("probe*/probe.json")):
+        print(folder)
+
+
 @app.command(short_help="Labels and probabilities for a table of texts.")
 def predict(
-    model: Annotated[Path, typer.Argument(help="DIR/model of a sweep, or any classifier's folder")],
+    model: Annotated[
+        Path, typer.Argument(help="DIR/model of a sweep, DIR/probe of a probing, or any classifier's folder")
+    ],
     file: Annotated[Path, typer.Argument(help="table with the texts: CSV, TSV, JSON lines or Parquet")],
     out: Annotated[
         Path | None, typer.Option(help=".csv, .jsonl or .parquet [default: texts.predictions.csv beside texts.csv]")

@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline.metrics import chance, is_known, lowest, metrics_for, predict
-from frostline.statistics import Pair, mean_interval, pair, pairing_gain, row_groups, summarize, unpaired
+from frostline.statistics import (
+    Pair,
+    mean_interval,
+    pair,
+    pairing_gain,
+    row_groups,
+    score_interval,
+    summarize,
+    unpaired,
+)
 
 Run = Mapping[str, Any]  # a row of results.csv
 Logits = Callable[[str], NDArray[Any]]  # run -> [rows, C]
@@ -129,6 +138,12 @@ class Predictions:
         scores = np.array([self[run["run"]] for run in runs]).reshape(len(runs), 1 + len(self.groups))
         interval = mean_interval(scores[:, 0], scores[:, 1:].T, self.one_row) if len(runs) > 1 else None
         return _described(scores[:, 0], interval, self.metric)
+
+    def alone(self, run: str) -> dict[str, float]:
+        """The score of one run, and its interval from the rows."""
+        score, *left_out = self[run]
+        low, high = score_interval(score, np.array(left_out), self.one_row)
+        return {"score": float(score), "low": max(low, lowest(self.metric)), "high": min(high, 1.0)}
 
     def _both(self, cell: Sequence[Run], full: Sequence[Run]) -> NDArray[np.float64]:
         both = [[self[ours["run"]], self[theirs["run"]]] for ours, theirs in _by_seed(cell, full)]

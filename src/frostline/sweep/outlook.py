@@ -99,7 +99,7 @@ class Outlook:
 
     def of_pass(self, length: int, size: int) -> float:
         """Operations of one batch of the pass: ``size`` texts, padded to ``length``."""
-        stop = self.anatomy.count if self.kept.head else max(self.kept.cuts, default=self.anatomy.count)
+        stop = self.kept.depth(self.anatomy.count)
         return self.matrices.forward(batched(np.full(size, length), size), stop=stop)
 
     def wanted(self, runs: Sequence[RunSpec]) -> list[Wanted]:

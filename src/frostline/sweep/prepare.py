@@ -57,7 +57,7 @@ def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> 
     before = None if older is None else read_identity(older, store.out)
     _demand_room(store.out, older)
     machine = _machine(spec, before)
-    data = _load(spec, sources)
+    data = read_data(spec, sources)
     _demand_classes(spec, data)
     wanted = glue_task(spec.glue).metric if spec.metric is None and spec.glue is not None else spec.metric
     metric = check_metric(wanted, data.task.problem_type, len(data.task.labels))
@@ -74,11 +74,8 @@ def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> 
         parameters_of(k, pretrained.anatomy, spec.tune_modules)
     _demand_sizes(spec, data)
     progress.begin("encoding the texts")
-    max_length = _max_length(spec, pretrained)
-    splits = {name: part for name in SPLITS if (part := getattr(data, name)) is not None} | dict(data.others)
-    encoded = {name: encode(pretrained.tokenizer, s.texts, s.pairs, max_length) for name, s in splits.items()}
-    truncated = {name: float((tokens.dropped > 0).mean()) for name, tokens in encoded.items()}
-    _demand_consent(spec, truncated, encoded, max_length, pretrained)
+    splits, encoded, max_length = encode_splits(spec, data, pretrained)
+    truncated = truncated_shares(encoded)
     identity = Identity(
         weights=pretrained.weights,
         vocabulary=pretrained.vocabulary,
@@ -99,6 +96,26 @@ def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> 
     bench = _bench(spec, data, splits, encoded, pretrained, machine, metric)
     plan = _plan(spec, identity, bench, data, truncated, encoded, store)
     return Prepared(spec, data, pretrained, identity, bench, plan, store)
+
+
+def encode_splits(
+    spec: SweepSpec, data: Data, pretrained: Pretrained
+) -> tuple[dict[str, Examples], dict[str, Tokens], int]:
+    """The examples of every split, their texts as token numbers, and how many tokens a text may have.
+
+    Raises:
+        FrostlineError: more texts would be cut than the specification consents to.
+    """
+    max_length = _max_length(spec, pretrained)
+    splits = {name: part for name in SPLITS if (part := getattr(data, name)) is not None} | dict(data.others)
+    encoded = {name: encode(pretrained.tokenizer, s.texts, s.pairs, max_length) for name, s in splits.items()}
+    _demand_consent(spec, truncated_shares(encoded), encoded, max_length, pretrained)
+    return splits, encoded, max_length
+
+
+def truncated_shares(encoded: Mapping[str, Tokens]) -> dict[str, float]:
+    """Of each split the share of texts that are cut."""
+    return {name: float((tokens.dropped > 0).mean()) for name, tokens in encoded.items()}
 
 
 def rows_needed(bench: Bench, runs: Sequence[RunSpec]) -> Rows:
@@ -132,7 +149,12 @@ def _demand_classes(spec: SweepSpec, data: Data) -> None:
         )
 
 
-def _load(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
+def read_data(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
+    """The examples that a specification names; ``sources`` as in :func:`prepare`.
+
+    Raises:
+        FrostlineError: they cannot be read, or are not what they should be.
+    """
     given = {name: sources.get(name, getattr(spec, name)) for name in SPLITS}
     return load_data(
         **given,

@@ -1,0 +1,414 @@
+"""What frozen features can do alone: probes after every layer of a model, from one pass over the texts."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+
+from frostline.casting import cast_once
+from frostline.comparison.evidence import Labelled, Predictions
+from frostline.data import Data, Examples, Texts
+from frostline.errors import FrostlineError
+from frostline.hidden import POOLED, RESERVE, HiddenStates, Need, Recipe, Rows, cache_folder, compute, keep
+from frostline.machine import Machine, free_bytes, this_machine
+from frostline.metrics import check_metric
+from frostline.pretrained import Pretrained, load_pretrained
+from frostline.probes import FITS, Features, Probe
+from frostline.progress import Progress
+from frostline.specification import OF_MODEL_AND_DATA, SweepSpec, make_spec
+from frostline.sweep.execute import recipe_of
+from frostline.sweep.prepare import encode_splits, existing, read_data
+from frostline.sweep.store import replace
+from frostline.tokens import Tokens, encode
+
+LAST = 4  # so many of the last layers are also read together
+FORMAT = 1
+FACTS, WEIGHTS = "probe.json", "probe.safetensors"
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a probe reads: one vector of each text, after one layer or several side by side."""
+
+    layers: tuple[int, ...]
+    pooled: str  # one of POOLED
+
+    @property
+    def name(self) -> str:
+        """As it is printed: ``5``, ``3 to 6``."""
+        first, *others = self.layers
+        return f"{first} to {others[-1]}" if others else str(first)
+
+    def features(self, states: Callable[[int], Any]) -> Features:
+        """``[n, D]`` from ``states(layer)``, ``[n, 3, D]``."""
+        which = POOLED.index(self.pooled)
+        return np.concatenate([states(layer)[:, which] for layer in self.layers], 1)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A probe at one place, with its scores."""
+
+    place: Place
+    probe: Probe
+    unseen: float  # score of the training rows, each by a fit that had not seen it
+    validation: float
+    values: Any  # [validation rows, C]
+
+
+@dataclass(frozen=True)
+class Probed:
+    """Everything about one column of labels. ``facts`` are what probes.json says."""
+
+    facts: dict[str, Any]
+    best: Reading
+    pretrained: Pretrained
+    machine: Machine
+
+    @property
+    def sentence(self) -> str:
+        """The answer in words."""
+        said: str = self.facts["sentence"]
+        return said
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the best probe, for ``frostline predict``: what it reads and its weights; the model itself stays where
+        it is."""
+        folder = Path(folder)
+        arrays = {name: getattr(self.best.probe, name) for name in ("weights", "bias", "mean", "scale")}
+        folder.mkdir(parents=True, exist_ok=True)
+        part = folder / f".{WEIGHTS}.part"
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, part)
+        part.replace(folder / WEIGHTS)
+        pretrained = self.pretrained
+        about = {
+            "format": FORMAT,
+            "model": pretrained.name if pretrained.revision else str(pretrained.folder.resolve()),
+            "revision": pretrained.revision,
+            "weights": pretrained.weights,
+            "precision": self.machine.precision,
+            "layers": self.best.place.layers,
+            "pooled": self.best.place.pooled,
+            "sharpness": self.best.probe.sharpness,
+            **{
+                name: self.facts[name]
+                for name in ("task", "problem_type", "labels", "columns", "max_length", "sentence")
+            },
+        }
+        replace(folder / FACTS, (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode())
+        return folder
+
+
+def probe(
+    *,
+    label_columns: str | Sequence[str] | None = None,
+    kind: str = "ridge",
+    out: str | Path | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> list[Probed]:
+    """Fit probes on first, mean and last token after every layer, for each of the ``label_columns``.
+
+    Takes the settings of :class:`frostline.specification.SweepSpec` that are about model and data; ``train`` and
+    ``validation`` may also be a ``datasets.Dataset``, a ``DataFrame`` or a ``pyarrow.Table``. The strength of a
+    probe's penalty, and the place that is named the best, are chosen on the training rows alone; validation is only
+    reported. ``kind``: ridge or logistic. ``out``: a folder for page, table, figure and the best probe of each column.
+
+    Raises:
+        FrostlineError: whatever a user can put right.
+    """
+    progress = progress or Progress()
+    if kind not in FITS:
+        raise FrostlineError(f"There is no kind of probe {kind!r}: give {' or '.join(FITS)}.")
+    if unsuitable := [name for name in settings if name not in OF_MODEL_AND_DATA]:
+        raise FrostlineError(f"Probes have no setting {unsuitable[0]!r}: known are {', '.join(OF_MODEL_AND_DATA)}.")
+    folder = _room(out)
+    given = {name: settings.pop(name) for name in ("train", "validation") if _is_table(settings.get(name))}
+    plain = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in settings.items()}
+    spec = make_spec({**plain, "test": "none", "out": "", "tune": 0})
+    named = label_columns.split(",") if isinstance(label_columns, str) else label_columns
+    columns: Sequence[str | None] = named or [spec.label_column]
+    wanted = [read_data(spec.model_copy(update={"label_column": name}), given) for name in columns]
+    progress.begin("loading the model")
+    machine = this_machine(spec.device, spec.precision)
+    first = wanted[0].task
+    pretrained = load_pretrained(
+        spec.model,
+        labels=first.labels,
+        problem_type=first.problem_type,
+        revision=spec.revision,
+        trust_remote_code=spec.trust_remote_code,
+        device=machine.device,
+    )
+    progress.begin("encoding the texts")
+    encoded = [encode_splits(spec, data, pretrained) for data in wanted]
+    parts = [tokens for _, splits, _ in encoded for tokens in splits.values()]
+    ends = np.cumsum([len(part) for part in parts])
+    rows = iter([np.arange(end - len(part), end) for part, end in zip(parts, ends, strict=True)])
+    states = _states(spec, pretrained, machine, Tokens.join(parts), progress)
+    found = []
+    for data, (splits, _, max_length) in zip(wanted, encoded, strict=True):
+        progress.begin(f"probing for {data.task.columns.label}")
+        found.append(
+            _probed(spec, kind, data, max_length, pretrained, machine, states, {name: next(rows) for name in splits})
+        )
+    if folder is not None:
+        write(folder, found)
+    return found
+
+
+def write(folder: Path, found: Sequence[Probed]) -> Path:
+    """Write page, table and figure into ``folder``, and the best probe of each column of labels; gives the page's path."""
+    from frostline.report.probes import suffixes, write_probes
+
+    facts = [one.facts for one in found]
+    for one, suffix in zip(found, suffixes(facts), strict=True):
+        one.save(folder / f"probe{suffix}")
+    return write_probes(folder, facts)
+
+
+def _room(out: str | Path | None) -> Path | None:
+    """The folder to write into: empty, not there yet, or with the probes of an earlier call."""
+    folder = None if out is None else Path(out).expanduser()
+    if folder is not None and folder.exists() and not (folder.is_dir() and _ours(folder)):
+        raise FrostlineError(f"{folder} exists and holds no probes: choose another --out, or an empty folder.")
+    return folder
+
+
+def _ours(folder: Path) -> bool:
+    return (folder / "probes.json").exists() or not any(folder.iterdir())
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A probe that was saved, and what it says of itself."""
+
+    folder: Path
+    about: Mapping[str, Any]
+    probe: Probe
+
+    def values(self, texts: Texts) -> tuple[Any, int]:
+        """Probabilities ``[n, C]``, or numbers ``[n, 1]``, and how many texts were cut.
+
+        Raises:
+            FrostlineError: the model that it was fitted on is not where it was, or has changed.
+        """
+        about, place = self.about, Place(tuple(self.about["layers"]), self.about["pooled"])
+        pretrained = load_pretrained(
+            about["model"], labels=about["labels"], problem_type=about["problem_type"], revision=about["revision"]
+        )
+        if pretrained.weights != about["weights"]:
+            raise FrostlineError(
+                f"The probe in {self.folder} was fitted on other weights than {about['model']} has now: put those back, "
+                "or fit it anew with `frostline probe`."
+            )
+        machine = this_machine("cpu", about["precision"])
+        tokens = encode(pretrained.tokenizer, texts.texts, texts.pairs, about["max_length"])
+        need = Need((), head=False, pooled=place.layers)
+        order = np.lexsort((tokens.keys, tokens.lengths))
+        vectors: dict[int, list[Any]] = {layer: [] for layer in place.layers}
+        with cast_once(pretrained.model, machine):
+            computed = compute(pretrained.model, pretrained.anatomy, tokens, order, need, "", machine.autocast)
+            for _, states in computed:
+                for layer, parts in vectors.items():
+                    parts.append(_apart(states[f"pooled-{layer}"]))
+        back = np.argsort(order)
+        features = place.features(lambda layer: torch.cat(vectors[layer]).numpy()[back])
+        values = self.probe.probabilities(features) if about["labels"] else self.probe.values(features)
+        return values.astype(np.float32), int((tokens.dropped > 0).sum())
+
+
+def _apart(vectors: torch.Tensor) -> torch.Tensor:
+    """``[n, 3 D]`` -> ``[n, 3, D]``"""
+    return vectors.view(len(vectors), len(POOLED), -1)
+
+
+def saved_probe(folder: str | Path) -> Saved | None:
+    """The probe in a folder; None where there is none.
+
+    Raises:
+        FrostlineError: it is damaged.
+    """
+    folder = Path(folder)
+    if not (folder / FACTS).is_file():
+        return None
+    try:
+        about = json.loads((folder / FACTS).read_bytes())
+        arrays = load_file(folder / WEIGHTS)
+        probe = Probe(**arrays, strength=np.nan, sharpness=about["sharpness"], unseen=np.zeros((0, 0)))
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise FrostlineError(
+            f"The probe in {folder} is damaged ({error}): fit it anew with `frostline probe`."
+        ) from error
+    return Saved(folder, about, probe)
+
+
+def _is_table(source: Any) -> bool:
+    return source is not None and not isinstance(source, str | Path)
+
+
+def _states(
+    spec: SweepSpec, pretrained: Pretrained, machine: Machine, tokens: Tokens, progress: Progress
+) -> HiddenStates:
+    """The vectors of all texts after every layer."""
+    anatomy = pretrained.anatomy
+    need = Need((), head=False, pooled=tuple(range(anatomy.count + 1)))
+    rows = np.arange(len(tokens))
+    different = len(np.unique(tokens.keys))
+    size = need.bytes(different, 0, anatomy.width)
+    room = free_bytes(existing(cache_folder())) - RESERVE
+    if size > room:
+        raise FrostlineError(
+            f"The vectors of {different:,} texts take {size / 1e9:.1f} GB, and {max(0, room) / 1e9:.1f} GB are free in "
+            f"{cache_folder()}: make room (`frostline cache rm`), or read fewer with --first-rows."
+        )
+    progress.begin("one pass over the texts")
+    progress.start(0, len(rows))
+    passed = 0
+
+    def advance(more: int) -> None:
+        nonlocal passed
+        passed += more
+        progress.advance(passed)
+
+    with cast_once(pretrained.model, machine):
+        states = keep(
+            pretrained.model,
+            anatomy,
+            tokens,
+            rows,
+            need,
+            _recipe(pretrained, machine),
+            autocast=machine.autocast,
+            progress=advance,
+            warn=progress.note,
+        )
+    progress.finish(len(rows))
+    return states
+
+
+def _recipe(pretrained: Pretrained, machine: Machine) -> Recipe:
+    return recipe_of(pretrained, machine, "", None)
+
+
+def places(layers: int) -> list[Place]:
+    """Where probes are fitted, in a model of so many layers."""
+    single = [Place((n,), pooled) for n in range(layers + 1) for pooled in POOLED]
+    last = tuple(range(max(1, layers - LAST + 1), layers + 1))
+    return single + [Place(last, pooled) for pooled in POOLED] * (len(last) > 1)
+
+
+def _probed(
+    spec: SweepSpec,
+    kind: str,
+    data: Data,
+    max_length: int,
+    pretrained: Pretrained,
+    machine: Machine,
+    states: HiddenStates,
+    rows: Mapping[str, Rows],
+) -> Probed:
+    task = data.task
+    metric = check_metric(spec.metric, task.problem_type, len(task.labels))
+    train = Labelled(data.train.targets, task.problem_type, task.labels, metric)
+    validation = Labelled(data.validation.targets, task.problem_type, task.labels, metric)
+
+    def score(split: Labelled, values: Any) -> float:
+        return split.score(values, np.arange(len(split.targets)))
+
+    def vectors(split: str) -> Callable[[int], Any]:
+        return cache(lambda layer: states.pooled(layer, rows[split]).numpy())
+
+    readings = []
+    seen, unseen = vectors("train"), vectors("validation")
+    for place in places(pretrained.anatomy.count):
+        fitted = FITS[kind](place.features(seen), data.train.targets, len(task.labels))
+        values = fitted.values(place.features(unseen))
+        readings.append(Reading(place, fitted, score(train, fitted.unseen), score(validation, values), values))
+    best = max(readings, key=lambda reading: _rank(reading))
+    scored = Predictions(validation, {"best": best.values}.__getitem__).alone("best")
+    facts = {
+        "model": pretrained.name,
+        "revision": pretrained.revision,
+        "task": task.name,
+        "kind": kind,
+        "columns": asdict(task.columns),
+        "problem_type": task.problem_type,
+        "labels": task.labels,
+        "metric": metric,
+        "max_length": max_length,
+        "layers": pretrained.anatomy.count,
+        "train_rows": len(data.train),
+        "validation_rows": len(data.validation),
+        "chance": validation.chance,
+        "words": _words(data, validation),
+        "probes": [
+            {
+                "layers": reading.place.layers,
+                "vector": reading.place.pooled,
+                "unseen": reading.unseen,
+                "validation": reading.validation,
+                "strength": reading.probe.strength,
+            }
+            for reading in readings
+        ],
+        "best": {"layers": best.place.layers, "vector": best.place.pooled, **scored},
+        "notes": data.notes,
+    }
+    return Probed({**facts, "sentence": sentence(facts)}, best, pretrained, machine)
+
+
+def _rank(reading: Reading) -> tuple[float, int, int]:
+    """By the score of unseen rows; of equals the one that needs fewer layers."""
+    score = -np.inf if np.isnan(reading.unseen) else reading.unseen
+    return score, -reading.place.layers[-1], -len(reading.place.layers)
+
+
+def _words(data: Data, validation: Labelled) -> float | None:
+    """What words and pairs of words reach without any model; None where the texts hold no words."""
+    number = not data.task.labels
+    model = Ridge(1.0, solver="sparse_cg") if number else LogisticRegression(max_iter=1000)
+    chain = make_pipeline(TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+"), model)
+    if not any(any(c.isalnum() for c in text) for text in _joined(data.train)):
+        return None
+    chain.fit(list(_joined(data.train)), data.train.targets)
+    predicted = chain.predict(list(_joined(data.validation)))
+    values = predicted[:, None] if number else np.eye(len(data.task.labels))[predicted]
+    return validation.score(values, np.arange(len(predicted)))
+
+
+def _joined(examples: Examples) -> Iterator[str]:
+    for n, text in enumerate(examples.texts):
+        yield text if examples.pairs is None else f"{text}\n{examples.pairs[n]}"
+
+
+def sentence(facts: Mapping[str, Any]) -> str:
+    """What the probes say, in words."""
+    best, metric = facts["best"], facts["metric"].replace("_", " ")
+    rows = f"{facts['validation_rows']:,} validation {'row' if facts['validation_rows'] == 1 else 'rows'}"
+    where = Place(tuple(best["layers"]), best["vector"]).name
+    vector = {"first": "the first token", "mean": "the mean of all tokens", "last": "the last token"}[best["vector"]]
+    interval = f"95 % interval {best['low']:.3f} to {best['high']:.3f}"
+    words = "" if facts["words"] is None else f", words alone {facts['words']:.3f}"
+    layers = "layers" if len(best["layers"]) > 1 else "layer"
+    reads = f"a {facts['kind']} probe on {vector} after {layers} {where} of {facts['layers']}"
+    if not best["low"] > facts["chance"]:
+        return (
+            f"With {rows} it cannot be told that frozen features are better than guessing ({facts['chance']:.3f}{words}): "
+            f"{reads}, the best, reaches {metric} {best['score']:.3f} ({interval})."
+        )
+    return (
+        f"Without training a layer, {reads} reaches {metric} {best['score']:.3f} on {rows} ({interval}); guessing "
+        f"{facts['chance']:.3f}{words}."
+    )
