@@ -402,13 +402,14 @@ def sentence(facts: Mapping[str, Any]) -> str:
     interval = f"95 % interval {best['low']:.3f} to {best['high']:.3f}"
     words = "" if facts["words"] is None else f", words alone {facts['words']:.3f}"
     layers = "layers" if len(best["layers"]) > 1 else "layer"
-    reads = f"a {facts['kind']} probe on {vector} after {layers} {where} of {facts['layers']}"
+    reads = f"probe on {vector} after {layers} {where} of {facts['layers']}"
+    guessing = f"guessing reaches {facts['chance']:.3f}{words}"
     if not best["low"] > facts["chance"]:
         return (
-            f"With {rows} it cannot be told that frozen features are better than guessing ({facts['chance']:.3f}{words}): "
-            f"{reads}, the best, reaches {metric} {best['score']:.3f} ({interval})."
+            f"With {rows} it cannot be told that frozen features are better than guessing. The best, a {facts['kind']} {reads}, "
+            f"reaches {metric} {best['score']:.3f} ({interval}); {guessing}."
         )
     return (
-        f"Without training a layer, {reads} reaches {metric} {best['score']:.3f} on {rows} ({interval}); guessing "
-        f"{facts['chance']:.3f}{words}."
+        f"A {facts['kind']} {reads} reaches {metric} {best['score']:.3f} without training a layer. With {rows} that is surely "
+        f"more than guessing ({interval}); {guessing}."
     )

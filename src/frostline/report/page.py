@@ -46,7 +46,7 @@ def write_page(out: Path) -> Path:
         sizes=sizes,
         tables=tables,
         figures={name: Markup(svg(figure, name)) for name, figure in figures.items()},
-        headline=_headline(answer["sentence"]),
+        headline=sentences.headline(answer["sentence"]),
         failed_runs=_failed_rate(done(runs)),
         evidence=evidence,
         machines=sentences.machines([facts["provenance"] for facts in results.values()]),
@@ -82,12 +82,6 @@ def _tables(
         "classes": sweeptables.classes(answer["data"], labels) if labels else None,
         "audit": sweeptables.audit(audits),
     }
-
-
-def _headline(sentence: str) -> tuple[str, str]:
-    """The answer itself, and what is said beside it."""
-    head, stop, rest = readable.unbroken(sentence).partition(". ")
-    return (f"{head}.", rest) if stop else (head, "")
 
 
 def _suffix(size: Mapping[str, Any], n: int) -> str:

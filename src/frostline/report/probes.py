@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from frostline.report import readable
 from frostline.report.drawing import FAILED, QUIET, STYLE, TRAIN, VALIDATION, figure_of, save_figures, svg
+from frostline.report.sentences import headline
 from frostline.report.tables import Column, Row, Table, save_tables
 from frostline.report.templates import render
 from frostline.sweep.store import file_name, replace
@@ -27,7 +28,7 @@ def write_probes(out: Path, found: Sequence[Facts]) -> Path:
     page = out / "report.html"
     text = render(
         "probes.html.j2",
-        found=[{**facts, "suffix": suffix} for suffix, facts in named],
+        found=[{**facts, "suffix": suffix, "headline": headline(facts["sentence"])} for suffix, facts in named],
         figures={name: Markup(svg(figure, name)) for name, figure in figures.items()},
         tables=tables,
         model=readable.model_name(found[0]["model"]),
@@ -64,7 +65,7 @@ def probe_table(facts: Facts, suffix: str = "") -> Table:
         Column("vector", "vector", number=False),
         Column("unseen", f"{metric},\nunseen training rows", readable.score),
         Column("validation", f"{metric},\nvalidation", readable.score, strong=True),
-        Column("strength", "penalty\na row", readable.rate),
+        Column("strength", "penalty\na row", lambda strength: f"{strength:.2g}"),
     )
     caption = (
         f"A {facts['kind']} probe on one vector of each text after so many layers (0: the embeddings), {facts['train_rows']:,} "

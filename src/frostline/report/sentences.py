@@ -100,3 +100,9 @@ def name_of(trainable: str | None) -> str:
 def reference_of(size: Mapping[str, Any]) -> str:
     """What everything is compared with, within a sentence."""
     return "full fine-tuning" if size["reference_is_full"] else f"tuning {name_of(size['reference'])}"
+
+
+def headline(sentence: str) -> tuple[str, str]:
+    """The answer itself, and what is said beside it."""
+    head, stop, rest = readable.unbroken(sentence).partition(". ")
+    return (f"{head}.", rest) if stop else (head, "")
