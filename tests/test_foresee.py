@@ -15,6 +15,7 @@ import frostline
 from frostline.cli.printing import print_forecast, print_plan
 from frostline.hidden import Need, keep, not_kept
 from frostline.progress import Progress
+from frostline.sweep import calibrate as calibrate_module
 from frostline.sweep import foresee as foresee_module
 from frostline.sweep.calibrate import Pace, calibrate
 from frostline.sweep.execute import execute, recipe_of
@@ -112,6 +113,29 @@ def test_without_time_for_the_deepest_nothing_is_said_but_a_plan_takes_it(settin
     assert calibrate(outlook, wanted, 1e9, budget=0.0, plain=False) is None
     found = calibrate(outlook, wanted, 1e9, budget=0.0, plain=True)
     assert found is not None and set(found.cut) == set(found.plain) == {0, 3}
+
+
+def test_runs_that_are_trained_as_one_are_timed_as_one(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together: list[int] = []
+    run_stacked = calibrate_module.run_stacked
+
+    def counted(specs: Any, bench: Any, **more: Any) -> Any:
+        together.append(len({spec.seed for spec in specs}))
+        return run_stacked(specs, bench, **more)
+
+    monkeypatch.setattr(calibrate_module, "run_stacked", counted)
+    sweep = frostline.Sweep(progress=Progress(), **{**settings, "seeds": 3})
+    made = sweep.plan()
+    assert made.forecast is not None
+    head, layer = made.forecast.cells
+    assert together == [1, 3, 1, 1]  # the last layer, heads as one, and twice as plain transformers
+    assert head.runs == layer.runs == 3 and 0 < head.seconds < layer.seconds
+    assert head.memory_bytes > 0
+    together.clear()
+    frostline.Sweep(progress=Progress(), **{**settings, "seeds": 3, "stack": 1}).plan()
+    assert together == [1, 1, 1, 1]
 
 
 def test_a_plan_shows_it_in_words(tiny_bert: Path, tiny_table: Path, tmp_path: Path, capsys: Any) -> None:

@@ -89,7 +89,7 @@ def run_stacked(
     """
     first, begun = specs[0], perf_counter()
     names = trained_names(first, bench.pretrained.anatomy)
-    with peak_memory(bench.machine) as peak, _opened(specs, bench, names, as_one) as (learners, forward):
+    with peak_memory(bench.machine) as peak, opened(specs, bench, as_one) as (learners, forward):
         audit = _Audit(bench, names)
 
         def set_mode(training: bool) -> None:
@@ -150,7 +150,7 @@ def rehearse(specs: Sequence[RunSpec], bench: Bench, *, steps: int = 4) -> tuple
         return rows[np.argsort(-lengths[rows], kind="stable")[:count]]
 
     ends: list[float] = []
-    with peak_memory(bench.machine) as peak, _opened(specs, bench, names, None) as (learners, forward):
+    with peak_memory(bench.machine) as peak, opened(specs, bench) as (learners, forward):
         train(
             forward,
             [replace(one, rows=longest(one.rows, steps * first.per_device_train_batch_size)) for one in learners],
@@ -165,11 +165,12 @@ def rehearse(specs: Sequence[RunSpec], bench: Bench, *, steps: int = 4) -> tuple
 
 
 @contextmanager
-def _opened(
-    specs: Sequence[RunSpec], bench: Bench, names: frozenset[str], as_one: bool | None
+def opened(
+    specs: Sequence[RunSpec], bench: Bench, as_one: bool | None = None
 ) -> Iterator[tuple[list[Learner], Forward]]:
-    """The model ready to train ``names`` for each of these runs: what each learns, and rows to logits for all."""
+    """The model ready for training these runs as one: what each learns, and rows to logits for all."""
     pretrained = bench.pretrained
+    names = trained_names(specs[0], pretrained.anatomy)
 
     def start(number: int) -> Mapping[str, nn.Parameter]:
         return pretrained.start(names, generator_seed(specs[number].seed, "head"))

@@ -21,9 +21,10 @@ from frostline.casting import cast_once
 from frostline.cost import Batches, Matrices, batched
 from frostline.hidden import HiddenStates, Need, Rows, compute, pass_batches
 from frostline.machine import Machine, peak_memory, settled_memory
-from frostline.run import Bench, forward_from, generator_seed, run, train_rows
-from frostline.specification import Tune
+from frostline.run import Bench, generator_seed, opened, run_stacked, train_rows
+from frostline.specification import RunSpec, Tune
 from frostline.sweep.outlook import PLAIN_BATCH, Outlook, Wanted
+from frostline.sweep.stacks import stack_size
 from frostline.tokens import Tokens
 from frostline.training import shuffled
 
@@ -40,13 +41,15 @@ GUESS = 1.5  # a step takes about so much longer than its operations at the pass
 
 @dataclass(frozen=True)
 class Point:
-    """What was timed at one value of k: seconds and operations of one step and of one scored batch."""
+    """What was timed at one value of k: seconds and operations of one step and of one scored batch of one run, of those
+    that are trained as one with it."""
 
     step: tuple[float, float]  # operations, seconds
     scored: tuple[float, float]
     around: float  # seconds of a run beside steps and scoring
     step_bytes: float  # at the peak of a step, for each of its tokens, beside what belongs to parameters
     scored_bytes: float  # the same of a scored batch
+    stack: int = 1  # how many runs are trained as one
 
 
 @dataclass(frozen=True)
@@ -138,13 +141,14 @@ def disk_rate(folder: Path) -> float:
 
 
 def calibrate(
-    outlook: Outlook, wanted: Sequence[Wanted], rate: float, *, budget: float, plain: bool
+    outlook: Outlook, wanted: Sequence[Wanted], rate: float, *, budget: float, plain: bool, stack: int | str = 1
 ) -> Calibration | None:
     """Time as many of the ``wanted`` as ``budget`` seconds allow; None where they do not even allow the deepest, or where no
     loss is finite.
 
     ``rate``, operations a second of the pass, is what the time that timing takes is guessed from. ``plain``, for a plan:
-    also time padded, uncut steps in fp32, and the ends, full and named parts whatever they take.
+    also time padded, uncut steps in fp32, and the ends, full and named parts whatever they take. ``stack``: how many runs a
+    sweep trains as one, as its specification says.
     """
     bench, need, matrices = outlook.bench, outlook.kept, outlook.matrices
     chosen = _affordable(wanted, matrices, rate, budget, at_least=_ends(wanted) if plain else [])
@@ -154,7 +158,7 @@ def calibrate(
     with peak_memory(bench.machine) as idle:
         pass
     made_up = _MadeUp(need, bench.tokens, outlook.anatomy.width) if need.cuts or need.head else None
-    timer = _Timer(replace(bench, states=made_up), matrices, rate, idle.bytes)
+    timer = _Timer(replace(bench, states=made_up), matrices, rate, idle.bytes, stack)
     uncut = replace(bench, machine=Machine(bench.machine.device, "float32"), packed=False, narrow=None, states=None)
     slow = _Timer(uncut, outlook.plain, rate / 2, idle.bytes)
     with settled_memory():
@@ -203,7 +207,7 @@ def _plain(one: Wanted) -> Wanted:
     """The same, as plain transformers computes it: padded, all layers, scored eight at a time."""
     spec = one.spec.model_copy(update={"per_device_eval_batch_size": PLAIN_BATCH, "precision": "float32"})
     share = PLAIN_BATCH / one.spec.per_device_eval_batch_size
-    return replace(one, spec=spec, cut=None, step=one.step.padded, batch=one.batch.padded * share)
+    return replace(one, spec=spec, cut=None, step=one.step.padded, batch=one.batch.padded * share, alike=(spec,))
 
 
 def _guess(one: Wanted, matrices: Matrices, rate: float) -> tuple[float, float]:
@@ -218,6 +222,7 @@ class _Timer:
     matrices: Matrices
     rate: float
     idle: int  # bytes in use before
+    stack: int | str = 1
 
     def points(self, wanted: Sequence[Wanted], budget: float) -> Timed:
         """Time each of these, in about so many seconds in all; those that end in an error or in no number are left out."""
@@ -233,29 +238,37 @@ class _Timer:
     def _point(self, one: Wanted, budget: float) -> Point | None:
         """Time steps and scored batches for about so many seconds, but at least one of each."""
         step, scored = _guess(one, self.matrices, self.rate)
-        seen = self._steps(one, int(np.clip(0.6 * budget / step, 1, STEPS)))
-        paces = [seconds / self.matrices.training(one.names, self._work(rows), one.cut) for rows, seconds in seen.steps]
+        runs = one.alike[: stack_size(one.alike, self.bench, self.stack, lambda sentence: None)]
+        self.bench.pretrained.release()
+        seen = self._steps(one, runs, int(np.clip(0.6 * budget / (step * len(runs)), 1, STEPS)))
+        paces = [seconds / self._operations(one, rows) for rows, seconds in seen.steps]
         if not paces:  # its loss was not finite
             return None
         operations, _ = one.operations(self.matrices)
-        tokens = max(self._work(rows).tokens for rows in seen.batches)
-        parameters = self.matrices.trained(one.names)
-        found, scored_bytes = self._scored(one, int(np.clip(0.4 * budget / scored, 1, SCORED)))
+        tokens = max(self._work(rows.ravel()).tokens for rows in seen.batches)
+        parameters = len(runs) * self.matrices.trained(one.names)
+        found, scored_bytes = self._scored(one, runs, int(np.clip(0.4 * budget / (scored * len(runs)), 1, SCORED)))
         return Point(
             step=(operations, operations * statistics.median(paces)),
             scored=found,
             around=seen.around,
             step_bytes=max(0.0, seen.peak - self.idle - (STEP_BYTES + COPY_BYTES) * parameters) / tokens,
             scored_bytes=scored_bytes,
+            stack=len(runs),
         )
+
+    def _operations(self, one: Wanted, rows: Rows) -> float:
+        """Of a step on rows ``[K, B]``."""
+        return sum(self.matrices.training(one.names, self._work(some), one.cut) for some in rows)
 
     def _work(self, rows: Rows) -> Batches:
         """One batch of these rows, as it is computed."""
         work = batched(self.bench.tokens.lengths[rows], len(rows))
         return work if self.bench.packed else work.padded
 
-    def _steps(self, one: Wanted, count: int) -> "_Seen":
-        """A run of so many steps, and one before them that warms up, on rows drawn from those that the sweep trains."""
+    def _steps(self, one: Wanted, runs: Sequence[RunSpec], count: int) -> "_Seen":
+        """Runs as one of so many steps, and one before them that warms up, on rows drawn from those that the sweep
+        trains."""
         spec, bench = one.spec, self.bench
         size = min(spec.per_device_train_batch_size, spec.train_size)
         rows = np.random.default_rng(0).choice(train_rows(bench, spec), (1 + count) * size)
@@ -267,44 +280,48 @@ class _Timer:
                 **{"learning_rate": STILL, "head_learning_rate": STILL},
             }
         )
-        order = torch.Generator().manual_seed(generator_seed(short.seed, "order"))  # as the run will draw it
-        rows = shuffled(train_rows(sample, short), order)
-        batches = [rows[n : n + size] for n in range(0, len(rows), size)]
+        specs = [short.model_copy(update={"seed": run.seed}) for run in runs]
+        drawn = []
+        for spec in specs:  # as each run will draw them
+            order = torch.Generator().manual_seed(generator_seed(spec.seed, "order"))
+            drawn.append(shuffled(train_rows(sample, spec), order))
+        batches = [np.stack([rows[n : n + size] for rows in drawn]) for n in range(0, len(rows), size)]
         clock: list[float] = []
-        cost = run(short, sample, on_step=lambda step, total: clock.append(perf_counter())).facts["cost"]
+        results = run_stacked(specs, sample, on_step=lambda step, total: clock.append(perf_counter()))
+        cost = results[0].facts["cost"]
         taken = [later - earlier for earlier, later in pairwise(clock)]
         steps = len(clock) * statistics.median(taken) if taken else 0.0
         return _Seen(
             batches,
             list(zip(batches[1:], taken, strict=False)),
-            max(0.0, cost["run_seconds"] - cost["evaluation_seconds"] - steps),
+            max(0.0, cost["run_seconds"] - cost["evaluation_seconds"] - steps / len(runs)),
             cost["peak_memory_bytes"],
         )
 
-    def _scored(self, one: Wanted, count: int) -> tuple[tuple[float, float], float]:
+    def _scored(self, one: Wanted, runs: Sequence[RunSpec], count: int) -> tuple[tuple[float, float], float]:
         """Operations of the mean scored batch and its seconds, from some that are spread over all lengths; and bytes a
         token at the peak."""
         size, rows = one.spec.per_device_eval_batch_size, self.bench.splits["validation"]
         rows = rows[np.argsort(self.bench.tokens.lengths[rows], kind="stable")]
         places = _spread(max(1, len(rows) // size), count)
         done, seconds, tokens = 0.0, 0.0, 1.0
-        with peak_memory(self.bench.machine) as peak, forward_from(self.bench, [one.spec]) as forward:
+        with peak_memory(self.bench.machine) as peak, opened(runs, self.bench) as (_, forward):
             for number, place in enumerate([places[0], *places]):
                 some = rows[size * place :][:size]
                 begun = perf_counter()
-                self.bench.problem.logits(forward, some, size)
+                self.bench.problem.logits(forward, np.stack([some] * len(runs)), size)
                 if number:  # the first warms up
                     seconds += perf_counter() - begun
-                    done += self.matrices.forward(self._work(some), one.cut or 0)
-                    tokens = max(tokens, self._work(some).tokens)
+                    done += len(runs) * self.matrices.forward(self._work(some), one.cut or 0)
+                    tokens = max(tokens, len(runs) * self._work(some).tokens)
         _, operations = one.operations(self.matrices)
-        held = self.idle + COPY_BYTES * self.matrices.trained(one.names)
+        held = self.idle + COPY_BYTES * len(runs) * self.matrices.trained(one.names)
         return (operations, operations * seconds / done), max(0.0, peak.bytes - held) / tokens
 
 
 @dataclass(frozen=True)
 class _Seen:
-    batches: list[Rows]
+    batches: list[Rows]  # [K, B] each
     steps: list[tuple[Rows, float]]  # all but the first, with their seconds
     around: float  # seconds of the run beside steps and scoring, with what the first step takes more than others
     peak: int

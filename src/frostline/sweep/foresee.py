@@ -47,7 +47,7 @@ def foresee(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = False)
     pass_operations = outlook.pass_operations(to_pass)
     guess = GUESS * (pass_operations + sum(outlook.operations(run) for run in missing)) / rate
     budget = PLAN_SECONDS if plain else min(MOST_SECONDS, SHARE * guess) - (perf_counter() - begun)
-    found = calibrate(outlook, outlook.wanted(missing), rate, budget=budget, plain=plain)
+    found = calibrate(outlook, outlook.wanted(missing), rate, budget=budget, plain=plain, stack=prepared.spec.stack)
     if found is None:
         return None
     pass_seconds = pass_operations / rate
@@ -74,7 +74,8 @@ def _cells(outlook: Outlook, found: Calibration, runs: Sequence[RunSpec]) -> Ite
         times = [_seconds(outlook, found, spec, load) for load in loads]
         training, evaluation = (float(np.mean(each)) for each in zip(*times, strict=True))
         near = found.cut.nearest(spec.tune)
-        parameters = matrices.trained(trained(spec, anatomy))
+        together = min(near.stack, len(alike))  # their memory is that of all
+        parameters = together * matrices.trained(trained(spec, anatomy))
         best = parameters if spec.load_best_model_at_end else 0  # a copy of the best epoch
         yield Cell(
             trainable=trainable,
@@ -86,8 +87,8 @@ def _cells(outlook: Outlook, found: Calibration, runs: Sequence[RunSpec]) -> Ite
             memory_bytes=found.memory_bytes
             + COPY_BYTES * (most + best)  # the pretrained values of all that was trained by then are kept
             + max(
-                STEP_BYTES * parameters + near.step_bytes * max(load.longest for load in loads),
-                SCORED_BYTES * parameters + near.scored_bytes * max(load.longest_scored for load in loads),
+                STEP_BYTES * parameters + near.step_bytes * together * max(load.longest for load in loads),
+                SCORED_BYTES * parameters + near.scored_bytes * together * max(load.longest_scored for load in loads),
             ),
             trainer_seconds=_plain_seconds(outlook, found, spec) if found.plain else None,
             timed=spec.tune in found.cut,

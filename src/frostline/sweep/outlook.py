@@ -8,7 +8,7 @@ import numpy as np
 from frostline.cost import Batches, Lengths, Matrices, batched, by_length, drawn
 from frostline.hidden import Need, Rows, pass_batches
 from frostline.parts import trained
-from frostline.run import Bench, cut_of, train_rows
+from frostline.run import Bench, cut_of, kind_of, train_rows
 from frostline.specification import RunSpec
 from frostline.training import evaluation_steps
 
@@ -35,6 +35,7 @@ class Wanted:
     cut: int | None
     step: Batches
     batch: Batches
+    alike: tuple[RunSpec, ...]  # all runs that differ from it in seed and learning rate alone, itself among them
 
     def operations(self, matrices: Matrices) -> tuple[float, float]:
         """Of the step, and of the scored batch."""
@@ -105,11 +106,14 @@ class Outlook:
     def wanted(self, runs: Sequence[RunSpec]) -> list[Wanted]:
         """For each k its largest run."""
         largest = {run.tune: run for run in sorted(runs, key=lambda run: (run.train_size, -run.seed))}
-        return [self._wanted(spec) for spec in largest.values()]
+        kinds: dict[str, list[RunSpec]] = {}
+        for run in runs:
+            kinds.setdefault(kind_of(run), []).append(run)
+        return [self._wanted(spec, kinds[kind_of(spec)]) for spec in largest.values()]
 
-    def _wanted(self, spec: RunSpec) -> Wanted:
-        load = self.load(spec)
-        return Wanted(spec, trained(spec, self.anatomy), self.cut(spec), load.steps.mean, load.scored.mean)
+    def _wanted(self, spec: RunSpec, alike: Sequence[RunSpec]) -> Wanted:
+        load, names = self.load(spec), trained(spec, self.anatomy)
+        return Wanted(spec, names, self.cut(spec), load.steps.mean, load.scored.mean, tuple(alike))
 
     def _steps(self, spec: RunSpec, lengths: Lengths) -> tuple[Batches, int]:
         """All steps of a run, and how often it scores validation."""
