@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import frostline.sweep.execute as execute_module
-from frostline.api import Sweep, _is_saved, _write_folder, rebuild
+from frostline.api import Sweep, _is_saved, rebuild, write_folder
 from frostline.errors import FrostlineError
 from frostline.progress import Progress
 from frostline.run import run
@@ -70,7 +70,7 @@ def test_weights_that_cannot_be_kept_lose_no_run(settings: dict[str, Any], tmp_p
     sweep, said = Sweep(progress=Progress(), **settings), []
     prepared, progress = sweep._prepare(Progress()), Progress()
     progress.note = said.append  # type: ignore[method-assign]
-    _write_folder(prepared)
+    write_folder(prepared)
     (tmp_path / "file").touch()
     execute(prepared, sweep._asked(prepared), progress, weights=BestWeights(tmp_path / "file" / "weights"))
     assert set(sweep.table().status) == {"done"}
@@ -91,7 +91,7 @@ def test_two_processes_that_grow_one_folder_leave_what_both_asked_for(settings: 
     first.plan()  # it has looked at the folder when the other comes
     go(settings, tune="1,all", seeds=2)
     prepared = first._prepare(Progress())
-    _write_folder(prepared)
+    write_folder(prepared)
     execute(prepared, first._asked(prepared), Progress())
     assert cells(first) == {(k, seed, 20, 1e-3) for k in ("last 1", "all") for seed in (0, 1)} | {
         ("last 0", 0, 20, 1e-3)

@@ -21,6 +21,7 @@ ORDER = (
         "probes",
         "comparison",
         "specification",
+        "race",
         "machine",
         "layers",
         "parts",
@@ -48,7 +49,7 @@ ORDER = (
         "report",
         "gather",
     ),
-    *("probing", "prediction", "api", "demo", "studies", "cli", "__main__"),
+    *("probing", "prediction", "api", "finding", "demo", "studies", "cli", "__main__"),
 )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from transformers import get_scheduler
 
 from frostline.errors import FrostlineError
-from frostline.specification import GRID, RunSpec, Settings, SweepSpec, make_spec, read_toml, to_toml
+from frostline.specification import GRID, RunSpec, Settings, SweepSpec, make_spec, read_seconds, read_toml, to_toml
 
 LEAST: dict[str, Any] = {"model": "m", "train": "t.csv", "tune": "0,1,all", "out": "o"}
 RUN: dict[str, Any] = {
@@ -308,3 +308,14 @@ def test_all_rows_are_a_size_like_others() -> None:
 
 def test_every_setting_is_described() -> None:
     assert all(field.description for field in SweepSpec.model_fields.values())
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), (" 1.5 min", 90), ("2h", 7200), (".5h", 1800)])
+def test_durations_are_read(text: str, seconds: float) -> None:
+    assert read_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-3", "3 days", "1:30"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(FrostlineError, match="is no duration"):
+        read_seconds(text)

@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from frostline.api import Sweep, _write_folder
+from frostline.api import Sweep, write_folder
 from frostline.progress import Progress
 from frostline.sweep.execute import execute
 
@@ -100,7 +100,7 @@ def go(settings: Mapping[str, Any], **other: Any) -> Sweep:
     """Run the sweep without report and model."""
     sweep = Sweep(progress=Progress(), **{**settings, **other})
     prepared = sweep._prepare(Progress())
-    _write_folder(prepared)
+    write_folder(prepared)
     execute(prepared, sweep._asked(prepared), Progress())
     return sweep
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from frostline.api import Sweep, write_report
     from frostline.checking import Check, check
     from frostline.errors import FrostlineError
+    from frostline.finding import find
     from frostline.prediction import Predictions, predict
     from frostline.probing import Probed, probe
     from frostline.specification import RunSpec, SweepSpec
@@ -27,6 +28,7 @@ __all__ = [
     "Sweep",
     "SweepSpec",
     "check",
+    "find",
     "predict",
     "probe",
     "write_report",
@@ -42,6 +44,7 @@ _HOMES = {
     "Sweep": "api",
     "SweepSpec": "specification",
     "check": "checking",
+    "find": "finding",
     "predict": "prediction",
     "probe": "probing",
     "write_report": "api",

@@ -19,16 +19,18 @@ SCHEMA_VERSION = 2
 
 
 def make_answer(
-    runs: Sequence[Run], validation: Labelled, logits: Logits, *, target: float, layers: int
+    runs: Sequence[Run], validation: Labelled, logits: Logits, *, target: float, layers: int, named: str | None = None
 ) -> dict[str, Any]:
     """The answer for every train size, in plain values for JSON; the largest size speaks first.
 
-    ``runs`` are rows of the results table; ``logits`` gives a run's predictions on the validation rows.
+    ``runs`` are rows of the results table; ``logits`` gives a run's predictions on the validation rows. ``named`` is the
+    k that a search has ended with: it is recommended, and how sure that is is said.
     """
     evidence, choices = Predictions(validation, logits), Choices(target=target)
     sizes = sorted({run["train_size"] for run in runs}, reverse=True)
     answers = [
-        answer_one([run for run in runs if run["train_size"] == size], evidence, choices, layers) for size in sizes
+        answer_one([run for run in runs if run["train_size"] == size], evidence, choices, layers, named)
+        for size in sizes
     ]
     adjust(answers)
     return {
@@ -47,14 +49,19 @@ def make_answer(
     }
 
 
-def answer_one(runs: Sequence[Run], evidence: Evidence, choices: Choices, layers: int | None) -> dict[str, Any]:
+def answer_one(
+    runs: Sequence[Run], evidence: Evidence, choices: Choices, layers: int | None, named: str | None = None
+) -> dict[str, Any]:
     """The answer for one train size: what :func:`frostline.comparison.curve.compare` found, a recommendation, a sentence."""
     choices = replace(choices, corrected=choices.corrected and evidence.chance is not None)
     answer = compare(runs, evidence, choices)
     main = main_point(answer)
     steps = [cell for cell in answer["cells"] if cell["trainable"] != NAMED]
-    answer["recommended"] = _recommend(steps, main) or _recommend(answer["cells"], main)
-    answer["sentence"] = _sentence(answer, main, evidence, choices, layers)
+    if named not in [cell["trainable"] for cell in answer["cells"] if any(run["in_mean"] for run in cell["points"])]:
+        named = None  # all its runs failed
+    name = named or _smallest_sure(steps, main) or _best_cell(answer["cells"])
+    answer["recommended"] = _recommended(answer["cells"], name) if name else None
+    answer["sentence"] = _sentence(answer, main, evidence, choices, layers, searched=named is not None)
     pending = sum(run["status"] == "pending" for run in runs)
     if 0 < pending < len(runs):
         answer["sentence"] += f" So far {len(runs) - pending} of {len(runs)} runs have ended."
@@ -82,13 +89,14 @@ def add_test(answer: dict[str, Any], runs: Sequence[Run], test: Labelled, logits
     return answer
 
 
-def _recommend(cells: Sequence[Mapping[str, Any]], point: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The smallest k that surely reaches the target; with one seed, the smallest by its score."""
+def _smallest_sure(cells: Sequence[Mapping[str, Any]], point: Mapping[str, Any]) -> str | None:
+    """The smallest k that surely reaches the target; with one seed, the smallest by its score; else the best."""
     name = point["estimate"] if point["sure"] is None or _one_seed(cells) else point["sure"]
-    if name is None:
-        name = _best_cell(cells)
-    if name is None:
-        return None
+    return name or _best_cell(cells)
+
+
+def _recommended(cells: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    """A k, and the best of its runs."""
     cell = next(cell for cell in cells if cell["trainable"] == name)
     in_mean = [run for run in cell["points"] if run["in_mean"]]
     answers = [run for run in in_mean if run["outcome"] in ANSWERS]
@@ -109,7 +117,13 @@ def _best_cell(cells: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _sentence(
-    answer: Mapping[str, Any], point: Mapping[str, Any], evidence: Evidence, choices: Choices, layers: int | None
+    answer: Mapping[str, Any],
+    point: Mapping[str, Any],
+    evidence: Evidence,
+    choices: Choices,
+    layers: int | None,
+    *,
+    searched: bool,
 ) -> str:
     recommended, seeds = answer["recommended"], answer["seeds"]
     if recommended is None:
@@ -161,11 +175,29 @@ def _sentence(
         sentence = f"{_what(recommended, layers)}: {_compared(cell, full, evidence, choices)}"
         if cell["times_cheaper"] and cell["times_cheaper"] >= 1.05:
             sentence += f", {_times(cell['times_cheaper'])} times cheaper to train"
-    if seeds == 1:
+            if searched and cell["peak_memory_bytes"] and full["peak_memory_bytes"]:
+                sentence += f", with {_percent(cell['peak_memory_bytes'] / full['peak_memory_bytes'])} % of the memory"
+    if searched:
+        sentence += f". {_certainty(answer, point)}"
+    elif seeds == 1:
         sentence += ". One seed has no spread, so this is an estimate: run it with --seeds 5"
     elif unsure:
         sentence += f". With {seen} it cannot be told whether {_tuning(cells[point['possible']])} is enough"
     return f"{sentence}.{beside}{_advice(cells, evidence)}"
+
+
+def _certainty(answer: Mapping[str, Any], point: Mapping[str, Any]) -> str:
+    """How sure it is that a search has named the right k."""
+    name, possible = answer["recommended"]["trainable"], point["possible"]
+    seeds = f": about {answer['seeds_to_tell']} seeds would tell" if answer["seeds_to_tell"] else ""
+    if name == point["sure"] == possible:
+        return (
+            "That is sure" if name == answer["reference"] else "That is sure, and so is that nothing smaller is enough"
+        )
+    if name == point["sure"] and possible:
+        return f"Whether {tuning(possible)} is enough cannot be told{seeds}"
+    target = f"{100 * point['target']:g} %"
+    return f"That is likely, not sure: the interval reaches below {target}{seeds if possible == name else ''}"
 
 
 def _named_alone(named: Mapping[str, Any], evidence: Evidence, *, compared: bool) -> str:

@@ -24,6 +24,7 @@ from frostline.sweep.foresee import foresee
 from frostline.sweep.plan import Plan, expand, read_settings
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.rows import write_rows
+from frostline.sweep.search import read_search
 from frostline.sweep.store import replace as replace_file
 from frostline.sweep.tables import frame, write_tables
 from frostline.sweep.weights import BestWeights
@@ -45,7 +46,7 @@ class Sweep:
     """
 
     def __init__(self, *, progress: Progress | None = None, **settings: Any) -> None:
-        self._sources = {
+        self.sources = {
             name: settings.pop(name)
             for name in SOURCES
             if name in settings and not isinstance(settings[name], str | os.PathLike | None)
@@ -88,22 +89,16 @@ class Sweep:
             asked = self._asked(prepared)
             missing = sum(not prepared.store.has(spec.digest) for spec in asked)
             self._foresee(prepared, progress)
-            _write_folder(prepared)
+            write_folder(prepared)
             forecast = prepared.plan.forecast
             call = record(self.out, forecast) if missing and forecast else None
             begun = perf_counter()
-            execute(prepared, asked, progress, weights=_weights(self.out) if save_model else None)
+            execute(prepared, asked, progress, weights=best_weights(self.out) if save_model else None)
             if call is not None:
                 complete(
                     self.out, call, {"seconds": perf_counter() - begun, "pass_seconds": prepared.bench.pass_seconds}
                 )
-            answer = rebuild(self.out)
-            if save_model:
-                progress.begin("saving the model")
-                save_recommended(prepared, answer, progress)
-            progress.begin("writing the report")
-            _report(self.out)
-        return answer
+            return finish(prepared, progress, save_model=save_model)
 
     def table(self) -> "pd.DataFrame":
         """One row a run, as in results.csv."""
@@ -123,7 +118,7 @@ class Sweep:
 
     def _prepare(self, progress: Progress) -> Prepared:
         if self._prepared is None:
-            self._prepared = prepare(self.spec, self._sources, progress)
+            self._prepared = prepare(self.spec, self.sources, progress)
         return self._prepared
 
     def _foresee(self, prepared: Prepared, progress: Progress, *, plain: bool = False) -> None:
@@ -150,6 +145,18 @@ class Sweep:
             progress.close()
 
 
+def finish(prepared: Prepared, progress: Progress, *, save_model: bool = True) -> dict[str, Any]:
+    """After the runs: tables, answer, model and report; gives the answer."""
+    out = prepared.store.out
+    answer = rebuild(out)
+    if save_model:
+        progress.begin("saving the model")
+        save_recommended(prepared, answer, progress)
+    progress.begin("writing the report")
+    _report(out)
+    return answer
+
+
 def rebuild(out: str | Path) -> dict[str, Any]:
     """Rebuild results.csv, results.parquet, scores.csv and answer.json from the runs; the answer is given back."""
     folder = Folder(out)
@@ -157,14 +164,16 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     validation = _labelled(folder, "validation")
     if validation is None:
         raise FrostlineError(f"{out} holds no validation.parquet: run the sweep's command again.")
-    store = folder.store
+    store, search = folder.store, read_search(folder.out)
     answer = make_answer(
         rows,
         validation,
         lambda digest: store.predictions(digest)["validation_best"],
         target=folder.spec.target,
         layers=folder.identity.layers,
+        named=search["named"] if search else None,
     )
+    answer["search"] = search
     test = _labelled(folder, "test") if folder.stands else None
     if test is not None:
         done = [row for row in rows if row["test"] is not None]
@@ -214,7 +223,8 @@ def _report(out: Path) -> Path:
     return write_page(out)
 
 
-def _write_folder(prepared: Prepared) -> None:
+def write_folder(prepared: Prepared) -> None:
+    """Make the sweep's folder, or add this grid to the one that is there."""
     out = prepared.store.out
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -250,7 +260,7 @@ def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Pr
     """
     from frostline.report.card import Saved, save_model
 
-    weights = _weights(prepared.store.out)
+    weights = best_weights(prepared.store.out)
     recommended = answer["sizes"][0]["recommended"]
     if recommended is None:
         weights.drop()
@@ -271,7 +281,8 @@ def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Pr
     return target
 
 
-def _weights(out: Path) -> BestWeights:
+def best_weights(out: Path) -> BestWeights:
+    """Where a sweep keeps what the best runs have learned."""
     return BestWeights(out / "weights")
 
 

@@ -148,6 +148,10 @@ class HiddenStates:
         # What the pass over these rows took, also when that was another day.
         self.seconds = sum(s.seconds * n / len(s.keys) for s, n in zip(shards, used, strict=True))
 
+    def has(self, rows: Rows) -> bool:
+        """Whether these rows were asked for."""
+        return bool((self._shard[rows] >= 0).all())
+
     def tokens(self, cut: int, rows: Rows) -> Tensor:
         """``[1, T, D]``: the states of all tokens of these rows after ``cut`` layers, in the order of the rows."""
         parts = []

@@ -32,8 +32,9 @@ class Progress:
         """Nothing more will come."""
 
     def start(self, runs: int, work: float, *, seconds: bool = False) -> None:
-        """So many runs are to be done, of so much work; ``seconds``: it is a forecast of them."""
-        self.runs, self.total, self.started, self.in_seconds = runs, work, monotonic(), seconds
+        """So many more runs are to be done, of so much work; ``seconds``: it is a forecast of them."""
+        self.runs, self.total, self.started, self.in_seconds = self.runs_done + runs, work, monotonic(), seconds
+        self.done = 0.0
         self.show()
 
     def begin(self, what: str) -> None:

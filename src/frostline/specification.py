@@ -317,6 +317,19 @@ def _both(values: tuple[Any, ...] | None, more: tuple[Any, ...] | None) -> tuple
     return values if more is None else (*(values or ()), *(value for value in more if value not in (values or ())))
 
 
+def read_seconds(text: str) -> float:
+    """``90``, ``90s``, ``10min`` or ``2h`` in seconds.
+
+    Raises:
+        FrostlineError: it is no duration.
+    """
+    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(s|sec|min|m|h)?\s*", text)
+    if not found:
+        raise FrostlineError(f"{text!r} is no duration: give seconds, or as in 90s, 10min, 2h.")
+    return float(found[1]) * {"s": 1, "sec": 1, "min": 60, "m": 60, "h": 3600}[found[2] or "s"]
+
+
+CHOSEN_BY_SEARCH = ("tune", "seeds", "tune_modules", "grid")
 OF_MODEL_AND_DATA = (
     *(
         "model",

@@ -12,7 +12,7 @@ from frostline.cli.printing import answer_row, print_forecast, print_groups, pri
 from frostline.cli.program import FAILED_RUNS, app
 from frostline.cli.results import print_counts
 from frostline.errors import FrostlineError
-from frostline.specification import OF_MODEL_AND_DATA
+from frostline.specification import CHOSEN_BY_SEARCH, OF_MODEL_AND_DATA, read_seconds
 
 
 @app.command(short_help="The embedded example, offline, in about a minute.")
@@ -49,6 +49,37 @@ def sweep(
     made = Sweep(**settings).plan(timed=False)
     print_plan(made)
     print_groups(made.groups)
+
+
+@app.command(short_help="The smallest k that is enough, looked for with as few trainings as that takes.")
+@with_settings(file=False, leave_out=(*CHOSEN_BY_SEARCH, "learning_rate"))
+def find(
+    settings: dict[str, Any],
+    learning_rate: Annotated[
+        str | None, typer.Option(help="rates that may be tried, with commas [default: 5e-5,1e-4,2e-4]")
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="time for training, as in 90s, 10min, 2h [default: that of six full fine-tunings]"),
+    ] = None,
+    max_k: Annotated[
+        int | None, typer.Option(help="train no more than so many layers; they then stand for full")
+    ] = None,
+    exhaustive: Annotated[bool, typer.Option("--exhaustive", help="train the whole grid, for audit")] = False,
+) -> None:
+    """The smallest k that is enough, looked for with as few trainings as that takes.
+
+    Needs --model and --train (or --data or --glue). Ctrl-C leaves the best answer so far; the same command goes on
+    from there. The page shows every step and its reason.
+    """
+    from frostline.finding import find as look_for
+
+    settings.setdefault("out", "frostline-find")
+    if learning_rate is not None:
+        settings["learning_rate"] = learning_rate
+    seconds = None if budget is None else read_seconds(budget)
+    answer = look_for(budget=seconds, max_k=max_k, exhaustive=exhaustive, **settings)
+    _show(answer, Path(settings["out"]).expanduser())
 
 
 @app.command(short_help="What a sweep would run, and the seconds, memory and disk that it takes.")
@@ -199,7 +230,10 @@ def check(
 
 
 def _run(sweep: Any) -> None:
-    answer = sweep.run()
+    _show(sweep.run(), sweep.out)
+
+
+def _show(answer: dict[str, Any], out: Path) -> None:
     largest = answer["sizes"][0]
     print(
         f"{answer['task']}, {largest['train_size']:,} examples, {answer['metric']} on {answer['validation_rows']:,} "
@@ -213,12 +247,12 @@ def _run(sweep: Any) -> None:
         from frostline.report.sentences import tested
 
         print(" ".join(tested(largest, answer["metric"].replace("_", " "))))
-    print(f"\n{sweep.out / 'report.html'}")
+    print(f"\n{out / 'report.html'}")
     if largest["recommended"]:
-        print(sweep.out / "model")
+        print(out / "model")
     if failed := answer["runs"]["failed"]:
         print(
-            f"{failed} {'run' if failed == 1 else 'runs'} ended in an error; `frostline status {sweep.out}` says why, and "
+            f"{failed} {'run' if failed == 1 else 'runs'} ended in an error; `frostline status {out}` says why, and "
             "the same command tries again."
         )
         sys.exit(FAILED_RUNS)

@@ -38,6 +38,8 @@ def write_page(out: Path) -> Path:
     sizes = [_size(size, n, answer, results) for n, size in enumerate(answer["sizes"])]
     tables, evidence = _tables(folder, answer, runs, sizes[0]["audits"]), _evidence(folder, answer)
     tables["predicted"] = sweeptables.predicted(recorded(out), results.values())
+    search = answer["search"]
+    tables["search"] = sweeptables.search(search) if search else None
     text = render(
         "report.html.j2",
         answer=answer,

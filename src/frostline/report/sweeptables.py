@@ -109,6 +109,40 @@ def predicted(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str,
     return Table("predicted", "Predicted and measured", caption, columns, tuple(Row(row) for row in rows))
 
 
+def search(found: Mapping[str, Any]) -> Table:
+    """What a search trained, step by step, and why."""
+    rows = []
+    for n, step in enumerate(found["steps"], 1):
+        scores = [run["score"] for run in step["runs"] if run["score"] is not None]
+        names = list(dict.fromkeys(readable.trainable(run["trainable"]) for run in step["runs"]))
+        rates = list(dict.fromkeys(readable.rate(run["learning_rate"]) for run in step["runs"]))
+        rows.append(
+            {
+                **{"step": n, "why": step["why"], "tuned": ", ".join(names), "runs": len(step["runs"])},
+                **{"rates": ", ".join(rates), "low": min(scores, default=None), "high": max(scores, default=None)},
+                "seconds": sum(run["seconds"] for run in step["runs"]),
+            }
+        )
+    columns = (
+        Column("step", "step", readable.count),
+        Column("why", "why", number=False),
+        Column("tuned", "tuned", number=False),
+        Column("rates", "learning\nrate", number=False),
+        Column("runs", "runs", readable.count),
+        Column("low", "lowest\nscore", readable.score),
+        Column("high", "highest\nscore", readable.score),
+        Column("seconds", "time", readable.seconds),
+    )
+    skipped = ", ".join(readable.trainable(name) for name in found["skipped"])
+    caption = (
+        f"Every step of the search and its reason; {readable.seconds(found['spent_seconds'])} of training, of "
+        f"{readable.seconds(found['budget_seconds'])} that it could take. "
+        + (f"It ended so: {found['why']} " if found["why"] else "It has not ended. ")
+        + (f"Not trained: {skipped}." if skipped else "Every k was trained.")
+    )
+    return Table("search", "The search", caption, columns, tuple(Row(row) for row in rows), sortable=False)
+
+
 def splits(data: Mapping[str, Any]) -> Table:
     """Rows by split, with what the checks of the data counted."""
     report = data["report"]

@@ -39,7 +39,7 @@ def execute(
     work, pass_work = _work(prepared, missing, rows_needed(bench, sharers) if sharers else None)
     progress.start(len(missing), sum(work.values()) + pass_work, seconds=prepared.plan.forecast is not None)
     make_ready(prepared, missing, progress, pass_work)
-    bench.cache_seconds /= max(1, len(sharers))
+    bench.cache_seconds = bench.states.seconds / max(1, len(sharers)) if bench.states else 0.0
     with settled_memory():
         for stack in in_stacks(missing, lambda runs: stack_size(runs, bench, prepared.spec.stack, progress.note)):
             _attempt(stack, prepared, sum(work[spec.digest] for spec in stack), progress, weights)
@@ -110,7 +110,9 @@ def make_ready(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, 
     """Have the cuts proven, and the hidden states of all rows that these runs read at hand, by a pass of so much work."""
     cut_check(prepared)
     if sharers := sharing(prepared, runs):
-        _keep(prepared, rows_needed(prepared.bench, sharers), progress, work)
+        rows, states = rows_needed(prepared.bench, sharers), prepared.bench.states
+        if states is None or states.need != prepared.plan.kept or not states.has(rows):
+            _keep(prepared, rows, progress, work)
 
 
 def sharing(prepared: Prepared, runs: Sequence[RunSpec]) -> list[RunSpec]:
@@ -171,7 +173,6 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> No
             warn=progress.note,
         )
     bench.pass_seconds = perf_counter() - begun
-    bench.cache_seconds = bench.states.seconds
     progress.finish(work)
 
 

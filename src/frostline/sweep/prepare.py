@@ -1,7 +1,7 @@
 """Make a sweep ready to run: its data read, its model loaded, its plan made. Nothing is written here."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from frostline.parts import depth, parameters_of, remarks
 from frostline.pretrained import Pretrained, load_pretrained
 from frostline.progress import Progress
 from frostline.run import Bench, train_rows
-from frostline.specification import RunSpec, Settings, SweepSpec
+from frostline.specification import RunSpec, Settings, SweepSpec, Tune
 from frostline.sweep.groups import groups_by_tune
 from frostline.sweep.plan import Identity, Plan, expand, read_identity, read_settings
 from frostline.sweep.store import Store
@@ -44,10 +44,17 @@ class Prepared:
     checks: list[Check] | None = None  # the proof that the cuts are exact, once it has been made
 
 
-def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> Prepared:
+def prepare(
+    spec: SweepSpec,
+    sources: Mapping[str, Any],
+    progress: Progress,
+    *,
+    tunes: Callable[[int], tuple[Tune, ...]] | None = None,
+) -> Prepared:
     """Read, load, encode and plan; nothing is written.
 
-    ``sources`` are tables given in Python in place of the paths of ``train``, ``validation`` and ``test``.
+    ``sources`` are tables given in Python in place of the paths of ``train``, ``validation`` and ``test``; ``tunes`` says,
+    given the number of layers, which k the sweep has, in place of the specification.
 
     Raises:
         FrostlineError: whatever a user can put right, before anything is written.
@@ -70,6 +77,8 @@ def prepare(spec: SweepSpec, sources: Mapping[str, Any], progress: Progress) -> 
         trust_remote_code=spec.trust_remote_code,
         device=machine.device,
     )
+    if tunes is not None:
+        spec = spec.model_copy(update={"tune": tunes(pretrained.anatomy.count)})
     for k in spec.every("tune"):
         parameters_of(k, pretrained.anatomy, spec.tune_modules)
     _demand_sizes(spec, data)

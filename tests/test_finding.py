@@ -1,0 +1,114 @@
+"""The search on a tiny model: its folder is a sweep's, its decisions are written down, it goes on where it stopped."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import frostline
+import frostline.finding as finding_module
+from frostline.errors import FrostlineError
+from frostline.progress import Progress
+from frostline.sweep.folder import Folder
+from frostline.sweep.search import FILE, read_search
+from tiny import SMALL
+
+
+@pytest.fixture
+def wanted(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> dict[str, Any]:
+    return {
+        "model": tiny_bert,
+        "train": tiny_table,
+        "out": tmp_path / "o",
+        "budget": 1000.0,
+        "progress": Progress(),
+        **SMALL,
+    }
+
+
+def runs_in(out: Path) -> dict[tuple[Any, ...], Any]:
+    return {(row["trainable"], row["learning_rate"], row["seed"]): row for row in Folder(out).rows()}
+
+
+def test_the_folder_holds_just_what_was_trained_and_why(wanted: dict[str, Any]) -> None:
+    answer = frostline.find(**wanted)
+    out = wanted["out"]
+    search = read_search(out)
+    assert search is not None and answer["search"] == search
+    trained = [
+        (run["trainable"], run["learning_rate"], run["seed"]) for step in search["steps"] for run in step["runs"]
+    ]
+    assert len(set(trained)) == len(trained)
+    there = runs_in(out)
+    assert set(trained) == set(there) and {row["status"] for row in there.values()} == {"done"}
+    for step in search["steps"]:
+        for run in step["runs"]:
+            row = there[run["trainable"], run["learning_rate"], run["seed"]]
+            assert run["score"] == row["validation_best"] or row["outcome"] == "diverged"
+    assert {"last 0", "last 1", "last 2", "last 3", "all"} - {run[0] for run in trained} == set(search["skipped"])
+    if search["named"]:
+        assert answer["sizes"][0]["recommended"]["trainable"] == search["named"]
+        assert (out / "model" / "config.json").exists()
+    assert json.loads((out / "answer.json").read_text())["search"]["why"] == search["why"]
+    page = (out / "report.html").read_text()
+    assert "How it was found" in page and search["steps"][0]["why"] in page
+
+
+def test_stopped_anywhere_it_goes_on_to_the_same_end(wanted: dict[str, Any], tmp_path: Path, monkeypatch: Any) -> None:
+    whole = frostline.find(**wanted)
+    execute, calls = finding_module.execute, []
+
+    def interrupted(*args: Any, **more: Any) -> None:
+        calls.append(1)
+        if len(calls) in (2, 5):
+            raise KeyboardInterrupt
+        execute(*args, **more)
+
+    monkeypatch.setattr(finding_module, "execute", interrupted)
+    again = {**wanted, "out": tmp_path / "again"}
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            frostline.find(**again)
+        so_far = read_search(again["out"])
+        assert so_far is not None and "interrupted" in so_far["why"]
+        assert Path(again["out"], "report.html").exists()
+    end = frostline.find(**again)
+    assert runs_in(again["out"]).keys() == runs_in(wanted["out"]).keys()
+    assert end["sizes"][0]["cells"][0]["validation"] == whole["sizes"][0]["cells"][0]["validation"]
+    assert end["search"]["named"] == whole["search"]["named"]
+
+
+def test_exhaustive_trains_the_grid_and_names_by_the_same_rule(wanted: dict[str, Any]) -> None:
+    answer = frostline.find(**{**wanted, "learning_rate": 1e-3}, exhaustive=True)
+    assert len(runs_in(wanted["out"])) == 5 * 5 and answer["search"]["why"] == "The whole grid was trained."
+
+
+def test_a_largest_k_stands_for_full(wanted: dict[str, Any]) -> None:
+    answer = frostline.find(**wanted, max_k=1)
+    assert {run[0] for run in runs_in(wanted["out"])} <= {"last 0", "last 1"}
+    assert "all" not in answer["search"]["skipped"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"tune": "0,1"}, "A search chooses tune itself"),
+        ({"seeds": 3}, "A search chooses seeds itself"),
+        ({"budget": 0.0}, "budget cannot be 0"),
+        ({"max_k": 0}, "max_k cannot be 0"),
+        ({"train_size": "20,40"}, "A search has one train size"),
+        ({"max_kk": 3}, "There is no setting 'max_kk'"),
+    ],
+)
+def test_mistakes(wanted: dict[str, Any], more: dict[str, Any], message: str) -> None:
+    with pytest.raises(FrostlineError, match=message):
+        frostline.find(**{**wanted, **more})
+    assert not wanted["out"].exists()
+
+
+def test_a_damaged_record_says_nothing(tmp_path: Path) -> None:
+    assert read_search(tmp_path) is None
+    for damage in ("", "[]", "{"):
+        (tmp_path / FILE).write_text(damage)
+        assert read_search(tmp_path) is None
