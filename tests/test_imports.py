@@ -49,7 +49,7 @@ ORDER = (
         "report",
         "gather",
     ),
-    *("probing", "prediction", "api", "finding", "demo", "studies", "cli", "__main__"),
+    *("savedprobe", "probing", "prediction", "api", "finding", "demo", "studies", "cli", "__main__"),
 )
 
 

@@ -16,7 +16,7 @@ from transformers import AutoModel, AutoTokenizer
 import frostline
 from frostline.data import read_unlabelled
 from frostline.errors import FrostlineError
-from frostline.probing import FACTS, WEIGHTS, places, saved_probe
+from frostline.probing import places
 from tiny import Frostline as Program
 from tiny import sentences, write_csv
 
@@ -97,8 +97,10 @@ def test_several_columns_take_one_pass_and_the_next_call_none(
 
 def test_what_was_saved_predicts_the_same(tiny_bert: Path, tables: dict[str, Any], tmp_path: Path) -> None:
     for labels, more in (("label", {}), ("words", {"problem_type": "regression"})):
-        (got,) = frostline.probe(model=tiny_bert, label_columns=labels, **tables, **more, **EXACT)
-        folder = got.save(tmp_path / labels)
+        (got,) = frostline.probe(
+            model=tiny_bert, label_columns=labels, out=tmp_path / labels, **tables, **more, **EXACT
+        )
+        folder = tmp_path / labels / "probe"
         texts, _ = read_unlabelled(tables["validation"])
         said = frostline.predict(folder, texts)
         features = got.best.values if labels == "words" else got.best.values.argmax(1)
@@ -171,18 +173,3 @@ def test_mistakes(frostline: Program, tiny_bert: Path, tables: dict[str, Any], m
 def test_a_setting_that_is_of_training(tiny_bert: Path, tables: dict[str, Any]) -> None:
     with pytest.raises(FrostlineError, match="Probes have no setting 'tune'"):
         frostline.probe(model=tiny_bert, tune="0,1", **tables)
-
-
-def test_a_probe_that_is_damaged_or_whose_model_changed(
-    tiny_bert: Path, tables: dict[str, Any], tmp_path: Path
-) -> None:
-    (got,) = frostline.probe(model=tiny_bert, label_columns="label", **tables, **EXACT)
-    folder, (texts, _) = got.save(tmp_path / "probe"), read_unlabelled(tables["validation"])
-    about = json.loads((folder / FACTS).read_text())
-    (folder / FACTS).write_text(json.dumps({**about, "weights": "others"}))
-    with pytest.raises(FrostlineError, match="was fitted on other weights"):
-        frostline.predict(folder, texts)
-    (folder / WEIGHTS).write_bytes(b"\0" * 50)
-    with pytest.raises(FrostlineError, match="is damaged"):
-        saved_probe(folder)
-    assert saved_probe(tmp_path) is None

@@ -14,7 +14,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from frostline.data import Texts
 from frostline.errors import FrostlineError
 from frostline.pretrained import demand, quiet, require_files
-from frostline.probing import saved_probe
+from frostline.savedprobe import saved_probe
 from frostline.tokens import encode
 
 BATCH = 64

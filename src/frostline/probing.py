@@ -1,6 +1,5 @@
 """What frozen features can do alone: probes after every layer of a model, from one pass over the texts."""
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,51 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 
 from frostline.casting import cast_once
 from frostline.comparison.evidence import Labelled, Predictions
-from frostline.data import Data, Examples, Texts
+from frostline.data import Data, Examples
 from frostline.errors import FrostlineError
-from frostline.hidden import POOLED, RESERVE, HiddenStates, Need, Recipe, Rows, cache_folder, compute, keep
+from frostline.hidden import POOLED, RESERVE, HiddenStates, Need, Recipe, Rows, cache_folder, keep
 from frostline.machine import Machine, free_bytes, this_machine
 from frostline.metrics import check_metric
 from frostline.pretrained import Pretrained, load_pretrained
-from frostline.probes import FITS, Features, Probe
+from frostline.probes import FITS, Probe
 from frostline.progress import Progress
+from frostline.savedprobe import Place, save_probe
 from frostline.specification import OF_MODEL_AND_DATA, SweepSpec, make_spec
 from frostline.sweep.execute import recipe_of
 from frostline.sweep.prepare import encode_splits, existing, read_data
-from frostline.sweep.store import replace
-from frostline.tokens import Tokens, encode
+from frostline.tokens import Tokens
 
 LAST = 4  # so many of the last layers are also read together
-FORMAT = 1
-FACTS, WEIGHTS = "probe.json", "probe.safetensors"
-
-
-@dataclass(frozen=True)
-class Place:
-    """What a probe reads: one vector of each text, after one layer or several side by side."""
-
-    layers: tuple[int, ...]
-    pooled: str  # one of POOLED
-
-    @property
-    def name(self) -> str:
-        """As it is printed: ``5``, ``3 to 6``."""
-        first, *others = self.layers
-        return f"{first} to {others[-1]}" if others else str(first)
-
-    def features(self, states: Callable[[int], Any]) -> Features:
-        """``[n, D]`` from ``states(layer)``, ``[n, 3, D]``."""
-        which = POOLED.index(self.pooled)
-        return np.concatenate([states(layer)[:, which] for layer in self.layers], 1)
 
 
 @dataclass(frozen=True)
@@ -81,33 +56,6 @@ class Probed:
         """The answer in words."""
         said: str = self.facts["sentence"]
         return said
-
-    def save(self, folder: str | Path) -> Path:
-        """Write the best probe, for ``frostline predict``: what it reads and its weights; the model itself stays where
-        it is."""
-        folder = Path(folder)
-        arrays = {name: getattr(self.best.probe, name) for name in ("weights", "bias", "mean", "scale")}
-        folder.mkdir(parents=True, exist_ok=True)
-        part = folder / f".{WEIGHTS}.part"
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, part)
-        part.replace(folder / WEIGHTS)
-        pretrained = self.pretrained
-        about = {
-            "format": FORMAT,
-            "model": pretrained.name if pretrained.revision else str(pretrained.folder.resolve()),
-            "revision": pretrained.revision,
-            "weights": pretrained.weights,
-            "precision": self.machine.precision,
-            "layers": self.best.place.layers,
-            "pooled": self.best.place.pooled,
-            "sharpness": self.best.probe.sharpness,
-            **{
-                name: self.facts[name]
-                for name in ("task", "problem_type", "labels", "columns", "max_length", "sentence")
-            },
-        }
-        replace(folder / FACTS, (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode())
-        return folder
 
 
 def probe(
@@ -174,7 +122,7 @@ def write(folder: Path, found: Sequence[Probed]) -> Path:
 
     facts = [one.facts for one in found]
     for one, suffix in zip(found, suffixes(facts), strict=True):
-        one.save(folder / f"probe{suffix}")
+        save_probe(folder / f"probe{suffix}", one.best.place, one.best.probe, one.pretrained, one.machine, one.facts)
     return write_probes(folder, facts)
 
 
@@ -188,70 +136,6 @@ def _room(out: str | Path | None) -> Path | None:
 
 def _ours(folder: Path) -> bool:
     return (folder / "probes.json").exists() or not any(folder.iterdir())
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A probe that was saved, and what it says of itself."""
-
-    folder: Path
-    about: Mapping[str, Any]
-    probe: Probe
-
-    def values(self, texts: Texts) -> tuple[Any, int]:
-        """Probabilities ``[n, C]``, or numbers ``[n, 1]``, and how many texts were cut.
-
-        Raises:
-            FrostlineError: the model that it was fitted on is not where it was, or has changed.
-        """
-        about, place = self.about, Place(tuple(self.about["layers"]), self.about["pooled"])
-        pretrained = load_pretrained(
-            about["model"], labels=about["labels"], problem_type=about["problem_type"], revision=about["revision"]
-        )
-        if pretrained.weights != about["weights"]:
-            raise FrostlineError(
-                f"The probe in {self.folder} was fitted on other weights than {about['model']} has now: put those back, "
-                "or fit it anew with `frostline probe`."
-            )
-        machine = this_machine("cpu", about["precision"])
-        tokens = encode(pretrained.tokenizer, texts.texts, texts.pairs, about["max_length"])
-        need = Need((), head=False, pooled=place.layers)
-        order = np.lexsort((tokens.keys, tokens.lengths))
-        vectors: dict[int, list[Any]] = {layer: [] for layer in place.layers}
-        with cast_once(pretrained.model, machine):
-            computed = compute(pretrained.model, pretrained.anatomy, tokens, order, need, "", machine.autocast)
-            for _, states in computed:
-                for layer, parts in vectors.items():
-                    parts.append(_apart(states[f"pooled-{layer}"]))
-        back = np.argsort(order)
-        features = place.features(lambda layer: torch.cat(vectors[layer]).numpy()[back])
-        values = self.probe.probabilities(features) if about["labels"] else self.probe.values(features)
-        return values.astype(np.float32), int((tokens.dropped > 0).sum())
-
-
-def _apart(vectors: torch.Tensor) -> torch.Tensor:
-    """``[n, 3 D]`` -> ``[n, 3, D]``"""
-    return vectors.view(len(vectors), len(POOLED), -1)
-
-
-def saved_probe(folder: str | Path) -> Saved | None:
-    """The probe in a folder; None where there is none.
-
-    Raises:
-        FrostlineError: it is damaged.
-    """
-    folder = Path(folder)
-    if not (folder / FACTS).is_file():
-        return None
-    try:
-        about = json.loads((folder / FACTS).read_bytes())
-        arrays = load_file(folder / WEIGHTS)
-        probe = Probe(**arrays, strength=np.nan, sharpness=about["sharpness"], unseen=np.zeros((0, 0)))
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise FrostlineError(
-            f"The probe in {folder} is damaged ({error}): fit it anew with `frostline probe`."
-        ) from error
-    return Saved(folder, about, probe)
 
 
 def _is_table(source: Any) -> bool:

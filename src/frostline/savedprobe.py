@@ -1,0 +1,134 @@
+"""A probe in a folder: what it reads, its weights, and which model it was fitted on; and its use on new texts."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from frostline.casting import cast_once
+from frostline.data import Texts
+from frostline.errors import FrostlineError
+from frostline.hidden import POOLED, Need, compute
+from frostline.machine import Machine, this_machine
+from frostline.pretrained import Pretrained, load_pretrained
+from frostline.probes import Features, Probe
+from frostline.sweep.store import replace
+from frostline.tokens import encode
+
+FORMAT = 1
+FACTS, WEIGHTS = "probe.json", "probe.safetensors"
+SAID = ("task", "problem_type", "labels", "columns", "max_length", "sentence")
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a probe reads: one vector of each text, after one layer or several side by side."""
+
+    layers: tuple[int, ...]
+    pooled: str  # one of POOLED
+
+    @property
+    def name(self) -> str:
+        """As it is printed: ``5``, ``3 to 6``."""
+        first, *others = self.layers
+        return f"{first} to {others[-1]}" if others else str(first)
+
+    def features(self, states: Callable[[int], Any]) -> Features:
+        """``[n, D]`` from ``states(layer)``, ``[n, 3, D]``."""
+        which = POOLED.index(self.pooled)
+        return np.concatenate([states(layer)[:, which] for layer in self.layers], 1)
+
+
+def save_probe(
+    folder: Path, place: Place, probe: Probe, pretrained: Pretrained, machine: Machine, facts: Mapping[str, Any]
+) -> None:
+    """Write a probe for ``frostline predict``; the model itself stays where it is. ``facts`` are what is said of it."""
+    arrays = {name: getattr(probe, name) for name in ("weights", "bias", "mean", "scale")}
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f".{WEIGHTS}.part"
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, part)
+    part.replace(folder / WEIGHTS)
+    about = {
+        "format": FORMAT,
+        "model": pretrained.name if pretrained.revision else str(pretrained.folder.resolve()),
+        "revision": pretrained.revision,
+        "weights": pretrained.weights,
+        "precision": machine.precision,
+        "layers": place.layers,
+        "pooled": place.pooled,
+        "sharpness": probe.sharpness,
+        **{name: facts[name] for name in SAID},
+    }
+    replace(folder / FACTS, (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+@dataclass(frozen=True)
+class SavedProbe:
+    """A probe that was saved, and what it says of itself."""
+
+    folder: Path
+    about: Mapping[str, Any]
+    probe: Probe
+
+    def values(self, texts: Texts) -> tuple[Any, int]:
+        """Probabilities ``[n, C]``, or numbers ``[n, 1]``, and how many texts were cut.
+
+        Raises:
+            FrostlineError: the model that it was fitted on is not where it was, or has changed.
+        """
+        about, place = self.about, Place(tuple(self.about["layers"]), self.about["pooled"])
+        pretrained = load_pretrained(
+            about["model"], labels=about["labels"], problem_type=about["problem_type"], revision=about["revision"]
+        )
+        if pretrained.weights != about["weights"]:
+            raise FrostlineError(
+                f"The probe in {self.folder} was fitted on other weights than {about['model']} has now: put those back, "
+                "or fit it anew with `frostline probe`."
+            )
+        machine = this_machine("cpu", about["precision"])
+        if not texts.texts:
+            return np.zeros((0, len(self.probe.bias)), np.float32), 0
+        tokens = encode(pretrained.tokenizer, texts.texts, texts.pairs, about["max_length"])
+        need = Need((), head=False, pooled=place.layers)
+        order = np.lexsort((tokens.keys, tokens.lengths))
+        vectors: dict[int, list[Any]] = {layer: [] for layer in place.layers}
+        with cast_once(pretrained.model, machine):
+            computed = compute(pretrained.model, pretrained.anatomy, tokens, order, need, "", machine.autocast)
+            for _, states in computed:
+                for layer, parts in vectors.items():
+                    parts.append(_apart(states[f"pooled-{layer}"]))
+        back = np.argsort(order)
+        features = place.features(lambda layer: torch.cat(vectors[layer]).numpy()[back])
+        values = self.probe.probabilities(features) if about["labels"] else self.probe.values(features)
+        return values.astype(np.float32), int((tokens.dropped > 0).sum())
+
+
+def _apart(vectors: torch.Tensor) -> torch.Tensor:
+    """``[n, 3 D]`` -> ``[n, 3, D]``"""
+    return vectors.view(len(vectors), len(POOLED), -1)
+
+
+def saved_probe(folder: str | Path) -> SavedProbe | None:
+    """The probe in a folder; None where there is none.
+
+    Raises:
+        FrostlineError: it is damaged.
+    """
+    folder = Path(folder)
+    if not (folder / FACTS).is_file():
+        return None
+    try:
+        about = json.loads((folder / FACTS).read_bytes())
+        arrays = load_file(folder / WEIGHTS)
+        probe = Probe(**arrays, strength=np.nan, sharpness=about["sharpness"], unseen=np.zeros((0, 0)))
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise FrostlineError(
+            f"The probe in {folder} is damaged ({error}): fit it anew with `frostline probe`."
+        ) from error
+    return SavedProbe(folder, about, probe)
