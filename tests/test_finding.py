@@ -84,6 +84,11 @@ def test_exhaustive_trains_the_grid_and_names_by_the_same_rule(wanted: dict[str,
     assert len(runs_in(wanted["out"])) == 5 * 5 and answer["search"]["why"] == "The whole grid was trained."
 
 
+def test_seeds_are_those_that_were_given(wanted: dict[str, Any]) -> None:
+    frostline.find(**wanted, seeds="7,8")
+    assert {run[2] for run in runs_in(wanted["out"])} == {7, 8}
+
+
 def test_a_largest_k_stands_for_full(wanted: dict[str, Any]) -> None:
     answer = frostline.find(**wanted, max_k=1)
     assert {run[0] for run in runs_in(wanted["out"])} <= {"last 0", "last 1"}
@@ -94,7 +99,6 @@ def test_a_largest_k_stands_for_full(wanted: dict[str, Any]) -> None:
     ("more", "message"),
     [
         ({"tune": "0,1"}, "A search chooses tune itself"),
-        ({"seeds": 3}, "A search chooses seeds itself"),
         ({"budget": 0.0}, "budget cannot be 0"),
         ({"max_k": 0}, "max_k cannot be 0"),
         ({"train_size": "20,40"}, "A search has one train size"),

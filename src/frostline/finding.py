@@ -9,7 +9,7 @@ from frostline.api import Sweep, best_weights, finish, write_folder
 from frostline.errors import FrostlineError
 from frostline.metrics import WITH_SIGN, chance
 from frostline.progress import Progress, suitable_progress
-from frostline.race import MOST_SEEDS, Board, Course, Outcome, Step, Trial, Verdict, race, said
+from frostline.race import Board, Course, Outcome, Step, Trial, Verdict, race, said
 from frostline.report import readable
 from frostline.specification import CHOSEN_BY_SEARCH, MoreRuns, RunSpec, SweepSpec, Tune
 from frostline.sweep.execute import execute
@@ -19,6 +19,7 @@ from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.search import write_search
 
 RATES = (5e-5, 1e-4, 2e-4)  # that may be tried, by default
+MOST_SEEDS = 5  # of any k, by default
 
 
 def find(
@@ -31,7 +32,8 @@ def find(
 ) -> dict[str, Any]:
     """Look for the smallest k that meets the target, training as little as that takes; gives the answer.
 
-    Takes the settings of :class:`frostline.Sweep` but for its grid; ``learning_rate`` are the rates that may be tried.
+    Takes the settings of :class:`frostline.Sweep` but for ``tune``; ``learning_rate`` are the rates that may be tried,
+    ``seeds`` the most of any k.
     ``budget``: seconds of training, by default what six full fine-tunings take. ``max_k``: train no more layers than
     these; the deepest then stands for full. ``exhaustive``: train the whole grid. The same call again goes on where it
     stopped, and Ctrl-C leaves the best answer so far.
@@ -46,7 +48,7 @@ def find(
         raise FrostlineError(f"budget cannot be {budget:g}: give seconds of training, above 0.")
     if max_k is not None and max_k < 1:
         raise FrostlineError(f"max_k cannot be {max_k}: give 1 or more; of the head alone there is nothing to choose.")
-    given = {"learning_rate": RATES, **settings, "tune": 0, "seeds": MOST_SEEDS}
+    given = {"learning_rate": RATES, "seeds": MOST_SEEDS, **settings, "tune": 0}
     sweep = Sweep(**given)
     if sweep.spec.train_size and len(sweep.spec.train_size) > 1:
         raise FrostlineError(
@@ -87,6 +89,7 @@ class _Search:
                 ks=tuple(sorted(k for k in tunes if isinstance(k, int) and k != tunes[-1])),
                 reference=tunes[-1],
                 rates=tuple(sorted(spec.every("learning_rate"))),
+                seeds=tuple(spec.every("seeds")),
                 chance=guessing,
                 best=1.0,
                 noise=lambda score: _row_error(score, bench.problem.metric, rows),

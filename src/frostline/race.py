@@ -14,8 +14,6 @@ import numpy as np
 
 from frostline.specification import Tune
 
-HEADS = 5  # seeds of the head alone: they cost next to nothing
-MOST_SEEDS = 5  # of any k
 FULLS = 6.0  # trainings of the reference that the default budget is worth
 
 
@@ -60,6 +58,7 @@ class Course:
     ks: tuple[int, ...]  # ascending, from 0
     reference: Tune  # full, or the deepest that is allowed
     rates: tuple[float, ...]  # ascending
+    seeds: tuple[int, ...]  # in the order in which they are used
     chance: float  # what guessing scores
     best: float  # the most that a score can be
     noise: Callable[[float], float]  # standard error of a score, from the validation rows alone
@@ -197,21 +196,21 @@ def race(board: Board) -> Steps:
         if wanted:
             yield Step(wanted, why)
 
-    rate, reference = course.middle(), course.reference
-    yield from run([Trial(0, rate, seed) for seed in range(HEADS)], "The head alone costs next to nothing.")
+    rate, reference, first = course.middle(), course.reference, course.seeds[0]
+    yield from run([Trial(0, rate, seed) for seed in course.seeds], "The head alone costs next to nothing.")
     if board.enough_by_itself(0):
         return Verdict(0, "The head alone is so good that no other k can be much better.")
 
     shallow = course.ks[min(2, len(course.ks) - 1)]
     if shallow:
         yield from run(
-            [Trial(shallow, one, 0) for one in course.rates],
+            [Trial(shallow, one, first) for one in course.rates],
             f"Which learning rate: asked of {said(shallow)}, where it is cheap.",
         )
         rate = board.rate(shallow) or rate
-    yield from run([Trial(reference, rate, 0)], f"What {said(reference)} reaches, at that rate.")
+    yield from run([Trial(reference, rate, first)], f"What {said(reference)} reaches, at that rate.")
     if not any(board.learned(k) for k in (reference, shallow, 0)):
-        others = [Trial(reference, one, 0) for one in course.rates]
+        others = [Trial(reference, one, first) for one in course.rates]
         if board.affords(others):
             yield from run(others, "Nothing is surely above guessing yet: every learning rate.")
         if not any(board.learned(k) for k in (reference, shallow, 0)):
@@ -223,15 +222,15 @@ def race(board: Board) -> Steps:
         below = _unknown_below(board, found)
         if below is not None:
             nearby = board.rate(below - 1) if below > 1 else None
-            trials, why = [Trial(below, nearby or rate, 0)], f"Climbing: does {said(below)} meet the target?"
+            trials, why = [Trial(below, nearby or rate, first)], f"Climbing: does {said(below)} meet the target?"
         elif lower is not None:
-            trials, why = [Trial(reference, lower, 0)], f"Does a lower rate do {said(reference)} good?"
+            trials, why = [Trial(reference, lower, first)], f"Does a lower rate do {said(reference)} good?"
             lower = None
         else:
             trials = _confirming(board, found)
             why = f"More seeds of what decides for {said(found)}: it, the k below it, and {said(reference)}."
         if not trials:
-            return Verdict(found, f"There are {MOST_SEEDS} seeds of all that decides.")
+            return Verdict(found, f"All {len(course.seeds)} seeds of what decides are trained.")
         if not board.affords(trials):
             return Verdict(found, "What is left of the budget does not allow the next step.")
         yield from run(trials, why)
@@ -253,7 +252,7 @@ def _confirming(board: Board, found: Tune) -> list[Trial]:
         rate = board.rate(tune)
         if rate is not None:
             seeds = {trial.seed for trial in board.outcomes if (trial.tune, trial.rate) == (tune, rate)}
-            more = next((seed for seed in range(MOST_SEEDS) if seed not in seeds), None)
+            more = next((seed for seed in course.seeds if seed not in seeds), None)
             trials += [Trial(tune, rate, more)] if more is not None else []
     return trials
 

@@ -329,7 +329,7 @@ def read_seconds(text: str) -> float:
     return float(found[1]) * {"s": 1, "sec": 1, "min": 60, "m": 60, "h": 3600}[found[2] or "s"]
 
 
-CHOSEN_BY_SEARCH = ("tune", "seeds", "tune_modules", "grid")
+CHOSEN_BY_SEARCH = ("tune", "tune_modules", "grid")
 OF_MODEL_AND_DATA = (
     *(
         "model",

@@ -52,12 +52,13 @@ def sweep(
 
 
 @app.command(short_help="The smallest k that is enough, looked for with as few trainings as that takes.")
-@with_settings(file=False, leave_out=(*CHOSEN_BY_SEARCH, "learning_rate"))
+@with_settings(file=False, leave_out=(*CHOSEN_BY_SEARCH, "learning_rate", "seeds"))
 def find(
     settings: dict[str, Any],
     learning_rate: Annotated[
         str | None, typer.Option(help="rates that may be tried, with commas [default: 5e-5,1e-4,2e-4]")
     ] = None,
+    seeds: Annotated[str | None, typer.Option(help="most seeds of any k: a number, or a list [default: 5]")] = None,
     budget: Annotated[
         str | None,
         typer.Option(help="time for training, as in 90s, 10min, 2h [default: that of six full fine-tunings]"),
@@ -75,8 +76,8 @@ def find(
     from frostline.finding import find as look_for
 
     settings.setdefault("out", "frostline-find")
-    if learning_rate is not None:
-        settings["learning_rate"] = learning_rate
+    grid = {"learning_rate": learning_rate, "seeds": seeds}
+    settings |= {name: value for name, value in grid.items() if value is not None}
     seconds = None if budget is None else read_seconds(budget)
     answer = look_for(budget=seconds, max_k=max_k, exhaustive=exhaustive, **settings)
     _show(answer, Path(settings["out"]).expanduser())
