@@ -1,0 +1,213 @@
+"""Whether `frostline find` names the right k, and what it costs, against the whole grid and the rules that people use.
+
+For one task after the other (each call goes on where it stopped):
+
+    python benchmarks/find_regret.py --out DIR --name SST-2 --model FOLDER --train FILE --validation FILE --train-size 500
+
+and at the end, over all tasks in DIR:
+
+    python benchmarks/find_regret.py --out DIR --table docs/find.md.part --json find.json
+
+The truth is a grid: every k and full at every rate with two seeds, then five fresh seeds of each k at its best rate, which
+alone are the truth. `find` runs as a process of its own with an empty cache, three times, with seeds that the truth has not
+seen; Trainer's full fine-tuning as users run it beside it. A k meets the target if the truth's interval of its share of
+full's gain over guessing reaches it. Tasks in which full is not surely above guessing are named and left out.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from measuring import Failed, flags_of, markdown, settings_of, timed
+
+HERE = Path(__file__).parent
+RATES = "5e-5,1e-4,2e-4"
+CHOOSING, FRESH, FINDS = (1000, 1001), tuple(range(2000, 2005)), 3
+
+
+def measure(folder: Path, settings: Mapping[str, str]) -> None:
+    """Truth, searches, Trainer and probes of one task, into ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "settings.json").write_text(json.dumps(settings, indent=1))
+    truth(folder / "truth", settings)
+    seconds = _known(folder / "seconds.json")
+    for n in range(FINDS):
+        if f"find-{n}" not in seconds:
+            seeds = ",".join(str(3000 + 10 * n + seed) for seed in range(5))
+            command = ["frostline", "find", *flags_of({**settings, "learning_rate": RATES, "seeds": seeds})]
+            seconds[f"find-{n}"] = _process(command, folder / f"find-{n}")
+            _write(folder / "seconds.json", seconds)
+    if "probe" not in seconds:
+        own = {name: value for name, value in settings.items() if name not in ("train_size", "num_train_epochs")}
+        seconds["probe"] = _process(["frostline", "probe", *flags_of(own)], folder / "probe")
+        _write(folder / "seconds.json", seconds)
+    if "trainer" not in seconds:
+        seconds["trainer"] = _trainer(settings)
+        _write(folder / "seconds.json", seconds)
+
+
+def truth(out: Path, settings: Mapping[str, str]) -> None:
+    """The whole grid on two seeds, then fresh seeds of every k at the rate that was best."""
+    from frostline import Sweep, find
+    from frostline.progress import LineProgress
+    from frostline.sweep.folder import Folder
+
+    find(
+        **{**settings, "learning_rate": RATES, "seeds": list(CHOOSING)},
+        out=out,
+        exhaustive=True,
+        progress=LineProgress(),
+    )
+    (out / "search.json").unlink()
+    best: dict[Any, dict[float, list[float]]] = {}
+    for row in Folder(out).rows():
+        if row["seed"] in CHOOSING and row["validation_best"] is not None:
+            k = "all" if row["tune_embeddings"] else row["tuned_layers"]
+            best.setdefault(k, {}).setdefault(row["learning_rate"], []).append(row["validation_best"])
+    for k, rates in best.items():
+        rate = max(rates, key=lambda one: float(np.mean(rates[one])))
+        sweep = Sweep(
+            **{**settings, "tune": k, "learning_rate": rate, "seeds": list(FRESH)}, out=out, progress=LineProgress()
+        )
+        sweep.run(save_model=False)
+
+
+def _process(command: Sequence[str], out: Path) -> float:
+    with tempfile.TemporaryDirectory() as cache:
+        return timed([*command, "--out", str(out)], out.with_suffix(".log"), HF_ASSETS_CACHE=cache)
+
+
+def _trainer(settings: Mapping[str, str]) -> float:
+    """Seconds of one full fine-tuning by Trainer as users run it, its process from start to end."""
+    with tempfile.TemporaryDirectory() as folder:
+        figures = Path(folder) / "figures.json"
+        given = {**settings, "tune": "all", "seeds": "1", "learning_rate": "1e-4"}
+        command = [sys.executable, str(HERE / "versus_trainer.py"), "--sides", "trainer", "--json", str(figures)]
+        timed([*command, *flags_of(given)], Path(folder) / "log")
+        lines = json.loads(figures.read_text())["lines"]
+    return float(next(line["seconds"] for line in lines if line["kind"] == "whole"))
+
+
+def judge(folder: Path, target: float) -> dict[str, Any] | None:
+    """What the truth says of every search and rule; None where full is not surely above guessing."""
+    from frostline.answer import make_answer
+    from frostline.comparison.evidence import Labelled
+    from frostline.sweep.folder import Folder
+
+    truth = Folder(folder / "truth")
+    identity, examples = truth.identity, truth.split("validation")
+    assert examples is not None
+    every = truth.rows()
+    answer = make_answer(
+        [row for row in every if row["seed"] in FRESH],
+        Labelled(examples.targets, identity.problem_type, identity.labels, identity.metric),
+        lambda digest: truth.store.predictions(digest)["validation_best"],
+        target=target,
+        layers=identity.layers,
+    )
+    size = answer["sizes"][0]
+    if not size["learned"]:
+        return None
+    cells = {cell["trainable"]: cell for cell in size["cells"]}
+    seconds, layers = _known(folder / "seconds.json"), identity.layers
+    searches = [json.loads((folder / f"find-{n}" / "search.json").read_text()) for n in range(FINDS)]
+    grid = sum(facts["cost"]["run_seconds"] for facts in truth.store.results().values())
+    probes = json.loads((folder / "probe" / "probes.json").read_text())["probes"][0]["probes"]
+    layer = max((p for p in probes if len(p["layers"]) == 1), key=lambda p: p["unseen"])["layers"][0]
+    rules = {
+        "last quarter": [_printed(round(layers / 4))],
+        "last half": [_printed(round(layers / 2))],
+        "full": ["all"],
+        "random k": [_printed(k) for k in range(layers + 1)],
+        "best probe layer": [_printed(layers - layer)],
+        "find": [search["named"] for search in searches],
+    }
+
+    def judged(name: str | None) -> dict[str, Any]:
+        share = cells[name]["share_corrected"] if name else {"estimate": 0.0, "high": 0.0}
+        high = np.inf if share["high"] is None else share["high"]
+        return {"meets": bool(max(share["estimate"], high) >= target), "regret": max(0.0, target - share["estimate"])}
+
+    return {
+        "shares": {name: cell["share_corrected"] for name, cell in cells.items()},
+        "rules": {rule: [{"named": name, **judged(name)} for name in names] for rule, names in rules.items()},
+        "of_grid": [search["spent_seconds"] / grid for search in searches],
+        "of_trainer": [seconds[f"find-{n}"] / seconds["trainer"] for n in range(FINDS)],
+        "seconds": seconds,
+    }
+
+
+def tables(found: Mapping[str, Mapping[str, Any] | None]) -> str:
+    """Markdown: a row for each task, and a row for each rule over all tasks."""
+    known = {task: facts for task, facts in found.items() if facts}
+    tasks = [
+        [
+            task,
+            ", ".join(
+                f"{name.removeprefix('last ')} {100 * share['estimate']:.0f}" for name, share in facts["shares"].items()
+            ),
+            ", ".join(str(one["named"]) for one in facts["rules"]["find"]),
+            ", ".join("yes" if one["meets"] else "no" for one in facts["rules"]["find"]),
+            ", ".join(f"{100 * share:.0f} %" for share in facts["of_grid"]),
+            ", ".join(f"{share:.2f}" for share in facts["of_trainer"]),
+        ]
+        for task, facts in known.items()
+    ]
+    rules = []
+    for rule in next(iter(known.values()))["rules"] if known else ():
+        judged = [one for facts in known.values() for one in facts["rules"][rule]]
+        regrets = np.array([one["regret"] for one in judged])
+        error = regrets.std(ddof=1) / len(regrets) ** 0.5 if len(regrets) > 1 else np.nan
+        meets = np.mean([one["meets"] for one in judged])
+        rules.append(
+            [rule, f"{100 * meets:.0f} %", f"{100 * regrets.mean():.1f} ± {100 * error:.1f}", str(len(judged))]
+        )
+    left_out = ", ".join(task for task, facts in found.items() if facts is None)
+    header = ("task", "% of full's gain, by k", "named", "meets the target", "of the grid's time", "of Trainer's full")
+    parts = [markdown(header, tasks), markdown(("rule", "meets the target", "regret, points of gain", "cases"), rules)]
+    return "\n\n".join([*parts, f"Left out, since full is not surely above guessing: {left_out}." if left_out else ""])
+
+
+def _printed(k: int) -> str:
+    return f"last {k}"
+
+
+def _known(path: Path) -> dict[str, float]:
+    known: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
+    return known
+
+
+def _write(path: Path, facts: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(facts, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="where everything is kept")
+    parser.add_argument("--name", help="the task that is measured; without it only the tables are made")
+    parser.add_argument("--target", type=float, default=0.95)
+    parser.add_argument("--table", type=Path, help="where to write the tables; printed too")
+    parser.add_argument("--json", type=Path, help="where to write the figures")
+    options, rest = parser.parse_known_args()
+    if options.name:
+        try:
+            measure(options.out / options.name, {"test": "none", **settings_of(rest)})
+        except Failed as error:
+            sys.exit(f"{options.name}: {error}")
+    done = [path.parent for path in sorted(options.out.glob("*/seconds.json")) if "trainer" in _known(path)]
+    found = {folder.name: judge(folder, options.target) for folder in done}
+    text = tables(found)
+    print(text)
+    if options.table:
+        options.table.write_text(f"{text}\n")
+    if options.json:
+        _write(options.json, found)
+
+
+if __name__ == "__main__":
+    main()
