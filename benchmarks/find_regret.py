@@ -57,12 +57,8 @@ def truth(out: Path, settings: Mapping[str, str]) -> None:
     from frostline.progress import LineProgress
     from frostline.sweep.folder import Folder
 
-    find(
-        **{**settings, "learning_rate": RATES, "seeds": list(CHOOSING)},
-        out=out,
-        exhaustive=True,
-        progress=LineProgress(),
-    )
+    given: dict[str, Any] = {**settings, "learning_rate": RATES, "seeds": list(CHOOSING)}
+    find(**given, out=out, exhaustive=True, progress=LineProgress())
     (out / "search.json").unlink()
     best: dict[Any, dict[float, list[float]]] = {}
     for row in Folder(out).rows():
