@@ -5,6 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import frostline.packing as packing_module
+from frostline.cut import cut_at
+from frostline.layers import find_layers
 from frostline.packing import ATTENTION, Layout, packable
 from small_models import small_batch, small_model
 
@@ -131,6 +134,59 @@ def test_without_a_layout_attention_is_transformers_own(model_type):
         with packable(model) as packing:
             assert torch.equal(model(**batch).logits, plain)
             assert packing.calls == 0
+
+
+LENGTHS = (40, 3, 31, 7, 22, 5, 38, 12, 2, 9, 17, 26)
+
+
+def result_of(model):
+    """Logits and gradients of a packed batch, and into how many groups its texts fell."""
+    batch, anatomy, groups = small_batch(model, LENGTHS), find_layers(model), []
+    with packable(model) as packing, cut_at(model, anatomy, None, packing=packing) as whole:
+        attend = packing_module._by_group
+
+        def counted(packing, *args, **more):
+            groups.append(len(packing.layout.groups))
+            return attend(packing, *args, **more)
+
+        packing_module._by_group = counted
+        try:
+            logits = whole(batch)
+        finally:
+            packing_module._by_group = attend
+    model.zero_grad()
+    (logits * numbers(*logits.shape).sqrt()).sum().backward()
+    return logits.detach(), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}, groups
+
+
+@pytest.mark.parametrize(
+    "model_type", ["bert", "roberta", "electra", "modernbert", "gpt2", "llama", "mistral", "qwen2"]
+)
+def test_texts_of_like_length_together_give_the_same(model_type, monkeypatch):
+    model = small_model(model_type)
+    logits, gradients, groups = result_of(model)
+    assert not groups
+    monkeypatch.setattr(packing_module, "LONG", 1)
+    monkeypatch.setattr(packing_module, "GROUP", 0)
+    again, others, groups = result_of(model)
+    assert len(groups) == 4 and min(groups) == 6
+    assert (again - logits).abs().max() <= 2e-6 * logits.abs().max()
+    assert others.keys() == gradients.keys()
+    for name, gradient in gradients.items():
+        assert (others[name] - gradient).abs().max() <= 1e-5 * max(g.abs().max() for g in gradients.values()), name
+
+
+@given(st.lists(st.integers(1, 700), min_size=1, max_size=40))
+def test_groups_hold_every_text_and_token_once_and_pay(lengths):
+    layout = layout_of(lengths)
+    texts, tokens = (torch.cat([getattr(group, name) for group in layout.groups]) for name in ("texts", "tokens"))
+    assert sorted(texts.tolist()) == list(range(len(lengths)))
+    if len(layout.groups) > 1:
+        assert sorted(tokens.tolist()) == list(range(sum(lengths))) and max(lengths) >= packing_module.LONG
+        pairs = sum(len(group.texts) * group.layout.length**2 for group in layout.groups)
+        assert pairs < len(lengths) * max(lengths) ** 2
+        for group in layout.groups:
+            assert group.layout.lengths.tolist() == [lengths[text] for text in group.texts]
 
 
 def test_a_type_without_the_interface_is_not_packable():

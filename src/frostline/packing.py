@@ -27,6 +27,8 @@ from frostline.dropout import Dropout
 from frostline.narrow import placed
 
 ATTENTION = "frostline_packed"
+LONG = 128  # tokens: from this length on, attention may look at texts of like length together
+GROUP = 50_000  # so many pairs of tokens take about as long as one more group
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,28 @@ class Layout:
     def places(self) -> Tensor:  # the place of each real token among the K * T
         return self.taken.flatten().nonzero()[:, 0]
 
+    @cached_property
+    def groups(self) -> list["Group"]:
+        """Texts of like length together, where attention then has far fewer pairs to look at; else all in one."""
+        texts = torch.argsort(self.lengths, descending=True, stable=True)
+        if self.runs > 1 or self.length < LONG or self.lengths.device.type != "cpu":
+            return [Group(self, texts, self.index)]
+        starts = (self.lengths.cumsum(0) - self.lengths).tolist()
+
+        def chunks(count: int) -> list[Tensor]:
+            return list(torch.split(texts, -(-self.batch // count)))
+
+        def pairs(count: int) -> int:
+            return sum(len(some) * int(self.lengths[some[0]]) ** 2 + GROUP for some in chunks(count))
+
+        best = min((1, 2, 4, 8), key=pairs)
+        found = []
+        for some in chunks(best):
+            lengths = self.lengths[some]
+            tokens = [torch.arange(starts[text], starts[text] + int(self.lengths[text])) for text in some.tolist()]
+            found.append(Group(Layout(lengths, int(lengths[0])), some, torch.cat(tokens)))
+        return found
+
     def rows(
         self, at: Tensor, *, packed: bool
     ) -> Tensor:  # [B]: one token of each text, among the K * T or in the grid
@@ -87,6 +111,22 @@ class Layout:
         return grid.index_copy(0, self.index, tokens).view(self.batch, self.length, *x.shape[2:])
 
 
+@dataclass(frozen=True)
+class Group:
+    """Some texts of a batch, and where their tokens are."""
+
+    layout: Layout
+    texts: Tensor  # [b]
+    tokens: Tensor  # [t], among those of the batch
+
+    def of(self, mask: Tensor | None) -> Tensor | None:
+        """The part of an attention mask ``[B or 1, H or 1, S or 1, S]`` that is about these texts."""
+        if mask is None:
+            return None
+        mask = mask if len(mask) == 1 else mask.index_select(0, self.texts)
+        return mask[:, :, : self.layout.length, : self.layout.length]
+
+
 class Packing:
     """What the attention of one model is told about the batch under way; ``layout`` is None for a padded batch."""
 
@@ -108,8 +148,31 @@ def _attention(
     packing.calls += 1
     if packing.read is not None and not (attention_mask is None and getattr(module, "is_causal", False)):
         return _of_read(packing, module, query, key, value, attention_mask, **kwargs), None
+    if len(layout.groups) > 1:
+        return _by_group(packing, module, query, key, value, attention_mask, **kwargs), None
     query, key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
     return layout.pack(_attend(packing, module, query, key, value, attention_mask, **kwargs)), None
+
+
+def _by_group(
+    packing: Packing, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
+) -> Tensor:
+    """The same, text by text, but texts of like length share a grid."""
+    assert packing.layout is not None
+    out: Tensor | None = None
+    bias = kwargs.pop("position_bias", None)
+    for group in packing.layout.groups:
+        grid = (
+            group.layout.unpack(x.index_select(2, group.tokens).transpose(1, 2)).transpose(1, 2)
+            for x in (query, key, value)
+        )
+        part = group.layout.pack(
+            _attend(packing, module, *grid, group.of(mask), **kwargs, position_bias=group.of(bias))
+        )
+        out = part.new_zeros(1, query.shape[2], *part.shape[2:]) if out is None else out
+        out = out.index_copy(1, group.tokens, part)
+    assert out is not None
+    return out
 
 
 def _of_read(
