@@ -2,9 +2,11 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -244,3 +246,20 @@ def test_gather_refuses_what_it_cannot_tell_apart(tmp_path: Path) -> None:
         gather([tmp_path / "a.csv", tmp_path / "a.csv"])
     with pytest.raises(FrostlineError, match="there is no sweep in it"):
         gather([tmp_path])
+
+
+def test_the_table_of_few_examples_is_of_the_runs_beside_it() -> None:
+    docs = Path(__file__).parents[1] / "docs"
+    runs, heads = (pd.read_csv(docs / f"lowdata2021-minilm{name}.csv") for name in ("", "-head"))
+    rows = re.findall(r"^\| (SST-2|CoLA), ([\d,]+) \|(.*)\|$", (docs / "studies.md").read_text(encoding="utf-8"), re.M)
+    assert len(rows) == 10
+
+    def said(some: pd.DataFrame, task: str, size: int) -> str:
+        scores = some[(some["task"] == task) & (some["train_size"] == size)]["validation_best"]
+        assert len(scores) == (5 if size <= 200 else 3)
+        return f"{scores.mean():.3f} ({scores.std():.3f})".replace("0.", ".")
+
+    for task, size, cells in rows:
+        of_k = [runs[runs["trainable"] == k] for k in ("last 0", "last 1", "last 2", "last 4", "last 6", "all")]
+        wanted = [said(some, task, int(size.replace(",", ""))) for some in (heads, *of_k)]
+        assert [cell.strip() for cell in cells.split("|")] == wanted, (task, size)
