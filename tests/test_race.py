@@ -26,7 +26,12 @@ def course(**more: Any) -> Course:
             "chance": 0.5,
             "best": 1.0,
         },
-        **{"noise": lambda score: 0.01, "target": 0.95, "operations": PRICE, "budget": None},
+        **{
+            "noise": lambda score: 0.01,
+            "target": 0.95,
+            "operations": {k: 1e9 * price for k, price in PRICE.items()},
+            "budget": None,
+        },
     }
     return Course(**{**given, **more})
 

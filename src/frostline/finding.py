@@ -33,10 +33,9 @@ def find(
     """Look for the smallest k that meets the target, training as little as that takes; gives the answer.
 
     Takes the settings of :class:`frostline.Sweep` but for ``tune``; ``learning_rate`` are the rates that may be tried,
-    ``seeds`` the most of any k.
-    ``budget``: seconds of training, by default what six full fine-tunings take. ``max_k``: train no more layers than
-    these; the deepest then stands for full. ``exhaustive``: train the whole grid. The same call again goes on where it
-    stopped, and Ctrl-C leaves the best answer so far.
+    ``seeds`` the most of any k. ``budget``: seconds of training, by default what six full fine-tunings take. ``max_k``:
+    train no more layers than these; the deepest then stands for full. ``exhaustive``: train the whole grid. The same call
+    again goes on where it stopped, and Ctrl-C leaves the best answer so far.
 
     Raises:
         FrostlineError: whatever a user can put right.
@@ -57,9 +56,12 @@ def find(
     shown = progress or suitable_progress()
     try:
         prepared = prepare(sweep.spec, sweep.sources, shown, tunes=lambda layers: _candidates(layers, max_k))
+        tunes = _candidates(prepared.identity.layers, max_k)
         for note in prepared.plan.notes:
             shown.note(note)
-        return _Search(prepared, shown, budget).carry_out(exhaustive=exhaustive)
+        return _Search(prepared, sweep.spec.model_copy(update={"tune": tunes}), shown, budget).carry_out(
+            exhaustive=exhaustive
+        )
     finally:
         shown.close()
 
@@ -71,37 +73,33 @@ def _candidates(layers: int, max_k: int | None) -> tuple[Tune, ...]:
 @dataclass
 class _Search:
     prepared: Prepared
+    spec: SweepSpec  # every run that this search may train; its folder may hold others
     progress: Progress
     budget: float | None
     steps: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        bench, spec = self.prepared.bench, self.prepared.spec
-        runs = [run for run in expand(spec, self.prepared.identity) if run.tune != "named"]
-        size = max(run.train_size for run in runs)
-        self.runs = {Trial(run.tune, run.learning_rate, run.seed): run for run in runs if run.train_size == size}
-        tunes = list(dict.fromkeys(trial.tune for trial in self.runs))
+        bench, spec, identity = self.prepared.bench, self.spec, self.prepared.identity
+        self.runs = {Trial(run.tune, run.learning_rate, run.seed): run for run in expand(spec, identity)}
+        self.printed = {run.tune: run.trainable for run in self.runs.values()}
+        *ks, reference = spec.tune
         outlook = Outlook(bench, self.prepared.plan.kept)
-        guessing = chance(bench.problem.targets[bench.splits["validation"]], bench.problem.metric, self.classes)
+        guessing = chance(bench.problem.targets[bench.splits["validation"]], identity.metric, len(identity.labels))
         rows = len(bench.splits["validation"])
         self.board = Board(
             Course(
-                ks=tuple(sorted(k for k in tunes if isinstance(k, int) and k != tunes[-1])),
-                reference=tunes[-1],
-                rates=tuple(sorted(spec.every("learning_rate"))),
-                seeds=tuple(spec.every("seeds")),
+                ks=tuple(k for k in ks if isinstance(k, int)),
+                reference=reference,
+                rates=tuple(sorted(spec.learning_rate)),
+                seeds=spec.seeds,
                 chance=guessing,
                 best=1.0,
-                noise=lambda score: _row_error(score, bench.problem.metric, rows),
+                noise=lambda score: _row_error(score, identity.metric, rows),
                 target=spec.target,
-                operations={k: outlook.operations(self.runs[next(t for t in self.runs if t.tune == k)]) for k in tunes},
+                operations={run.tune: outlook.operations(run) for run in self.runs.values()},
                 budget=self.budget,
             )
         )
-
-    @property
-    def classes(self) -> int:
-        return len(self.prepared.identity.labels)
 
     def carry_out(self, *, exhaustive: bool) -> dict[str, Any]:
         """Run the race to its end, or to where it is interrupted; gives the answer."""
@@ -168,7 +166,7 @@ class _Search:
             MoreRuns(tune=(tune,), learning_rate=(rate,), seeds=tuple(dict.fromkeys(some)))
             for (tune, rate), some in seeds.items()
         ]
-        return self.prepared.spec.model_copy(update={**first.values(), "grid": tuple(others)})
+        return self.spec.model_copy(update={**first.values(), "grid": tuple(others)})
 
     def _write(self, verdict: Verdict | None) -> None:
         tune = verdict.tune if verdict else None
@@ -177,19 +175,19 @@ class _Search:
         write_search(
             self.prepared.store.out,
             {
-                "named": None if tune is None else _printed(tune),
+                "named": None if tune is None else self.printed[tune],
                 "why": verdict.why if verdict else None,
                 "target": course.target,
                 "budget_seconds": self.board.budget,
                 "spent_seconds": self.board.spent,
                 "rates": course.rates,
-                "skipped": [_printed(k) for k in (*course.ks, course.reference) if k not in tried],
+                "skipped": [self.printed[k] for k in (*course.ks, course.reference) if k not in tried],
                 "steps": [
                     {
                         "why": step["why"],
                         "runs": [
                             {
-                                "trainable": _printed(trial.tune),
+                                "trainable": self.printed[trial.tune],
                                 "learning_rate": trial.rate,
                                 "seed": trial.seed,
                                 "score": outcome.score,
@@ -208,7 +206,3 @@ def _row_error(score: float, metric: str, rows: int) -> float:
     """Standard error of a score of so many rows, about: of a share, or of a correlation."""
     spread = 1 - score * score if metric in WITH_SIGN else math.sqrt(max(score * (1 - score), 0.0))
     return max(spread, 1 / math.sqrt(rows)) / math.sqrt(rows)
-
-
-def _printed(tune: Tune) -> str:
-    return f"last {tune}" if isinstance(tune, int) else tune

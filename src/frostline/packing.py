@@ -88,6 +88,10 @@ class Layout:
             found.append(Group(Layout(lengths, int(lengths[0])), some, torch.cat(tokens)))
         return found
 
+    @cached_property
+    def from_groups(self) -> Tensor:  # [T], where each token stands among those of the groups, one after another
+        return torch.argsort(torch.cat([group.tokens for group in self.groups]))
+
     def rows(
         self, at: Tensor, *, packed: bool
     ) -> Tensor:  # [B]: one token of each text, among the K * T or in the grid
@@ -159,20 +163,16 @@ def _by_group(
 ) -> Tensor:
     """The same, text by text, but texts of like length share a grid."""
     assert packing.layout is not None
-    out: Tensor | None = None
+    parts = []
     bias = kwargs.pop("position_bias", None)
     for group in packing.layout.groups:
         grid = (
             group.layout.unpack(x.index_select(2, group.tokens).transpose(1, 2)).transpose(1, 2)
             for x in (query, key, value)
         )
-        part = group.layout.pack(
-            _attend(packing, module, *grid, group.of(mask), **kwargs, position_bias=group.of(bias))
-        )
-        out = part.new_zeros(1, query.shape[2], *part.shape[2:]) if out is None else out
-        out = out.index_copy(1, group.tokens, part)
-    assert out is not None
-    return out
+        attended = _attend(packing, module, *grid, group.of(mask), **kwargs, position_bias=group.of(bias))
+        parts.append(group.layout.pack(attended))
+    return torch.cat(parts, 1).index_select(1, packing.layout.from_groups)
 
 
 def _of_read(

@@ -22,6 +22,7 @@ from frostline.metrics import check_metric
 from frostline.pretrained import Pretrained, load_pretrained
 from frostline.probes import FITS, Probe
 from frostline.progress import Progress
+from frostline.report import readable
 from frostline.savedprobe import Place, save_probe
 from frostline.specification import OF_MODEL_AND_DATA, SweepSpec, make_spec
 from frostline.sweep.execute import recipe_of
@@ -281,7 +282,7 @@ def sentence(facts: Mapping[str, Any]) -> str:
     """What the probes say, in words."""
     best, metric = facts["best"], facts["metric"].replace("_", " ")
     rows = f"{facts['validation_rows']:,} validation {'row' if facts['validation_rows'] == 1 else 'rows'}"
-    where = Place(tuple(best["layers"]), best["vector"]).name
+    where = readable.layers(best["layers"])
     vector = {"first": "the first token", "mean": "the mean of all tokens", "last": "the last token"}[best["vector"]]
     interval = f"95 % interval {best['low']:.3f} to {best['high']:.3f}"
     words = "" if facts["words"] is None else f", words alone {facts['words']:.3f}"

@@ -33,12 +33,6 @@ class Place:
     layers: tuple[int, ...]
     pooled: str  # one of POOLED
 
-    @property
-    def name(self) -> str:
-        """As it is printed: ``5``, ``3 to 6``."""
-        first, *others = self.layers
-        return f"{first} to {others[-1]}" if others else str(first)
-
     def features(self, states: Callable[[int], Any]) -> Features:
         """``[n, D]`` from ``states(layer)``, ``[n, 3, D]``."""
         which = POOLED.index(self.pooled)

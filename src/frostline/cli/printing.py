@@ -176,7 +176,7 @@ def print_probes(facts: Mapping[str, Any]) -> None:
     rows: dict[str, dict[str, Any]] = {}
     for one in facts["probes"]:
         layers = one["layers"]
-        name = f"{layers[0]} to {layers[-1]}" if len(layers) > 1 else str(layers[0])
+        name = readable.layers(layers)
         best = facts["best"]["layers"] == layers and facts["best"]["vector"] == one["vector"]
         rows.setdefault(name, {"after layer": name})[one["vector"]] = f"{one['validation']:.3f}" + (
             " *" if best else ""

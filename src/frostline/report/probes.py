@@ -54,7 +54,7 @@ def probe_table(facts: Facts, suffix: str = "") -> Table:
     best = (facts["best"]["layers"], facts["best"]["vector"])
     rows = [
         Row(
-            {**probe, "layers": _layers(probe["layers"]), "place": n},
+            {**probe, "layers": readable.layers(probe["layers"]), "place": n},
             tags=("the best on training rows",) * ((probe["layers"], probe["vector"]) == best),
             chosen=(probe["layers"], probe["vector"]) == best,
         )
@@ -92,7 +92,7 @@ def probe_curve(facts: Facts) -> Figure:
         for height, name, dots in ((facts["chance"], "guessing", (4, 4)), (facts["words"], "words alone", (1, 2))):
             if height is not None:
                 axes.axhline(height, color=QUIET, linewidth=1, linestyle=(0, dots), label=f"{name} {height:.3f}")
-        together = [_layers(probe["layers"]) for probe in facts["probes"] if len(probe["layers"]) > 1][:1]
+        together = [readable.layers(probe["layers"]) for probe in facts["probes"] if len(probe["layers"]) > 1][:1]
         every = -(-(layers + 1) // 13)
         ticks = list(range(0, layers + 1, every))
         axes.set_xticks([*ticks, *(layers + 1.5 for _ in together)], [*map(str, ticks), *together])
@@ -103,10 +103,6 @@ def probe_curve(facts: Facts) -> Figure:
         figure.legend(loc="outside lower left", ncols=3)
         figure.set_label(f"Score of probes on validation over {layers} layers. {facts['sentence']}")
     return figure
-
-
-def _layers(layers: Sequence[int]) -> str:
-    return f"{layers[0]} to {layers[-1]}" if len(layers) > 1 else str(layers[0])
 
 
 def _said(vector: str) -> str:

@@ -114,6 +114,11 @@ def trainable(name: str) -> str:
     return {"last 0": "head only", "last 1": "last layer", "named": "named parts"}.get(name, name)
 
 
+def layers(numbers: Sequence[int]) -> str:
+    """Layers in a row: ``5``, ``3 to 6``."""
+    return f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
+
+
 def depth(name: str) -> str:
     """k as an axis labels it: 0, 3, all, named."""
     return name.removeprefix("last ")
