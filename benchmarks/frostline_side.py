@@ -24,10 +24,11 @@ def sweep(settings: Mapping[str, str], work: Path) -> tuple[float, list[Facts]]:
 
 
 def cell(run: Facts) -> Facts:
-    """A result as a line of the journal."""
-    spec, cost = run["spec"], run["cost"]
+    """A result as a line of the journal; where runs go side by side, its seconds are its share of the clock's."""
+    spec, cost, workers = run["spec"], run["cost"], run["provenance"]["workers"]
     return {
         **{"k": str(spec["tune"]), "seed": spec["seed"], "rate": spec["learning_rate"]},
         **{"score": run["validation_best"], "last": run["validation_last"], "outcome": run["outcome"]},
-        **{"training": cost["train_seconds"], "evaluation": cost["evaluation_seconds"], "cache": cost["cache_seconds"]},
+        **{"training": cost["train_seconds"] / workers, "evaluation": cost["evaluation_seconds"] / workers},
+        **{"cache": cost["cache_seconds"], "workers": workers},
     }

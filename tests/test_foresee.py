@@ -17,7 +17,7 @@ from frostline.hidden import Need, keep, not_kept
 from frostline.progress import Progress
 from frostline.sweep import calibrate as calibrate_module
 from frostline.sweep import foresee as foresee_module
-from frostline.sweep.calibrate import Pace, calibrate
+from frostline.sweep.calibrate import Pace, calibrate, plainly
 from frostline.sweep.execute import execute, recipe_of
 from frostline.sweep.forecast import Cell, Forecast, complete, record, recorded
 from frostline.sweep.foresee import foresee
@@ -110,9 +110,9 @@ def test_without_time_for_the_deepest_nothing_is_said_but_a_plan_takes_it(settin
     prepared = sweep._prepare(Progress())
     outlook = Outlook(prepared.bench, prepared.plan.kept)
     wanted = outlook.wanted(sweep._asked(prepared))
-    assert calibrate(outlook, wanted, 1e9, budget=0.0, plain=False) is None
-    found = calibrate(outlook, wanted, 1e9, budget=0.0, plain=True)
-    assert found is not None and set(found.cut) == set(found.plain) == {0, 3}
+    assert calibrate(outlook, wanted, 1e9, budget=0.0, ends=False) is None
+    found = calibrate(outlook, wanted, 1e9, budget=0.0, ends=True)
+    assert found is not None and set(found.cut) == set(plainly(outlook, wanted, 1e9)) == {0, 3}
 
 
 def test_runs_that_are_trained_as_one_are_timed_as_one(

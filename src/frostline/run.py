@@ -48,6 +48,7 @@ class Bench:
     narrow: Narrow | None = None  # what of the last layer is computed for the head's token only
     states: HiddenStates | None = None
     cache_seconds: float = 0.0  # of the pass, for each run that used it
+    workers: int = 1  # runs at the same time
     pass_seconds: float = 0.0  # by the clock: having the hidden states at hand, whatever of them was there
 
     def cut(self, spec: RunSpec) -> int | None:
@@ -391,6 +392,7 @@ def _facts(spec: RunSpec, bench: Bench, trained: Trained, about: Mapping[str, An
             "narrow": bench.narrow is not None,
             "cut": bench.cut(spec),
             "stacked": about["stacked"],
+            "workers": bench.workers,
         },
     }
 

@@ -259,8 +259,16 @@ class SweepSpec(Settings):
         "auto",
         description="runs of one k to train as one, at most; auto: what suits a GPU, and on a CPU heads alone; 1: none",
     )
+    workers: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto",
+        description="runs at the same time on a CPU, a core each; auto: as many as there are cores, where that pays; 1: "
+        "one after the other, on all cores",
+    )
     target: float = Field(
         0.95, gt=0, le=1, description="share of full's gain over guessing that the recommended k reaches"
+    )
+    margin: float | None = Field(
+        None, gt=0, description="in place of --target: so far below full, in the metric's own units, is enough"
     )
     out: str = Field(description="folder for results, answer, report and model")
     grid: tuple[MoreRuns, ...] = Field((), description="in a TOML file, tables [[grid]]: more runs beside those above")

@@ -136,8 +136,9 @@ def print_forecast(forecast: Any) -> None:
     runs = forecast.seconds - forecast.pass_seconds
     print(
         f"\nPredicted, from steps timed here: about {duration_of(forecast.seconds)} (the pass "
-        f"{duration_of(forecast.pass_seconds)}, runs {duration_of(runs)}) and at most "
-        f"{size_of(forecast.memory_bytes)} of memory."
+        f"{duration_of(forecast.pass_seconds)}, runs {duration_of(runs)}"
+        + (f", {forecast.workers} at a time" if forecast.workers > 1 else "")
+        + f") and at most {size_of(forecast.memory_bytes)} of memory{' a run' if forecast.workers > 1 else ''}."
     )
     if forecast.trainer_seconds is not None:
         print(

@@ -104,8 +104,7 @@ class Timed(dict[Tune, Point]):
 class Calibration:
     """How fast this machine runs this sweep."""
 
-    cut: Timed  # as the sweep runs
-    plain: Timed  # padded, uncut and in fp32, for what plain transformers would take
+    cut: Timed
     scoring_seconds: float  # working out the metrics once, of all validation rows
     memory_bytes: float  # in use before
 
@@ -141,34 +140,45 @@ def disk_rate(folder: Path) -> float:
 
 
 def calibrate(
-    outlook: Outlook, wanted: Sequence[Wanted], rate: float, *, budget: float, plain: bool, stack: int | str = 1
+    outlook: Outlook, wanted: Sequence[Wanted], rate: float, *, budget: float, ends: bool, stack: int | str = 1
 ) -> Calibration | None:
     """Time as many of the ``wanted`` as ``budget`` seconds allow; None where they do not even allow the deepest, or where no
     loss is finite.
 
-    ``rate``, operations a second of the pass, is what the time that timing takes is guessed from. ``plain``, for a plan:
-    also time padded, uncut steps in fp32, and the ends, full and named parts whatever they take. ``stack``: how many runs a
-    sweep trains as one, as its specification says.
+    ``rate``, operations a second of the pass, is what the time that timing takes is guessed from. ``ends``: time the
+    shallowest, the deepest, full and named parts whatever they take. ``stack``: how many runs a sweep trains as one, as its
+    specification says.
     """
     bench, need, matrices = outlook.bench, outlook.kept, outlook.matrices
-    chosen = _affordable(wanted, matrices, rate, budget, at_least=_ends(wanted) if plain else [])
+    chosen = _affordable(wanted, matrices, rate, budget, at_least=_ends(wanted) if ends else [])
     if _ends(wanted)[0] not in chosen:  # from what is shallow alone nobody knows what is deep
         return None
+    idle = _idle(bench)
+    made_up = _MadeUp(need, bench.tokens, outlook.anatomy.width) if need.cuts or need.head else None
+    with settled_memory():
+        points = _Timer(replace(bench, states=made_up), matrices, rate, idle, stack).points(chosen, budget)
+        scoring = _scoring_seconds(bench)
+    bench.pretrained.release()
+    return Calibration(points, scoring, idle) if points else None
+
+
+def plainly(outlook: Outlook, wanted: Sequence[Wanted], rate: float) -> Timed:
+    """The cheapest and the dearest k as plain transformers computes them: padded, uncut and in fp32."""
+    bench = outlook.bench
+    uncut = replace(bench, machine=Machine(bench.machine.device, "float32"), packed=False, narrow=None, states=None)
+    timer = _Timer(uncut, outlook.plain, rate / 2, _idle(bench))
+    with settled_memory():
+        points = timer.points([_plain(one) for one in _plain_ends(wanted)], 0.0)
+    bench.pretrained.release()
+    return points
+
+
+def _idle(bench: Bench) -> int:
+    """Bytes in use before anything is trained."""
     bench.pretrained.release()
     with peak_memory(bench.machine) as idle:
         pass
-    made_up = _MadeUp(need, bench.tokens, outlook.anatomy.width) if need.cuts or need.head else None
-    timer = _Timer(replace(bench, states=made_up), matrices, rate, idle.bytes, stack)
-    uncut = replace(bench, machine=Machine(bench.machine.device, "float32"), packed=False, narrow=None, states=None)
-    slow = _Timer(uncut, outlook.plain, rate / 2, idle.bytes)
-    with settled_memory():
-        points = timer.points(chosen, budget)
-        plain_points = slow.points([_plain(one) for one in _plain_ends(wanted) if plain], 0.0)
-        scoring = _scoring_seconds(bench)
-    bench.pretrained.release()
-    if not points:
-        return None
-    return Calibration(points, plain_points, scoring, idle.bytes)
+    return idle.bytes
 
 
 def _affordable(

@@ -21,6 +21,7 @@ from frostline.sweep.outlook import Outlook
 from frostline.sweep.prepare import Prepared, rows_needed
 from frostline.sweep.stacks import in_stacks, stack_size
 from frostline.sweep.weights import UNUSABLE, BestWeights
+from frostline.sweep.workers import side_by_side, workers_for
 
 # What a run may end in that is its own failure; whatever else is raised ends the sweep.
 FAILURES = (RuntimeError, MemoryError, AssertionError, ArithmeticError, ValueError)
@@ -35,14 +36,25 @@ def execute(
     missing = [spec for spec in runs if not prepared.store.has(spec.digest)]
     if not missing:
         return
-    sharers = sharing(prepared, missing)
+    sharers, workers = sharing(prepared, missing), workers_for(prepared, runs)
+    bench.workers = workers
     work, pass_work = _work(prepared, missing, rows_needed(bench, sharers) if sharers else None)
+    work = {digest: amount / workers for digest, amount in work.items()}  # of the clock's time
     progress.start(len(missing), sum(work.values()) + pass_work, seconds=prepared.plan.forecast is not None)
     make_ready(prepared, missing, progress, pass_work)
     bench.cache_seconds = bench.states.seconds / max(1, len(sharers)) if bench.states else 0.0
+    stacks = in_stacks(missing, lambda runs: stack_size(runs, bench, prepared.spec.stack, progress.note))
+
+    def attempt(stack: Sequence[RunSpec], progress: Progress) -> None:
+        _attempt(stack, prepared, sum(work[spec.digest] for spec in stack), progress, weights)
+
     with settled_memory():
-        for stack in in_stacks(missing, lambda runs: stack_size(runs, bench, prepared.spec.stack, progress.note)):
-            _attempt(stack, prepared, sum(work[spec.digest] for spec in stack), progress, weights)
+        if workers == 1:
+            for stack in stacks:
+                attempt(stack, progress)
+        else:  # the longest first, so that they all end at about the same time
+            longest_first = sorted(stacks, key=lambda stack: -sum(work[spec.digest] for spec in stack))
+            side_by_side(longest_first, workers, attempt, _name, progress)
 
 
 def _work(prepared: Prepared, runs: Sequence[RunSpec], rows: Rows | None) -> tuple[dict[str, float], float]:
@@ -61,7 +73,7 @@ def _attempt(
 ) -> None:
     """Run what is trained as one, and publish the results, or else why there are none; a stack that fails, in halves."""
     spec, alone = stack[0], len(stack) == 1
-    progress.begin(f"{spec.trainable}, seed {spec.seed}" if alone else f"{spec.trainable}, {len(stack)} runs as one")
+    progress.begin(_name(stack))
 
     def on_step(step: int, total: int) -> None:
         progress.advance(work * step / total)
@@ -93,6 +105,11 @@ def _attempt(
             if weights:
                 _keep_weights(spec, result, weights, progress)
     progress.finish(work)
+
+
+def _name(stack: Sequence[RunSpec]) -> str:
+    first = stack[0]
+    return f"{first.trainable}, " + (f"seed {first.seed}" if len(stack) == 1 else f"{len(stack)} runs as one")
 
 
 def _keep_weights(spec: RunSpec, result: Result, weights: BestWeights, progress: Progress) -> None:
@@ -158,6 +175,7 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> No
         passed += more
         progress.advance(work * passed / len(rows))
 
+    narrow = None if pretrained.anatomy.count in kept.pooled else bench.narrow  # what probes read is of all tokens
     begun = perf_counter()
     with cast_once(pretrained.model, bench.machine):
         bench.states = keep(
@@ -166,9 +184,9 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> No
             bench.tokens,
             rows,
             kept,
-            recipe_of(pretrained, bench.machine, bench.reads, bench.narrow),
+            recipe_of(pretrained, bench.machine, bench.reads, narrow),
             autocast=bench.machine.autocast,
-            narrow=bench.narrow,
+            narrow=narrow,
             progress=advance,
             warn=progress.note,
         )

@@ -1,5 +1,6 @@
 """What a sweep is said to take before it runs, and the record of that beside what it took."""
 
+import heapq
 import json
 import uuid
 from collections.abc import Iterable, Mapping
@@ -34,6 +35,7 @@ class Forecast:
     cells: tuple[Cell, ...]
     pass_seconds: float
     calibration_seconds: float  # that went into knowing this
+    workers: int = 1  # runs at the same time
     remarks: tuple[str, ...] = ()
 
     @property
@@ -42,8 +44,12 @@ class Forecast:
 
     @property
     def seconds(self) -> float:
-        """Pass and runs."""
-        return self.pass_seconds + sum(cell.runs * cell.seconds for cell in self.cells)
+        """Pass and runs, by the clock: the longest runs are begun first, each by the next worker that is free."""
+        free = [0.0] * self.workers
+        for cell in sorted(self.cells, key=lambda cell: -cell.seconds):
+            for _ in range(cell.runs):
+                heapq.heapreplace(free, free[0] + cell.seconds)
+        return self.pass_seconds + max(free)
 
     @property
     def trainer_seconds(self) -> float | None:
@@ -55,6 +61,7 @@ class Forecast:
 
     @property
     def memory_bytes(self) -> float:
+        """Of the largest run; where runs go at the same time, each has its own."""
         return max((cell.memory_bytes for cell in self.cells), default=0.0)
 
 

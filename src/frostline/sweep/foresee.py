@@ -14,14 +14,17 @@ from frostline.sweep.calibrate import (
     SCORED_BYTES,
     STEP_BYTES,
     Calibration,
+    Timed,
     calibrate,
     disk_rate,
     pace_of_pass,
+    plainly,
 )
 from frostline.sweep.execute import recipe_of, sharing
 from frostline.sweep.forecast import Cell, Forecast
 from frostline.sweep.outlook import Load, Outlook
 from frostline.sweep.prepare import Prepared, existing, rows_needed
+from frostline.sweep.workers import in_each, workers_for
 
 PLAN_SECONDS = 10.0  # that a plan may spend on timing
 SHARE = 0.02  # of its own time that a sweep may spend on it
@@ -47,23 +50,28 @@ def foresee(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = False)
     pass_operations = outlook.pass_operations(to_pass)
     guess = GUESS * (pass_operations + sum(outlook.operations(run) for run in missing)) / rate
     budget = PLAN_SECONDS if plain else min(MOST_SECONDS, SHARE * guess) - (perf_counter() - begun)
-    found = calibrate(outlook, outlook.wanted(missing), rate, budget=budget, plain=plain, stack=prepared.spec.stack)
+    wanted, workers = outlook.wanted(missing), workers_for(prepared, runs)
+    found, *_ = in_each(  # all at the same time, as they will be in the sweep
+        workers,
+        lambda: calibrate(outlook, wanted, rate / workers, budget=budget, ends=plain, stack=prepared.spec.stack),
+    )
     if found is None:
         return None
+    by_plain = plainly(outlook, wanted, rate) if plain else None
     pass_seconds = pass_operations / rate
     if len(to_pass):
         written = kept.bytes(len(to_pass), int(bench.tokens.lengths[to_pass].sum()), outlook.anatomy.width)
         pass_seconds += written / disk_rate(existing(cache_folder()))
-    cells = tuple(_cells(outlook, found, missing))
     return Forecast(
-        cells=cells,
+        cells=tuple(_cells(outlook, found, by_plain, missing)),
+        workers=workers,
         pass_seconds=pass_seconds,
         calibration_seconds=perf_counter() - begun,
         remarks=tuple(_remarks(outlook, missing)),
     )
 
 
-def _cells(outlook: Outlook, found: Calibration, runs: Sequence[RunSpec]) -> Iterator[Cell]:
+def _cells(outlook: Outlook, found: Calibration, by_plain: Timed | None, runs: Sequence[RunSpec]) -> Iterator[Cell]:
     matrices, anatomy = outlook.matrices, outlook.anatomy
     most = max(matrices.trained(trained(run, anatomy)) for run in runs)
     cells: dict[tuple[str, int], list[RunSpec]] = {}
@@ -90,7 +98,7 @@ def _cells(outlook: Outlook, found: Calibration, runs: Sequence[RunSpec]) -> Ite
                 STEP_BYTES * parameters + near.step_bytes * together * max(load.longest for load in loads),
                 SCORED_BYTES * parameters + near.scored_bytes * together * max(load.longest_scored for load in loads),
             ),
-            trainer_seconds=_plain_seconds(outlook, found, spec) if found.plain else None,
+            trainer_seconds=_plain_seconds(outlook, by_plain, found.scoring_seconds, spec) if by_plain else None,
             timed=spec.tune in found.cut,
         )
 
@@ -106,14 +114,14 @@ def _seconds(outlook: Outlook, found: Calibration, spec: RunSpec, load: Load) ->
     )
 
 
-def _plain_seconds(outlook: Outlook, found: Calibration, spec: RunSpec) -> float:
+def _plain_seconds(outlook: Outlook, timed: Timed, scoring_seconds: float, spec: RunSpec) -> float:
     """Of one run by plain transformers: every layer of every padded batch, in fp32."""
     load, matrices = outlook.plain_load(spec), outlook.plain
     steps = matrices.training(trained(spec, outlook.anatomy), load.steps, None)
     return (
-        found.plain.steps.seconds(spec.tune, load.steps.count, steps)
-        + found.plain.scored.seconds(spec.tune, load.scored.count, matrices.forward(load.scored))
-        + load.scorings * found.scoring_seconds
+        timed.steps.seconds(spec.tune, load.steps.count, steps)
+        + timed.scored.seconds(spec.tune, load.scored.count, matrices.forward(load.scored))
+        + load.scorings * scoring_seconds
     )
 
 

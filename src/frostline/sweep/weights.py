@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -33,16 +34,17 @@ class BestWeights:
             OSError, SafetensorError: it cannot be written.
         """
         file = self.folder / f"{run.trainable.replace(' ', '-')}.safetensors"
-        if (run.train_size, score) <= self._rank(file):
-            return
         self.folder.mkdir(exist_ok=True)
-        part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.part")
-        about = {"run": run.digest, "train_size": str(run.train_size), "score": repr(score)}
-        try:
-            save_file({name: p.detach().cpu().contiguous() for name, p in parameters.items()}, part, about)
-            os.replace(part, file)
-        finally:
-            part.unlink(missing_ok=True)
+        with FileLock(file.with_suffix(".lock")):  # several runs may end at the same time
+            if (run.train_size, score) <= self._rank(file):
+                return
+            part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.part")
+            about = {"run": run.digest, "train_size": str(run.train_size), "score": repr(score)}
+            try:
+                save_file({name: p.detach().cpu().contiguous() for name, p in parameters.items()}, part, about)
+                os.replace(part, file)
+            finally:
+                part.unlink(missing_ok=True)
 
     def of(self, digest: str) -> dict[str, Tensor] | None:
         """The trained parameters of a run by name; None where they were not kept, or are damaged."""
