@@ -23,6 +23,7 @@ from frostline.comparison import points
 from frostline.comparison.choices import Choices
 from frostline.comparison.curve import compare, main_point
 from frostline.comparison.evidence import Evidence, Labelled, Predictions, Scores
+from frostline.comparison.goal import Goal
 from frostline.comparison.outcomes import AT_CHANCE, COLLAPSED, judged, succeeded
 from frostline.statistics import GROUPS, QUANTILE, holm, pair, ratio, seeds_needed, unpaired
 
@@ -588,7 +589,7 @@ def seeds_to_tell(draw: np.random.Generator, pilots: int) -> pd.DataFrame:
             scores = seed_scores(draw, pilots, n, truth, 0.1)
             low, high = pairs(scores[..., 0], scores[..., 1]).interval(TARGET, CHANCE)
             unsure = scores[(low < 0) & (high >= 0)]
-            named = [points.seeds_to_tell(pair(one), TARGET, CHANCE) for one in unsure]
+            named = [points.seeds_to_tell(pair(one), Goal.of_gain(TARGET, CHANCE)) for one in unsure]
             known = np.array([m for m in named if m is not None])
             chance = power(distance, by_seed, known)
             table.append(

@@ -92,6 +92,7 @@ def _trainer(settings: Mapping[str, str]) -> float:
 def judge(folder: Path, target: float) -> dict[str, Any] | None:
     """What the truth says of every search and rule; None where full is not surely above guessing."""
     from frostline.answer import make_answer
+    from frostline.comparison.choices import Choices
     from frostline.comparison.evidence import Labelled
     from frostline.sweep.folder import Folder
 
@@ -103,7 +104,7 @@ def judge(folder: Path, target: float) -> dict[str, Any] | None:
         [row for row in every if row["seed"] in FRESH],
         Labelled(examples.targets, identity.problem_type, identity.labels, identity.metric),
         lambda digest: truth.store.predictions(digest)["validation_best"],
-        target=target,
+        Choices(target=target),
         layers=identity.layers,
     )
     size = answer["sizes"][0]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from frostline.answer import add_test, make_answer
+from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Labelled
 
 ROWS, LAYERS = 1000, 4
@@ -62,7 +63,7 @@ def make_runs(
 
 def answer_of(made: Made, target: float = 0.95) -> dict[str, Any]:
     runs, logits = made
-    answer = make_answer(runs, VALIDATION, logits.__getitem__, target=target, layers=LAYERS)
+    answer = make_answer(runs, VALIDATION, logits.__getitem__, Choices(target=target), layers=LAYERS)
     json.dumps(answer, allow_nan=False)  # plain values, all of them defined or None
     return answer
 
@@ -300,7 +301,7 @@ def test_regression_has_no_guessing_to_correct_for() -> None:
     noise = {"last 0": 3.0, "last 1": 1.0, "last 2": 0.3, "all": 0.3}
     logits = {run["run"]: (targets + noise[run["trainable"]] * draw.normal(size=ROWS))[:, None] for run in runs}
     answer = make_answer(
-        runs, Labelled(targets, "regression", (), "spearmanr"), logits.__getitem__, target=0.95, layers=LAYERS
+        runs, Labelled(targets, "regression", (), "spearmanr"), logits.__getitem__, Choices(), layers=LAYERS
     )
     assert answer["chance"] == 0 and answer["sizes"][0]["recommended"]["trainable"] == "last 2"
     assert all(cell["share"] == cell["share_corrected"] for cell in answer["sizes"][0]["cells"])

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from frostline.answer import answer_one, tuning
+from frostline.answer import answer_one
 from frostline.comparison.cells import FULL, by_depth, counted
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Evidence, Run, Scores
@@ -14,6 +14,7 @@ from frostline.comparison.outcomes import done, failures, judged, scored
 from frostline.comparison.sizes import interaction, pays_from, spread
 from frostline.comparison.table import Results
 from frostline.comparison.tasks import over_tasks
+from frostline.sentence import tuning
 
 SCHEMA_VERSION = 1
 

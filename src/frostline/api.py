@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock
 
 from frostline.answer import add_test, make_answer
+from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Labelled
 from frostline.errors import FrostlineError
 from frostline.progress import Progress, suitable_progress
@@ -169,9 +170,9 @@ def rebuild(out: str | Path) -> dict[str, Any]:
         rows,
         validation,
         lambda digest: store.predictions(digest)["validation_best"],
-        target=folder.spec.target,
+        choices_of(folder.spec),
         layers=folder.identity.layers,
-        named=search["named"] if search else None,
+        **({"named": search["named"], "looks": search["looks"]} if search else {}),
     )
     answer["search"] = search
     test = _labelled(folder, "test") if folder.stands else None
@@ -190,6 +191,13 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     write_tables(folder.out, rows, folder.scores())
     replace_file(folder.out / "answer.json", (json.dumps(answer, indent=1, ensure_ascii=False) + "\n").encode())
     return answer
+
+
+def choices_of(spec: SweepSpec) -> Choices:
+    """What a sweep's answer is decided by."""
+    if spec.margin is None:
+        return Choices(target=spec.target)
+    return Choices(target=spec.target, margin=spec.margin, by_margin=True)
 
 
 def _data_facts(out: Path) -> dict[str, Any]:

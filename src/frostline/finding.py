@@ -1,18 +1,23 @@
 """The search for an answer: a race carried out on a model and a table. Its folder is a sweep's, with every decision beside."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from frostline.api import Sweep, best_weights, finish, write_folder
+from frostline.api import Sweep, best_weights, choices_of, finish, write_folder
+from frostline.comparison.evidence import Labelled, Predictions
 from frostline.errors import FrostlineError
-from frostline.metrics import WITH_SIGN, chance
+from frostline.guesses import by_layer, judged, logme
+from frostline.hidden import POOLED
+from frostline.metrics import WITH_SIGN
+from frostline.probing import Probed, probe_states
 from frostline.progress import Progress, suitable_progress
-from frostline.race import Board, Course, Outcome, Step, Trial, Verdict, race, said
+from frostline.race import Board, Course, Outcome, Step, Trial, Verdict, looks, race, said
 from frostline.report import readable
+from frostline.run import train_rows
 from frostline.specification import CHOSEN_BY_SEARCH, MoreRuns, RunSpec, SweepSpec, Tune
-from frostline.sweep.execute import execute
+from frostline.sweep.execute import execute, make_ready
 from frostline.sweep.outlook import Outlook
 from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared, prepare
@@ -30,7 +35,7 @@ def find(
     progress: Progress | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Look for the smallest k that meets the target, training as little as that takes; gives the answer.
+    """Look for the smallest k that is enough, training as little as that takes; gives the answer.
 
     Takes the settings of :class:`frostline.Sweep` but for ``tune``; ``learning_rate`` are the rates that may be tried,
     ``seeds`` the most of any k. ``budget``: seconds of training, by default what six full fine-tunings take. ``max_k``:
@@ -55,7 +60,9 @@ def find(
         )
     shown = progress or suitable_progress()
     try:
-        prepared = prepare(sweep.spec, sweep.sources, shown, tunes=lambda layers: _candidates(layers, max_k))
+        prepared = prepare(
+            sweep.spec, sweep.sources, shown, tunes=lambda layers: _candidates(layers, max_k), probes=True
+        )
         tunes = _candidates(prepared.identity.layers, max_k)
         for note in prepared.plan.notes:
             shown.note(note)
@@ -79,34 +86,64 @@ class _Search:
     steps: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        bench, spec, identity = self.prepared.bench, self.spec, self.prepared.identity
-        self.runs = {Trial(run.tune, run.learning_rate, run.seed): run for run in expand(spec, identity)}
+        prepared, spec = self.prepared, self.spec
+        self.runs = {Trial(run.tune, run.learning_rate, run.seed): run for run in expand(spec, prepared.identity)}
         self.printed = {run.tune: run.trainable for run in self.runs.values()}
         *ks, reference = spec.tune
-        outlook = Outlook(bench, self.prepared.plan.kept)
-        guessing = chance(bench.problem.targets[bench.splits["validation"]], identity.metric, len(identity.labels))
-        rows = len(bench.splits["validation"])
-        self.board = Board(
-            Course(
-                ks=tuple(k for k in ks if isinstance(k, int)),
-                reference=reference,
-                rates=tuple(sorted(spec.learning_rate)),
-                seeds=spec.seeds,
-                chance=guessing,
-                best=1.0,
-                noise=lambda score: _row_error(score, identity.metric, rows),
-                target=spec.target,
-                operations={run.tune: outlook.operations(run) for run in self.runs.values()},
-                budget=self.budget,
-            )
+        outlook = Outlook(prepared.bench, prepared.plan.kept)
+        identity, validation = prepared.identity, prepared.data.validation
+        rows = Labelled(validation.targets, identity.problem_type, identity.labels, identity.metric)
+        self.probed: Probed | None = None
+        self.guesses: dict[str, int | None] = {}
+        self._probe()
+        course = Course(
+            ks=tuple(k for k in ks if isinstance(k, int)),
+            reference=reference,
+            rates=tuple(sorted(spec.learning_rate)),
+            seeds=spec.seeds,
+            chance=rows.chance,
+            best=1.0,
+            goal=choices_of(spec).goal(rows.chance),
+            operations={run.tune: outlook.operations(run) for run in self.runs.values()},
+            budget=self.budget,
         )
+        if guess := self.guesses.get("probes"):
+            course = replace(course, first=min(guess, -(-identity.layers // 2)))
+        store = prepared.store
+        evidence = Predictions(
+            rows, lambda digest: store.predictions(digest)["validation_best"], looks(len(spec.seeds))
+        )
+        self.board = Board(course, evidence)
+
+    def _probe(self) -> None:
+        """What frozen features can do alone, on the examples of the first seed, and what that lets guess; nothing where
+        there was no room for them."""
+        prepared, bench = self.prepared, self.prepared.bench
+        make_ready(prepared, list(self.runs.values()), self.progress)
+        states = bench.states
+        if states is None or not states.need.pooled:
+            return
+        self.progress.begin("probing the frozen layers")
+        first = next(run for trial, run in self.runs.items() if trial.seed == self.spec.seeds[0])
+        rows = {"train": train_rows(bench, first), "validation": bench.splits["validation"]}
+        examples = prepared.data.train.take(rows["train"] - bench.splits["train"][0])
+        data = replace(prepared.data, train=examples)
+        identity, seen, classes = prepared.identity, rows["train"], len(prepared.identity.labels)
+        self.probed = probe_states(
+            data, states, rows, prepared.pretrained, bench.machine, identity.metric, identity.max_length
+        )
+        means = {n: states.pooled(n, seen)[:, POOLED.index("mean")].numpy() for n in states.need.pooled}
+        logmes = {n: logme(features, examples.targets, classes) for n, features in means.items()}
+        self.guesses = {"probes": _by_probes(self.probed.facts), "LogME": by_layer(logmes, 0.0)}
 
     def carry_out(self, *, exhaustive: bool) -> dict[str, Any]:
         """Run the race to its end, or to where it is interrupted; gives the answer."""
+        if self.probed:
+            self.progress.note(f"No layer trained: {self.probed.sentence}")
         try:
             verdict = self._grid() if exhaustive else self._race()
         except KeyboardInterrupt:
-            self._write(Verdict(self.board.meets(), "It was interrupted; the same command goes on."))
+            self._write(Verdict(self.board.found(), "It was interrupted; the same command goes on."))
             finish(self.prepared, self.progress, save_model=False)
             raise
         self._write(verdict)
@@ -125,7 +162,7 @@ class _Search:
 
     def _grid(self) -> Verdict:
         self._take(Step(tuple(self.runs), "The whole grid, as was asked."))
-        return Verdict(self.board.meets(), "The whole grid was trained.")
+        return Verdict(self.board.found(), "The whole grid was trained.")
 
     def _take(self, step: Step) -> None:
         """Train what a step wants and has no result yet."""
@@ -142,20 +179,18 @@ class _Search:
 
     def _so_far(self) -> str:
         """Where the answer lies, and what has been spent on it."""
-        *open_, found = self.board.candidates
+        *smaller, found = self.board.candidates()
         spent, budget = (readable.seconds(seconds) for seconds in (self.board.spent, self.board.budget))
-        where = f"{said(found)} so far" + (
-            f", or less ({said(open_[0])} to {said(open_[-1])} are not tried)" if open_ else ""
-        )
-        return f"  Enough: {where}. Trained for {spent} of at most {budget}."
+        perhaps = f", perhaps less ({said(smaller[0])} to {said(smaller[-1])})" if len(smaller) > 1 else ""
+        perhaps = perhaps or (f", perhaps {said(smaller[0])}" if smaller else "")
+        return f"  Enough so far: {said(found)}{perhaps}. Trained for {spent} of at most {budget}."
 
     def _outcome(self, run: RunSpec) -> Outcome:
         facts = self.prepared.store.results().get(run.digest)
         if facts is None:  # it ended in an error
             return Outcome(None, 0.0)
-        return Outcome(
-            facts["validation_best"] if facts["outcome"] != "diverged" else None, facts["cost"]["run_seconds"]
-        )
+        score = facts["validation_best"] if facts["outcome"] != "diverged" else None
+        return Outcome(score, facts["cost"]["run_seconds"] / facts["provenance"]["workers"], run.digest)
 
     def _asked(self, trials: Sequence[Trial]) -> SweepSpec:
         """The sweep whose runs are just these."""
@@ -177,11 +212,13 @@ class _Search:
             {
                 "named": None if tune is None else self.printed[tune],
                 "why": verdict.why if verdict else None,
-                "target": course.target,
+                "looks": looks(len(course.seeds)),
                 "budget_seconds": self.board.budget,
                 "spent_seconds": self.board.spent,
                 "rates": course.rates,
                 "skipped": [self.printed[k] for k in (*course.ks, course.reference) if k not in tried],
+                "probes": self.probed.facts if self.probed else None,
+                "guesses": judged(self.guesses, course.ks, tune if isinstance(tune, int) else None),
                 "steps": [
                     {
                         "why": step["why"],
@@ -202,7 +239,12 @@ class _Search:
         )
 
 
-def _row_error(score: float, metric: str, rows: int) -> float:
-    """Standard error of a score of so many rows, about: of a share, or of a correlation."""
-    spread = 1 - score * score if metric in WITH_SIGN else math.sqrt(max(score * (1 - score), 0.0))
-    return max(spread, 1 / math.sqrt(rows)) / math.sqrt(rows)
+def _by_probes(facts: Mapping[str, Any]) -> int | None:
+    """The guess that probes of single layers allow, on training rows that they had not seen."""
+    scores: dict[int, float] = {}
+    for probe in facts["probes"]:
+        if len(probe["layers"]) == 1 and math.isfinite(probe["unseen"]):
+            scores[probe["layers"][0]] = max(scores.get(probe["layers"][0], -math.inf), probe["unseen"])
+    best = max(scores.values(), default=0.0)
+    spread = 1 - best**2 if facts["metric"] in WITH_SIGN else math.sqrt(max(best * (1 - best), 0.0))
+    return by_layer(scores, spread / math.sqrt(facts["train_rows"]))

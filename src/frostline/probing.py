@@ -109,9 +109,9 @@ def probe(
     found = []
     for data, (splits, _, max_length) in zip(wanted, encoded, strict=True):
         progress.begin(f"probing for {data.task.columns.label}")
-        found.append(
-            _probed(spec, kind, data, max_length, pretrained, machine, states, {name: next(rows) for name in splits})
-        )
+        metric = check_metric(spec.metric, data.task.problem_type, len(data.task.labels))
+        own = {name: next(rows) for name in splits}
+        found.append(probe_states(data, states, own, pretrained, machine, metric, max_length, kind))
     if folder is not None:
         write(folder, found)
     return found
@@ -194,18 +194,19 @@ def places(layers: int) -> list[Place]:
     return single + [Place(last, pooled) for pooled in POOLED] * (len(last) > 1)
 
 
-def _probed(
-    spec: SweepSpec,
-    kind: str,
+def probe_states(
     data: Data,
-    max_length: int,
-    pretrained: Pretrained,
-    machine: Machine,
     states: HiddenStates,
     rows: Mapping[str, Rows],
+    pretrained: Pretrained,
+    machine: Machine,
+    metric: str,
+    max_length: int,
+    kind: str = "ridge",
 ) -> Probed:
+    """Probes for one column of labels, from hidden states that are at hand; ``rows`` say where those of train and
+    validation are among them."""
     task = data.task
-    metric = check_metric(spec.metric, task.problem_type, len(task.labels))
     train = Labelled(data.train.targets, task.problem_type, task.labels, metric)
     validation = Labelled(data.validation.targets, task.problem_type, task.labels, metric)
 

@@ -4,17 +4,27 @@ A race is a generator: it hands out steps (some trainings, and why), finds their
 ends with a verdict. It knows nothing of models or files, and the same outcomes give the same steps: a search that was
 stopped goes on by being told again what is known. What is cheap comes first; full is trained as often as the comparison
 needs; k is climbed from the shallow end, so nothing deeper than the answer is trained but full.
+
+What decides is what the answer's intervals rest on (frostline.statistics): runs paired by seed and row. Whoever looks at
+results several times and stops when he likes them is wrong more often than his intervals say, so each look gets its part of
+the 5 % (:data:`RUNGS`). Numbers that cost little may say where to begin, never what is named.
 """
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy import stats
 
+from frostline.comparison.evidence import Evidence, Run
+from frostline.comparison.goal import Goal
+from frostline.comparison.points import seeds_to_tell
 from frostline.specification import Tune
+from frostline.statistics import FULL, Array, Pair
 
 FULLS = 6.0  # trainings of the reference that the default budget is worth
+RUNGS = (2, 3, 5)  # seeds at which it is looked whether more are wanted; with more allowed, each doubling
 
 
 @dataclass(frozen=True)
@@ -28,10 +38,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it: its score (None: it failed), and the seconds it took."""
+    """What came of it: its score (None: it failed), the seconds it took, and the name of its result."""
 
     score: float | None
     seconds: float
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,8 +55,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``tune``: the smallest k that meets the target by the means of what was trained; None where nothing is learned.
-    ``why``: what ended the race."""
+    """``tune``: the smallest k that is enough by the means of what was trained; None where nothing is learned. ``why``:
+    what ended the race."""
 
     tune: Tune | None
     why: str
@@ -61,10 +72,10 @@ class Course:
     seeds: tuple[int, ...]  # in the order in which they are used
     chance: float  # what guessing scores
     best: float  # the most that a score can be
-    noise: Callable[[float], float]  # standard error of a score, from the validation rows alone
-    target: float  # share of the reference's gain over guessing
+    goal: Goal
     operations: Mapping[Tune, float]  # of a training
     budget: float | None  # seconds that all trainings may take; None: so many trainings of the reference
+    first: int = 2  # the k at which the rate is asked: cheap, and near to what is likely to be named
 
     def below(self, rate: float) -> float | None:
         """The next lower rate."""
@@ -75,12 +86,31 @@ class Course:
         """The rate that is tried first."""
         return self.rates[(len(self.rates) - 1) // 2]
 
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Numbers of seeds at which it is looked whether more are wanted."""
+        return rungs(len(self.seeds))
+
+
+def rungs(seeds: int) -> tuple[int, ...]:
+    """Numbers of seeds, the last ``seeds``, at which results are looked at before more are trained."""
+    more = list(RUNGS)
+    while more[-1] < seeds:
+        more.append(2 * more[-1])
+    return (*(n for n in more if n < seeds), *([seeds] * (seeds > 1)))
+
+
+def looks(seeds: int) -> int:
+    """How often intervals are looked at, at most."""
+    return max(1, len(rungs(seeds)))
+
 
 @dataclass
 class Board:
-    """What is known so far."""
+    """What is known so far. ``evidence`` compares runs that have ended."""
 
     course: Course
+    evidence: Evidence
     outcomes: dict[Trial, Outcome] = field(default_factory=dict)
 
     @property
@@ -119,10 +149,14 @@ class Board:
             if (trial.tune, trial.rate) == (tune, rate) and outcome.score is not None
         }
 
+    def tried(self, tune: Tune, rate: float) -> set[int]:
+        """The seeds that were trained, failed or not."""
+        return {trial.seed for trial in self.outcomes if (trial.tune, trial.rate) == (tune, rate)}
+
     def rate(self, tune: Tune) -> float | None:
-        """The best of those tried, by the mean of the seeds that most of them have; None: nothing is known of this k."""
-        tried = {trial.rate for trial in self.outcomes if trial.tune == tune}
-        known = {rate: scores for rate in sorted(tried) if (scores := self.scores(tune, rate))}
+        """The best of those tried, by the mean of the seeds that all of them have; None: nothing is known of this k."""
+        rates = {trial.rate for trial in self.outcomes if trial.tune == tune}
+        known = {rate: scores for rate in sorted(rates) if (scores := self.scores(tune, rate))}
         if not known:
             return None
         shared = set.intersection(*(set(scores) for scores in known.values()))
@@ -137,128 +171,189 @@ class Board:
         rate = self.rate(tune)
         return None if rate is None else float(np.mean(list(self.scores(tune, rate).values())))
 
-    def share(self, tune: Tune) -> float | None:
-        """Of the reference's gain over guessing, on the seeds that both have; None where there are none, or no gain."""
-        mine, its = self.rate(tune), self.rate(self.course.reference)
-        if mine is None or its is None:
-            return None
-        one, other = self.scores(tune, mine), self.scores(self.course.reference, its)
-        both = one.keys() & other.keys()
-        if not both:
-            return None
-        gain = float(np.mean([other[seed] for seed in both])) - self.course.chance
-        return (float(np.mean([one[seed] for seed in both])) - self.course.chance) / gain if gain > 0 else None
-
-    def error(self, tune: Tune) -> float:
-        """Standard error of a mean: from the rows, and the seeds where there are several."""
+    def runs(self, tune: Tune) -> list[Run]:
+        """Those at its best rate that did not fail, as the evidence takes them."""
         rate = self.rate(tune)
-        scores = [] if rate is None else list(self.scores(tune, rate).values())
-        rows = self.course.noise(float(np.mean(scores))) if scores else math.inf
-        seeds = float(np.var(scores, ddof=1)) / len(scores) if len(scores) > 1 else rows**2
-        return math.sqrt(rows**2 + seeds)
+        return [
+            {"run": outcome.run, "seed": trial.seed, "validation_best": outcome.score}
+            for trial, outcome in self.outcomes.items()
+            if (trial.tune, trial.rate) == (tune, rate) and outcome.score is not None
+        ]
 
-    def learned(self, tune: Tune) -> bool:
-        """Whether its mean lies two standard errors above guessing."""
-        mean = self.mean(tune)
-        return mean is not None and mean - 2 * self.error(tune) > self.course.chance
+    def pair(self, tune: Tune) -> Pair | None:
+        """This k beside the reference, on the seeds that both have; None where there are none."""
+        return self.evidence.pair(self.runs(tune), self.runs(self.course.reference))
 
-    def enough_by_itself(self, tune: Tune) -> bool:
-        """Whether no reference, however good, could put it below the target."""
-        mean = self.mean(tune)
-        wanted = self.course.chance + self.course.target * (self.course.best - self.course.chance)
-        return mean is not None and mean - 2 * self.error(tune) >= wanted
+    def enough(self, tune: Tune) -> bool | None:
+        """Whether it is by its mean; None where nothing is known of it, or nothing of the reference."""
+        if tune == self.course.reference:
+            return True
+        if self.enough_by_itself(tune):
+            return True
+        both = self.pair(tune)
+        return None if both is None else self.course.goal.distance(both) >= 0
+
+    def surely(self, tune: Tune) -> bool | None:
+        """What :meth:`enough` says, where it is sure; None where it is not."""
+        if tune == self.course.reference or self.enough_by_itself(tune):
+            return True
+        both = self.pair(tune)
+        if both is None:
+            return None
+        distance, error, freedom = self.course.goal.distance(both), *self.error(both, self.course.goal.weights)
+        if abs(distance) <= float(stats.t.ppf(both.quantile, freedom)) * error:
+            return None
+        return distance > 0
+
+    def error(self, both: Pair, weights: Array) -> tuple[float, float]:
+        """Standard error of a contrast, with its degrees of freedom. Of one seed it is taken for granted that another would
+        move it as much as other rows would, or as the seeds of the k that was trained most often do."""
+        if both.runs > 1:
+            _, error, freedom = both.contrast(weights)
+            return error, max(freedom, 1.0)
+        rows = [error for error in both.errors if error.source == "rows"]
+        by_row = sum(max(float(weights @ error.covariance @ weights), 0.0) for error in rows)
+        by_seed = max(by_row, float(weights @ weights) * self.spread**2)
+        return math.sqrt(by_row + by_seed), rows[0].freedom if rows else math.inf
 
     @property
-    def candidates(self) -> list[Tune]:
-        """What may still be the answer: from the smallest k that is not known to miss the target to the one that meets it."""
-        found = self.meets()
-        ks: list[Tune] = [k for k in self.course.ks if not isinstance(found, int) or k < found]
-        return [*(k for k in ks if self.share(k) is None), found]
+    def spread(self) -> float:
+        """Standard deviation between seeds, of the k that has most of them; 0 where none has two."""
+        scores = [self.scores(tune, rate) for tune, rate in {(trial.tune, trial.rate) for trial in self.outcomes}]
+        several = [list(some.values()) for some in scores if len(some) > 1]
+        return float(np.std(max(several, key=len), ddof=1)) if several else 0.0
 
-    def meets(self) -> Tune:
-        """The smallest k whose share reaches the target, or the reference."""
-        for k in self.course.ks:
-            share = self.share(k)
-            if self.enough_by_itself(k) or (share is not None and share >= self.course.target):
-                return k
-        return self.course.reference
+    def rows_decide(self, tune: Tune) -> bool:
+        """Whether more seeds would hardly make it surer: those that are allowed would likely not tell, and most of the
+        doubt is from the rows."""
+        both = self.pair(tune)
+        if both is None or both.runs < 2:
+            return False
+        wanted = seeds_to_tell(both, self.course.goal)
+        weights = self.course.goal.weights
+        by = {"seeds": 0.0, "rows": 0.0}
+        for error in both.errors:
+            by[error.source] += float(weights @ error.covariance @ weights)
+        return (wanted is None or wanted > len(self.course.seeds)) and by["seeds"] < by["rows"]
+
+    def learned(self, tune: Tune) -> bool:
+        """Whether its mean lies surely above guessing."""
+        return self._above(tune, self.course.chance)
+
+    def enough_by_itself(self, tune: Tune) -> bool:
+        """Whether no reference, however good, could be so much better that it is not enough."""
+        return self._above(tune, self.course.goal.beside(self.course.best))
+
+    def _above(self, tune: Tune, score: float) -> bool:
+        runs = self.runs(tune)
+        both = self.evidence.pair(runs, runs)
+        if both is None:
+            return False
+        error, freedom = self.error(both, FULL)
+        least = float(stats.t.ppf(both.quantile, freedom)) * error
+        return float(both.means[1]) - least > score
+
+    def found(self) -> Tune:
+        """The smallest k that is enough by its mean, or the reference."""
+        return next((k for k in self.course.ks if self.enough(k)), self.course.reference)
+
+    def smaller(self) -> list[Tune]:
+        """The k below that one."""
+        found = self.found()
+        return [k for k in self.course.ks if not isinstance(found, int) or k < found]
+
+    def candidates(self) -> list[Tune]:
+        """What may still be the answer: the one that is enough so far, and what is smaller and not surely too little."""
+        return [*(k for k in self.smaller() if self.surely(k) is None), self.found()]
 
 
 Steps = Generator[Step, None, Verdict]
 
 
 def race(board: Board) -> Steps:
-    """Look for the smallest k that meets the target; whoever carries a step out writes its outcomes on the ``board``."""
+    """Look for the smallest k that is enough; whoever carries a step out writes its outcomes on the ``board``."""
     course = board.course
+    rate, reference, seed = course.middle(), course.reference, course.seeds[0]
 
     def run(trials: Sequence[Trial], why: str) -> Generator[Step, None, None]:
-        wanted = board.missing(trials)
-        if wanted:
+        if wanted := board.missing(trials):
             yield Step(wanted, why)
 
-    rate, reference, first = course.middle(), course.reference, course.seeds[0]
-    yield from run([Trial(0, rate, seed) for seed in course.seeds], "The head alone costs next to nothing.")
+    yield from run([Trial(0, rate, one) for one in course.seeds], "The head alone costs next to nothing.")
     if board.enough_by_itself(0):
         return Verdict(0, "The head alone is so good that no other k can be much better.")
 
-    shallow = course.ks[min(2, len(course.ks) - 1)]
+    shallow = min(course.first, course.ks[-1])
     if shallow:
         yield from run(
-            [Trial(shallow, one, first) for one in course.rates],
+            [Trial(shallow, one, seed) for one in course.rates],
             f"Which learning rate: asked of {said(shallow)}, where it is cheap.",
         )
         rate = board.rate(shallow) or rate
-    yield from run([Trial(reference, rate, first)], f"What {said(reference)} reaches, at that rate.")
-    if not any(board.learned(k) for k in (reference, shallow, 0)):
-        others = [Trial(reference, one, first) for one in course.rates]
-        if board.affords(others):
-            yield from run(others, "Nothing is surely above guessing yet: every learning rate.")
-        if not any(board.learned(k) for k in (reference, shallow, 0)):
+    yield from run([Trial(reference, rate, seed)], f"What {said(reference)} reaches, at that rate.")
+    first_of_all: list[Tune] = [reference, shallow, 0]
+    if not any(map(board.learned, first_of_all)):
+        every = [Trial(reference, one, other) for one in course.rates for other in course.seeds[:2]]
+        if board.affords(every):
+            yield from run(every, "Nothing is surely above guessing yet: every learning rate, and another seed.")
+        if not any(map(board.learned, first_of_all)):
             return Verdict(None, "Nothing that was trained is surely above guessing.")
 
-    lower = course.below(rate)
     while True:
-        found = board.meets()
-        below = _unknown_below(board, found)
-        if below is not None:
-            nearby = board.rate(below - 1) if below > 1 else None
-            trials, why = [Trial(below, nearby or rate, first)], f"Climbing: does {said(below)} meet the target?"
+        found = board.found()
+        unknown = next((k for k in board.smaller() if all(trial.tune != k for trial in board.outcomes)), None)
+        lower = _lower(board)
+        if unknown is not None:
+            nearby = board.rate(unknown - 1) if isinstance(unknown, int) and unknown > 1 else None
+            trials, why = [Trial(unknown, nearby or rate, seed)], f"Climbing: is {said(unknown)} enough?"
         elif lower is not None:
-            trials, why = [Trial(reference, lower, first)], f"Does a lower rate do {said(reference)} good?"
-            lower = None
+            trials, why = [Trial(reference, lower, seed)], f"Does a lower rate do {said(reference)} good?"
         else:
-            trials = _confirming(board, found)
-            why = f"More seeds of what decides for {said(found)}: it, the k below it, and {said(reference)}."
-        if not trials:
-            return Verdict(found, f"All {len(course.seeds)} seeds of what decides are trained.")
+            doubtful = [k for k in board.candidates() if board.surely(k) is None and board.rate(k) is not None]
+            if not doubtful:
+                return Verdict(found, f"{said(found, begins=True)} is surely enough, and what is smaller surely not.")
+            if all(map(board.rows_decide, doubtful)):
+                return Verdict(
+                    found, "The doubt that is left is that of the validation rows: more seeds would hardly help."
+                )
+            trials = _more_seeds(board, doubtful)
+            if not board.affords(trials):
+                doubtful = doubtful[-1:]
+                trials = _more_seeds(board, doubtful)
+            if not trials:
+                return Verdict(found, f"All {len(course.seeds)} seeds of what is open are trained.")
+            why = f"It is not sure of {' and '.join(map(said, doubtful))}: more seeds, and of {said(reference)}."
         if not board.affords(trials):
             return Verdict(found, "What is left of the budget does not allow the next step.")
         yield from run(trials, why)
 
 
-def _unknown_below(board: Board, found: Tune) -> int | None:
-    """The smallest k of which nothing is known, below the one that meets the target."""
-    ks = [k for k in board.course.ks if not isinstance(found, int) or k < found]
-    return next((k for k in ks if all(trial.tune != k for trial in board.outcomes)), None)
+def _lower(board: Board) -> float | None:
+    """A lower rate for the reference, as long as the lowest that was tried is its best."""
+    reference = board.course.reference
+    lowest = min((trial.rate for trial in board.outcomes if trial.tune == reference), default=None)
+    if lowest is None or board.rate(reference) not in (lowest, None):
+        return None
+    return board.course.below(lowest)
 
 
-def _confirming(board: Board, found: Tune) -> list[Trial]:
-    """One more seed each of the k that is named, the one below it, and the reference."""
+def _more_seeds(board: Board, doubtful: Sequence[Tune]) -> list[Trial]:
+    """So many seeds of these and of the reference as the next look is at."""
     course = board.course
-    at = course.ks.index(found) if isinstance(found, int) and found in course.ks else len(course.ks)
-    rivals: list[Tune] = [course.reference, *course.ks[max(0, at - 1) : at + 1]]
-    trials = []
-    for tune in dict.fromkeys(rivals):
-        rate = board.rate(tune)
-        if rate is not None:
-            seeds = {trial.seed for trial in board.outcomes if (trial.tune, trial.rate) == (tune, rate)}
-            more = next((seed for seed in course.seeds if seed not in seeds), None)
-            trials += [Trial(tune, rate, more)] if more is not None else []
-    return trials
+    rates = {k: board.rate(k) for k in (*doubtful, course.reference)}
+    known = {k: (rate, len(board.tried(k, rate))) for k, rate in rates.items() if rate is not None}
+    fewest = min(count for _, count in known.values())
+    rung = next((n for n in course.rungs if n > fewest), 0)
+    return [
+        trial
+        for k, (rate, _) in known.items()
+        for trial in board.missing([Trial(k, rate, s) for s in course.seeds[:rung]])
+    ]
 
 
-def said(tune: Tune) -> str:
-    """A k in words, within a sentence."""
-    if not isinstance(tune, int):
-        return "full" if tune == "all" else tune
-    return {0: "the head alone", 1: "the last layer"}.get(tune, f"the last {tune} layers")
+def said(tune: Tune, *, begins: bool = False) -> str:
+    """A k in words, within a sentence or at its beginning."""
+    words = "full" if tune == "all" else str(tune)
+    if isinstance(tune, int):
+        words = {0: "the head alone", 1: "the last layer"}.get(tune, f"the last {tune} layers")
+    return f"{words[0].upper()}{words[1:]}" if begins else words

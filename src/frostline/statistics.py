@@ -6,7 +6,9 @@ paired. Seeds: the covariance of the scores over seeds, divided by their number.
 rows (Efron and Stein 1981) of the scores' means over seeds, as if two more rows had been seen, of which each of the two
 that are compared alone gets one right: so that few rows, on which two models happen to agree, prove nothing (Agresti and
 Min 2005 do so for paired proportions). The variances add; Student's t with Satterthwaite's degrees of freedom turns
-them into an interval. There is one kind of interval: two-sided, 95 %, and every decision rests on its ends.
+them into an interval. There is one kind of interval: two-sided, 95 %, and every decision rests on its ends. Where results
+were looked at several times, to see whether more runs are wanted, each look gets its part of the 5 % (Bonferroni's), so that
+the interval at which somebody stops is a 95 % one still.
 """
 
 from collections.abc import Sequence
@@ -20,6 +22,11 @@ Array = NDArray[np.float64]
 
 GROUPS = 50  # of rows, in the jackknife
 QUANTILE = 0.975  # of Student's t: the ends of a two-sided interval of 95 %
+
+
+def quantile_of(looks: int) -> float:
+    """Of Student's t, where results are looked at up to so many times."""
+    return 1 - (1 - QUANTILE) / looks
 
 
 @dataclass(frozen=True)
@@ -72,11 +79,13 @@ class Error:
 
 @dataclass(frozen=True)
 class Pair:
-    """Mean scores of a cell and of full, ``[2]``, and what makes them uncertain; ``runs`` of the one that has fewer."""
+    """Mean scores of a cell and of full, ``[2]``, and what makes them uncertain; ``runs`` of the one that has fewer.
+    ``quantile`` of Student's t: where intervals of it end."""
 
     means: Array
     errors: tuple[Error, ...]
     runs: int
+    quantile: float = QUANTILE
 
     def contrast(self, weights: Array) -> tuple[float, float, float]:
         """``weights @ means``: its value, standard error and degrees of freedom (Satterthwaite's)."""
@@ -90,7 +99,7 @@ class Pair:
     def interval(self, weights: Array) -> tuple[float, float]:
         """The interval of ``weights @ means``; two runs at least."""
         value, error, freedom = self.contrast(weights)
-        half = float(stats.t.ppf(QUANTILE, freedom)) * error
+        half = float(stats.t.ppf(self.quantile, freedom)) * error
         return value - half, value + half
 
     def p_value(self, weights: Array) -> float:
@@ -104,12 +113,12 @@ class Pair:
 CELL, FULL, DIFFERENCE = np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([1.0, -1.0])
 
 
-def pair(scores: Array, jackknife: Array | None = None, one_row: float = 0.0) -> Pair:
+def pair(scores: Array, jackknife: Array | None = None, one_row: float = 0.0, quantile: float = QUANTILE) -> Pair:
     """The paired comparison of two columns: scores ``[seeds, 2]``, and where rows are known the same with a group of
     rows left out, ``[groups, seeds, 2]``; ``one_row`` is how far one row can move a score."""
     runs = len(scores)
     seeds = Error("seeds", np.cov(scores.T, ddof=1) / runs if runs > 1 else np.full((2, 2), np.nan), runs - 1)
-    return Pair(scores.mean(0), (seeds, *_rows(jackknife, one_row)), runs)
+    return Pair(scores.mean(0), (seeds, *_rows(jackknife, one_row)), runs, quantile)
 
 
 def unpaired(cell: Array, full: Array) -> Pair:
@@ -151,10 +160,12 @@ def row_groups(rows: int, groups: int = GROUPS) -> list[NDArray[np.int64]]:
     return [np.flatnonzero(deal != group) for group in range(min(groups, rows))]
 
 
-def mean_interval(scores: Array, jackknife: Array | None = None, one_row: float = 0.0) -> tuple[float, float]:
+def mean_interval(
+    scores: Array, jackknife: Array | None = None, one_row: float = 0.0, quantile: float = QUANTILE
+) -> tuple[float, float]:
     """The interval of the mean of scores ``[seeds]``, two at least, with ``[groups, seeds]`` left-out scores."""
     twice = None if jackknife is None else np.stack([jackknife] * 2, -1)
-    return pair(np.stack([scores] * 2, -1), twice, one_row).interval(CELL)
+    return pair(np.stack([scores] * 2, -1), twice, one_row, quantile).interval(CELL)
 
 
 def score_interval(score: float, jackknife: Array, one_row: float) -> tuple[float, float]:
@@ -176,7 +187,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def seeds_needed(
-    distance: float, by_seed: float, by_row: float, row_freedom: float, *, power: float = 0.8
+    distance: float,
+    by_seed: float,
+    by_row: float,
+    row_freedom: float,
+    *,
+    power: float = 0.8,
+    quantile: float = QUANTILE,
 ) -> int | None:
     """So many seeds would likely (with ``power``) show that a difference of ``distance`` is not 0.
 
@@ -189,7 +206,7 @@ def seeds_needed(
         if total == 0:
             return distance != 0
         freedom = total**2 / ((by_seed / seeds) ** 2 / (seeds - 1) + (by_row**2 / row_freedom))
-        quantiles = float(stats.t.ppf(QUANTILE, freedom) + stats.t.ppf(power, freedom))
+        quantiles = float(stats.t.ppf(quantile, freedom) + stats.t.ppf(power, freedom))
         return bool(abs(distance) >= quantiles * total**0.5)
 
     if not shown(1000):
@@ -238,7 +255,7 @@ def _bound(pair: Pair, base: float, estimate: float, side: int) -> float | None:
     def excess(p: float) -> float:
         value, error, freedom = pair.contrast(np.array([1.0, -p]))
         value -= base * (1 - p)
-        return abs(value) - float(stats.t.ppf(QUANTILE, freedom)) * error
+        return abs(value) - float(stats.t.ppf(pair.quantile, freedom)) * error
 
     step = 1e-3
     while step < 10:

@@ -1,6 +1,9 @@
 """What a comparison decides by. Every choice that makes a headline is said on the page."""
 
 from dataclasses import dataclass
+from typing import Any
+
+from frostline.comparison.goal import Goal
 
 TARGETS = (0.90, 0.95, 0.99)
 
@@ -11,6 +14,7 @@ class Choices:
 
     target: float = 0.95  # share of full that is enough
     margin: float = 0.01  # so far below full, in the metric's own units, is as good as full
+    by_margin: bool = False  # what is recommended is within the margin; else it reaches the target
     one_rate: bool = False  # the learning rate that is best for full, for every k; else each k has its best
     failed_below: float | None = None  # leave out runs at most this share of the best of their cell, and scores of 0
     leave_out: tuple[str, ...] = ()  # tasks that the operating point over several tasks does not look at
@@ -21,3 +25,16 @@ class Choices:
     def targets(self) -> list[float]:
         """Every share that gets an operating point."""
         return sorted({*TARGETS, self.target})
+
+    @property
+    def decides(self) -> dict[str, Any]:
+        """What sets the operating point that is recommended apart from the others."""
+        if self.by_margin:
+            return {"target": None, "corrected": False, "margin": self.margin}
+        return {"target": self.target, "corrected": self.corrected, "margin": None}
+
+    def goal(self, chance: float | None) -> Goal:
+        """What is enough, where guessing scores ``chance``."""
+        if self.by_margin:
+            return Goal.within(self.margin)
+        return Goal.of_gain(self.target, (chance or 0.0) if self.corrected else 0.0)

@@ -46,9 +46,8 @@ def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[s
         for share in choices.targets
     ]
     found.append(points.margin_point(steps, of_reference, choices.margin))
-    decides = {"target": choices.target, "corrected": choices.corrected}
+    decides = choices.decides
     main = main_point({"operating_points": found, "decides": decides})
-    base = (evidence.chance or 0.0) if choices.corrected else 0.0
     learns = both[reference] if reference else None
     return {
         "train_size": runs[0]["train_size"],
@@ -60,7 +59,7 @@ def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[s
         "cells": cells,
         "operating_points": found,
         "decides": decides,
-        "seeds_to_tell": points.seeds_to_tell(both[main["possible"]], choices.target, base)
+        "seeds_to_tell": points.seeds_to_tell(both[main["possible"]], choices.goal(evidence.chance))
         if main["verdict"] == "cannot tell" and main["possible"] is not None
         else None,
         "one_standard_error": points.one_standard_error(steps),

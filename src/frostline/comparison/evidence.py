@@ -17,6 +17,7 @@ from frostline.statistics import (
     mean_interval,
     pair,
     pairing_gain,
+    quantile_of,
     row_groups,
     score_interval,
     summarize,
@@ -111,10 +112,13 @@ class Labelled:
 
 
 class Predictions:
-    """Scores of runs, and the same with a group of rows left out, each computed once; runs are paired by seed and row."""
+    """Scores of runs, and the same with a group of rows left out, each computed once; runs are paired by seed and row.
 
-    def __init__(self, split: Labelled, logits: Logits) -> None:
-        self.split, self.logits = split, logits
+    ``looks``: so many times, at most, results were looked at before it was decided whether to train more.
+    """
+
+    def __init__(self, split: Labelled, logits: Logits, looks: int = 1) -> None:
+        self.split, self.logits, self.quantile = split, logits, quantile_of(looks)
         self.metric, self.chance, self.rows = split.metric, split.chance, len(split.targets)
         self.groups = row_groups(len(split.targets))
         self.one_row = (1 - lowest(split.metric)) / len(split.targets)
@@ -129,14 +133,17 @@ class Predictions:
 
     def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
         both = self._both(cell, full)  # [seeds, 2, 1 + groups]
-        return pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self.one_row) if len(both) else None
+        if not len(both):
+            return None
+        return pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self.one_row, self.quantile)
 
     def pairing(self, cell: Sequence[Run], full: Sequence[Run]) -> float | None:
         return pairing_gain(self._both(cell, full)[:, :, 0])
 
     def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
         scores = np.array([self[run["run"]] for run in runs]).reshape(len(runs), 1 + len(self.groups))
-        interval = mean_interval(scores[:, 0], scores[:, 1:].T, self.one_row) if len(runs) > 1 else None
+        left_out = scores[:, 1:].T
+        interval = mean_interval(scores[:, 0], left_out, self.one_row, self.quantile) if len(runs) > 1 else None
         return _described(scores[:, 0], interval, self.metric)
 
     def alone(self, run: str) -> dict[str, float]:

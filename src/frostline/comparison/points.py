@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from frostline.comparison.cells import COSTS
+from frostline.comparison.goal import Goal
 from frostline.statistics import Pair, seeds_needed
 
 Cell = Mapping[str, Any]
@@ -58,13 +59,12 @@ def _smallest(
     return {"estimate": estimate, "sure": sure, "possible": possible, "verdict": verdict}
 
 
-def seeds_to_tell(both: Pair | None, target: float, base: float) -> int | None:
-    """How many seeds in all would likely tell whether a cell reaches ``target``; None: no number of seeds up to 1,000,
-    or nobody knows, from one seed."""
+def seeds_to_tell(both: Pair | None, goal: Goal) -> int | None:
+    """How many seeds in all would likely tell whether a cell is enough; None: no number of seeds up to 1,000, or nobody
+    knows, from one seed."""
     if both is None or both.runs < 2:
         return None
-    weights = np.array([1.0, -target])
-    distance = float(weights @ (both.means - base))
+    weights = goal.weights
     by = {
         source: sum(
             float(weights @ error.covariance @ weights) * n(error) for error in both.errors if error.source == source
@@ -72,7 +72,7 @@ def seeds_to_tell(both: Pair | None, target: float, base: float) -> int | None:
         for source, n in (("seeds", lambda error: error.freedom + 1), ("rows", lambda error: 1))
     }
     freedom = next((error.freedom for error in both.errors if error.source == "rows"), 1.0)
-    return seeds_needed(distance, by["seeds"], by["rows"], freedom)
+    return seeds_needed(goal.distance(both), by["seeds"], by["rows"], freedom, quantile=both.quantile)
 
 
 def one_standard_error(cells: Sequence[Cell]) -> str | None:

@@ -15,6 +15,7 @@ from frostline.report.drawing import save_figures, svg
 from frostline.report.figures import cost_curve, learning_curves, predictions_over_targets, validation_curve
 from frostline.report.fronts import pareto_fronts
 from frostline.report.mistakes import confusion, mistakes
+from frostline.report.probes import probe_curve, probe_table
 from frostline.report.tables import Table, save_tables
 from frostline.report.templates import render
 from frostline.statistics import failure_interval
@@ -39,7 +40,12 @@ def write_page(out: Path) -> Path:
     tables, evidence = _tables(folder, answer, runs, sizes[0]["audits"]), _evidence(folder, answer)
     tables["predicted"] = sweeptables.predicted(recorded(out), results.values())
     search = answer["search"]
+    probes = search and search["probes"]
     tables["search"] = sweeptables.search(search) if search else None
+    tables["guesses"] = sweeptables.guesses(search) if search and search["guesses"] else None
+    tables["probes"] = probe_table(probes) if probes else None
+    if probes:
+        figures["probe_curve"] = probe_curve(probes)
     text = render(
         "report.html.j2",
         answer=answer,

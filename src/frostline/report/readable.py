@@ -148,6 +148,11 @@ def target(share: float) -> str:
     return f"{100 * share:g}{UNBROKEN}%"
 
 
+def goal(point: Mapping[str, Any]) -> str:
+    """Where enough begins, at an operating point: a share, or a difference."""
+    return f"−{point['margin']:g}" if point["margin"] is not None else target(point["target"])
+
+
 def unbroken(sentence: str) -> str:
     """A sentence in which no line ends before a per cent sign."""
     return re.sub(r"(?<=\d) (?=%)", UNBROKEN, sentence)

@@ -71,7 +71,7 @@ def others(curve: Mapping[str, Any], main: Mapping[str, Any]) -> list[tuple[str,
             "Seeds to tell",
             _seeds(curve, main),
             "The order of how many seeds in all would likely settle whether the smallest choice that is not ruled out reaches "
-            f"{readable.target(main['target'])}; near the target it takes more (docs/statistics.md).",
+            f"{readable.goal(main)}; near it it takes more (docs/statistics.md).",
         ),
     ]
 

@@ -9,7 +9,7 @@ from frostline.report import readable
 
 def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int) -> str | None:
     """What "cannot tell" means for this size; None where everything can be told."""
-    share = readable.target(main["target"])
+    line = readable.goal(main)
     if size["reference"] and not size["learned"] and seeds > 1:
         return (
             "The best that was trained is not surely above guessing, so a share of its gain means nothing yet. More "
@@ -23,14 +23,13 @@ def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int) ->
             "recommendation rests on the scores as they stand; five seeds would give them an interval."
         )
     possible, sure = name_of(main["possible"]), name_of(main["sure"])
+    of = "of the gain of" if main["margin"] is None else "of the score less that of"
     if main["sure"] == size["reference"]:
-        surely = (
-            f"No smaller choice has its whole interval above {share} of the gain of {sure}, so none is surely enough."
-        )
+        surely = f"No smaller choice has its whole interval above {line} {of} {sure}, so none is surely enough."
     else:
-        surely = f"The whole interval of {sure} lies above {share} of full’s gain: that is surely enough."
+        surely = f"The whole interval of {sure} lies above {line} {of} full: that is surely enough."
     return (
-        f"{surely} The interval of {possible} reaches above {share}, so it may be enough; these seeds and validation rows "
+        f"{surely} The interval of {possible} reaches above {line}, so it may be enough; these seeds and validation rows "
         "cannot tell. What is recommended is the smallest choice that is surely enough. More seeds make the intervals "
         "narrower, and so do more validation rows."
     )

@@ -143,6 +143,21 @@ def search(found: Mapping[str, Any]) -> Table:
     return Table("search", "The search", caption, columns, tuple(Row(row) for row in rows), sortable=False)
 
 
+def guesses(found: Mapping[str, Any]) -> Table:
+    """What cheap numbers said beforehand, and how near that came."""
+    columns = (
+        Column("by", "by", number=False),
+        Column("k", "guessed k", readable.count),
+        Column("place", "place of the k\nthat was named", readable.count),
+    )
+    caption = (
+        "Numbers that cost next to nothing say where a search begins, never what it names. Each gives an order of all k, those "
+        "nearest to its guess first; the place of what was named in it tells how good it was. Climbing, from the head alone up, "
+        "is there to compare with."
+    )
+    return Table("guesses", "Guesses", caption, columns, tuple(Row(row) for row in found["guesses"]), sortable=False)
+
+
 def splits(data: Mapping[str, Any]) -> Table:
     """Rows by split, with what the checks of the data counted."""
     report = data["report"]

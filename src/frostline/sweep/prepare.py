@@ -50,11 +50,13 @@ def prepare(
     progress: Progress,
     *,
     tunes: Callable[[int], tuple[Tune, ...]] | None = None,
+    probes: bool = False,
 ) -> Prepared:
     """Read, load, encode and plan; nothing is written.
 
     ``sources`` are tables given in Python in place of the paths of ``train``, ``validation`` and ``test``; ``tunes`` says,
-    given the number of layers, which k the sweep has, in place of the specification.
+    given the number of layers, which k the sweep has, in place of the specification. ``probes``: the pass is to leave what
+    probes after every layer read, too.
 
     Raises:
         FrostlineError: whatever a user can put right, before anything is written.
@@ -103,7 +105,7 @@ def prepare(
             identity = replace(identity, task=before.task)  # a file may have been renamed
         spec = _join(spec, identity, older, store.out)
     bench = _bench(spec, data, splits, encoded, pretrained, machine, metric)
-    plan = _plan(spec, identity, bench, data, truncated, encoded, store)
+    plan = _plan(spec, identity, bench, data, truncated, encoded, store, probes=probes)
     return Prepared(spec, data, pretrained, identity, bench, plan, store)
 
 
@@ -296,6 +298,8 @@ def _plan(
     truncated: Mapping[str, float],
     encoded: Mapping[str, Tokens],
     store: Store,
+    *,
+    probes: bool,
 ) -> Plan:
     anatomy, model = bench.pretrained.anatomy, bench.pretrained.model
     runs = expand(spec, identity)
@@ -304,6 +308,8 @@ def _plan(
     depths = {None if spec.frozen_dropout else depth(run, anatomy) for run in {run.tune: run for run in runs}.values()}
     cuts = {layers - lowest for lowest in depths if lowest is not None and lowest != layers}
     wanted = need_for(sorted(cuts), anatomy, bench.reads)
+    if probes:
+        wanted = replace(wanted, pooled=tuple(range(layers + 1)))
     rows = rows_needed(bench, runs) if runs else np.zeros(0, np.int64)
     unique = rows[np.unique(bench.tokens.keys[rows], return_index=True)[1]]
     count, tokens = len(unique), int(bench.tokens.lengths[unique].sum())

@@ -1,0 +1,224 @@
+"""The answer in words: what to tune, how good that is against full, how sure it is."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from frostline.comparison.cells import FULL, NAMED
+from frostline.comparison.choices import Choices
+from frostline.comparison.evidence import Evidence
+
+Cell = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """In what a cell is compared with full: shares of its score or its gain over guessing, or the difference."""
+
+    evidence: Evidence
+    choices: Choices
+
+    @property
+    def of_gain(self) -> bool:
+        """Whether shares are of what is gained over guessing."""
+        return self.choices.corrected and self.evidence.chance is not None
+
+    def share(self, cell: Cell) -> Mapping[str, Any] | None:
+        """The share of full that the sentence speaks of."""
+        share: Mapping[str, Any] | None = cell["share_corrected" if self.of_gain else "share"]
+        return share
+
+    @property
+    def line(self) -> str:
+        """Where enough begins."""
+        return f"{-self.choices.margin:g}" if self.choices.by_margin else f"{100 * self.choices.target:g} %"
+
+    def nothing_smaller(self) -> str:
+        """That nothing smaller than full is enough."""
+        if self.choices.by_margin:
+            return f"nothing smaller comes within {self.choices.margin:g} of it"
+        return f"nothing smaller reaches {self.line} of its {'gain over guessing' if self.of_gain else 'score'}"
+
+    def compared(self, cell: Cell, full: Cell) -> str:
+        """A cell beside full."""
+        ours, theirs = map(_number, cell["difference"]["means"])  # of the runs that are compared
+        metric = self.evidence.metric
+        if self.choices.by_margin:
+            apart = cell["difference"]
+            between = _interval(apart, "{:+.3f}".format)
+            return f"{metric} {ours} against {theirs} by {_tuning(full)}, a difference of {apart['estimate']:+.3f}{between}"
+        kept = self.share(cell)
+        assert kept is not None
+        whole = f"what {_tuning(full)} gains over guessing" if self.of_gain else f"the score of {_tuning(full)}"
+        return f"{_percent(kept['estimate'])} % of {whole}{_interval(kept, _percent)}, {metric} {ours} against {theirs}"
+
+
+def sentence(
+    answer: Mapping[str, Any], point: Mapping[str, Any], terms: Terms, layers: int | None, *, searched: bool
+) -> str:
+    """What the answer for one train size says; ``point`` is the operating point that it is about, ``searched`` whether a
+    search has chosen what to train."""
+    evidence, choices = terms.evidence, terms.choices
+    recommended, seeds = answer["recommended"], answer["seeds"]
+    if recommended is None:
+        done = sum(cell["runs"] for cell in answer["cells"])
+        why = f"all {done} finished runs diverged or predict a constant" if done else "no run has finished"
+        return f"There is no answer: {why}."
+    named = next((cell for cell in answer["cells"] if cell["trainable"] == NAMED), None)
+    if answer["reference"] is None:
+        assert named is not None
+        return _named_alone(named, evidence, compared=len(answer["cells"]) > 1)
+    beside = _named_beside(named, answer, terms)
+    cells = {cell["trainable"]: cell for cell in answer["cells"] if cell is not named}
+    cell, full = cells[recommended["trainable"]], cells[answer["reference"]]
+    full_name = _tuning(full)
+    against = f"{full_name} reaches {evidence.metric} {_number(full['validation']['mean'])}"
+    if len(cells) == 1 and evidence.rows is None:
+        return f"Nothing was compared: {against}, and no other k is in the table."
+    if choices.by_mean:
+        enough = cells.get(point["estimate"])
+        return (
+            f"By the means {_tuning(enough)} is enough: {terms.compared(enough, full)}."
+            if enough and enough is not full
+            else f"By the means nothing smaller than {full_name} is enough: {against.partition('reaches ')[2]}."
+        )
+    if evidence.chance is not None:
+        guessing = f"guessing ({_number(evidence.chance)})"
+        if seeds > 1 and not answer["learned"]:
+            return f"Cannot tell: {against}, which {_good(full, seeds)} not show to be above {guessing}."
+        kept = terms.share(cell)
+        if kept is None:
+            return f"Cannot tell: no seed succeeded both in {_tuning(cell)} and in {full_name}."
+        if kept["estimate"] is None:
+            return f"Cannot tell: {against}, which is not above {guessing}."
+    likely = cells.get(point["estimate"], full)
+    seen = _seen(answer["cells"], evidence)
+    unsure = seeds > 1 and point["verdict"] == "cannot tell"
+    if cell is full and unsure and likely is not full:
+        return (
+            f"With {seen} it cannot be told whether {_tuning(likely)} is enough: it reaches "
+            f"{terms.compared(likely, full)}. Enough is an interval above {terms.line}; until "
+            f"then {_what(recommended, layers, 'tune')}.{beside}{_advice(cells, evidence)}"
+        )
+    if cell is full:
+        said = f"{_what(recommended, layers)}: {evidence.metric} {_number(cell['validation']['mean'])}"
+        if len(cells) > 1:
+            said += f"; {terms.nothing_smaller()}"
+            said += " by the means" if unsure or seeds == 1 else ""
+    else:
+        said = f"{_what(recommended, layers)}: {terms.compared(cell, full)}"
+        if cell["times_cheaper"] and cell["times_cheaper"] >= 1.05:
+            said += f", {_times(cell['times_cheaper'])} times cheaper to train"
+            if searched and cell["peak_memory_bytes"] and full["peak_memory_bytes"]:
+                said += f", with {_percent(cell['peak_memory_bytes'] / full['peak_memory_bytes'])} % of the memory"
+    if searched:
+        said += f". {_certainty(answer, point, terms)}"
+    elif seeds == 1:
+        said += ". One seed has no spread, so this is an estimate: run it with --seeds 5"
+    elif unsure:
+        said += f". With {seen} it cannot be told whether {_tuning(cells[point['possible']])} is enough"
+    return f"{said}.{beside}{_advice(cells, evidence)}"
+
+
+def _certainty(answer: Mapping[str, Any], point: Mapping[str, Any], terms: Terms) -> str:
+    """How sure it is that a search has named the right k."""
+    name, possible = answer["recommended"]["trainable"], point["possible"]
+    seeds = f": about {answer['seeds_to_tell']} seeds would tell" if answer["seeds_to_tell"] else ""
+    if name == point["sure"] == possible:
+        return (
+            "That is sure" if name == answer["reference"] else "That is sure, and so is that nothing smaller is enough"
+        )
+    if name == point["sure"] and possible:
+        return f"Whether {tuning(possible)} is enough cannot be told{seeds}"
+    return f"That is likely, not sure: the interval reaches below {terms.line}{seeds if possible == name else ''}"
+
+
+def _named_alone(named: Mapping[str, Any], evidence: Evidence, *, compared: bool) -> str:
+    """The answer where named parts are all that gave a score."""
+    scores = named["validation"]
+    seeds = "one seed" if scores["n"] == 1 else f"{scores['n']} seeds"
+    between = "" if scores["low"] is None else f", 95 % interval {_number(scores['low'])} to {_number(scores['high'])}"
+    guessing = "" if evidence.chance is None else f"; guessing {_number(evidence.chance)}"
+    why = "no other run has succeeded so far" if compared else "add numbers of layers and all to --tune to compare"
+    return (
+        f"The named parts reach {evidence.metric} {_number(scores['mean'])} ({seeds}{between}{guessing}). "
+        f"Nothing was compared: {why}."
+    )
+
+
+def _named_beside(named: Cell | None, answer: Mapping[str, Any], terms: Terms) -> str:
+    """What named parts reach, beside the answer about the last layers."""
+    if named is None:
+        return ""
+    kept = terms.share(named)
+    if kept is None or kept["estimate"] is None:
+        return " The named parts cannot be compared: none of their seeds succeeded together with those of the others."
+    full = next(cell for cell in answer["cells"] if cell["trainable"] == answer["reference"])
+    return f" The named parts reach {terms.compared(named, full)}."
+
+
+def _seen(cells: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
+    """What the answer rests on."""
+    runs = sorted({cell["runs"] for cell in cells if cell["runs"]})
+    seeds = f"{runs[0]} to {runs[-1]} seeds" if len(runs) > 1 else f"{runs[0]} seeds"
+    return seeds if evidence.rows is None else f"{seeds} and {evidence.rows:,} validation rows"
+
+
+def _advice(cells: Mapping[str, Mapping[str, Any]], evidence: Evidence) -> str:
+    if len(cells) < 2 or any(cell["tune_embeddings"] for cell in cells.values()):
+        return ""
+    return " Full fine-tuning was not run" + (": add all to --tune." if evidence.rows is not None else " here.")
+
+
+def _good(cell: Mapping[str, Any], seeds: int) -> str:
+    """The seeds that a cell's mean rests on, and the verb."""
+    good = cell["validation"]["n"]
+    if good == seeds:
+        return f"{seeds} seeds do"
+    others = "failed" if cell["runs"] == seeds else "failed or have not run"
+    return f"{good} of {seeds} seeds (the others {others}) {'does' if good == 1 else 'do'}"
+
+
+def _tuning(cell: Mapping[str, Any]) -> str:
+    """What a cell does, within a sentence."""
+    return tuning(cell["trainable"])
+
+
+def tuning(trainable: str) -> str:
+    """A k by its printed name, within a sentence."""
+    if trainable == FULL:
+        return "full fine-tuning"
+    k = int(trainable.removeprefix("last "))
+    part = "the head only" if k == 0 else "the last layer" if k == 1 else f"the last {k} layers"
+    return f"tuning {part}"
+
+
+def _what(recommended: Mapping[str, Any], layers: int | None, tune: str = "Tune") -> str:
+    if recommended["tune_embeddings"]:
+        return f"{tune} all layers and the embeddings"
+    k = recommended["tuned_layers"]
+    if k == 0:
+        return f"{tune} the head only" + (f", none of {layers} layers" if layers else "")
+    if layers is None:
+        return f"{tune} the last {'layer' if k == 1 else f'{k} layers'}"
+    return f"{tune} the last {'layer' if k == 1 else k} of {layers}{' layers' if k > 1 else ''}"
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.0f}" if factor >= 9.95 else f"{factor:.1f}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _percent(share: float | None) -> str:
+    return "?" if share is None else f"{100 * share:.1f}"
+
+
+def _interval(share: Mapping[str, Any], said: Callable[[Any], str]) -> str:
+    """In brackets, where it is known; a side without a bound is a question mark."""
+    low, high = share["low"], share["high"]
+    if low is None:
+        return ""
+    return f" (95 % interval {said(low)} to {'?' if high is None else said(high)})"
