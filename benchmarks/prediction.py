@@ -20,13 +20,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from measuring import settings_of
+
 WITHIN = {"total": 0.20, "cell": 0.30}
-
-
-def settings_of(flags: Sequence[str]) -> dict[str, Any]:
-    """``--name value`` pairs as settings of a sweep."""
-    names = [flag.removeprefix("--").replace("-", "_") for flag in flags[::2]]
-    return dict(zip(names, flags[1::2], strict=True))
 
 
 def once(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,15 @@ from measuring import Facts, Spread, machine, markdown, plain, said
 PARTS = ("pass", "training", "evaluation", "all")
 BEND = 0.25  # two neighbouring exponents that differ by more are said to bend
 VOCABULARY, WIDTH, HEADS = 1000, 128, 4
-REAL = {"first_rows": 1500, "test": "none", "num_train_epochs": 1, "train_size": 250, "seeds": 1, "tune": 2}
+REAL = {
+    "first_rows": 1500,
+    "test": "none",
+    "workers": 1,
+    "num_train_epochs": 1,
+    "train_size": 250,
+    "seeds": 1,
+    "tune": 2,
+}
 
 
 @dataclass(frozen=True)

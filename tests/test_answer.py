@@ -102,6 +102,35 @@ def test_an_overwhelming_difference_is_told() -> None:
     assert "cannot tell" not in answer["sentence"] and "1.4 times cheaper to train" in answer["sentence"]
 
 
+def test_a_margin_decides_in_place_of_a_share() -> None:
+    made = make_runs(lambda k, *_: {0: 0.6, 1: 0.75, 2: 0.88, "all": 0.9}[k])
+    runs, logits = made
+    near, far = (
+        make_answer(runs, VALIDATION, logits.__getitem__, Choices(margin=margin, by_margin=True), layers=LAYERS)
+        for margin in (0.1, 0.5)
+    )
+    assert near["target"] is None and near["margin"] == 0.1
+    assert near["sizes"][0]["recommended"]["trainable"] == "last 2"
+    assert (
+        "accuracy 0.880 against 0.900 by full fine-tuning, a difference of -0.020 (95 % interval " in near["sentence"]
+    )
+    assert far["sizes"][0]["recommended"]["trainable"] == "last 0"
+    strict = make_answer(runs, VALIDATION, logits.__getitem__, Choices(margin=1e-4, by_margin=True), layers=LAYERS)
+    assert strict["sizes"][0]["recommended"]["trainable"] == "all"
+    assert "nothing smaller comes within 0.0001 of it" in strict["sentence"] or "above -0.0001" in strict["sentence"]
+
+
+def test_more_looks_make_intervals_wider() -> None:
+    runs, logits = make_runs(clear)
+    once, thrice = (
+        make_answer(runs, VALIDATION, logits.__getitem__, Choices(), layers=LAYERS, looks=looks) for looks in (1, 3)
+    )
+    for one, other in zip(once["sizes"][0]["cells"][:-1], thrice["sizes"][0]["cells"][:-1], strict=True):
+        for name in ("validation", "share_corrected", "difference"):
+            assert one[name]["high"] - one[name]["low"] < other[name]["high"] - other[name]["low"]
+    assert (once["looks"], thrice["looks"]) == (1, 3)
+
+
 def test_it_says_when_it_cannot_tell() -> None:
     noise = {0: 0.03, 1: -0.03, 2: 0.02, 3: -0.02, 4: 0.0}
     answer = answer_of(make_runs(lambda k, seed, *_: {0: 0.6, 1: 0.79, 2: 0.8, "all": 0.8}[k] + noise[seed]))

@@ -95,6 +95,27 @@ def test_a_largest_k_stands_for_full(wanted: dict[str, Any]) -> None:
     assert "all" not in answer["search"]["skipped"]
 
 
+def test_a_margin_in_place_of_a_target(wanted: dict[str, Any]) -> None:
+    answer = frostline.find(**wanted, margin=0.45)
+    assert answer["margin"] == 0.45 and answer["target"] is None
+    assert answer["sizes"][0]["decides"] == {"target": None, "corrected": False, "margin": 0.45}
+    assert (wanted["out"] / "report.html").exists()
+
+
+def test_what_frozen_features_do_alone_and_what_it_let_guess_is_there(wanted: dict[str, Any]) -> None:
+    search = frostline.find(**wanted)["search"]
+    assert {len(probe["layers"]) for probe in search["probes"]["probes"]} >= {1}
+    assert search["probes"]["train_rows"] > 10 and search["probes"]["sentence"]
+    assert {guess["by"] for guess in search["guesses"]} == {"probes", "LogME", "climbing"}
+    page = (wanted["out"] / "report.html").read_text()
+    assert "What frozen features can do alone" in page and "What was guessed beforehand" in page
+
+
+def test_without_room_for_them_there_are_no_probes(wanted: dict[str, Any]) -> None:
+    answer = frostline.find(**wanted, cache_limit=0.0)
+    assert answer["search"]["probes"] is None and answer["search"]["guesses"] == []
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -10,6 +10,7 @@ from scipy import stats
 
 from frostline.comparison.outcomes import judged, succeeded
 from frostline.statistics import (
+    DIFFERENCE,
     Error,
     Pair,
     Ratio,
@@ -17,6 +18,7 @@ from frostline.statistics import (
     holm,
     mean_interval,
     pair,
+    quantile_of,
     ratio,
     row_groups,
     seeds_needed,
@@ -259,3 +261,17 @@ def test_holm_is_wrong_in_one_family_of_twenty() -> None:
         p = stats.ttest_rel(scores[:7], scores[7:], axis=1).pvalue
         wrong += min(holm(p.tolist())) <= 0.05
     assert 0.03 <= wrong / 1000 <= 0.07
+
+
+def test_an_interval_at_which_somebody_stops_is_a_95_percent_one() -> None:
+    """2, 3 and 5 seeds are looked at, until the interval says on which side of the target the truth lies."""
+    draw, missed = np.random.default_rng(0), {1: 0, 3: 0}
+    for _ in range(2000):
+        scores = draw.normal([0.80, 0.80], 0.02, (5, 2))
+        for allowed, count in missed.items():
+            for seeds in (2, 3, 5):
+                low, high = pair(scores[:seeds], quantile=quantile_of(allowed)).interval(DIFFERENCE)
+                if low > 0 or high < 0:
+                    missed[allowed] = count + 1
+                    break
+    assert missed[3] <= 0.055 * 2000 and missed[1] > 0.06 * 2000  # without the correction it is wrong too often

@@ -32,7 +32,7 @@ def judged(guesses: Mapping[str, int | None], ks: Sequence[int], named: int | No
     """For each guess its k, and the place of the k that was ``named`` in the order that it gives; None where no number of
     layers was named. Climbing from the head up is there to compare with."""
     rows: list[dict[str, Any]] = []
-    for name, k in {**guesses, "climbing": 0}.items():
+    for name, k in {**guesses, "climbing": 0}.items() if guesses else ():
         if k is not None:
             place = None if named is None else order(k, ks).index(named) + 1
             rows.append({"by": name, "k": k, "place": place})

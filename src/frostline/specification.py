@@ -121,7 +121,7 @@ class Settings(BaseModel):
     load_best_model_at_end: bool = Field(
         True, description="a run's result is its best epoch on validation; otherwise its last"
     )
-    train_score_rows: int = Field(1000, ge=1, description="training rows scored at the end of a run, at most")
+    train_score_rows: int = Field(500, ge=1, description="training rows scored at the end of a run, at most")
     metric: str | None = Field(
         None,
         description="chooses epoch, learning rate and k: accuracy, f1, f1_macro, matthews_correlation, or for numbers "
