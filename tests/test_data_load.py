@@ -47,6 +47,25 @@ def test_a_tenth_each_is_set_aside(tmp_path: Path) -> None:
     assert load_data(train=tmp_path / "films.csv").train.digest() == data.train.digest()
 
 
+def test_folds_set_nothing_aside() -> None:
+    data = load_data(train=frame(50), folds=5)
+    assert data.folds is not None and np.bincount(data.folds).tolist() == [10] * 5 and data.train_rows == 40
+    assert data.validation is data.train and data.test is None and len(data.train) == 50
+    notes = " ".join(data.notes)
+    assert "All 50 rows are validation, in 5 folds" in notes and "as asked" not in notes and "set aside" in notes
+    assert data.report.shared == {}
+    tested = load_data(train=frame(50), folds=5, test=frame(10, 100))
+    assert tested.test is not None and len(tested.train) == 50
+    assert "leave validation out" in refusal(train=frame(50), validation=frame(10, 100), folds=5)
+
+
+def test_folds_are_for_few_rows_where_it_is_left_to_us() -> None:
+    assert load_data(train=frame(100), folds="auto").folds is not None
+    for more in ({"train": frame(2000)}, {"train": frame(100), "validation": frame(10, 200)}):
+        data = load_data(**more, folds="auto")
+        assert data.folds is None and data.train_rows == len(data.train)
+
+
 def test_given_splits_and_no_test() -> None:
     data = load_data(train=frame(20), validation=frame(10, 100), test="none")
     assert data.test is None and len(data.train) == 20 and len(data.validation) == 10

@@ -1,11 +1,13 @@
 """The law of subsets: nested, stratified, by seed; and what is held out is held out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frostline.data import CLASSIFICATION, REGRESSION, Columns, Examples, Task, hold_out, subset_indices
+from frostline.data import CLASSIFICATION, REGRESSION, Columns, Examples, Task, fold_numbers, hold_out, subset_indices
 from frostline.errors import FrostlineError
 
 settings.register_profile("frostline", deadline=None, max_examples=60)  # machines in use are slow at times
@@ -137,3 +139,27 @@ def test_a_class_too_rare_to_hold_out() -> None:
     numbers, regression = examples(np.array([0.5]))
     with pytest.raises(FrostlineError, match="give more rows or --validation FILE"):
         hold_out(numbers, regression, 1, 0, split="validation")
+
+
+@given(st.lists(st.integers(5, 60), min_size=2, max_size=8), seeds, st.integers(2, 5))
+def test_folds_are_alike(counts: list[int], seed: int, folds: int) -> None:
+    some, task = examples(classes(counts))
+    numbers = fold_numbers(some, task, folds, seed)
+    sizes = np.bincount(numbers, minlength=folds)
+    assert sizes.sum() == len(some) and sizes.max() - sizes.min() <= 1
+    shares = np.array([np.bincount(some.targets[numbers == fold], minlength=len(counts)) for fold in range(folds)])
+    assert (np.abs(shares - np.array(counts) / folds) < 1).all()
+    assert (fold_numbers(some, task, folds, seed) == numbers).all()
+
+
+def test_the_same_text_is_in_one_fold() -> None:
+    some, task = examples(classes([20, 20]))
+    twice = replace(some, texts=tuple(f"text {n // 2}" for n in range(40)))
+    numbers = fold_numbers(twice, task, 5, 0)
+    assert (numbers[::2] == numbers[1::2]).all() and len(np.unique(numbers)) == 5
+
+
+def test_a_class_in_one_fold_alone_is_refused() -> None:
+    some, task = examples(classes([20, 1]))
+    with pytest.raises(FrostlineError, match="'class 1' has too few rows to be both trained and scored"):
+        fold_numbers(some, task, 5, 0)

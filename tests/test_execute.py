@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import frostline
 import frostline.sweep.execute as execute_module
 from frostline.api import Sweep, _is_saved, rebuild, write_folder
 from frostline.errors import FrostlineError
 from frostline.progress import Progress
-from frostline.run import run
+from frostline.run import kind_of, run, scored_rows, train_rows
 from frostline.sweep.execute import execute, make_ready
+from frostline.sweep.folder import Folder
 from frostline.sweep.prepare import prepare
 from frostline.sweep.store import Store
 from frostline.sweep.tables import COST
@@ -220,3 +222,34 @@ def test_what_is_saved_is_known_by_run_and_sentence(tmp_path: Path) -> None:
     assert not _is_saved(tmp_path, "bb", "Tune.") and not _is_saved(tmp_path, "aa", "Tune all.")
     (tmp_path / "frostline.json").write_text("{")
     assert not _is_saved(tmp_path, "aa", "Tune.")
+
+
+def test_folds_score_every_row_by_a_run_that_did_not_train_on_it(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**settings, "tune": "0,1", "seeds": 5, "folds": 5, "train_size": None}
+    sweep = go(settings)
+    prepared, folder = sweep._prepare(Progress()), Folder(settings["out"])
+    bench, answer = prepared.bench, rebuild(settings["out"])
+    texts = prepared.data.train.texts
+    for spec in folder.runs:
+        trained = {texts[row - bench.splits["train"][0]] for row in train_rows(bench, spec)}
+        scored = {texts[row - bench.splits["validation"][0]] for row in scored_rows(bench, spec)}
+        assert not trained & scored and trained | scored == set(texts)
+    for k in (0, 1):
+        scored_by = sum(~np.isnan(folder.predictions(run.digest)).any(1) for run in folder.runs if run.tune == k)
+        assert (scored_by == 1).all()
+    assert answer["validation_rows"] == len(texts)
+    assert answer["sizes"][0]["train_size"] == prepared.data.train_rows < len(texts)
+    again = go({**settings, "seeds": 6})
+    assert len(again.table()) == 12 and again.table().status.eq("done").all()
+    frostline.Sweep(progress=Progress(), **settings).run()
+    assert (folder.out / "report.html").exists() and (folder.out / "model" / "config.json").exists()
+
+
+def test_a_stack_is_of_one_fold(settings: dict[str, Any]) -> None:
+    folds = [
+        kind_of(spec)
+        for spec in frostline.Sweep(**{**settings, "tune": "0", "seeds": 4, "folds": 2}).plan(timed=False).runs
+    ]
+    assert len(set(folds)) == 2 and folds[0] == folds[2] and folds[1] == folds[3]

@@ -169,7 +169,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     answer = make_answer(
         rows,
         validation,
-        lambda digest: store.predictions(digest)["validation_best"],
+        folder.predictions,
         choices_of(folder.spec),
         layers=folder.identity.layers,
         **({"named": search["named"], "looks": search["looks"]} if search else {}),
@@ -254,7 +254,8 @@ def write_folder(prepared: Prepared) -> None:
         "truncated_by_class": prepared.plan.truncated_by_class,
     }
     replace_file(out / "data.json", (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
-    for name, examples in {"validation": prepared.data.validation, **prepared.data.others}.items():
+    write_rows(out, "validation", prepared.data.validation, prepared.data.folds)
+    for name, examples in prepared.data.others.items():
         write_rows(out, name, examples)
     if prepared.data.test is not None:
         write_rows(out, "test", prepared.data.test)

@@ -5,8 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from frostline.api import Sweep, best_weights, choices_of, finish, write_folder
-from frostline.comparison.evidence import Labelled, Predictions
+from frostline.comparison.evidence import Labelled, Predictions, among_all
 from frostline.errors import FrostlineError
 from frostline.guesses import by_layer, judged, logme
 from frostline.hidden import POOLED
@@ -15,7 +18,7 @@ from frostline.probing import Probed, probe_states
 from frostline.progress import Progress, suitable_progress
 from frostline.race import Board, Course, Outcome, Step, Trial, Verdict, looks, race, said
 from frostline.report import readable
-from frostline.run import train_rows
+from frostline.run import scored_rows, train_rows
 from frostline.specification import CHOSEN_BY_SEARCH, MoreRuns, RunSpec, SweepSpec, Tune
 from frostline.sweep.execute import execute, make_ready
 from frostline.sweep.outlook import Outlook
@@ -52,7 +55,7 @@ def find(
         raise FrostlineError(f"budget cannot be {budget:g}: give seconds of training, above 0.")
     if max_k is not None and max_k < 1:
         raise FrostlineError(f"max_k cannot be {max_k}: give 1 or more; of the head alone there is nothing to choose.")
-    given = {"learning_rate": RATES, "seeds": MOST_SEEDS, **settings, "tune": 0}
+    given = {"learning_rate": RATES, "seeds": MOST_SEEDS, "folds": "auto", **settings, "tune": 0}
     sweep = Sweep(**given)
     if sweep.spec.train_size and len(sweep.spec.train_size) > 1:
         raise FrostlineError(
@@ -88,6 +91,7 @@ class _Search:
     def __post_init__(self) -> None:
         prepared, spec = self.prepared, self.spec
         self.runs = {Trial(run.tune, run.learning_rate, run.seed): run for run in expand(spec, prepared.identity)}
+        self._folds = {run.digest: run.fold for run in self.runs.values()}
         self.printed = {run.tune: run.trainable for run in self.runs.values()}
         *ks, reference = spec.tune
         outlook = Outlook(prepared.bench, prepared.plan.kept)
@@ -109,11 +113,12 @@ class _Search:
         )
         if guess := self.guesses.get("probes"):
             course = replace(course, first=min(guess, -(-identity.layers // 2)))
-        store = prepared.store
-        evidence = Predictions(
-            rows, lambda digest: store.predictions(digest)["validation_best"], looks(len(spec.seeds))
-        )
-        self.board = Board(course, evidence)
+        self.board = Board(course, Predictions(rows, self._predictions, looks(len(spec.seeds))))
+
+    def _predictions(self, digest: str) -> NDArray[np.float32]:
+        """Logits of a run on the validation rows, ``[rows, C]``; NaN in rows of another fold than its own."""
+        found, folds = self.prepared.store.predictions(digest)["validation_best"], self.prepared.bench.folds
+        return found if folds is None else among_all(found, folds == self._folds[digest])
 
     def _probe(self) -> None:
         """What frozen features can do alone, on the examples of the first seed, and what that lets guess; nothing where
@@ -125,9 +130,10 @@ class _Search:
             return
         self.progress.begin("probing the frozen layers")
         first = next(run for trial, run in self.runs.items() if trial.seed == self.spec.seeds[0])
-        rows = {"train": train_rows(bench, first), "validation": bench.splits["validation"]}
+        rows = {"train": train_rows(bench, first), "validation": scored_rows(bench, first)}
         examples = prepared.data.train.take(rows["train"] - bench.splits["train"][0])
-        data = replace(prepared.data, train=examples)
+        scored = prepared.data.validation.take(rows["validation"] - bench.splits["validation"][0])
+        data = replace(prepared.data, train=examples, validation=scored)
         identity, seen, classes = prepared.identity, rows["train"], len(prepared.identity.labels)
         self.probed = probe_states(
             data, states, rows, prepared.pretrained, bench.machine, identity.metric, identity.max_length

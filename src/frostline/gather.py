@@ -1,6 +1,7 @@
 """Results from wherever they lie: tables of anybody, and the folders of sweeps with every prediction."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def sweep_groups(folder: Path) -> Iterator[Group]:
         labelled = Labelled(examples.targets, identity.problem_type, identity.labels, identity.metric)
         name = "validation_best" if split == "validation" else split
         task = identity.task if split == "validation" else f"{identity.task}-{short(split)}"
-        evidence = Predictions(labelled, lambda run, name=name: sweep.store.predictions(run)[name])  # type: ignore[misc]
+        evidence = Predictions(labelled, partial(sweep.predictions, split=name))
         runs = rows if split == "validation" else _on(rows, split, task, sweep.scores(), identity.metric)
         yield Group(
             model, task, layers, [{**row, "task": task} for row in runs], evidence, folder, split != "validation"

@@ -45,6 +45,7 @@ class Bench:
     splits: dict[str, Rows]  # split -> rows of the pool
     reads: str  # which hidden states the head looks at: first, last, all
     packed: bool
+    folds: Rows | None = None  # of each training row, where validation is all of them, a fold for each run
     narrow: Narrow | None = None  # what of the last layer is computed for the head's token only
     states: HiddenStates | None = None
     cache_seconds: float = 0.0  # of the pass, for each run that used it
@@ -102,14 +103,14 @@ def run_stacked(
             forward,
             learners,
             bench.problem,
-            bench.splits["validation"],
+            scored_rows(bench, first),
             first,
             set_mode=set_mode,
             on_step=on_step,
         )
         worth_it = any(one.outcome != "diverged" for one in trained)
         others = [name for name in bench.splits if name not in ("train", "validation")] * worth_it
-        scored = {name: _logits_of_all(forward, bench, name, specs) for name in others}
+        scored = {name: _logits_of_all(forward, bench, bench.splits[name], specs) for name in others}
         facts = audit.facts(frozen_dropout=first.frozen_dropout)
     seconds = (perf_counter() - begun) / len(specs)
     return [
@@ -139,7 +140,7 @@ def restore(spec: RunSpec, bench: Bench, learned: Mapping[str, Tensor]) -> NDArr
             parameter.copy_(learned[name])
     bench.pretrained.model.eval()
     with forward_from(bench, [spec]) as forward:
-        return _logits_of_all(forward, bench, "validation", [spec])[0]  # type: ignore[no-any-return]
+        return _logits_of_all(forward, bench, scored_rows(bench, spec), [spec])[0]  # type: ignore[no-any-return]
 
 
 def rehearse(specs: Sequence[RunSpec], bench: Bench, *, steps: int = 4) -> tuple[float, int]:
@@ -156,7 +157,7 @@ def rehearse(specs: Sequence[RunSpec], bench: Bench, *, steps: int = 4) -> tuple
             forward,
             [replace(one, rows=longest(one.rows, steps * first.per_device_train_batch_size)) for one in learners],
             bench.problem,
-            longest(bench.splits["validation"], first.per_device_eval_batch_size),
+            longest(scored_rows(bench, first), first.per_device_eval_batch_size),
             first.model_copy(update={"num_train_epochs": 1.0, "evaluations_per_epoch": 2}),  # best values are kept, too
             set_mode=lambda training: _set_mode(bench, first, names, training),
             on_step=lambda step, total: ends.append(perf_counter()),
@@ -205,14 +206,14 @@ def _set_mode(bench: Bench, spec: RunSpec, names: frozenset[str], training: bool
         set_train_mode(model, bench.pretrained.anatomy, names)
 
 
-def _logits_of_all(forward: Forward, bench: Bench, split: str, specs: Sequence[RunSpec]) -> NDArray[np.float32]:
-    rows = np.stack([bench.splits[split]] * len(specs))  # [K, n] -> [K, n, C]
+def _logits_of_all(forward: Forward, bench: Bench, rows: Rows, specs: Sequence[RunSpec]) -> NDArray[np.float32]:
+    rows = np.stack([rows] * len(specs))  # [K, n] -> [K, n, C]
     return bench.problem.logits(forward, rows, specs[0].per_device_eval_batch_size)
 
 
 def kind_of(spec: RunSpec) -> str:
-    """A name for what runs that may be trained as one have in common: all but seed and learning rate."""
-    return spec.model_copy(update={"seed": 0, "learning_rate": 1.0}).digest
+    """A name for what runs that may be trained as one have in common: all but learning rate and seed, of which the fold."""
+    return spec.model_copy(update={"seed": spec.fold or 0, "learning_rate": 1.0}).digest
 
 
 def _result(
@@ -248,8 +249,16 @@ def generator_seed(seed: int, purpose: str) -> int:
 def train_rows(bench: Bench, spec: RunSpec) -> Rows:
     """The run's training examples: a nested, stratified subset that is the same for every k."""
     pool = bench.splits["train"]
+    if bench.folds is not None and spec.fold is not None:
+        pool = pool[bench.folds != spec.fold]
     seed = generator_seed(spec.data_seed if spec.subset == "fixed" else spec.seed, f"subset-{spec.subset}")
     return pool[subset_indices(bench.problem.targets[pool], spec.train_size, seed)]
+
+
+def scored_rows(bench: Bench, spec: RunSpec) -> Rows:
+    """The validation rows that the run is scored on: all, or those of its fold."""
+    rows = bench.splits["validation"]
+    return rows if bench.folds is None or spec.fold is None else rows[bench.folds == spec.fold]
 
 
 def cut_of(kept: Need, anatomy: Anatomy, spec: RunSpec) -> int | None:

@@ -137,7 +137,12 @@ class Settings(BaseModel):
     subset: Literal["per-seed", "fixed"] = Field(
         "per-seed", description="subset of the training rows: per-seed (each seed its own), or fixed"
     )
-    data_seed: int = Field(0, ge=0, description="fixes validation and test, and a fixed subset")
+    data_seed: int = Field(0, ge=0, description="fixes validation and test, folds, and a fixed subset")
+    folds: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
+        0,
+        description="set no validation rows aside: every row is in one of so many folds, and a run is scored on the fold of "
+        "its seed, which it does not train on; auto: 5 where there are fewer than 2,000 rows and no validation",
+    )
     max_length: int | None = Field(
         None, ge=1, description="most tokens in a text; by default what the model takes, at most 512"
     )
@@ -175,6 +180,11 @@ class RunSpec(Settings):
         absent = {"tune_modules"} if self.tune_modules is None else set()
         text = json.dumps(self.model_dump(mode="json", exclude=absent), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    @property
+    def fold(self) -> int | None:
+        """Which fold it is scored on and not trained on; None where there are none."""
+        return self.seed % self.folds if isinstance(self.folds, int) and self.folds else None
 
     @property
     def trainable(self) -> str:

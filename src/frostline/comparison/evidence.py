@@ -25,7 +25,7 @@ from frostline.statistics import (
 )
 
 Run = Mapping[str, Any]  # a row of results.csv
-Logits = Callable[[str], NDArray[Any]]  # run -> [rows, C]
+Logits = Callable[[str], NDArray[Any]]  # run -> [rows, C]; NaN in rows that the run was not scored on
 
 IN_COMMON = 0.75  # so much of the larger side must have its seed on the other, where scores alone are paired
 
@@ -127,8 +127,9 @@ class Predictions:
     def __getitem__(self, run: str) -> NDArray[np.float64]:  # [1 + groups], the score on all rows first
         if run not in self.known:
             logits = self.logits(run)
-            rows = [np.arange(len(self.split.targets)), *self.groups]
-            self.known[run] = np.array([self.split.score(logits, some) for some in rows])
+            scored = np.asarray(~np.isnan(logits).any(axis=1))
+            rows = [np.arange(len(scored)), *self.groups]
+            self.known[run] = np.array([self.split.score(logits, some[scored[some]]) for some in rows])
         return self.known[run]
 
     def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
@@ -155,6 +156,13 @@ class Predictions:
     def _both(self, cell: Sequence[Run], full: Sequence[Run]) -> NDArray[np.float64]:
         both = [[self[ours["run"]], self[theirs["run"]]] for ours, theirs in _by_seed(cell, full)]
         return np.array(both).reshape(len(both), 2, 1 + len(self.groups))
+
+
+def among_all(logits: NDArray[Any], scored: NDArray[np.bool_]) -> NDArray[Any]:
+    """Logits ``[rows that were scored, C]`` among NaN for all others: ``[rows, C]``."""
+    every = np.full((len(scored), logits.shape[1]), np.nan, logits.dtype)
+    every[scored] = logits
+    return every
 
 
 def _score(run: Run) -> float:

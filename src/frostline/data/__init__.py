@@ -6,7 +6,7 @@ from frostline.data.examples import Examples, Texts
 from frostline.data.glue import GlueTask, glue_task
 from frostline.data.load import Data, load_data, read_unlabelled
 from frostline.data.sources import read_splits
-from frostline.data.splits import hold_out, subset_indices
+from frostline.data.splits import fold_numbers, hold_out, subset_indices
 from frostline.data.tables import Table, read_table
 from frostline.data.tasks import CLASSIFICATION, REGRESSION, Task, decide_task, targets_of
 from frostline.data.weights import class_weights
@@ -27,6 +27,7 @@ __all__ = [
     "class_weights",
     "conflicting",
     "decide_task",
+    "fold_numbers",
     "glue_task",
     "hold_out",
     "load_data",

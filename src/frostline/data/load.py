@@ -4,7 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from frostline.data.checks import DataReport, report_on
 from frostline.data.columns import Columns, choose_columns
@@ -12,7 +15,7 @@ from frostline.data.examples import Examples, Texts
 from frostline.data.glue import MISMATCHED, GlueTask, glue_task, refuse_beside
 from frostline.data.gluefiles import alike, read_glue, read_glue_splits
 from frostline.data.sources import read_splits, split_word
-from frostline.data.splits import hold_out
+from frostline.data.splits import fold_numbers, hold_out
 from frostline.data.tables import Table, read_table
 from frostline.data.tasks import CLASSIFICATION, Task, decide_task, hidden, label_cells, targets_of
 from frostline.data.wording import listed, nearest, quoted
@@ -21,6 +24,7 @@ from frostline.errors import FrostlineError
 SHARE = 0.1  # of the training rows, set aside for each of validation and test where no file is given, by default
 MOST_HELD_OUT = 2000  # but no more rows: every run scores them
 HOLD_OUT, NO_TEST = "hold out", "none"
+FOLDS, FEW = 5, 2000  # so many folds where there are fewer rows, if it is left to us
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +41,12 @@ class Data:
     notes: tuple[str, ...]
     report: DataReport
     others: Mapping[str, Examples] = field(default_factory=dict)
+    folds: npt.NDArray[np.int64] | None = None  # of each row, where validation is all of train, a fold after the other
+
+    @property
+    def train_rows(self) -> int:
+        """Rows that one run can train on."""
+        return len(self.train) - (0 if self.folds is None else int(np.bincount(self.folds).max()))
 
 
 def load_data(
@@ -57,6 +67,7 @@ def load_data(
     first_rows: int | None = None,
     task_name: str | None = None,
     glue: str | None = None,
+    folds: int | Literal["auto"] = 0,
 ) -> Data:
     """Read, choose the columns, decide the task, and set aside what was not given.
 
@@ -66,7 +77,8 @@ def load_data(
     tenth, at most 2,000: every run scores them), as always with "hold out". ``test`` = "none": no test at all.
     ``first_rows``: the training table ends there, before anything is set aside. ``problem_type`` and ``labels`` as in
     ``decide_task``. ``glue``: the name of a GLUE task, which says columns, labels, problem type and layout of the files,
-    and is read from the hub where neither ``train`` nor ``data`` is given.
+    and is read from the hub where neither ``train`` nor ``data`` is given. ``folds``: no validation rows are set aside, all
+    rows are validation, each in one of so many folds ("auto": five where there are fewer than ``FEW`` rows and no validation).
     """
     known = None if glue is None else glue_task(glue)
     if known is not None:
@@ -101,9 +113,24 @@ def load_data(
     usual_size = min(round(SHARE * len(splits["train"])), MOST_HELD_OUT)
     size = usual_size if held_out_share is None else round(held_out_share * len(splits["train"]))
     size = max(size, len(task.labels), 1)
+    if folds == "auto":
+        folds = FOLDS if "validation" not in splits and validation is None and len(splits["train"]) < FEW else 0
+    numbers, asked_for_none = None, _is_word(test, NO_TEST)
+    if folds:
+        if "validation" in splits or validation is not None:
+            raise FrostlineError(f"folds = {folds} score the training rows themselves: leave validation out, or folds.")
+        if "test" not in splits and test is None:
+            test = NO_TEST
+            notes.append("No rows are set aside, for validation or test; --test FILE has a test.")
     for split in ("test", "validation"):
         if split == "test" and _is_word(test, NO_TEST):
-            notes.append("There is no test set, as asked.")
+            notes += ["There is no test set, as asked."] * asked_for_none
+        elif split == "validation" and folds:
+            numbers = fold_numbers(splits["train"], task, folds, data_seed)
+            notes.append(
+                f"All {len(splits['train']):,} rows are validation, in {folds} folds: each run is scored on the fold that it "
+                f"does not train on, seed by seed (data seed {data_seed})."
+            )
         elif split not in splits:
             whole = len(splits["train"])
             splits["train"], splits[split] = hold_out(splits["train"], task, size, data_seed, split=split)
@@ -114,11 +141,12 @@ def load_data(
     return Data(
         task=task,
         train=splits["train"],
-        validation=splits["validation"],
+        validation=splits["train"] if folds else splits["validation"],
         test=splits.get("test"),
         notes=(*notes, *report.sentences()),
         report=report,
         others=others,
+        folds=numbers,
     )
 
 

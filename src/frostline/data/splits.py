@@ -10,6 +10,7 @@ lacks a class: while one is there before it is due, the others wait for it.
 
 import heapq
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,29 @@ def subset_indices(targets: Targets, size: int, seed: int) -> Indices:
             else f"A train size of {size:,} is no size; pass 1 or more."
         )
     return _stratified(targets, size, np.random.default_rng(seed))
+
+
+def fold_numbers(examples: Examples, task: Task, folds: int, seed: int) -> npt.NDArray[np.int64]:
+    """For each row the number of its fold, 0 to ``folds`` - 1: about as many rows in each, stratified, and rows of the same
+    text in one, so that no text is both trained and scored.
+
+    Every class must have rows in two folds at least; where it has not, the error says which class and what to do.
+    """
+    shuffled = np.random.default_rng([seed, *b"folds"]).permutation(len(examples))
+    order = shuffled[_strata(examples.targets)[shuffled].argsort(kind="stable")]  # dealt out one class after the other
+    numbers = np.empty(len(examples), np.int64)
+    numbers[order] = np.arange(len(examples)) % folds
+    first: dict[tuple[str, str], int] = {}
+    for row, text in enumerate(examples.texts):
+        numbers[row] = first.setdefault((text, examples.pairs[row] if examples.pairs else ""), int(numbers[row]))
+    for target in np.unique(examples.targets) if task.problem_type == CLASSIFICATION else ():
+        rows = np.flatnonzero(examples.targets == target)
+        if len(np.unique(numbers[rows])) == 1:
+            raise FrostlineError(
+                f"{examples.name}, row {examples.rows[rows[0]]}: the label {quoted(task.labels[int(target)])} has too few "
+                "rows to be both trained and scored; add rows, take it out, or give --validation FILE."
+            )
+    return numbers
 
 
 def hold_out(examples: Examples, task: Task, size: int, seed: int, *, split: str) -> tuple[Examples, Examples]:
@@ -75,8 +99,7 @@ def _refuse_used_up(rest: Examples, held: Examples, task: Task, split: str) -> N
 
 
 def _stratified(targets: Targets, size: int, rng: np.random.Generator) -> Indices:
-    strata = targets if _are_classes(targets) else targets.argsort(kind="stable").argsort() * BINS // len(targets)
-    present, strata = np.unique(strata, return_inverse=True)
+    present, strata = np.unique(_strata(targets), return_inverse=True)
     # Numbered anew by chance, so that no class is always the first where two are due at once.
     strata = rng.permutation(len(present))[strata]
     shuffled = rng.permutation(len(targets))
@@ -84,6 +107,11 @@ def _stratified(targets: Targets, size: int, rng: np.random.Generator) -> Indice
     rows = [iter(members.tolist()) for members in by_class]
     order = _order([len(members) for members in by_class], size)
     return np.array([next(rows[stratum]) for stratum in order], dtype=np.int64)
+
+
+def _strata(targets: Targets) -> npt.NDArray[Any]:
+    """Classes, or the tenths of numbers."""
+    return targets if _are_classes(targets) else targets.argsort(kind="stable").argsort() * BINS // len(targets)
 
 
 def _order(counts: list[int], size: int) -> list[int]:

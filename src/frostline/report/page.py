@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
@@ -166,7 +167,9 @@ def _evidence(folder: Folder, answer: Answer) -> dict[str, Any] | None:
     examples = folder.split("validation")
     if recommended is None or examples is None:
         return None
-    logits, labels = folder.store.predictions(recommended["run"])["validation_best"], folder.identity.labels
+    logits, labels = folder.predictions(recommended["run"]), folder.identity.labels
+    scored = np.flatnonzero(~np.isnan(logits).any(1))
+    examples, logits = examples.take(scored), logits[scored]
     found = {"mistakes": mistakes(examples, logits, labels), "rows": len(examples), "confusion": None, "scatter": None}
     if labels:
         found["confusion"] = sweeptables.confusion_matrix(confusion(examples.targets, logits.argmax(1), labels))

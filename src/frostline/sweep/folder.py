@@ -3,10 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from frostline.comparison.evidence import among_all
 from frostline.data import Examples
 from frostline.errors import FrostlineError
 from frostline.sweep.plan import expand, read_identity, read_settings
-from frostline.sweep.rows import read_rows
+from frostline.sweep.rows import read_folds, read_rows
 from frostline.sweep.store import Store
 from frostline.sweep.tables import run_rows, score_rows
 
@@ -27,6 +31,8 @@ class Folder:
         self.identity = read_identity(written, self.out)
         self.spec = read_settings(written, self.out)
         self.runs = expand(self.spec, self.identity)
+        self.folds = read_folds(self.out)
+        self._fold = {run.digest: run.fold for run in self.runs}
 
     @property
     def stands(self) -> bool:
@@ -53,6 +59,13 @@ class Folder:
     def scored_splits(self) -> list[str]:
         """The validation set, and further ones that runs were scored on (MNLI's mismatched)."""
         return ["validation", *sorted(path.stem for path in self.out.glob("validation_*.parquet"))]
+
+    def predictions(self, run: str, split: str = "validation_best") -> NDArray[np.float32]:
+        """Logits of a run on the rows of a split, ``[rows, C]``; those of rows that it was not scored on are NaN."""
+        found = self.store.predictions(run)[split]
+        if self.folds is None or split not in ("validation_best", "validation_last"):
+            return found
+        return among_all(found, self.folds == self._fold[run])
 
     def split(self, name: str) -> Examples | None:
         """The rows of a split that was scored; None where there is no such split."""

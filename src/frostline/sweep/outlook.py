@@ -8,7 +8,7 @@ import numpy as np
 from frostline.cost import Batches, Lengths, Matrices, batched, by_length, drawn
 from frostline.hidden import Need, Rows, pass_batches
 from frostline.parts import trained
-from frostline.run import Bench, cut_of, kind_of, train_rows
+from frostline.run import Bench, cut_of, kind_of, scored_rows, train_rows
 from frostline.specification import RunSpec
 from frostline.training import evaluation_steps
 
@@ -49,11 +49,11 @@ class Outlook:
         self.bench, self.kept, self.anatomy = bench, kept, bench.pretrained.anatomy
         self.matrices = Matrices.of(bench.pretrained.model, self.anatomy, bench.narrow)
         self.plain = Matrices.of(bench.pretrained.model, self.anatomy)  # as plain transformers computes
-        self._lengths: dict[tuple[int, int], Lengths] = {}
+        self._lengths: dict[tuple[int, int, int | None], Lengths] = {}
 
     def lengths(self, spec: RunSpec) -> Lengths:
         """Tokens in each of a run's training texts."""
-        key = (spec.data_seed if spec.subset == "fixed" else spec.seed, spec.train_size)
+        key = (spec.data_seed if spec.subset == "fixed" else spec.seed, spec.train_size, spec.fold)
         if key not in self._lengths:
             self._lengths[key] = self.bench.tokens.lengths[train_rows(self.bench, spec)]
         return self._lengths[key]
@@ -63,12 +63,12 @@ class Outlook:
         lengths = self.lengths(spec)
         steps, times = self._steps(spec, lengths)
         size = spec.per_device_eval_batch_size
-        parts = {name: by_length(some, size) for name, some in self._splits().items()}
+        parts = {name: by_length(some, size) for name, some in self._splits(spec).items()}
         scored = parts.pop("validation") * times + by_length(lengths[: spec.train_score_rows], size)
         scored, scorings = sum(parts.values(), scored), 2 * times + 1 + len(parts)
         batch = spec.per_device_train_batch_size
         longest = max(self._tokens(lengths[n : n + batch]) for n in range(0, len(lengths), batch))
-        longest_scored = max(self._tokens(np.sort(some)[-size:]) for some in (lengths, *self._splits().values()))
+        longest_scored = max(self._tokens(np.sort(some)[-size:]) for some in (lengths, *self._splits(spec).values()))
         if not self.bench.packed:
             steps, scored = steps.padded, scored.padded
         return Load(steps, scored, scorings, longest, longest_scored)
@@ -80,7 +80,7 @@ class Outlook:
     def plain_load(self, spec: RunSpec) -> Load:
         """The same by plain transformers: padding is computed, and eight texts are scored at a time, as they come."""
         steps, times = self._steps(spec, self.lengths(spec))
-        parts = {name: batched(some, PLAIN_BATCH).padded for name, some in self._splits().items()}
+        parts = {name: batched(some, PLAIN_BATCH).padded for name, some in self._splits(spec).items()}
         scored = sum(parts.values(), parts.pop("validation") * times)
         return Load(steps.padded, scored, times + len(parts), 0, 0)
 
@@ -122,7 +122,8 @@ class Outlook:
         total = max(1, int(np.ceil(spec.num_train_epochs * per_epoch)))
         return epoch * (total / per_epoch), len(evaluation_steps(total, per_epoch, spec.evaluations_per_epoch))
 
-    def _splits(self) -> dict[str, Lengths]:
-        """Tokens in each text of what is scored."""
+    def _splits(self, spec: RunSpec) -> dict[str, Lengths]:
+        """Tokens in each text of what a run is scored on."""
         lengths = self.bench.tokens.lengths
-        return {name: lengths[rows] for name, rows in self.bench.splits.items() if name != "train"}
+        rows = {**self.bench.splits, "validation": scored_rows(self.bench, spec)}
+        return {name: lengths[some] for name, some in rows.items() if name != "train"}

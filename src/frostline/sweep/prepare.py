@@ -67,6 +67,7 @@ def prepare(
     _demand_room(store.out, older)
     machine = _machine(spec, before)
     data = read_data(spec, sources)
+    spec = spec.model_copy(update={"folds": 0 if data.folds is None else int(data.folds.max()) + 1})
     _demand_classes(spec, data)
     wanted = glue_task(spec.glue).metric if spec.metric is None and spec.glue is not None else spec.metric
     metric = check_metric(wanted, data.task.problem_type, len(data.task.labels))
@@ -95,7 +96,7 @@ def prepare(
         metric=metric,
         precision=machine.precision,
         max_length=max_length,
-        train_rows=len(data.train),
+        train_rows=data.train_rows,
         task=data.task.name,
         problem_type=data.task.problem_type,
         labels=data.task.labels,
@@ -132,7 +133,7 @@ def truncated_shares(encoded: Mapping[str, Tokens]) -> dict[str, float]:
 def rows_needed(bench: Bench, runs: Sequence[RunSpec]) -> Rows:
     """Rows of the pool that these runs train or are scored on."""
     parts = [rows for name, rows in bench.splits.items() if name != "train"]
-    subsets = {(spec.seed if spec.subset == "per-seed" else 0, spec.train_size): spec for spec in runs}
+    subsets = {(spec.seed if spec.subset == "per-seed" else spec.fold, spec.train_size): spec for spec in runs}
     parts += [train_rows(bench, spec) for spec in subsets.values()]
     return np.unique(np.concatenate(parts))
 
@@ -182,15 +183,16 @@ def read_data(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
         first_rows=spec.first_rows,
         task_name=spec.task,
         glue=spec.glue,
+        folds=spec.folds,
     )
 
 
 def _demand_sizes(spec: SweepSpec, data: Data) -> None:
     classes = len(np.unique(data.train.targets)) if data.task.labels else 1
     for size in spec.every("train_size"):
-        if size > len(data.train):
+        if size > data.train_rows:
             raise FrostlineError(
-                f"train_size = {size:,} is more than the {len(data.train):,} training rows (after validation and test "
+                f"train_size = {size:,} is more than the {data.train_rows:,} training rows (after validation and test "
                 "were set aside): give a smaller --train-size, or leave it out to use all."
             )
         if size < classes:
@@ -287,7 +289,7 @@ def _bench(
     targets = np.concatenate([part.targets for part in splits.values()])
     problem = Problem(data.task.problem_type, targets, tokens.lengths, weights, metric)
     reads = head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
-    return Bench(pretrained, machine, problem, tokens, rows, reads, packed=False)
+    return Bench(pretrained, machine, problem, tokens, rows, reads, packed=False, folds=data.folds)
 
 
 def _plan(
