@@ -1,6 +1,8 @@
 """The search on a tiny model: its folder is a sweep's, its decisions are written down, it goes on where it stopped."""
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from frostline.progress import Progress
 from frostline.sweep.folder import Folder
 from frostline.sweep.search import FILE, read_search
 from tiny import SMALL
+
+FREE = {"negative", "positive", "train", "validation/test", "train/validation"}  # names of labels and splits
 
 
 @pytest.fixture
@@ -53,6 +57,22 @@ def test_the_folder_holds_just_what_was_trained_and_why(wanted: dict[str, Any]) 
     assert json.loads((out / "answer.json").read_text())["search"]["why"] == search["why"]
     page = (out / "report.html").read_text()
     assert "How it was found" in page and search["steps"][0]["why"] in page
+
+
+def test_every_key_of_the_answer_is_documented(wanted: dict[str, Any]) -> None:
+    documented = set(re.findall(r"`(\w+)`", (Path(__file__).parents[1] / "docs" / "answer.md").read_text()))
+
+    def keys(value: Any) -> Iterator[str]:
+        if isinstance(value, list):
+            for one in value:
+                yield from keys(one)
+        elif isinstance(value, dict):
+            for name, one in value.items():
+                if name not in FREE:
+                    yield name
+                    yield from keys(one)
+
+    assert not set(keys(frostline.find(**wanted))) - documented
 
 
 def test_stopped_anywhere_it_goes_on_to_the_same_end(wanted: dict[str, Any], tmp_path: Path, monkeypatch: Any) -> None:

@@ -15,7 +15,9 @@ from frostline.run import run
 from frostline.specification import make_spec
 from frostline.sweep.plan import Identity, expand
 
-IDENTITY = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 1000, "t", "single_label_classification", ("a", "b"))
+IDENTITY = Identity(
+    "w", "v", "d", 6, "accuracy", "float32", 128, 1000, 0, "t", "single_label_classification", ("a", "b")
+)
 
 
 def plan_of(**settings: Any) -> frostline.Plan:

@@ -62,7 +62,7 @@ def make_folder(
         out=str(out),
     )
     metric = "accuracy" if labels else "spearmanr"
-    identity = Identity("w", "v", "d", LAYERS, metric, "float32", 128, max(sizes), task, problem_type, tuple(labels))
+    identity = Identity("w", "v", "d", LAYERS, metric, "float32", 128, max(sizes), 0, task, problem_type, tuple(labels))
     store, draw = Store(out), np.random.default_rng(0)
     splits = {name: _examples(draw, name, rows, labels, texts) for name in ("validation", "test")[: 2 if test else 1]}
     values = {**spec.model_dump(mode="json"), "identity": {**vars(identity), "labels": list(labels)}}

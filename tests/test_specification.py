@@ -77,6 +77,7 @@ def test_every_schedule_that_is_accepted_works() -> None:
         ({"tune": -1}, "tune cannot be -1: give numbers of layers"),
         ({"tune": 1.5}, "tune cannot be 1.5: give numbers of layers"),
         ({"tune": [0, True]}, "tune cannot be [0, True]: true and false mean nothing here."),
+        ({"folds": 1}, "folds cannot be 1: give 2 or more, 0 for none, or auto."),
         ({"seeds": 0}, "seeds cannot be 0: give a number of seeds, 1 or more, or a list of them."),
         ({"seeds": ""}, "seeds cannot be '': give a number of seeds"),
         ({"seeds": True}, "seeds cannot be True: true and false"),

@@ -152,6 +152,13 @@ class _Search:
             self._write(Verdict(self.board.found(), "It was interrupted; the same command goes on."))
             finish(self.prepared, self.progress, save_model=False)
             raise
+        best = self.probed.facts["best"] if self.probed else None
+        if verdict.tune is None and best and best["low"] > self.board.course.chance:
+            verdict = replace(
+                verdict,
+                why=f"{verdict.why} But a probe on frozen features is, at {best['score']:.3f}: there is something to learn, so "
+                "train longer (--num-train-epochs), or at higher rates (--learning-rate).",
+            )
         self._write(verdict)
         return finish(self.prepared, self.progress)
 

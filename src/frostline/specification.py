@@ -81,6 +81,15 @@ Sizes = Annotated[
 ]
 Rates = Annotated[tuple[Positive, ...], BeforeValidator(_as_list), AfterValidator(_some_and_distinct)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_as_texts)]
+
+
+def _none_or_several(folds: int | str) -> int | str:
+    if folds == 1:
+        raise ValueError("give 2 or more, 0 for none, or auto")
+    return folds
+
+
+Folds = Annotated[Annotated[int, Field(ge=0)] | Literal["auto"], AfterValidator(_none_or_several)]
 HeadRate = Annotated[
     Positive | None,  # None: the layers' own; a file says "same", since TOML has no word for None
     BeforeValidator(lambda value: None if value == "same" else value),
@@ -138,7 +147,7 @@ class Settings(BaseModel):
         "per-seed", description="subset of the training rows: per-seed (each seed its own), or fixed"
     )
     data_seed: int = Field(0, ge=0, description="fixes validation and test, folds, and a fixed subset")
-    folds: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
+    folds: Folds = Field(
         0,
         description="set no validation rows aside: every row is in one of so many folds, and a run is scored on the fold of "
         "its seed, which it does not train on; auto: 5 where there are fewer than 2,000 rows and no validation",

@@ -52,13 +52,20 @@ def sweep(
 
 
 @app.command(short_help="The smallest k that is enough, looked for with as few trainings as that takes.")
-@with_settings(file=False, leave_out=(*CHOSEN_BY_SEARCH, "learning_rate", "seeds"))
+@with_settings(file=False, leave_out=(*CHOSEN_BY_SEARCH, "learning_rate", "seeds", "folds"))
 def find(
     settings: dict[str, Any],
     learning_rate: Annotated[
         str | None, typer.Option(help="rates that may be tried, with commas [default: 5e-5,1e-4,2e-4]")
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="most seeds of any k: a number, or a list [default: 5]")] = None,
+    folds: Annotated[
+        str | None,
+        typer.Option(
+            help="set no validation rows aside, but score every row by runs that do not train on it: a number, 0, or auto "
+            "(5 where there are fewer than 2,000 rows and no validation) [default: auto]"
+        ),
+    ] = None,
     budget: Annotated[
         str | None,
         typer.Option(help="time for training, as in 90s, 10min, 2h [default: that of six full fine-tunings]"),
@@ -76,7 +83,7 @@ def find(
     from frostline.finding import find as look_for
 
     settings.setdefault("out", "frostline-find")
-    grid = {"learning_rate": learning_rate, "seeds": seeds}
+    grid = {"learning_rate": learning_rate, "seeds": seeds, "folds": folds}
     settings |= {name: value for name, value in grid.items() if value is not None}
     seconds = None if budget is None else read_seconds(budget)
     answer = look_for(budget=seconds, max_k=max_k, exhaustive=exhaustive, **settings)
@@ -244,6 +251,8 @@ def _show(answer: dict[str, Any], out: Path) -> None:
     rows = [answer_row(cell, full) for cell in largest["cells"]]
     print_table(rows, tuple(rows[0]))
     print(f"\n{answer['sentence']}")
+    if answer["search"]:
+        print(answer["search"]["why"])
     if answer["tested"] and largest["recommended"]:
         from frostline.report.sentences import tested
 

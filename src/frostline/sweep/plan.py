@@ -24,6 +24,7 @@ class Identity:
     precision: str
     max_length: int
     train_rows: int
+    folds: int
     task: str
     problem_type: str
     labels: tuple[str, ...]
@@ -66,7 +67,7 @@ def read_settings(written: Mapping[str, Any], out: Path) -> SweepSpec:
 def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
     """Every run of the grid: all k of one seed before the next seed, so that an early answer is a whole curve."""
     common = {name: getattr(spec, name) for name in RunSpec.model_fields if name in SweepSpec.model_fields}
-    for name in ("weights", "vocabulary", "data", "metric", "precision", "max_length"):
+    for name in ("weights", "vocabulary", "data", "metric", "precision", "max_length", "folds"):
         common[name] = getattr(identity, name)
     cells = {
         (size, seed, rate, k)

@@ -67,7 +67,6 @@ def prepare(
     _demand_room(store.out, older)
     machine = _machine(spec, before)
     data = read_data(spec, sources)
-    spec = spec.model_copy(update={"folds": 0 if data.folds is None else int(data.folds.max()) + 1})
     _demand_classes(spec, data)
     wanted = glue_task(spec.glue).metric if spec.metric is None and spec.glue is not None else spec.metric
     metric = check_metric(wanted, data.task.problem_type, len(data.task.labels))
@@ -97,6 +96,7 @@ def prepare(
         precision=machine.precision,
         max_length=max_length,
         train_rows=data.train_rows,
+        folds=0 if data.folds is None else int(data.folds.max()) + 1,
         task=data.task.name,
         problem_type=data.task.problem_type,
         labels=data.task.labels,
