@@ -187,7 +187,7 @@ def _phases(
         loads = [(run, outlook.load(run)) for run in same]
         steps = sum(matrices.training(names, load.steps, outlook.cut(run)) for run, load in loads)
         moved = sum(load.steps.count for _, load in loads) * OPTIMIZER_BYTES * matrices.trained(names)
-        took = sum(_of_the_clock(results[run.digest], "train_seconds") for run in same)
+        took = sum(results[run.digest]["cost"]["train_seconds"] for run in same)
         training += took
         yield {
             **_phase(f"training, {same[0].trainable}", took, steps / best + moved / rates["memory"]),
@@ -196,8 +196,7 @@ def _phases(
     for tune in dict.fromkeys(run.tune for run in runs):
         same = [run for run in runs if run.tune == tune and run.digest in results]
         took = sum(  # with test, and what is around a run
-            _of_the_clock(results[run.digest], "run_seconds") - _of_the_clock(results[run.digest], "train_seconds")
-            for run in same
+            cost["run_seconds"] - cost["train_seconds"] for cost in (results[run.digest]["cost"] for run in same)
         )
         work = sum(matrices.forward(outlook.load(run).scored, outlook.cut(run) or 0) for run in same)
         evaluation += took
@@ -208,11 +207,6 @@ def _phases(
     yield _phase("between runs", clock.seconds.get("runs", 0.0) - training - evaluation, None)
     for name in ("saving", "report"):
         yield _phase(name, clock.seconds.get(name, 0.0), None)
-
-
-def _of_the_clock(result: dict[str, Any], seconds: str) -> float:
-    """A run's share of the clock's seconds, where several went side by side."""
-    return float(result["cost"][seconds] / result["provenance"]["workers"])
 
 
 def _phase(name: str, seconds: float, bound: float | None) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def judge(folder: Path, target: float) -> dict[str, Any] | None:
     answer = make_answer(
         [row for row in every if row["seed"] in FRESH],
         Labelled(examples.targets, identity.problem_type, identity.labels, identity.metric),
-        lambda digest: truth.store.predictions(digest)["validation_best"],
+        truth.predictions,
         Choices(target=target),
         layers=identity.layers,
     )

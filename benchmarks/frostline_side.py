@@ -25,10 +25,10 @@ def sweep(settings: Mapping[str, str], work: Path) -> tuple[float, list[Facts]]:
 
 def cell(run: Facts) -> Facts:
     """A result as a line of the journal; where runs go side by side, its seconds are its share of the clock's."""
-    spec, cost, workers = run["spec"], run["cost"], run["provenance"]["workers"]
+    spec, cost = run["spec"], run["cost"]
     return {
         **{"k": str(spec["tune"]), "seed": spec["seed"], "rate": spec["learning_rate"]},
         **{"score": run["validation_best"], "last": run["validation_last"], "outcome": run["outcome"]},
-        **{"training": cost["train_seconds"] / workers, "evaluation": cost["evaluation_seconds"] / workers},
-        **{"cache": cost["cache_seconds"], "workers": workers},
+        **{"training": cost["train_seconds"], "evaluation": cost["evaluation_seconds"], "cache": cost["cache_seconds"]},
+        "workers": run["provenance"]["workers"],
     }

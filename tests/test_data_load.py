@@ -57,11 +57,14 @@ def test_folds_set_nothing_aside() -> None:
     tested = load_data(train=frame(50), folds=5, test=frame(10, 100))
     assert tested.test is not None and len(tested.train) == 50
     assert "leave validation out" in refusal(train=frame(50), validation=frame(10, 100), folds=5)
+    assert "set nothing aside" in refusal(train=frame(50), held_out_share=0.2, folds=5)
+    assert "10 folds of 40 rows leave 4 in one" in refusal(train=frame(40), folds=10)
 
 
 def test_folds_are_for_few_rows_where_it_is_left_to_us() -> None:
     assert load_data(train=frame(100), folds="auto").folds is not None
-    for more in ({"train": frame(2000)}, {"train": frame(100), "validation": frame(10, 200)}):
+    others = {"validation": frame(10, 200)}, {"held_out_share": 0.2}
+    for more in ({"train": frame(2000)}, {"train": frame(20)}, *({"train": frame(100), **one} for one in others)):
         data = load_data(**more, folds="auto")
         assert data.folds is None and data.train_rows == len(data.train)
 

@@ -141,7 +141,7 @@ def test_a_class_too_rare_to_hold_out() -> None:
         hold_out(numbers, regression, 1, 0, split="validation")
 
 
-@given(st.lists(st.integers(5, 60), min_size=2, max_size=8), seeds, st.integers(2, 5))
+@given(st.lists(st.integers(15, 60), min_size=2, max_size=8), seeds, st.integers(2, 5))
 def test_folds_are_alike(counts: list[int], seed: int, folds: int) -> None:
     some, task = examples(classes(counts))
     numbers = fold_numbers(some, task, folds, seed)
@@ -153,13 +153,13 @@ def test_folds_are_alike(counts: list[int], seed: int, folds: int) -> None:
 
 
 def test_the_same_text_is_in_one_fold() -> None:
-    some, task = examples(classes([20, 20]))
-    twice = replace(some, texts=tuple(f"text {n // 2}" for n in range(40)))
+    some, task = examples(classes([40, 40]))
+    twice = replace(some, texts=tuple(f"text {n // 2}" for n in range(80)))
     numbers = fold_numbers(twice, task, 5, 0)
     assert (numbers[::2] == numbers[1::2]).all() and len(np.unique(numbers)) == 5
 
 
 def test_a_class_in_one_fold_alone_is_refused() -> None:
-    some, task = examples(classes([20, 1]))
+    some, task = examples(classes([40, 1]))
     with pytest.raises(FrostlineError, match="'class 1' has too few rows to be both trained and scored"):
         fold_numbers(some, task, 5, 0)

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frostline.answer import make_answer
+from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Labelled, Predictions, Scores
 from frostline.comparison.goal import Goal
 from frostline.race import FULLS, Board, Course, Outcome, Step, Trial, Verdict, looks, race, rungs, said
@@ -175,7 +177,7 @@ def test_what_is_clear_from_few_seeds_is_not_trained_with_more() -> None:
     rows = Rows(alike=True)
     verdict, steps = carried_out(Board(course(budget=1e4), rows.evidence), exact(clear), rows)
     assert verdict.tune == 3 and "surely" in verdict.why
-    assert trained(steps)[3] < 5 and trained(steps)["all"] < 5
+    assert 2 <= trained(steps)[3] < 5 and 2 <= trained(steps)["all"] < 5  # one seed is never sure
 
 
 def test_where_the_rows_are_what_is_in_doubt_it_ends_before_all_seeds() -> None:
@@ -183,6 +185,36 @@ def test_where_the_rows_are_what_is_in_doubt_it_ends_before_all_seeds() -> None:
     near: dict[Tune, float] = {**RISING, 3: 0.787}
     verdict, steps = carried_out(Board(course(budget=1e4), rows.evidence), lambda trial: near[trial.tune], rows)
     assert "validation rows" in verdict.why and trained(steps)["all"] < 5
+
+
+def test_with_folds_it_goes_on_until_every_row_is_scored() -> None:
+    rows = Rows(alike=False)
+    near: dict[Tune, float] = {**RISING, 3: 0.787}
+    _, steps = carried_out(Board(course(budget=1e4, folds=5), rows.evidence), lambda trial: near[trial.tune], rows)
+    assert trained(steps)["all"] >= 5
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_what_ended_it_agrees_with_the_answer(alike: bool) -> None:
+    clear: dict[Tune, float] = {**dict.fromkeys(range(3), 0.55), **dict.fromkeys(range(3, 7), 0.9), "all": 0.9}
+    rows = Rows(alike=alike)
+    known = Board(course(budget=1e4), rows.evidence)
+    verdict, _ = carried_out(known, exact(clear), rows)
+    names = {k: f"last {k}" if isinstance(k, int) else k for k in PRICE}
+    runs = [
+        {
+            **{"model": "m", "task": "t", "metric": "accuracy", "train_size": 100, "status": "done", "outcome": "ok"},
+            **{"trainable": names[trial.tune], "tuned_layers": 6 if trial.tune == "all" else trial.tune},
+            **{"tune_embeddings": trial.tune == "all", "seed": trial.seed, "learning_rate": trial.rate},
+            **{"run": outcome.run, "validation_best": outcome.score, "reason": ""},
+        }
+        for trial, outcome in known.outcomes.items()
+    ]
+    assert verdict.tune == 3
+    answer = make_answer(
+        runs, rows.evidence.split, rows.logits.__getitem__, Choices(), layers=6, named=names[3], looks=looks(5)
+    )
+    assert ("surely" in verdict.why) == alike == ("That is sure, and so is that nothing smaller" in answer["sentence"])
 
 
 def test_seeds_that_differ_ask_for_more_of_them() -> None:
@@ -196,11 +228,12 @@ def test_seeds_that_differ_ask_for_more_of_them() -> None:
 
 def test_a_lower_rate_of_full_is_asked_as_long_as_it_helps() -> None:
     def score(trial: Trial) -> float:
-        return RISING[trial.tune] - (0.05 * RATES.index(trial.rate) if trial.tune == "all" else 0.0)
+        of_rate = 0.05 * RATES.index(trial.rate)
+        return RISING[trial.tune] + (-of_rate if trial.tune == "all" else of_rate if trial.tune == 2 else 0.0)
 
     _, steps = carried_out(board(budget=1e4), score)
     rates = [trial.rate for step in steps for trial in step.trials if trial.tune == "all"]
-    assert rates[:2] == [1e-4, 5e-5] or rates[:3] == [2e-4, 1e-4, 5e-5] or rates[0] == 5e-5
+    assert rates[:3] == [2e-4, 1e-4, 5e-5]
 
 
 def test_a_margin_is_a_goal_too() -> None:

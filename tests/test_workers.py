@@ -187,9 +187,9 @@ def test_how_many(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(workers_module, "WORTH", 1.0)
     assert count(seeds=5) == 4
     assert count(seeds=1, tune="0") == 1
-    monkeypatch.setattr(workers_module, "memory_limit", lambda device: 1)
+    monkeypatch.setattr(workers_module, "KEPT", 1e12)  # too much for the memory
     assert count(seeds=5) == 1
-    monkeypatch.setattr(workers_module, "memory_limit", lambda device: 1 << 40)
+    monkeypatch.setattr(workers_module, "KEPT", 64)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
     assert count() == 1  # so few runs leave most cores idle
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)

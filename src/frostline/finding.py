@@ -28,6 +28,7 @@ from frostline.sweep.search import write_search
 
 RATES = (5e-5, 1e-4, 2e-4)  # that may be tried, by default
 MOST_SEEDS = 5  # of any k, by default
+PROBED = 5000  # training rows that probes see, at most: what they say is a guess
 
 
 def find(
@@ -110,6 +111,7 @@ class _Search:
             goal=choices_of(spec).goal(rows.chance),
             operations={run.tune: outlook.operations(run) for run in self.runs.values()},
             budget=self.budget,
+            folds=identity.folds,
         )
         if guess := self.guesses.get("probes"):
             course = replace(course, first=min(guess, -(-identity.layers // 2)))
@@ -130,7 +132,7 @@ class _Search:
             return
         self.progress.begin("probing the frozen layers")
         first = next(run for trial, run in self.runs.items() if trial.seed == self.spec.seeds[0])
-        rows = {"train": train_rows(bench, first), "validation": scored_rows(bench, first)}
+        rows = {"train": train_rows(bench, first)[:PROBED], "validation": scored_rows(bench, first)}
         examples = prepared.data.train.take(rows["train"] - bench.splits["train"][0])
         scored = prepared.data.validation.take(rows["validation"] - bench.splits["validation"][0])
         data = replace(prepared.data, train=examples, validation=scored)
@@ -138,8 +140,10 @@ class _Search:
         self.probed = probe_states(
             data, states, rows, prepared.pretrained, bench.machine, identity.metric, identity.max_length
         )
-        means = {n: states.pooled(n, seen)[:, POOLED.index("mean")].numpy() for n in states.need.pooled}
-        logmes = {n: logme(features, examples.targets, classes) for n, features in means.items()}
+        logmes = {
+            n: logme(states.pooled(n, seen)[:, POOLED.index("mean")].numpy(), examples.targets, classes)
+            for n in states.need.pooled
+        }
         self.guesses = {"probes": _by_probes(self.probed.facts), "LogME": by_layer(logmes, 0.0)}
 
     def carry_out(self, *, exhaustive: bool) -> dict[str, Any]:
@@ -203,7 +207,7 @@ class _Search:
         if facts is None:  # it ended in an error
             return Outcome(None, 0.0)
         score = facts["validation_best"] if facts["outcome"] != "diverged" else None
-        return Outcome(score, facts["cost"]["run_seconds"] / facts["provenance"]["workers"], run.digest)
+        return Outcome(score, facts["cost"]["run_seconds"], run.digest)
 
     def _asked(self, trials: Sequence[Trial]) -> SweepSpec:
         """The sweep whose runs are just these."""

@@ -55,8 +55,10 @@ def sweep_groups(folder: Path) -> Iterator[Group]:
     of their own."""
     from frostline.report.readable import model_name
     from frostline.sweep.folder import Folder
+    from frostline.sweep.search import read_search
 
-    sweep = Folder(folder)
+    sweep, search = Folder(folder), read_search(folder)
+    looks = search["looks"] if search else 1
     model, layers = model_name(sweep.spec.model), sweep.identity.layers
     rows = [{**row, "model": model} for row in sweep.rows()]
     for split in sweep.scored_splits:
@@ -67,7 +69,7 @@ def sweep_groups(folder: Path) -> Iterator[Group]:
         labelled = Labelled(examples.targets, identity.problem_type, identity.labels, identity.metric)
         name = "validation_best" if split == "validation" else split
         task = identity.task if split == "validation" else f"{identity.task}-{short(split)}"
-        evidence = Predictions(labelled, partial(sweep.predictions, split=name))
+        evidence = Predictions(labelled, partial(sweep.predictions, split=name), looks)
         runs = rows if split == "validation" else _on(rows, split, task, sweep.scores(), identity.metric)
         yield Group(
             model, task, layers, [{**row, "task": task} for row in runs], evidence, folder, split != "validation"

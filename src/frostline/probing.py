@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +214,7 @@ def probe_states(
         return split.score(values, np.arange(len(split.targets)))
 
     def vectors(split: str) -> Callable[[int], Any]:
-        return cache(lambda layer: states.pooled(layer, rows[split]).numpy())
+        return lru_cache(LAST)(lambda layer: states.pooled(layer, rows[split]).numpy())
 
     readings = []
     seen, unseen = vectors("train"), vectors("validation")

@@ -75,6 +75,7 @@ class Course:
     goal: Goal
     operations: Mapping[Tune, float]  # of a training
     budget: float | None  # seconds that all trainings may take; None: so many trainings of the reference
+    folds: int = 0  # of the rows, one for each seed in turn; 0: every seed is scored on all
     first: int = 2  # the k at which the rate is asked: cheap, and near to what is likely to be named
 
     def below(self, rate: float) -> float | None:
@@ -194,16 +195,14 @@ class Board:
         return None if both is None else self.course.goal.distance(both) >= 0
 
     def surely(self, tune: Tune) -> bool | None:
-        """What :meth:`enough` says, where it is sure; None where it is not."""
+        """What :meth:`enough` says, where its interval is sure, which one seed never is; None where it is not."""
         if tune == self.course.reference or self.enough_by_itself(tune):
             return True
         both = self.pair(tune)
-        if both is None:
+        if both is None or both.runs < 2:
             return None
-        distance, error, freedom = self.course.goal.distance(both), *self.error(both, self.course.goal.weights)
-        if abs(distance) <= float(stats.t.ppf(both.quantile, freedom)) * error:
-            return None
-        return distance > 0
+        low, high = both.interval(self.course.goal.weights)
+        return True if low >= self.course.goal.least else False if high < self.course.goal.least else None
 
     def error(self, both: Pair, weights: Array) -> tuple[float, float]:
         """Standard error of a contrast, with its degrees of freedom. Of one seed it is taken for granted that another would
@@ -224,10 +223,10 @@ class Board:
         return float(np.std(max(several, key=len), ddof=1)) if several else 0.0
 
     def rows_decide(self, tune: Tune) -> bool:
-        """Whether more seeds would hardly make it surer: those that are allowed would likely not tell, and most of the
-        doubt is from the rows."""
-        both = self.pair(tune)
-        if both is None or both.runs < 2:
+        """Whether more seeds would hardly make it surer: those that are allowed would likely not tell, most of the doubt is
+        from the rows, and all rows are scored."""
+        both, folds = self.pair(tune), self.course.folds
+        if both is None or both.runs < 2 or (folds and len({run["seed"] % folds for run in self.runs(tune)}) < folds):
             return False
         wanted = seeds_to_tell(both, self.course.goal)
         weights = self.course.goal.weights
@@ -241,8 +240,8 @@ class Board:
         return self._above(tune, self.course.chance)
 
     def enough_by_itself(self, tune: Tune) -> bool:
-        """Whether no reference, however good, could be so much better that it is not enough."""
-        return self._above(tune, self.course.goal.beside(self.course.best))
+        """Whether no reference, however good, could be so much better that it is not enough; one seed cannot tell."""
+        return len(self.runs(tune)) > 1 and self._above(tune, self.course.goal.beside(self.course.best))
 
     def _above(self, tune: Tune, score: float) -> bool:
         runs = self.runs(tune)
@@ -317,11 +316,10 @@ def race(board: Board) -> Steps:
                     found, "The doubt that is left is that of the validation rows: more seeds would hardly help."
                 )
             trials = _more_seeds(board, doubtful)
-            if not board.affords(trials):
-                doubtful = doubtful[-1:]
-                trials = _more_seeds(board, doubtful)
             if not trials:
-                return Verdict(found, f"All {len(course.seeds)} seeds of what is open are trained.")
+                return Verdict(found, f"All {len(course.seeds)} seeds of what is not sure are trained.")
+            if not board.affords(trials) and (fewer := _more_seeds(board, doubtful[-1:])):
+                doubtful, trials = doubtful[-1:], fewer
             why = f"It is not sure of {' and '.join(map(said, doubtful))}: more seeds, and of {said(reference)}."
         if not board.affords(trials):
             return Verdict(found, "What is left of the budget does not allow the next step.")

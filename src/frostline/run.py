@@ -49,7 +49,7 @@ class Bench:
     narrow: Narrow | None = None  # what of the last layer is computed for the head's token only
     states: HiddenStates | None = None
     cache_seconds: float = 0.0  # of the pass, for each run that used it
-    workers: int = 1  # runs at the same time
+    workers: int = 1  # runs at the same time, which share the clock
     pass_seconds: float = 0.0  # by the clock: having the hidden states at hand, whatever of them was there
 
     def cut(self, spec: RunSpec) -> int | None:
@@ -387,11 +387,11 @@ def _facts(spec: RunSpec, bench: Bench, trained: Trained, about: Mapping[str, An
         "train_last": _plain(trained.train_last).get(metric),
         "scores": scores,
         "cost": {
-            "train_seconds": trained.train_seconds,
-            "evaluation_seconds": trained.evaluation_seconds,
+            "train_seconds": trained.train_seconds / bench.workers,  # its share of the clock's
+            "evaluation_seconds": trained.evaluation_seconds / bench.workers,
             "cache_seconds": bench.cache_seconds if bench.cut(spec) is not None else 0.0,
             "peak_memory_bytes": about["peak_memory_bytes"],
-            "run_seconds": about["run_seconds"],
+            "run_seconds": about["run_seconds"] / bench.workers,
             "steps": trained.steps,
         },
         "audit": about["audit"],

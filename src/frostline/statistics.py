@@ -80,12 +80,13 @@ class Error:
 @dataclass(frozen=True)
 class Pair:
     """Mean scores of a cell and of full, ``[2]``, and what makes them uncertain; ``runs`` of the one that has fewer.
-    ``quantile`` of Student's t: where intervals of it end."""
+    ``quantile`` of Student's t: where intervals of it end. ``covered``: the share of all rows that these runs are scored on."""
 
     means: Array
     errors: tuple[Error, ...]
     runs: int
     quantile: float = QUANTILE
+    covered: float = 1.0
 
     def contrast(self, weights: Array) -> tuple[float, float, float]:
         """``weights @ means``: its value, standard error and degrees of freedom (Satterthwaite's)."""
@@ -103,11 +104,12 @@ class Pair:
         return value - half, value + half
 
     def p_value(self, weights: Array) -> float:
-        """Of the hypothesis that ``weights @ means`` is 0, two-sided."""
+        """Of the hypothesis that ``weights @ means`` is 0, two-sided; adjusted where there are several looks."""
         value, error, freedom = self.contrast(weights)
         if error == 0:
             return float(value == 0)
-        return float(2 * stats.t.sf(abs(value) / error, freedom))
+        looks = (1 - QUANTILE) / (1 - self.quantile)
+        return float(min(1.0, looks * 2 * stats.t.sf(abs(value) / error, freedom)))
 
 
 CELL, FULL, DIFFERENCE = np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([1.0, -1.0])

@@ -4,8 +4,8 @@ Both kinds give the same two things: the summary of some runs, and the compariso
 what the rows of the validation set contribute to the uncertainty.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -53,6 +53,9 @@ class Evidence(Protocol):
     def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
         """The scores of these runs, with the interval of their mean (None for fewer than two runs)."""
 
+    def rows_of(self, runs: Iterable[str]) -> int | None:
+        """How many validation rows any of these runs, by name, is scored on; None where predictions are not known."""
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -82,6 +85,9 @@ class Scores:
     def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
         scores = np.array([_score(run) for run in runs])
         return _described(scores, mean_interval(scores) if len(runs) > 1 else None, self.metric)
+
+    def rows_of(self, runs: Iterable[str]) -> int | None:
+        return self.rows
 
     def _both(self, cell: Sequence[Run], full: Sequence[Run]) -> NDArray[np.float64]:
         """The scores that are paired, ``[seeds, 2]``."""
@@ -121,13 +127,13 @@ class Predictions:
         self.split, self.logits, self.quantile = split, logits, quantile_of(looks)
         self.metric, self.chance, self.rows = split.metric, split.chance, len(split.targets)
         self.groups = row_groups(len(split.targets))
-        self.one_row = (1 - lowest(split.metric)) / len(split.targets)
         self.known: dict[str, NDArray[np.float64]] = {}
+        self.scored: dict[str, NDArray[np.bool_]] = {}
 
     def __getitem__(self, run: str) -> NDArray[np.float64]:  # [1 + groups], the score on all rows first
         if run not in self.known:
             logits = self.logits(run)
-            scored = np.asarray(~np.isnan(logits).any(axis=1))
+            scored = self.scored[run] = np.asarray(~np.isnan(logits).any(axis=1))
             rows = [np.arange(len(scored)), *self.groups]
             self.known[run] = np.array([self.split.score(logits, some[scored[some]]) for some in rows])
         return self.known[run]
@@ -136,22 +142,33 @@ class Predictions:
         both = self._both(cell, full)  # [seeds, 2, 1 + groups]
         if not len(both):
             return None
-        return pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self.one_row, self.quantile)
+        rows = self.rows_of([ours["run"] for ours, _ in _by_seed(cell, full)])
+        found = pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self._one_row(rows), self.quantile)
+        return replace(found, covered=rows / self.rows)
 
     def pairing(self, cell: Sequence[Run], full: Sequence[Run]) -> float | None:
         return pairing_gain(self._both(cell, full)[:, :, 0])
 
     def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
         scores = np.array([self[run["run"]] for run in runs]).reshape(len(runs), 1 + len(self.groups))
-        left_out = scores[:, 1:].T
-        interval = mean_interval(scores[:, 0], left_out, self.one_row, self.quantile) if len(runs) > 1 else None
+        if len(runs) < 2:
+            return _described(scores[:, 0], None, self.metric)
+        one_row = self._one_row(self.rows_of([run["run"] for run in runs]))
+        interval = mean_interval(scores[:, 0], scores[:, 1:].T, one_row, self.quantile)
         return _described(scores[:, 0], interval, self.metric)
 
     def alone(self, run: str) -> dict[str, float]:
         """The score of one run, and its interval from the rows."""
         score, *left_out = self[run]
-        low, high = score_interval(score, np.array(left_out), self.one_row)
+        low, high = score_interval(score, np.array(left_out), self._one_row(self.rows_of([run])))
         return {"score": float(score), "low": max(low, lowest(self.metric)), "high": min(high, 1.0)}
+
+    def rows_of(self, runs: Iterable[str]) -> int:
+        return int(np.any([self.scored[run] for run in runs if self[run] is not None], axis=0).sum())
+
+    def _one_row(self, rows: int) -> float:
+        """How far one row moves a score of so many."""
+        return (1 - lowest(self.metric)) / rows
 
     def _both(self, cell: Sequence[Run], full: Sequence[Run]) -> NDArray[np.float64]:
         both = [[self[ours["run"]], self[theirs["run"]]] for ours, theirs in _by_seed(cell, full)]

@@ -72,7 +72,8 @@ def seeds_to_tell(both: Pair | None, goal: Goal) -> int | None:
         for source, n in (("seeds", lambda error: error.freedom + 1), ("rows", lambda error: 1))
     }
     freedom = next((error.freedom for error in both.errors if error.source == "rows"), 1.0)
-    return seeds_needed(goal.distance(both), by["seeds"], by["rows"], freedom, quantile=both.quantile)
+    by_row = by["rows"] * both.covered  # once every row is scored
+    return seeds_needed(goal.distance(both), by["seeds"], by_row, freedom, quantile=both.quantile)
 
 
 def one_standard_error(cells: Sequence[Cell]) -> str | None:

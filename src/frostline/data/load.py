@@ -15,7 +15,7 @@ from frostline.data.examples import Examples, Texts
 from frostline.data.glue import MISMATCHED, GlueTask, glue_task, refuse_beside
 from frostline.data.gluefiles import alike, read_glue, read_glue_splits
 from frostline.data.sources import read_splits, split_word
-from frostline.data.splits import fold_numbers, hold_out
+from frostline.data.splits import LEAST, fold_numbers, hold_out
 from frostline.data.tables import Table, read_table
 from frostline.data.tasks import CLASSIFICATION, Task, decide_task, hidden, label_cells, targets_of
 from frostline.data.wording import listed, nearest, quoted
@@ -114,11 +114,14 @@ def load_data(
     size = usual_size if held_out_share is None else round(held_out_share * len(splits["train"]))
     size = max(size, len(task.labels), 1)
     if folds == "auto":
-        folds = FOLDS if "validation" not in splits and validation is None and len(splits["train"]) < FEW else 0
+        free = "validation" not in splits and validation is None and held_out_share is None
+        folds = FOLDS if free and FOLDS * LEAST <= len(splits["train"]) < FEW else 0
     numbers, asked_for_none = None, _is_word(test, NO_TEST)
     if folds:
         if "validation" in splits or validation is not None:
             raise FrostlineError(f"folds = {folds} score the training rows themselves: leave validation out, or folds.")
+        if held_out_share is not None and not _is_word(test, HOLD_OUT):
+            raise FrostlineError(f"folds = {folds} set nothing aside: leave held_out_share out, or folds.")
         if "test" not in splits and test is None:
             test = NO_TEST
             notes.append("No rows are set aside, for validation or test; --test FILE has a test.")

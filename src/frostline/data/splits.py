@@ -22,6 +22,7 @@ from frostline.errors import FrostlineError
 
 Targets = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
+LEAST = 5  # rows in a fold
 BINS = 10  # of a regression's targets, by rank
 
 
@@ -56,6 +57,11 @@ def fold_numbers(examples: Examples, task: Task, folds: int, seed: int) -> npt.N
     first: dict[tuple[str, str], int] = {}
     for row, text in enumerate(examples.texts):
         numbers[row] = first.setdefault((text, examples.pairs[row] if examples.pairs else ""), int(numbers[row]))
+    if (smallest := int(np.bincount(numbers, minlength=folds).min())) < LEAST:
+        raise FrostlineError(
+            f"{examples.name}: {folds} folds of {len(examples):,} rows leave {smallest} in one (the same text goes together), "
+            f"and a score needs {LEAST}: give fewer --folds, more rows, or --validation FILE."
+        )
     for target in np.unique(examples.targets) if task.problem_type == CLASSIFICATION else ():
         rows = np.flatnonzero(examples.targets == target)
         if len(np.unique(numbers[rows])) == 1:

@@ -282,7 +282,9 @@ class _Timer:
         spec, bench = one.spec, self.bench
         size = min(spec.per_device_train_batch_size, spec.train_size)
         rows = np.random.default_rng(0).choice(train_rows(bench, spec), (1 + count) * size)
-        sample = replace(bench, folds=None, splits={"train": rows, "validation": bench.splits["validation"][:1]})
+        sample = replace(
+            bench, folds=None, workers=1, splits={"train": rows, "validation": bench.splits["validation"][:1]}
+        )
         short = spec.model_copy(
             update={
                 **{"train_size": len(rows), "per_device_train_batch_size": size, "num_train_epochs": 1.0},

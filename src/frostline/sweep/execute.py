@@ -37,13 +37,12 @@ def execute(
     if not missing:
         return
     sharers, workers = sharing(prepared, missing), workers_for(prepared, runs)
-    bench.workers = workers
-    work, pass_work = _work(prepared, missing, rows_needed(bench, sharers) if sharers else None)
-    work = {digest: amount / workers for digest, amount in work.items()}  # of the clock's time
+    work, pass_work = _work(prepared, missing, rows_needed(bench, sharers) if sharers else None, workers)
     progress.start(len(missing), sum(work.values()) + pass_work, seconds=prepared.plan.forecast is not None)
     make_ready(prepared, missing, progress, pass_work)
     bench.cache_seconds = bench.states.seconds / max(1, len(sharers)) if bench.states else 0.0
-    stacks = in_stacks(missing, lambda runs: stack_size(runs, bench, prepared.spec.stack, progress.note))
+    stacks = list(in_stacks(missing, lambda runs: stack_size(runs, bench, prepared.spec.stack, progress.note)))
+    bench.workers = min(workers, len(stacks))
 
     def attempt(stack: Sequence[RunSpec], progress: Progress) -> None:
         _attempt(stack, prepared, sum(work[spec.digest] for spec in stack), progress, weights)
@@ -57,15 +56,18 @@ def execute(
             side_by_side(longest_first, workers, attempt, _name, progress)
 
 
-def _work(prepared: Prepared, runs: Sequence[RunSpec], rows: Rows | None) -> tuple[dict[str, float], float]:
-    """What each run and the pass over ``rows`` take: seconds where there is a forecast, else operations."""
+def _work(
+    prepared: Prepared, runs: Sequence[RunSpec], rows: Rows | None, workers: int
+) -> tuple[dict[str, float], float]:
+    """What each run and the pass over ``rows`` take: seconds of the clock where there is a forecast, else operations, of
+    which a run's are shared by the ``workers``."""
     forecast = prepared.plan.forecast
     if forecast is not None:
         seconds = {(cell.trainable, cell.train_size): cell.seconds for cell in forecast.cells}
         return {run.digest: seconds[run.trainable, run.train_size] for run in runs}, forecast.pass_seconds
     outlook = Outlook(prepared.bench, prepared.plan.kept)
     pass_work = 0.0 if rows is None else outlook.pass_operations(rows)
-    return {run.digest: outlook.operations(run) for run in runs}, pass_work
+    return {run.digest: outlook.operations(run) / workers for run in runs}, pass_work
 
 
 def _attempt(

@@ -15,7 +15,8 @@ FILE = "forecast.json"
 
 @dataclass(frozen=True)
 class Cell:
-    """The runs of one number of tuned layers and train size that are still to be done."""
+    """The runs of one number of tuned layers and train size that are still to be done. Seconds are the clock's: where runs go
+    side by side, each takes its share of it."""
 
     trainable: str
     train_size: int
@@ -48,7 +49,7 @@ class Forecast:
         free = [0.0] * self.workers
         for cell in sorted(self.cells, key=lambda cell: -cell.seconds):
             for _ in range(cell.runs):
-                heapq.heapreplace(free, free[0] + cell.seconds)
+                heapq.heapreplace(free, free[0] + self.workers * cell.seconds)
         return self.pass_seconds + max(free)
 
     @property

@@ -51,27 +51,32 @@ def foresee(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = False)
     guess = GUESS * (pass_operations + sum(outlook.operations(run) for run in missing)) / rate
     budget = PLAN_SECONDS if plain else min(MOST_SECONDS, SHARE * guess) - (perf_counter() - begun)
     wanted, workers = outlook.wanted(missing), workers_for(prepared, runs)
-    found, *_ = in_each(  # all at the same time, as they will be in the sweep
+    at_once = min(workers, len(missing))
+    each = in_each(  # all at the same time, as they will be in the sweep
         workers,
         lambda: calibrate(outlook, wanted, rate / workers, budget=budget, ends=plain, stack=prepared.spec.stack),
     )
-    if found is None:
+    known = sorted(filter(None, each), key=lambda one: sum(seconds for _, seconds in one.cut.steps.points.values()))
+    if not known:
         return None
+    found = known[len(known) // 2]
     by_plain = plainly(outlook, wanted, rate) if plain else None
     pass_seconds = pass_operations / rate
     if len(to_pass):
         written = kept.bytes(len(to_pass), int(bench.tokens.lengths[to_pass].sum()), outlook.anatomy.width)
         pass_seconds += written / disk_rate(existing(cache_folder()))
     return Forecast(
-        cells=tuple(_cells(outlook, found, by_plain, missing)),
-        workers=workers,
+        cells=tuple(_cells(outlook, found, by_plain, missing, at_once)),
+        workers=at_once,
         pass_seconds=pass_seconds,
         calibration_seconds=perf_counter() - begun,
         remarks=tuple(_remarks(outlook, missing)),
     )
 
 
-def _cells(outlook: Outlook, found: Calibration, by_plain: Timed | None, runs: Sequence[RunSpec]) -> Iterator[Cell]:
+def _cells(
+    outlook: Outlook, found: Calibration, by_plain: Timed | None, runs: Sequence[RunSpec], workers: int
+) -> Iterator[Cell]:
     matrices, anatomy = outlook.matrices, outlook.anatomy
     most = max(matrices.trained(trained(run, anatomy)) for run in runs)
     cells: dict[tuple[str, int], list[RunSpec]] = {}
@@ -80,7 +85,7 @@ def _cells(outlook: Outlook, found: Calibration, by_plain: Timed | None, runs: S
     for (trainable, size), alike in cells.items():
         spec, loads = alike[0], [outlook.load(run) for run in alike]
         times = [_seconds(outlook, found, spec, load) for load in loads]
-        training, evaluation = (float(np.mean(each)) for each in zip(*times, strict=True))
+        training, evaluation = (float(np.mean(each)) / workers for each in zip(*times, strict=True))
         near = found.cut.nearest(spec.tune)
         together = min(near.stack, len(alike))  # their memory is that of all
         parameters = together * matrices.trained(trained(spec, anatomy))
@@ -91,7 +96,7 @@ def _cells(outlook: Outlook, found: Calibration, by_plain: Timed | None, runs: S
             runs=len(alike),
             training_seconds=training,
             evaluation_seconds=evaluation,
-            seconds=training + evaluation + near.around,
+            seconds=training + evaluation + near.around / workers,
             memory_bytes=found.memory_bytes
             + COPY_BYTES * (most + best)  # the pretrained values of all that was trained by then are kept
             + max(

@@ -13,16 +13,16 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import current_process, get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from time import monotonic
 from typing import Any, TypeVar
 
+import psutil
 import torch
 
 from frostline.errors import FrostlineError
-from frostline.machine import memory_limit
 from frostline.parts import trained
 from frostline.progress import Progress
 from frostline.specification import RunSpec
@@ -39,7 +39,8 @@ OFTEN = 0.1  # seconds between two words of a worker about how far it is
 def workers_for(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
     """How many workers for a grid of ``runs``; 1 is this process itself, with every thread that torch may use.
 
-    It does not hang on which of them are done, so that those that are left get the bits that they would have got.
+    It does not hang on which of them are done or on how busy the machine is, so that those that are left get the bits that
+    they would have got.
     """
     cores, wanted = torch.get_num_threads(), prepared.spec.workers
     if wanted == 1 or len(runs) < 2 or not _can_fork(prepared):
@@ -50,7 +51,7 @@ def workers_for(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
     if sum(map(outlook.operations, runs)) < WORTH:
         return 1
     of_each = {(run.tune, run.train_size): run for run in runs}.values()
-    fit = memory_limit(prepared.bench.machine.device) // max(_bytes(outlook, run) for run in of_each)
+    fit = psutil.virtual_memory().total // 2 // max(_bytes(outlook, run) for run in of_each)
     workers = min(cores, len(runs), fit)
     return workers if 2 * workers >= cores else 1  # else all threads at one run after the other do more
 
@@ -58,7 +59,8 @@ def workers_for(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
 def _can_fork(prepared: Prepared) -> bool:
     """Autograd refuses a fork where there is an accelerator, and other systems than Linux one with threads."""
     device = prepared.bench.machine.device.type
-    return device == "cpu" and sys.platform == "linux" and not torch.accelerator.is_available()
+    pooled = current_process().daemon  # somebody's own worker, which may begin no processes
+    return device == "cpu" and sys.platform == "linux" and not pooled and not torch.accelerator.is_available()
 
 
 def _bytes(outlook: Outlook, run: RunSpec) -> int:
@@ -88,7 +90,7 @@ def side_by_side(
                 assert worker.at is not None
                 try:
                     name, *rest = worker.words.recv()
-                except (EOFError, ConnectionResetError):
+                except (EOFError, OSError):
                     raise FrostlineError(
                         f"The worker at {say(tasks[worker.at])} was ended by the system, likely for want of memory: run "
                         "the same command again with --workers 1; finished runs are kept."
@@ -142,7 +144,7 @@ def _forked(count: int, tasks: Sequence[T], do: Callable[[T, Progress], None]) -
             ours, theirs = context.Pipe()
             ends = [*(worker.words for worker in team), ours]
             process = context.Process(target=_worked, args=(theirs, ends, tasks, do), daemon=True)
-            with warnings.catch_warnings():  # a progress bar has a thread, but holds nothing that a worker needs
+            with warnings.catch_warnings():  # a progress bar has a thread; a worker does without what it locks
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
             theirs.close()
@@ -162,6 +164,7 @@ def _worked(
 ) -> None:
     """The life of a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asked for the runs ends it
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # a progress bar stands in for them, behind a lock
     for other in others:  # ends of pipes that are not its own, so that it sees when whoever began it is gone
         other.close()
     torch.set_num_threads(1)  # the threads of OpenMP do not live on in a fork
@@ -227,11 +230,11 @@ class _Shown:
         self.team[id(worker)] = worker
         if name == "begin":
             worker.doing, worker.under_way = rest[0], 0.0
-            self.progress.begin(" · ".join(one.doing for one in self.team.values()))
+            self.progress.begin(" · ".join(one.doing for one in self.team.values() if one.doing))
         elif name == "advance":
             worker.under_way = rest[0]
         elif name == "finish":
-            worker.under_way = 0.0
+            worker.doing, worker.under_way = "", 0.0
             self.progress.finish(rest[0])
         else:
             getattr(self.progress, name)(*rest)
