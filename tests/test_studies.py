@@ -263,3 +263,18 @@ def test_the_table_of_few_examples_is_of_the_runs_beside_it() -> None:
         of_k = [runs[runs["trainable"] == k] for k in ("last 0", "last 1", "last 2", "last 4", "last 6", "all")]
         wanted = [said(some, task, int(size.replace(",", ""))) for some in (heads, *of_k)]
         assert [cell.strip() for cell in cells.split("|")] == wanted, (task, size)
+
+
+def test_the_table_of_lee_2019_with_minilm_is_of_the_runs_beside_it() -> None:
+    docs = Path(__file__).parents[1] / "docs"
+    runs = pd.read_csv(docs / "lee2019-minilm.csv")
+    text = (docs / "studies.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([A-Z0-9a-z-]+), [^,|]+, (\de-\d) \|(.*)\|$", text, re.M)
+    assert {task for task, *_ in rows} == set(runs["task"]) and len(rows) == 6
+    for task, rate, cells in rows:
+        at_rate = runs[(runs["task"] == task) & (runs["learning_rate"] == float(rate))]
+        for k, said in zip(("last 0", "last 1", "last 2", "last 3", "all"), cells.split("|"), strict=True):
+            scores = at_rate[at_rate["trainable"] == k]["validation_best"]
+            assert len(scores) == 3
+            assert said.strip() == f"{scores.mean():.3f} ({scores.std():.3f})".replace("0.", "."), (task, k)
+    assert f"{(runs['outcome'] == 'degenerate').sum()} of the {len(runs)} runs predict the same" in text
