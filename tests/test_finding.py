@@ -10,8 +10,11 @@ import pytest
 
 import frostline
 import frostline.finding as finding_module
+from frostline.comparison.evidence import Predictions
 from frostline.errors import FrostlineError
+from frostline.gather import gather
 from frostline.progress import Progress
+from frostline.statistics import quantile_of
 from frostline.sweep.folder import Folder
 from frostline.sweep.search import FILE, read_search
 from tiny import SMALL
@@ -113,6 +116,12 @@ def test_a_largest_k_stands_for_full(wanted: dict[str, Any]) -> None:
     answer = frostline.find(**wanted, max_k=1)
     assert {run[0] for run in runs_in(wanted["out"])} <= {"last 0", "last 1"}
     assert "all" not in answer["search"]["skipped"]
+
+
+def test_what_is_gathered_from_its_folder_has_its_intervals(wanted: dict[str, Any]) -> None:
+    frostline.find(**wanted)
+    (group,) = gather([wanted["out"]])
+    assert isinstance(group.evidence, Predictions) and group.evidence.quantile == quantile_of(3)
 
 
 def test_a_margin_in_place_of_a_target(wanted: dict[str, Any]) -> None:

@@ -275,3 +275,10 @@ def test_an_interval_at_which_somebody_stops_is_a_95_percent_one() -> None:
                     missed[allowed] = count + 1
                     break
     assert missed[3] <= 0.055 * 2000 and missed[1] > 0.06 * 2000  # without the correction it is wrong too often
+
+
+@given(st.integers(0, 1000), st.integers(1, 5))
+def test_p_is_below_5_percent_where_the_interval_leaves_out_0(seed: int, looks: int) -> None:
+    both = pair(np.random.default_rng(seed).normal([0.02, 0.0], 0.02, (4, 2)), quantile=quantile_of(looks))
+    low, high = both.interval(DIFFERENCE)
+    assert (both.p_value(DIFFERENCE) < 0.05) == (low > 0 or high < 0)
