@@ -29,6 +29,7 @@ ORDER = (
         "replacing",
         "casting",
         "dropout",
+        "attending",
         "narrow",
         "packing",
         "cut",

@@ -23,6 +23,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
+from frostline.attending import Places, attend, bias_of
 from frostline.dropout import Dropout
 from frostline.narrow import placed
 
@@ -88,6 +89,16 @@ class Layout:
             found.append(Group(Layout(lengths, int(lengths[0])), some, torch.cat(tokens)))
         return found
 
+    def places_of(self, heads: int) -> Places:
+        """Where so many heads of each token stand in the grid."""
+        if heads not in self._places:
+            self._places[heads] = Places.of(self.index, self.batch, self.length, heads)
+        return self._places[heads]
+
+    @cached_property
+    def _places(self) -> dict[int, Places]:
+        return {}
+
     @cached_property
     def from_groups(self) -> Tensor:  # [T], where each token stands among those of the groups, one after another
         return torch.argsort(torch.cat([group.tokens for group in self.groups]))
@@ -138,7 +149,17 @@ class Packing:
     at: Tensor | None = None  # [B], while the last layer runs for one token a text only: where in the text it stands
     read: Tensor | None = None  # [B], the same among the K * T
     dropout: Dropout | None = None  # None: torch's own
+    _bias: tuple[Tensor, Tensor] | None = None  # of the mask that was last seen, which is that of every layer
     calls = 0  # how often packed attention ran: a layer that never asks for it cannot be packed
+
+    def bias(self, mask: Tensor | None, heads: int) -> Tensor:
+        """What a mask adds to scores, worked out once for all layers of a batch."""
+        assert self.layout is not None
+        if mask is None:
+            return bias_of(None, self.layout.batch, heads)
+        if self._bias is None or self._bias[0] is not mask:
+            self._bias = mask, bias_of(mask, self.layout.batch, heads)
+        return self._bias[1]
 
 
 def _attention(
@@ -152,10 +173,44 @@ def _attention(
     packing.calls += 1
     if packing.read is not None and not (attention_mask is None and getattr(module, "is_causal", False)):
         return _of_read(packing, module, query, key, value, attention_mask, **kwargs), None
+    if _is_short(packing, module, query, key, value, attention_mask, **kwargs):
+        return _short(packing, query, key, value, attention_mask, **kwargs), None
     if len(layout.groups) > 1:
         return _by_group(packing, module, query, key, value, attention_mask, **kwargs), None
     query, key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
     return layout.pack(_attend(packing, module, query, key, value, attention_mask, **kwargs)), None
+
+
+def _is_short(
+    packing: Packing, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
+) -> bool:
+    """Whether this is the attention of short texts under training on a CPU, with nothing about it that is special."""
+    layout, causal = packing.layout, kwargs.get("is_causal")
+    assert layout is not None
+    trained = query.requires_grad and torch.is_grad_enabled() and query.device.type == "cpu"
+    if not trained or layout.runs > 1 or layout.length >= LONG:
+        return False
+    alike = key.shape == value.shape == query.shape  # no fewer heads of keys
+    unmasked = mask is None and (getattr(module, "is_causal", True) if causal is None else causal)
+    ours = packing.dropout is not None or not kwargs.get("dropout")
+    special = any(kwargs.get(name) is not None for name in ("position_bias", "softcap", "cache"))
+    return alike and ours and not unmasked and not special
+
+
+def _short(packing: Packing, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any) -> Tensor:
+    """See :mod:`frostline.attending`."""
+    layout = packing.layout
+    assert layout is not None
+    return attend(
+        query,
+        key,
+        value,
+        packing.bias(mask, query.shape[1]),
+        layout.places_of(query.shape[1]),
+        scale=kwargs.get("scaling"),
+        dropout=packing.dropout,
+        dropped=kwargs.get("dropout") or 0.0,
+    )
 
 
 def _by_group(
