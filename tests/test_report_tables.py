@@ -121,7 +121,7 @@ def test_failure_rates_by_k_and_learning_rate(tmp_path: Path) -> None:
 def test_rules_in_words(tmp_path: Path) -> None:
     answer = rebuild(make_folder(tmp_path / "out", tune=(0, 1, 2, 4, "all"), seeds=3))
     curve = answer["sizes"][0]
-    main = {"target": 0.95, "verdict": "cannot tell"}
+    main = {"target": 0.95, "margin": None, "verdict": "cannot tell"}
     said = {name: value for name, value, _ in rules.others({**curve, "seeds_to_tell": 12}, main)}
     assert said["Seeds to tell"] == "about 12, or more" and said["The knee"] == readable.trainable(curve["knee"])
     unknown = {**curve, "seeds_to_tell": None, "one_standard_error": None, "knee": None}

@@ -27,7 +27,7 @@ def test_the_best_of_each_k_is_there_and_no_other(tmp_path: Path) -> None:
     held = {run.digest: weights.of(run.digest) for run in (*runs, other)}
     assert [run.digest for run in (*runs, other) if held[run.digest]] == [runs[1].digest, other.digest]
     assert torch.equal(held[runs[1].digest]["a.weight"], torch.full((2, 2), 0.8))
-    assert sorted(path.name for path in weights.folder.iterdir()) == ["all.safetensors", "last-1.safetensors"]
+    assert sorted(path.name for path in weights.folder.glob("*.safetensors")) == ["all.safetensors", "last-1.safetensors"]
 
 
 def test_more_examples_count_before_a_higher_score(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_more_examples_count_before_a_higher_score(tmp_path: Path) -> None:
 def test_a_damaged_file_counts_for_nothing(tmp_path: Path) -> None:
     weights, run = BestWeights(tmp_path / "weights"), spec_of()
     weights.offer(run, 0.5, values(1))
-    (file,) = weights.folder.iterdir()
+    (file,) = weights.folder.glob("*.safetensors")
     file.write_bytes(file.read_bytes()[:-9])
     assert weights.of(run.digest) is None
     weights.offer(run, 0.1, values(2))

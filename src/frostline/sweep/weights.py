@@ -35,7 +35,7 @@ class BestWeights:
         """
         file = self.folder / f"{run.trainable.replace(' ', '-')}.safetensors"
         self.folder.mkdir(exist_ok=True)
-        with FileLock(file.with_suffix(".lock")):  # several runs may end at the same time
+        with FileLock(self.folder / ".lock"):  # several runs may end at the same time
             if (run.train_size, score) <= self._rank(file):
                 return
             part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.part")
