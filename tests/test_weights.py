@@ -27,7 +27,10 @@ def test_the_best_of_each_k_is_there_and_no_other(tmp_path: Path) -> None:
     held = {run.digest: weights.of(run.digest) for run in (*runs, other)}
     assert [run.digest for run in (*runs, other) if held[run.digest]] == [runs[1].digest, other.digest]
     assert torch.equal(held[runs[1].digest]["a.weight"], torch.full((2, 2), 0.8))
-    assert sorted(path.name for path in weights.folder.glob("*.safetensors")) == ["all.safetensors", "last-1.safetensors"]
+    assert sorted(path.name for path in weights.folder.glob("*.safetensors")) == [
+        "all.safetensors",
+        "last-1.safetensors",
+    ]
 
 
 def test_more_examples_count_before_a_higher_score(tmp_path: Path) -> None:
