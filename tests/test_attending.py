@@ -5,8 +5,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import frostline.packing as packing_module
 from frostline.attending import Places, attend, bias_of
+from frostline.cut import cut_at
 from frostline.dropout import Dropout, attention
+from frostline.layers import find_layers
 from frostline.packing import Layout, packable
 from small_models import small_batch, small_model
 
@@ -79,10 +82,6 @@ def test_short_numbers_come_back_as_they_were_given() -> None:
 
 @pytest.mark.parametrize(("name", "used"), [("bert", True), ("roberta", True), ("gpt2", True), ("modernbert", True)])
 def test_models_that_are_trained_go_this_way(name: str, used: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    import frostline.packing as packing_module
-    from frostline.cut import cut_at
-    from frostline.layers import find_layers
-
     calls: list[int] = []
     short = packing_module._short
     monkeypatch.setattr(packing_module, "_short", lambda *args, **more: (calls.append(1), short(*args, **more))[1])

@@ -87,11 +87,6 @@ class Course:
         """The rate that is tried first."""
         return self.rates[(len(self.rates) - 1) // 2]
 
-    @property
-    def rungs(self) -> tuple[int, ...]:
-        """Numbers of seeds at which it is looked whether more are wanted."""
-        return rungs(len(self.seeds))
-
 
 def rungs(seeds: int) -> tuple[int, ...]:
     """Numbers of seeds, the last ``seeds``, at which results are looked at before more are trained."""
@@ -187,9 +182,7 @@ class Board:
 
     def enough(self, tune: Tune) -> bool | None:
         """Whether it is by its mean; None where nothing is known of it, or nothing of the reference."""
-        if tune == self.course.reference:
-            return True
-        if self.enough_by_itself(tune):
+        if tune == self.course.reference or self.enough_by_itself(tune):
             return True
         both = self.pair(tune)
         return None if both is None else self.course.goal.distance(both) >= 0
@@ -341,7 +334,7 @@ def _more_seeds(board: Board, doubtful: Sequence[Tune]) -> list[Trial]:
     rates = {k: board.rate(k) for k in (*doubtful, course.reference)}
     known = {k: (rate, len(board.tried(k, rate))) for k, rate in rates.items() if rate is not None}
     fewest = min(count for _, count in known.values())
-    rung = next((n for n in course.rungs if n > fewest), 0)
+    rung = next((n for n in rungs(len(course.seeds)) if n > fewest), 0)
     return [
         trial
         for k, (rate, _) in known.items()
