@@ -10,7 +10,8 @@ and at the end, over all tasks in DIR:
 
 The truth is a grid: every k and full at every rate with two seeds, then five fresh seeds of each k at its best rate, which
 alone are the truth. `find` runs as a process of its own with an empty cache, three times, with seeds that the truth has not
-seen; Trainer's full fine-tuning as users run it beside it. A k meets the target if the truth's interval of its share of
+seen; Trainer's full fine-tuning as users run it beside it, scored after each epoch. Of the grid's work: in operations,
+which do not hang on what else the machine does. A k meets the target if the truth's interval of its share of
 full's gain over guessing reaches it. Tasks in which full is not surely above guessing are named and left out.
 """
 
@@ -82,7 +83,7 @@ def _trainer(settings: Mapping[str, str]) -> float:
     """Seconds of one full fine-tuning by Trainer as users run it, its process from start to end."""
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder) / "figures.json"
-        given = {**settings, "tune": "all", "seeds": "1", "learning_rate": "1e-4"}
+        given = {**settings, "tune": "all", "seeds": "1", "learning_rate": "1e-4", "evaluations_per_epoch": "1"}
         command = [sys.executable, str(HERE / "versus_trainer.py"), "--sides", "trainer", "--json", str(figures)]
         timed([*command, *flags_of(given)], Path(folder) / "log")
         lines = json.loads(figures.read_text())["lines"]
@@ -113,7 +114,8 @@ def judge(folder: Path, target: float) -> dict[str, Any] | None:
     cells = {cell["trainable"]: cell for cell in size["cells"]}
     seconds, layers = _known(folder / "seconds.json"), identity.layers
     searches = [json.loads((folder / f"find-{n}" / "search.json").read_text()) for n in range(FINDS)]
-    grid = sum(facts["cost"]["run_seconds"] for facts in truth.store.results().values())
+    work = searches[0]["operations"]
+    grid = sum(work[row["trainable"]] for row in every)
     probes = json.loads((folder / "probe" / "probes.json").read_text())["probes"][0]["probes"]
     layer = max((p for p in probes if len(p["layers"]) == 1), key=lambda p: p["unseen"])["layers"][0]
     rules = {
@@ -133,7 +135,10 @@ def judge(folder: Path, target: float) -> dict[str, Any] | None:
     return {
         "shares": {name: cell["share_corrected"] for name, cell in cells.items()},
         "rules": {rule: [{"named": name, **judged(name)} for name in names] for rule, names in rules.items()},
-        "of_grid": [search["spent_seconds"] / grid for search in searches],
+        "of_grid": [
+            sum(work[run["trainable"]] for step in search["steps"] for run in step["runs"]) / grid
+            for search in searches
+        ],
         "of_trainer": [seconds[f"find-{n}"] / seconds["trainer"] for n in range(FINDS)],
         "seconds": seconds,
     }
@@ -165,7 +170,7 @@ def tables(found: Mapping[str, Mapping[str, Any] | None]) -> str:
             [rule, f"{100 * meets:.0f} %", f"{100 * regrets.mean():.1f} ± {100 * error:.1f}", str(len(judged))]
         )
     left_out = ", ".join(task for task, facts in found.items() if facts is None)
-    header = ("task", "% of full's gain, by k", "named", "meets the target", "of the grid's time", "of Trainer's full")
+    header = ("task", "% of full's gain, by k", "named", "meets the target", "of the grid's work", "of Trainer's full")
     parts = [markdown(header, tasks), markdown(("rule", "meets the target", "regret, points of gain", "cases"), rules)]
     return "\n\n".join([*parts, f"Left out, since full is not surely above guessing: {left_out}." if left_out else ""])
 
@@ -193,7 +198,7 @@ def main() -> None:
     options, rest = parser.parse_known_args()
     if options.name:
         try:
-            measure(options.out / options.name, {"test": "none", **settings_of(rest)})
+            measure(options.out / options.name, {"test": "none", "evaluations_per_epoch": "0", **settings_of(rest)})
         except Failed as error:
             sys.exit(f"{options.name}: {error}")
     done = [path.parent for path in sorted(options.out.glob("*/seconds.json")) if "trainer" in _known(path)]

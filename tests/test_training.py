@@ -160,6 +160,7 @@ def test_evaluation_steps(per_epoch, times, epochs):
         ((2, 5, 1), [2]),
         ((7, 5, 1), [5, 7]),
         ((4, 2, 5), [1, 2, 3, 4]),
+        ((9, 3, 0), [9]),
     ],
 )
 def test_evaluation_steps_by_hand(arguments, steps):

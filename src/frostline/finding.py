@@ -26,8 +26,12 @@ from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.search import write_search
 
-RATES = (5e-5, 1e-4, 2e-4)  # that may be tried, by default
-MOST_SEEDS = 5  # of any k, by default
+DEFAULTS = {
+    "learning_rate": (5e-5, 1e-4, 2e-4),  # that may be tried
+    "seeds": 5,  # of any k, at most
+    "folds": "auto",
+    "evaluations_per_epoch": 0,  # a best epoch, chosen on the rows that it is judged by, costs scorings and flatters
+}
 PROBED = 5000  # training rows that probes see, at most: what they say is a guess
 
 
@@ -56,7 +60,7 @@ def find(
         raise FrostlineError(f"budget cannot be {budget:g}: give seconds of training, above 0.")
     if max_k is not None and max_k < 1:
         raise FrostlineError(f"max_k cannot be {max_k}: give 1 or more; of the head alone there is nothing to choose.")
-    given = {"learning_rate": RATES, "seeds": MOST_SEEDS, "folds": "auto", **settings, "tune": 0}
+    given = {**DEFAULTS, **settings, "tune": 0}
     sweep = Sweep(**given)
     if sweep.spec.train_size and len(sweep.spec.train_size) > 1:
         raise FrostlineError(
@@ -232,6 +236,7 @@ class _Search:
                 "looks": looks(len(course.seeds)),
                 "budget_seconds": self.board.budget,
                 "spent_seconds": self.board.spent,
+                "operations": {self.printed[tune]: course.operations[tune] for tune in (*course.ks, course.reference)},
                 "rates": course.rates,
                 "skipped": [self.printed[k] for k in (*course.ks, course.reference) if k not in tried],
                 "probes": self.probed.facts if self.probed else None,

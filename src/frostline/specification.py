@@ -126,11 +126,13 @@ class Settings(BaseModel):
     )
     warmup_steps: float = Field(0.1, ge=0, description="steps of warm-up; below 1 a share of all steps")
     max_grad_norm: float = Field(1.0, ge=0, description="clip the trained gradients to this norm; 0 does not clip")
-    evaluations_per_epoch: int = Field(1, ge=1, description="validation scores in an epoch")
+    evaluations_per_epoch: int = Field(
+        1, ge=0, description="validation scores in an epoch; 0: after the last step alone"
+    )
     load_best_model_at_end: bool = Field(
         True, description="a run's result is its best epoch on validation; otherwise its last"
     )
-    train_score_rows: int = Field(500, ge=1, description="training rows scored at the end of a run, at most")
+    train_score_rows: int = Field(200, ge=1, description="training rows scored at the end of a run, at most")
     metric: str | None = Field(
         None,
         description="chooses epoch, learning rate and k: accuracy, f1, f1_macro, matthews_correlation, or for numbers "

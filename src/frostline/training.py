@@ -115,6 +115,8 @@ def shuffled(rows: Rows, order: torch.Generator) -> Rows:
 
 def evaluation_steps(total: int, per_epoch: int, times: int) -> list[int]:
     """After which steps to evaluate: ``times`` in each epoch, and after the last step."""
+    if not times:
+        return [total]
     points = {min(total, math.ceil(n * per_epoch / times)) for n in range(1, math.ceil(total / per_epoch * times) + 1)}
     return sorted(points | {total})
 

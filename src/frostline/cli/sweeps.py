@@ -52,7 +52,7 @@ def sweep(
 
 
 @app.command(short_help="The smallest k that is enough, looked for with as few trainings as that takes.")
-@with_settings(file=False, leave_out=(*CHOSEN_BY_SEARCH, "learning_rate", "seeds", "folds"))
+@with_settings(file=False, leave_out=(*CHOSEN_BY_SEARCH, "learning_rate", "seeds", "folds", "evaluations_per_epoch"))
 def find(
     settings: dict[str, Any],
     learning_rate: Annotated[
@@ -65,6 +65,10 @@ def find(
             help="set no validation rows aside, but score every row by runs that do not train on it: a number, 0, or auto "
             "(5 where there are fewer than 2,000 rows and no validation) [default: auto]"
         ),
+    ] = None,
+    evaluations_per_epoch: Annotated[
+        int | None,
+        typer.Option(min=0, help="validation scores in an epoch; 0: after the last step alone [default: 0]"),
     ] = None,
     budget: Annotated[
         str | None,
@@ -83,8 +87,13 @@ def find(
     from frostline.finding import find as look_for
 
     settings.setdefault("out", "frostline-find")
-    grid = {"learning_rate": learning_rate, "seeds": seeds, "folds": folds}
-    settings |= {name: value for name, value in grid.items() if value is not None}
+    own = {
+        "learning_rate": learning_rate,
+        "seeds": seeds,
+        "folds": folds,
+        "evaluations_per_epoch": evaluations_per_epoch,
+    }
+    settings |= {name: value for name, value in own.items() if value is not None}
     seconds = None if budget is None else read_seconds(budget)
     answer = look_for(budget=seconds, max_k=max_k, exhaustive=exhaustive, **settings)
     _show(answer, Path(settings["out"]).expanduser())

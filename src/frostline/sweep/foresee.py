@@ -89,7 +89,9 @@ def _cells(
         near = found.cut.nearest(spec.tune)
         together = min(near.stack, len(alike))  # their memory is that of all
         parameters = together * matrices.trained(trained(spec, anatomy))
-        best = parameters if spec.load_best_model_at_end else 0  # a copy of the best epoch
+        best = (
+            parameters if spec.load_best_model_at_end and spec.evaluations_per_epoch else 0
+        )  # a copy of the best epoch
         yield Cell(
             trainable=trainable,
             train_size=size,
