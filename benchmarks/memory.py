@@ -2,19 +2,23 @@
 
     python benchmarks/memory.py --json memory.json
 
-Each side is a process of its own: random weights, random texts, the same rows. Memory is what the process holds that is no
-mapped file, sampled every 20 ms. frostline's run begins when hidden states are kept and the lower layers are released;
-what the pass before it takes, which needs the whole model, stands beside it.
+Each side is a process of its own: random weights, random texts, the same rows; sampled every 20 ms. Resident is all that the
+process holds, own is that without mapped files: the weights that Trainer leaves frozen are mapped, and in use at every step.
+frostline's run begins when hidden states are kept; what it takes until then, with the whole model, stands beside it.
 """
 
 import argparse
 import gc
 import json
+import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import psutil
 from measuring import Facts, markdown
@@ -25,82 +29,104 @@ OURS, USERS, BEST = SIDES = ("frostline", "trainer", "trainer-best")
 SETTINGS = {"tune": "2", "train_size": "64", "seeds": "1", "num_train_epochs": "1", "test": "none", "workers": "1"}
 
 
-def frostline(settings: dict[str, str], work: Path) -> Facts:
-    """Bytes above the imports: of the pass, and of the run after it."""
+def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
+    """Bytes above the imports: until hidden states are kept, and of a run that takes them up."""
     from frostline import Sweep
-    from frostline.machine import anonymous_memory, highest
     from frostline.progress import Progress
-    from frostline.sweep.execute import make_ready
+    from frostline.run import run
+    from frostline.sweep.execute import make_ready, settle
 
-    before, process = _settled(), psutil.Process()
-    sweep = Sweep(progress=Progress(), **settings, out=work / "out")
-    prepared = sweep._prepare(Progress())
-    with highest(lambda: anonymous_memory(process)) as peak:
-        make_ready(prepared, sweep._asked(prepared), Progress())
-    sweep.run(save_model=False)
-    (run,) = prepared.store.results().values()
-    return {"pass": peak.bytes - before, "run": run["cost"]["peak_memory_bytes"] - before}
+    before = _held()
+    with _most() as until:
+        sweep = Sweep(progress=Progress(), **settings, out=work / "out")
+        prepared = sweep._prepare(Progress())
+        (spec,) = sweep._asked(prepared)
+        make_ready(prepared, [spec], Progress())
+    with settle(prepared, [spec]), _most() as most:
+        run(spec, prepared.bench)
+    return {"frostline, until hidden states are kept": _above(until, before), OURS: _above(most, before)}
 
 
-def trainer(work: Path, side: str) -> Facts:
+def trainer(work: Path, side: str) -> dict[str, Facts]:
     """Bytes above the imports, of one run."""
     from trainer_side import Grid
 
-    from frostline.machine import anonymous_memory, highest
-
-    before, process = _settled(), psutil.Process()
-    with highest(lambda: anonymous_memory(process)) as peak:
+    before = _held()
+    with _most() as most:
         grid = Grid(work, best=side == BEST)
         grid.run(grid.task["cells"][0])
-    return {"run": peak.bytes - before}
+    return {side: _above(most, before)}
 
 
-def _settled() -> int:
-    """Bytes that this process holds once everything is imported."""
-    import transformers
-
+def _held() -> Facts:
+    """Bytes that this process holds: all, and those that are no mapped file."""
     from frostline.machine import anonymous_memory
+
+    process = psutil.Process()
+    return {"resident": int(process.memory_info().rss), "own": anonymous_memory(process)}
+
+
+@contextmanager
+def _most() -> Iterator[dict[str, Any]]:
+    """The most of both while the context is open."""
+    from frostline.machine import highest
+
+    with highest(lambda: _held()["resident"]) as resident, highest(lambda: _held()["own"]) as own:
+        yield {"resident": resident, "own": own}
+
+
+def _above(most: dict[str, Any], before: Facts) -> Facts:
+    return {kind: peak.bytes - before[kind] for kind, peak in most.items()}
+
+
+def _settle() -> None:
+    """Import everything."""
+    import transformers
 
     import_module("accelerate")
     assert transformers.Trainer and transformers.BertForSequenceClassification
     gc.collect()
-    return anonymous_memory(psutil.Process())
+
+
+def _beside(taken: int, theirs: int) -> tuple[str, str]:
+    return f"{taken / 1e6:.0f} MB", f"{taken / theirs:.2f}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=list(SIZES), default="bert-base")
+    parser.add_argument("--tokens", type=int, nargs=2, default=(10, 50), help="of the shortest and the longest text")
     parser.add_argument("--json", type=Path, help="where to write the figures")
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
+        _settle()
         settings = json.loads((options.work / "settings.json").read_text())
         ours = options.side == OURS
         print(json.dumps(frostline(settings, options.work) if ours else trainer(options.work, options.side)))
         return
-    found = {}
+    found: dict[str, Facts] = {}
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         layers, width, heads, vocabulary = SIZES[options.size]
         write_model(work / "model", layers, width, heads, vocabulary)
         for name, count in (("train", 200), ("validation", 64)):
-            write_rows(work / f"{name}.csv", count, (10, 50), vocabulary, seed=count)
+            write_rows(work / f"{name}.csv", count, options.tokens, vocabulary, seed=count)
         files = {name: str(work / f"{name}.csv") for name in ("train", "validation")}
         settings = {**SETTINGS, **files, "model": str(work / "model")}
         (work / "settings.json").write_text(json.dumps(settings))
         write_task(settings, work)
         for side in SIDES:
             command = [sys.executable, __file__, "--side", side, "--work", folder]
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
-            found[side] = json.loads(done.stdout.splitlines()[-1])
-    theirs = found[USERS]["run"]
+            environment = {**os.environ, "HF_ASSETS_CACHE": str(work / "cache")}
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+            found |= json.loads(done.stdout.splitlines()[-1])
     rows = [
-        [side, what, f"{taken / 1e6:.0f} MB", f"{taken / theirs:.2f}"]
-        for side, parts in found.items()
-        for what, taken in parts.items()
+        [side, *(text for kind, taken in facts.items() for text in _beside(taken, found[USERS][kind]))]
+        for side, facts in found.items()
     ]
-    print(markdown(("side", "of", "above the imports", "of Trainer's"), rows))
+    print(markdown(("side", "resident", "of Trainer's", "own", "of Trainer's"), rows))
     if options.json:
         options.json.write_text(json.dumps(found, indent=1))
 

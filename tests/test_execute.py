@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.torch import load_file
 
 import frostline
 import frostline.sweep.execute as execute_module
@@ -172,7 +173,30 @@ def test_the_cut_of_named_parts_is_proven_before_they_are_trained(
 
     monkeypatch.setattr(execute_module, "check", spy)
     go(settings, tune="0,named", tune_modules="layer.1,pooler")
-    assert asked == [{"tuned_layers": [0, None], "tune_modules": ("layer.1", "pooler")}]
+    assert asked == [{"tuned_layers": [0], "tune_modules": ("layer.1", "pooler")}]
+
+
+def test_what_no_run_reads_is_let_go_and_changes_no_result(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = []
+
+    def spy(spec: Any, bench: Any, **more: Any) -> Any:
+        missing.append({name for name, p in bench.pretrained.model.named_parameters() if p.isnan().any()})
+        return run(spec, bench, **more)
+
+    wanted = {**settings, "tune": "1", "stack": 1, "workers": 1}
+    monkeypatch.setattr(execute_module, "run", spy)
+    sweep = go(wanted)
+    assert all("bert.embeddings.word_embeddings.weight" in names and len(names) > 16 for names in missing) and missing
+    missing.clear()
+    more = go({**wanted, "tune": "1,all", "out": tmp_path / "all"})
+    assert not any(missing) and missing
+    both = table(more).query("trainable == 'last 1'").drop(columns=["run"], errors="ignore").reset_index(drop=True)
+    pd.testing.assert_frame_equal(table(sweep).drop(columns=["run"], errors="ignore").reset_index(drop=True), both)
+    sweep.run()
+    weights = load_file(settings["out"] / "model" / "model.safetensors")
+    assert not any(value.isnan().any() for value in weights.values())
 
 
 def test_named_parts_join_a_sweep_and_others_need_another_folder(settings: dict[str, Any]) -> None:

@@ -19,7 +19,18 @@ from frostline.sweep.folder import Folder
 from frostline.sweep.search import FILE, read_search
 from tiny import SMALL
 
-FREE = {"negative", "positive", "train", "validation/test", "train/validation"}  # names of labels and splits
+FREE = {
+    "last 0",
+    "last 1",
+    "last 2",
+    "last 3",
+    "all",
+    "negative",
+    "positive",
+    "train",
+    "validation/test",
+    "train/validation",
+}  # names of labels and splits
 
 
 @pytest.fixture

@@ -271,6 +271,47 @@ def test_digests_know_weights_configuration_and_tokenizer(folder):
     assert fourth.vocabulary != third.vocabulary and fourth.weights == third.weights
 
 
+def test_what_was_let_go_comes_back_as_it_was(tiny_bert):
+    pretrained = load(tiny_bert)
+    before, layers = values(pretrained), pretrained.anatomy.count
+    for cut in (1, 0, layers, None):
+        pretrained.let_go(cut)
+        there = {name for name, value in values(pretrained).items() if not value.isnan().any()}
+        assert (there == set(before)) == (cut is None and not pretrained._absent)
+        assert equal(values(pretrained, there), {name: before[name] for name in there})
+        pretrained.have(1)
+        assert not any(
+            value.isnan().any() for value in values(pretrained, pretrained.anatomy.tuned(layers - 1)).values()
+        )
+        pretrained.have(None)
+        assert equal(values(pretrained), before)
+
+
+def test_what_was_trained_and_let_go_comes_back_as_the_checkpoint_has_it(tiny_bert):
+    pretrained = load(tiny_bert)
+    pretrained.restore()
+    before, names = values(pretrained), pretrained.anatomy.tuned(None)
+    with torch.no_grad():
+        for parameter in pretrained.start(names, 0).values():
+            parameter.add_(1)
+    pretrained.let_go(1)
+    pretrained.have(None)
+    pretrained.restore()
+    assert equal(values(pretrained, names - pretrained.new), {name: before[name] for name in names - pretrained.new})
+
+
+def test_the_digest_of_the_frozen_is_of_what_is_there(tiny_bert):
+    pretrained = load(tiny_bert)
+    names = pretrained.anatomy.tuned(1)
+    whole = pretrained.frozen_digest(names)
+    pretrained.let_go(pretrained.anatomy.count - 1)
+    less = pretrained.frozen_digest(names)
+    assert less != whole and pretrained.frozen_digest(names) == less
+    with torch.no_grad():
+        pretrained.model.get_parameter("bert.embeddings.LayerNorm.bias").add_(1)
+    assert pretrained.frozen_digest(names) != less
+
+
 def test_the_head_is_drawn_from_the_seed_alone(tiny_bert):
     pretrained = load(tiny_bert)
     head = {name for name, place in pretrained.anatomy.places.items() if place == HEAD}

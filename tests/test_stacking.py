@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def bench_of(model_type: str, folder: Path, *, dropout: bool = False, packed: bo
     words = draw.integers(FIRST_WORD, GENERIC["vocab_size"], offsets[-1]).astype(np.int32)
     tokens = Tokens({"input_ids": words}, offsets, {"input_ids": model.config.pad_token_id}, np.zeros(72, np.int32))
     new = frozenset(name for name, place in anatomy.places.items() if place in (HEAD, POOLER))
-    pretrained = Pretrained(model_type, folder, None, model, None, anatomy, "w", "v", 64, new)
+    pretrained = Pretrained(model_type, folder, None, model, None, anatomy, "w", "v", 64, new, deepcopy(model).cpu)
     problem = Problem(CLASSES, words[offsets[:-1]].astype(np.int64) % 3, tokens.lengths, None, "accuracy")
     reads = head_reads(model, anatomy, probe_batch(model))
     with packable(model) as packing:

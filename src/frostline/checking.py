@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from frostline.absent import absent, unread
 from frostline.cut import Upper, cut_at
 from frostline.errors import FrostlineError
 from frostline.hidden import HiddenStates, Need, Recipe, keep
@@ -464,10 +465,8 @@ def _scalar(logits: Tensor) -> Tensor:
 
 @contextmanager
 def _disturbed(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> Iterator[None]:
-    """All below the cut made wrong: the weights of its layers, and what the first of them is given."""
+    """All below the cut made wrong: its weights are not there, and what the first layer is given is something else."""
     call = anatomy.calls[0]
-    lower = [p for layer in anatomy.layers(model)[:cut] for p in layer.parameters()]
-    before = [p.detach().clone() for p in lower]
 
     def noise(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
@@ -476,15 +475,10 @@ def _disturbed(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> Iterator[N
 
     hook = anatomy.layers(model)[0].register_forward_pre_hook(noise, with_kwargs=True)
     try:
-        with torch.no_grad():
-            for p in lower:
-                p.mul_(-1.5).add_(0.25)
-        yield
+        with absent(unread(model, anatomy, cut)):
+            yield
     finally:
         hook.remove()
-        with torch.no_grad():
-            for p, old in zip(lower, before, strict=True):
-                p.copy_(old)
 
 
 def _difference(a: Tensor, b: Tensor) -> float:

@@ -16,6 +16,7 @@ import torch
 
 from frostline.errors import FrostlineError
 
+LARGE = 4 << 20  # bytes of a block
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -154,24 +155,34 @@ def _meter() -> Callable[[], int]:
 
 
 @contextmanager
-def settled_memory() -> Iterator[None]:
+def settled_memory(*, sparing: bool = False) -> Iterator[None]:
     """For many short trainings in one process: what is there by now is not searched for garbage again, and freed memory
-    is used again instead of being handed back to the system and asked for anew, page by page."""
+    is used again instead of being handed back to the system and asked for anew, page by page. ``sparing``: large blocks
+    are handed back all the same, since a heap of large and small ones never fills its gaps."""
     gc.collect()
     gc.freeze()
-    _keep_freed(True)
+    _keep_freed(True, sparing=sparing)
     try:
         yield
     finally:
         _keep_freed(False)
         gc.unfreeze()
+        hand_back()
 
 
-def _keep_freed(keep: bool) -> None:
+def hand_back() -> None:
+    """Give freed memory back to the system."""
     if libc := _glibc():
-        trim_threshold, mmap_max = -1, -4
+        libc.malloc_trim(0)
+
+
+def _keep_freed(keep: bool, *, sparing: bool = False) -> None:
+    if libc := _glibc():
+        trim_threshold, mmap_threshold, mmap_max = -1, -3, -4
         libc.mallopt(trim_threshold, 2**31 - 1 if keep else 128 << 10)
-        libc.mallopt(mmap_max, 0 if keep else 65536)
+        libc.mallopt(mmap_max, 0 if keep and not sparing else 65536)
+        if sparing:
+            libc.mallopt(mmap_threshold, LARGE)
 
 
 class _Mallinfo(ctypes.Structure):

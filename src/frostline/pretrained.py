@@ -1,7 +1,7 @@
 """A pretrained model from the hub or a folder, ready to be cut: its tokenizer, its layers, and its identity."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from frostline.absent import take_away, unread
 from frostline.errors import FrostlineError
 from frostline.layers import EMBEDDINGS, HEAD, LAYER, POOLER, Anatomy, find_layers
 
@@ -43,15 +44,18 @@ class Pretrained:
     vocabulary: str  # digest of the tokenizer's files
     max_length: int  # the most tokens that the model takes, at most LONGEST
     new: frozenset[str]  # parameters that the checkpoint does not hold, drawn anew from every run's seed
-    _changed: dict[str, Tensor] = field(default_factory=dict)
+    read: Callable[
+        [], PreTrainedModel
+    ]  # the model once more, as the checkpoint has it; where files are mapped, in no memory
+    _changed: dict[str, Tensor] = field(default_factory=dict)  # pretrained values of what was trained
+    _absent: dict[str, nn.Parameter] = field(default_factory=dict)  # what is done without for now
 
     def start(self, names: frozenset[str], generator_seed: int) -> dict[str, nn.Parameter]:
         """Make exactly ``names`` trainable, with the pretrained values, and draw the head from the seed."""
         self.restore()
         parameters = dict(self.model.named_parameters())
-        with torch.no_grad():
-            for name in names - self.new - self._changed.keys():
-                self._changed[name] = parameters[name].detach().clone()
+        if unknown := names - self.new - self._changed.keys():
+            self._changed |= self._values(unknown)
         self._draw(generator_seed)
         for name, parameter in parameters.items():
             parameter.requires_grad_(name in names)
@@ -71,6 +75,31 @@ class Pretrained:
         for parameter in self.model.parameters():
             parameter.grad = None
 
+    def have(self, cut: int | None) -> None:
+        """Have the weights that the model needs from ``cut`` on (None: all), whatever was let go before."""
+        needed = self._absent.keys() - unread(self.model, self.anatomy, cut).keys()
+        if needed:
+            for name, value in self._values(needed).items():
+                parameter = self._absent.pop(name)
+                parameter.data = value.to(parameter.device)
+
+    def let_go(self, cut: int | None) -> None:
+        """Do without the weights that the model does not need from ``cut`` on."""
+        more = {n: p for n, p in unread(self.model, self.anatomy, cut).items() if n not in self._absent}
+        if not more:
+            return
+        take_away(more.values())
+        self._absent |= more
+        self._changed = {name: value for name, value in self._changed.items() if name not in more}
+        for name, parameter in self.model.named_parameters():
+            if name not in self._absent and parameter.device.type == "cpu":
+                parameter.data = parameter.data.clone()  # no part of a mapped file, so that it can be closed
+
+    def _values(self, names: Set[str]) -> dict[str, Tensor]:
+        """The pretrained values of these parameters, read anew."""
+        with torch.random.fork_rng(devices=[]):
+            return {name: p.detach() for name, p in self.read().named_parameters() if name in names}
+
     def _draw(self, seed: int) -> None:
         """transformers' own initialisation of what is new, from this seed alone."""
         modules = sorted({name.rpartition(".")[0] for name in self.new})
@@ -87,12 +116,12 @@ class Pretrained:
                         module.get_parameter(name).copy_(value)
 
     def frozen_digest(self, trained: frozenset[str]) -> str:
-        """A digest of every byte of the parameters that are not trained (and not new)."""
+        """A digest of every byte of the parameters that are there and not trained (and not new)."""
         import xxhash
 
         digest = xxhash.xxh3_128()
         for name, parameter in self.model.named_parameters():
-            if name not in trained and name not in self.new:
+            if name not in trained and name not in self.new and name not in self._absent:
                 digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().data)
         return digest.hexdigest()
 
@@ -156,20 +185,24 @@ def load_pretrained(
     config.get_text_config().pad_token_id = tokenizer.pad_token_id
     if hasattr(config, "use_cache"):
         config.use_cache = False
-    with quiet():
-        model, info = demand(
-            lambda: AutoModelForSequenceClassification.from_pretrained(
-                folder,
-                config=config,
-                dtype=torch.float32,
-                use_safetensors=True,
-                ignore_mismatched_sizes=True,
-                output_loading_info=True,
-                **trust,
-            ),
-            name,
-            "transformers cannot load it for classification",
-        )
+
+    def read() -> tuple[PreTrainedModel, Any]:
+        with quiet():
+            return demand(  # type: ignore[no-any-return]
+                lambda: AutoModelForSequenceClassification.from_pretrained(
+                    folder,
+                    config=config,
+                    dtype=torch.float32,
+                    use_safetensors=True,
+                    ignore_mismatched_sizes=True,
+                    output_loading_info=True,
+                    **trust,
+                ),
+                name,
+                "transformers cannot load it for classification",
+            )
+
+    model, info = read()
     model.to(device).eval()
     anatomy = find_layers(model)
     return Pretrained(
@@ -183,6 +216,7 @@ def load_pretrained(
         vocabulary=_digest(sorted(p for p in folder.iterdir() if p.name in _tokenizer_files(folder))),
         max_length=_max_length(model, tokenizer),
         new=_new_parameters(model, anatomy, info),
+        read=lambda: read()[0],
     )
 
 

@@ -134,6 +134,7 @@ def run_stacked(
 def restore(spec: RunSpec, bench: Bench, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:
     """Put what a run has ``learned`` back into the model; gives the logits ``[n, C]`` of the validation rows with it."""
     names = trained_names(spec, bench.pretrained.anatomy)
+    bench.pretrained.have(bench.cut(spec))
     parameters = bench.pretrained.start(names, generator_seed(spec.seed, "head"))
     with torch.no_grad():
         for name, parameter in parameters.items():
@@ -172,6 +173,7 @@ def opened(
 ) -> Iterator[tuple[list[Learner], Forward]]:
     """The model ready for training these runs as one: what each learns, and rows to logits for all."""
     pretrained = bench.pretrained
+    pretrained.have(bench.cut(specs[0]))
     names = trained_names(specs[0], pretrained.anatomy)
 
     def start(number: int) -> Mapping[str, nn.Parameter]:

@@ -112,6 +112,7 @@ class Calibration:
 def pace_of_pass(outlook: Outlook, rows: Rows) -> float:
     """Operations a second of a few batches of the pass over ``rows``, which are sorted by length."""
     bench, pretrained, tokens = outlook.bench, outlook.bench.pretrained, outlook.bench.tokens
+    pretrained.have(None)
     pretrained.restore()
     need = outlook.kept if outlook.kept.cuts or outlook.kept.head else Need((), head=True)
     batches = list(pass_batches(pretrained.model, tokens.lengths, rows))

@@ -1,7 +1,8 @@
 """Carry a sweep out: run what has no result, over what all runs share, and publish each result as it comes."""
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
@@ -11,7 +12,7 @@ from frostline.casting import cast_once
 from frostline.checking import Check, check
 from frostline.errors import FrostlineError
 from frostline.hidden import Recipe, Rows, keep
-from frostline.machine import Machine, settled_memory
+from frostline.machine import Machine, hand_back, settled_memory
 from frostline.narrow import Narrow
 from frostline.pretrained import Pretrained
 from frostline.progress import Progress
@@ -47,13 +48,23 @@ def execute(
     def attempt(stack: Sequence[RunSpec], progress: Progress) -> None:
         _attempt(stack, prepared, sum(work[spec.digest] for spec in stack), progress, weights)
 
-    with settled_memory():
+    with settle(prepared, missing):
         if workers == 1:
             for stack in stacks:
                 attempt(stack, progress)
         else:  # the longest first, so that they all end at about the same time
             longest_first = sorted(stacks, key=lambda stack: -sum(work[spec.digest] for spec in stack))
             side_by_side(longest_first, workers, attempt, _name, progress)
+
+
+@contextmanager
+def settle(prepared: Prepared, runs: Sequence[RunSpec]) -> Iterator[None]:
+    """For many short trainings, with the weights that these runs need and no others."""
+    cuts = [cut for spec in runs if (cut := prepared.bench.cut(spec)) is not None]
+    cut = min(cuts) if len(cuts) == len(runs) else None
+    prepared.pretrained.let_go(cut)
+    with settled_memory(sparing=cut is not None):
+        yield
 
 
 def _work(
@@ -149,10 +160,12 @@ def cut_check(prepared: Prepared) -> list[Check]:
         return prepared.checks
     pretrained, bench = prepared.pretrained, prepared.bench
     ks = {spec.tune for spec in prepared.plan.runs if isinstance(spec.tune, int)}
-    ends = {min(ks), max(ks)} if ks else set()
-    rows = check(  # full runs every layer
-        pretrained.model, tuned_layers=[*sorted(ends), None], tune_modules=prepared.spec.tune_modules
-    )
+    tried: list[int | None] = [*sorted({min(ks), max(ks)})] if ks else []
+    if len(sharing(prepared, prepared.plan.runs)) < len(prepared.plan.runs):
+        tried.append(None)  # some begin with the texts, as full does
+    pretrained.have(None)
+    rows = check(pretrained.model, tuned_layers=tried, tune_modules=prepared.spec.tune_modules)
+    hand_back()
     refused = next((row for row in rows if row.refused), None)
     if refused:
         raise FrostlineError(
@@ -169,6 +182,7 @@ def cut_check(prepared: Prepared) -> list[Check]:
 def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> None:
     bench, pretrained, kept = prepared.bench, prepared.pretrained, prepared.plan.kept
     progress.begin("hidden states")
+    pretrained.have(None)
     pretrained.restore()  # a second call on the same sweep finds the model as the last run left it
     passed = 0
 
@@ -193,6 +207,7 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> No
             warn=progress.note,
         )
     bench.pass_seconds = perf_counter() - begun
+    hand_back()
     progress.finish(work)
 
 

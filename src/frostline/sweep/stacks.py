@@ -44,6 +44,7 @@ def stack_size(runs: Sequence[RunSpec], bench: Bench, wanted: int | str, note: C
     if len(runs) == 1 or wanted == 1 or (wanted == "auto" and device != "cuda" and not head_alone):
         return 1
     names = trained(spec, pretrained.anatomy)
+    pretrained.have(None)  # the proof runs the whole model
     parameters = pretrained.start(names, generator_seed(spec.seed, "head"))
     refusal = stack_refusal(
         pretrained.model,
