@@ -11,8 +11,8 @@ and at the end, over all tasks in DIR:
 The truth is a grid: every k and full at every rate with two seeds, then five fresh seeds of each k at its best rate, which
 alone are the truth. `find` runs as a process of its own with an empty cache, three times, with seeds that the truth has not
 seen; Trainer's full fine-tuning as users run it beside it, scored after each epoch. Of the grid's work: in operations,
-which do not hang on what else the machine does. A k meets the target if the truth's interval of its share of
-full's gain over guessing reaches it. Tasks in which full is not surely above guessing are named and left out.
+which do not hang on what else the machine does; the fresh seeds count. A k meets the target if the truth's interval of its
+share of full's gain over guessing reaches it. Tasks in which full is not surely above guessing are named and left out.
 """
 
 import argparse
@@ -44,7 +44,9 @@ def measure(folder: Path, settings: Mapping[str, str]) -> None:
             seconds[f"find-{n}"] = _process(command, folder / f"find-{n}")
             _write(folder / "seconds.json", seconds)
     if "probe" not in seconds:
-        own = {name: value for name, value in settings.items() if name not in ("train_size", "num_train_epochs")}
+        from frostline.specification import OF_MODEL_AND_DATA
+
+        own = {name: value for name, value in settings.items() if name in OF_MODEL_AND_DATA}
         seconds["probe"] = _process(["frostline", "probe", *flags_of(own)], folder / "probe")
         _write(folder / "seconds.json", seconds)
     if "trainer" not in seconds:

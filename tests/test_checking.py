@@ -149,7 +149,7 @@ def test_weights_of_a_lower_layer_in_the_head_are_refused():
 
 
 def test_what_is_taken_from_all_embeddings_is_refused_where_one_token_is_kept():
-    """The embeddings run in every batch, so they are no secret from k = 1 on; at k = 0 the head is given one token."""
+    """The table of words is not there below a cut, and at k = 0 the head is given one token."""
     model, seen = small_model("bert"), {}
     model.bert.embeddings.register_forward_hook(lambda module, args, out: seen.update(mean=out.mean(1)))
     model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * seen["mean"])

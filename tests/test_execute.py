@@ -173,7 +173,7 @@ def test_the_cut_of_named_parts_is_proven_before_they_are_trained(
 
     monkeypatch.setattr(execute_module, "check", spy)
     go(settings, tune="0,named", tune_modules="layer.1,pooler")
-    assert asked == [{"tuned_layers": [0], "tune_modules": ("layer.1", "pooler")}]
+    assert asked == [{"tuned_layers": [0, None], "tune_modules": ("layer.1", "pooler")}]
 
 
 def test_what_no_run_reads_is_let_go_and_changes_no_result(
@@ -197,6 +197,34 @@ def test_what_no_run_reads_is_let_go_and_changes_no_result(
     sweep.run()
     weights = load_file(settings["out"] / "model" / "model.safetensors")
     assert not any(value.isnan().any() for value in weights.values())
+
+
+def test_shallow_then_full_then_shallow_is_as_one_grid(settings: dict[str, Any], tmp_path: Path) -> None:
+    wanted = {**settings, "tune": "1,2,all", "workers": 1}
+    whole = go({**wanted, "out": tmp_path / "whole"})
+    sweep = Sweep(progress=Progress(), **wanted)
+    prepared = sweep._prepare(Progress())
+    write_folder(prepared)
+    runs = sweep._asked(prepared)
+    for tune in (1, "all", 2):
+        execute(prepared, [spec for spec in runs if spec.tune == tune], Progress())
+    one, other = (Folder(out).store for out in (settings["out"], whole.out))
+    assert one.results().keys() == other.results().keys() and one.results()
+    for digest in one.results():
+        mine, theirs = one.predictions(digest), other.predictions(digest)
+        assert all(np.array_equal(mine[name], theirs[name]) for name in theirs)
+
+
+def test_what_runs_of_several_k_need_together_stays(settings: dict[str, Any]) -> None:
+    sweep = Sweep(progress=Progress(), **{**settings, "tune": "0,1"})
+    prepared = sweep._prepare(Progress())
+    runs = sweep._asked(prepared)
+    make_ready(prepared, runs, Progress())
+    model, places = prepared.pretrained.model, prepared.pretrained.anatomy.places
+    for some, gone in ((runs, 2), ([spec for spec in runs if spec.tune == 0], 3)):
+        with execute_module.settle(prepared, some):
+            absent = {places[name] for name, p in model.named_parameters() if p.isnan().any()}
+        assert absent == {"embeddings", *(f"layer {n}" for n in range(gone))}
 
 
 def test_named_parts_join_a_sweep_and_others_need_another_folder(settings: dict[str, Any]) -> None:

@@ -106,6 +106,21 @@ def test_settled_memory_frees_the_collector_of_what_was_there_and_gives_it_back(
     assert gc.get_freeze_count() == 0
 
 
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="elsewhere the heap cannot be told")
+@pytest.mark.parametrize("sparing", [False, True])
+def test_what_is_freed_stays_or_goes_back_to_the_system(sparing: bool):
+    process = psutil.Process()
+    with settled_memory(sparing=sparing):
+        before = anonymous_memory(process)
+        blocks = [torch.ones(32 << 20) for _ in range(2)]
+        held = anonymous_memory(process)
+        blocks.clear()
+        freed = anonymous_memory(process)
+        assert held - before > 200 << 20
+        assert (held - freed > 200 << 20) == sparing
+    assert anonymous_memory(process) - before < 50 << 20
+
+
 def test_files_mapped_from_disk_are_not_counted(tmp_path):
     np.save(tmp_path / "states.npy", np.ones(50 << 20, np.uint8))
     process = psutil.Process()

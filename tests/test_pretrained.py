@@ -280,6 +280,10 @@ def test_what_was_let_go_comes_back_as_it_was(tiny_bert):
         assert (there == set(before)) == (cut is None and not pretrained._absent)
         assert equal(values(pretrained, there), {name: before[name] for name in there})
         pretrained.have(1)
+        lower = [
+            pretrained.model.get_parameter(name) for name, p in pretrained.anatomy.places.items() if p == "layer 0"
+        ]
+        assert all(p.isnan().all() == (cut is not None and cut > 0) for p in lower)
         assert not any(
             value.isnan().any() for value in values(pretrained, pretrained.anatomy.tuned(layers - 1)).values()
         )

@@ -17,7 +17,7 @@ import frostline
 import frostline.hidden as hidden
 from frostline.data import read_unlabelled
 from frostline.errors import FrostlineError
-from frostline.probing import places
+from frostline.probing import places, together
 from tiny import Frostline as Program
 from tiny import sentences, write_csv
 
@@ -53,9 +53,10 @@ def test_probes_are_scikit_learns_on_transformers_own_features(tiny_bert: Path, 
     train, held = (vectors(tiny_bert, frames[name]["text"].tolist()) for name in ("train", "validation"))
     y = (frames["train"]["label"] == "positive").astype(int)
     wanted = (frames["validation"]["label"] == "positive").astype(int)
-    assert [(probe["layers"], probe["vector"]) for probe in got.facts["probes"]] == [
-        (place.layers, place.pooled) for place in places(3)
-    ]
+    *single, last = got.facts["probes"]
+    assert [(probe["layers"], probe["vector"]) for probe in single] == [(p.layers, p.pooled) for p in places(3)]
+    best = max(single, key=lambda probe: (probe["unseen"], -probe["layers"][0]))
+    assert [(last["layers"], last["vector"])] == [(p.layers, p.pooled) for p in together(3, best["vector"])]
     for probe in got.facts["probes"]:
         x, new = (
             np.concatenate([of[layer, probe["vector"]] for layer in probe["layers"]], 1).astype(float)
@@ -146,7 +147,7 @@ def test_the_program(frostline: Program, tiny_bert: Path, tables: dict[str, Any]
     assert page.count("<figure") == 2 and "What frozen" not in said.out
     facts = json.loads(Path("p/probes.json").read_text())["probes"]
     assert [one["columns"]["label"] for one in facts] == ["label", "words"]
-    assert Path("p/tables/probes_words.csv").read_text().count("\n") == 1 + len(places(3))
+    assert Path("p/tables/probes_words.csv").read_text().count("\n") == 1 + len(places(3)) + 1
     assert Path("p/figures/probe_curve_label.svg").exists()
     assert frostline("probe", *words, "--label-column", "label", "--out", "p").code == 0  # into its own folder again
     said = frostline("predict", "p/probe_words", tables["validation"], "--out", "said.csv")

@@ -99,12 +99,12 @@ class _Search:
         self._folds = {run.digest: run.fold for run in self.runs.values()}
         self.printed = {run.tune: run.trainable for run in self.runs.values()}
         *ks, reference = spec.tune
-        outlook = Outlook(prepared.bench, prepared.plan.kept)
         identity, validation = prepared.identity, prepared.data.validation
         rows = Labelled(validation.targets, identity.problem_type, identity.labels, identity.metric)
         self.probed: Probed | None = None
         self.guesses: dict[str, int | None] = {}
         self._probe()
+        outlook = Outlook(prepared.bench, prepared.plan.kept)
         course = Course(
             ks=tuple(k for k in ks if isinstance(k, int)),
             reference=reference,

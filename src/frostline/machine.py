@@ -181,8 +181,7 @@ def _keep_freed(keep: bool, *, sparing: bool = False) -> None:
         trim_threshold, mmap_threshold, mmap_max = -1, -3, -4
         libc.mallopt(trim_threshold, 2**31 - 1 if keep else 128 << 10)
         libc.mallopt(mmap_max, 0 if keep and not sparing else 65536)
-        if sparing:
-            libc.mallopt(mmap_threshold, LARGE)
+        libc.mallopt(mmap_threshold, LARGE if keep else 128 << 10)
 
 
 class _Mallinfo(ctypes.Structure):

@@ -44,18 +44,17 @@ class Pretrained:
     vocabulary: str  # digest of the tokenizer's files
     max_length: int  # the most tokens that the model takes, at most LONGEST
     new: frozenset[str]  # parameters that the checkpoint does not hold, drawn anew from every run's seed
-    read: Callable[
-        [], PreTrainedModel
-    ]  # the model once more, as the checkpoint has it; where files are mapped, in no memory
-    _changed: dict[str, Tensor] = field(default_factory=dict)  # pretrained values of what was trained
+    read: Callable[[], PreTrainedModel]  # the model once more, as the checkpoint has it
+    _changed: dict[str, Tensor] = field(default_factory=dict)  # pretrained values of what was trained, in a copy
     _absent: dict[str, nn.Parameter] = field(default_factory=dict)  # what is done without for now
 
     def start(self, names: frozenset[str], generator_seed: int) -> dict[str, nn.Parameter]:
         """Make exactly ``names`` trainable, with the pretrained values, and draw the head from the seed."""
         self.restore()
         parameters = dict(self.model.named_parameters())
-        if unknown := names - self.new - self._changed.keys():
-            self._changed |= self._values(unknown)
+        for name in names - self.new - self._changed.keys():
+            self._changed[name] = parameters[name].data
+            parameters[name].data = parameters[name].data.clone()
         self._draw(generator_seed)
         for name, parameter in parameters.items():
             parameter.requires_grad_(name in names)
@@ -69,8 +68,9 @@ class Pretrained:
                 self.model.get_parameter(name).copy_(value)
 
     def release(self) -> None:
-        """Put the pretrained values back, and keep no copies of them until something is trained again."""
-        self.restore()
+        """Put the pretrained values back, and give up the copies that were trained."""
+        for name, value in self._changed.items():
+            self.model.get_parameter(name).data = value
         self._changed.clear()
         for parameter in self.model.parameters():
             parameter.grad = None
@@ -80,20 +80,31 @@ class Pretrained:
         needed = self._absent.keys() - unread(self.model, self.anatomy, cut).keys()
         if needed:
             for name, value in self._values(needed).items():
-                parameter = self._absent.pop(name)
-                parameter.data = value.to(parameter.device)
+                self._absent[name].data = value.to(self._absent[name].device)
+                del self._absent[name]
 
     def let_go(self, cut: int | None) -> None:
         """Do without the weights that the model does not need from ``cut`` on."""
         more = {n: p for n, p in unread(self.model, self.anatomy, cut).items() if n not in self._absent}
         if not more:
             return
-        take_away(more.values())
         self._absent |= more
-        self._changed = {name: value for name, value in self._changed.items() if name not in more}
-        for name, parameter in self.model.named_parameters():
-            if name not in self._absent and parameter.device.type == "cpu":
-                parameter.data = parameter.data.clone()  # no part of a mapped file, so that it can be closed
+        take_away(more.values())
+        for name in more:
+            self._changed.pop(name, None)
+        if self.model.device.type == "cpu":
+            self._map_anew()
+
+    def _map_anew(self) -> None:
+        """A mapped file takes memory for all of it that was ever read; of a new map only what is there is read."""
+        there = {
+            name: p for name, p in self.model.named_parameters() if name not in self._absent and name not in self.new
+        }
+        for name, value in self._values(there.keys()).items():
+            if name in self._changed:
+                self._changed[name] = value
+            else:
+                there[name].data = value
 
     def _values(self, names: Set[str]) -> dict[str, Tensor]:
         """The pretrained values of these parameters, read anew."""

@@ -67,7 +67,8 @@ def probe(
     progress: Progress | None = None,
     **settings: Any,
 ) -> list[Probed]:
-    """Fit probes on first, mean and last token after every layer, for each of the ``label_columns``.
+    """Fit probes on first, mean and last token after every layer and, of the vector that does best, on the last four layers
+    together, for each of the ``label_columns``.
 
     Takes the settings of :class:`frostline.specification.SweepSpec` that are about model and data; ``train`` and
     ``validation`` may also be a ``datasets.Dataset``, a ``DataFrame`` or a ``pyarrow.Table``. The strength of a
@@ -188,10 +189,14 @@ def _recipe(pretrained: Pretrained, machine: Machine) -> Recipe:
 
 
 def places(layers: int) -> list[Place]:
-    """Where probes are fitted, in a model of so many layers."""
-    single = [Place((n,), pooled) for n in range(layers + 1) for pooled in POOLED]
+    """Where probes of one layer are fitted, in a model of so many layers."""
+    return [Place((n,), pooled) for n in range(layers + 1) for pooled in POOLED]
+
+
+def together(layers: int, pooled: str) -> list[Place]:
+    """The last layers as one, of which there must be two: many features, of which the solution takes longest."""
     last = tuple(range(max(1, layers - LAST + 1), layers + 1))
-    return single + [Place(last, pooled) for pooled in POOLED] * (len(last) > 1)
+    return [Place(last, pooled)] * (len(last) > 1)
 
 
 def probe_states(
@@ -216,13 +221,18 @@ def probe_states(
     def vectors(split: str) -> Callable[[int], Any]:
         return lru_cache(LAST)(lambda layer: states.pooled(layer, rows[split]).numpy())
 
-    readings = []
     seen, unseen = vectors("train"), vectors("validation")
-    for place in places(pretrained.anatomy.count):
+
+    def read(place: Place) -> Reading:
         fitted = FITS[kind](place.features(seen), data.train.targets, len(task.labels))
         values = fitted.values(place.features(unseen))
-        readings.append(Reading(place, fitted, score(train, fitted.unseen), score(validation, values), values))
-    best = max(readings, key=lambda reading: _rank(reading))
+        return Reading(place, fitted, score(train, fitted.unseen), score(validation, values), values)
+
+    layers = pretrained.anatomy.count
+    readings = [read(place) for place in places(layers)]
+    vector = max(readings, key=_rank).place.pooled
+    readings += [read(place) for place in together(layers, vector)]
+    best = max(readings, key=_rank)
     scored = Predictions(validation, {"best": best.values}.__getitem__).alone("best")
     facts = {
         "model": pretrained.name,
@@ -234,7 +244,7 @@ def probe_states(
         "labels": task.labels,
         "metric": metric,
         "max_length": max_length,
-        "layers": pretrained.anatomy.count,
+        "layers": layers,
         "train_rows": len(data.train),
         "validation_rows": len(data.validation),
         "chance": validation.chance,

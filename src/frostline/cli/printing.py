@@ -175,15 +175,16 @@ def print_groups(all_groups: Mapping[Any, Any]) -> None:
 def print_probes(facts: Mapping[str, Any]) -> None:
     """The validation scores of probes, a row for each layer, a column for each vector."""
     rows: dict[str, dict[str, Any]] = {}
+    vectors = ("first", "mean", "last")
     for one in facts["probes"]:
         layers = one["layers"]
         name = readable.layers(layers)
         best = facts["best"]["layers"] == layers and facts["best"]["vector"] == one["vector"]
-        rows.setdefault(name, {"after layer": name})[one["vector"]] = f"{one['validation']:.3f}" + (
-            " *" if best else ""
+        rows.setdefault(name, {"after layer": name, **dict.fromkeys(vectors, "")})[one["vector"]] = (
+            f"{one['validation']:.3f}" + (" *" if best else "")
         )
     print(
         f"\n{facts['columns']['label']}: {readable.metric(facts['metric'])} on {facts['validation_rows']:,} validation rows"
     )
-    print_table(rows.values(), ("after layer", "first", "mean", "last"))
+    print_table(rows.values(), ("after layer", *vectors))
     print("* the best on training rows that its fit had not seen")

@@ -52,7 +52,7 @@ def scores(curve: Curve, metric: str, *, tested: bool = False, suffix: str = "")
         Column("learning_rate", "learning\nrate", readable.rate, small=_tried),
         Column("learning_rates_tried", number=False),
     )
-    caption = f"Of the runs that succeeded; mean to max: validation, at each run’s best epoch. {rules.rates(curve)}"
+    caption = f"Of the runs that succeeded; mean to max: validation, at the epoch that a run is judged by. {rules.rates(curve)}"
     return Table(
         f"scores{suffix}",
         _about(f"{capital(metric)} by tuned layers", curve, suffix),

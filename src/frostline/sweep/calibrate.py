@@ -156,7 +156,7 @@ def calibrate(
         return None
     idle = _idle(bench)
     made_up = _MadeUp(need, bench.tokens, outlook.anatomy.width) if need.cuts or need.head else None
-    with settled_memory():
+    with settled_memory(sparing=all(one.cut is not None for one in wanted)):
         points = _Timer(replace(bench, states=made_up), matrices, rate, idle, stack).points(chosen, budget)
         scoring = _scoring_seconds(bench)
     bench.pretrained.release()

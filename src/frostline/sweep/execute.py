@@ -160,11 +160,11 @@ def cut_check(prepared: Prepared) -> list[Check]:
         return prepared.checks
     pretrained, bench = prepared.pretrained, prepared.bench
     ks = {spec.tune for spec in prepared.plan.runs if isinstance(spec.tune, int)}
-    tried: list[int | None] = [*sorted({min(ks), max(ks)})] if ks else []
-    if len(sharing(prepared, prepared.plan.runs)) < len(prepared.plan.runs):
-        tried.append(None)  # some begin with the texts, as full does
+    ends = {min(ks), max(ks)} if ks else set()
     pretrained.have(None)
-    rows = check(pretrained.model, tuned_layers=tried, tune_modules=prepared.spec.tune_modules)
+    rows = check(  # full runs every layer
+        pretrained.model, tuned_layers=[*sorted(ends), None], tune_modules=prepared.spec.tune_modules
+    )
     hand_back()
     refused = next((row for row in rows if row.refused), None)
     if refused:
