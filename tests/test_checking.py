@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from frostline import stacking
+from frostline import checking, stacking
 from frostline.checking import Check, check, head_reads, need_for, stack_refusal
 from frostline.errors import FrostlineError
 from frostline.hidden import Need
@@ -154,6 +154,15 @@ def test_what_is_taken_from_all_embeddings_is_refused_where_one_token_is_kept():
     model.bert.embeddings.register_forward_hook(lambda module, args, out: seen.update(mean=out.mean(1)))
     model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * seen["mean"])
     assert refusals(model, [0])[0]
+
+
+def test_uncut_the_gradients_of_the_last_layers_may_do(monkeypatch):
+    model, compared = small_model("bert"), []
+    prove = checking._Trial.check
+    monkeypatch.setattr(checking._Trial, "check", lambda self, k, names: compared.append(names) or prove(self, k, names))
+    (row,) = check(model, tuned_layers=[None], uncut_trains=1)
+    assert row.tuned_layers is None and row.path == "packed" and row.max_gradient_difference < 1e-5
+    assert compared == [find_layers(model).tuned(1)]
 
 
 def test_layers_that_mix_in_padding_are_refused():

@@ -173,7 +173,9 @@ def test_the_cut_of_named_parts_is_proven_before_they_are_trained(
 
     monkeypatch.setattr(execute_module, "check", spy)
     go(settings, tune="0,named", tune_modules="layer.1,pooler")
-    assert asked == [{"tuned_layers": [0, None], "tune_modules": ("layer.1", "pooler")}]
+    assert asked == [{"tuned_layers": [0, None], "tune_modules": ("layer.1", "pooler"), "uncut_trains": 0}]
+    go(settings, tune="1,all", out=settings["out"].with_name("all"))
+    assert asked[1:] == [{"tuned_layers": [1, None], "tune_modules": None, "uncut_trains": None}]
 
 
 def test_what_no_run_reads_is_let_go_and_changes_no_result(

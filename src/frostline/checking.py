@@ -57,6 +57,7 @@ def check(
     *,
     tuned_layers: Sequence[int | None] | None = None,
     tune_modules: Sequence[str] | None = None,
+    uncut_trains: int | None = None,
     lengths: Sequence[int] | None = None,
     batch: Batch | None = None,
 ) -> list[Check]:
@@ -66,6 +67,8 @@ def check(
         model: any sequence-classification model of transformers, in fp32; left as it was.
         tuned_layers: the values of k to try; 0 .. L and full (None) by default.
         tune_modules: parts to try as well, by module paths; in their row ``tuned_layers`` are those that must run.
+        uncut_trains: the gradients of how many of the last layers are compared where nothing is cut; None: all, which takes
+            twice their memory.
         lengths: tokens in each text of the batch made for the test.
         batch: a right-padded batch to use instead, where a type needs more than tokens.
 
@@ -84,7 +87,7 @@ def check(
             _demand_no_memory(model, batch)
             trial = _Trial(model, anatomy, batch)
             ks = [*range(anatomy.count + 1), None] if tuned_layers is None else tuned_layers
-            rows = [trial.check(k, anatomy.tuned(k)) for k in ks]
+            rows = [trial.check(k, anatomy.tuned(uncut_trains if k is None else k)) for k in ks]
             if tune_modules:
                 names = parameters_of("named", anatomy, tune_modules)
                 rows.append(trial.check(anatomy.depth(names), names))

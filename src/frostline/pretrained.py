@@ -97,14 +97,12 @@ class Pretrained:
 
     def _map_anew(self) -> None:
         """A mapped file takes memory for all of it that was ever read; of a new map only what is there is read."""
-        there = {
-            name: p for name, p in self.model.named_parameters() if name not in self._absent and name not in self.new
-        }
+        there = {name: p for name, p in self.model.named_parameters() if name not in self._absent}
         for name, value in self._values(there.keys()).items():
             if name in self._changed:
                 self._changed[name] = value
             else:
-                there[name].data = value
+                there[name].data = there[name].data.clone() if name in self.new else value
 
     def _values(self, names: Set[str]) -> dict[str, Tensor]:
         """The pretrained values of these parameters, read anew."""

@@ -161,9 +161,13 @@ def cut_check(prepared: Prepared) -> list[Check]:
     pretrained, bench = prepared.pretrained, prepared.bench
     ks = {spec.tune for spec in prepared.plan.runs if isinstance(spec.tune, int)}
     ends = {min(ks), max(ks)} if ks else set()
+    all_cut = len(sharing(prepared, prepared.plan.runs)) == len(prepared.plan.runs)
     pretrained.have(None)
-    rows = check(  # full runs every layer
-        pretrained.model, tuned_layers=[*sorted(ends), None], tune_modules=prepared.spec.tune_modules
+    rows = check(  # full runs every layer; without it the same paths are chosen, so that a sweep can grow by it
+        pretrained.model,
+        tuned_layers=[*sorted(ends), None],
+        tune_modules=prepared.spec.tune_modules,
+        uncut_trains=max(ends) if ends and all_cut else None,
     )
     hand_back()
     refused = next((row for row in rows if row.refused), None)
