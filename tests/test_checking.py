@@ -159,7 +159,9 @@ def test_what_is_taken_from_all_embeddings_is_refused_where_one_token_is_kept():
 def test_uncut_the_gradients_of_the_last_layers_may_do(monkeypatch):
     model, compared = small_model("bert"), []
     prove = checking._Trial.check
-    monkeypatch.setattr(checking._Trial, "check", lambda self, k, names: compared.append(names) or prove(self, k, names))
+    monkeypatch.setattr(
+        checking._Trial, "check", lambda self, k, names: compared.append(names) or prove(self, k, names)
+    )
     (row,) = check(model, tuned_layers=[None], uncut_trains=1)
     assert row.tuned_layers is None and row.path == "packed" and row.max_gradient_difference < 1e-5
     assert compared == [find_layers(model).tuned(1)]
