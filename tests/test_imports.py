@@ -25,6 +25,7 @@ ORDER = (
         "race",
         "machine",
         "layers",
+        "absent",
         "parts",
         "replacing",
         "casting",
