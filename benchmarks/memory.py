@@ -79,8 +79,7 @@ def _above(most: dict[str, Any], before: Facts) -> Facts:
     return {kind: peak.bytes - before[kind] for kind, peak in most.items()}
 
 
-def _settle() -> None:
-    """Import everything."""
+def _import_all() -> None:
     import transformers
 
     import_module("accelerate")
@@ -101,7 +100,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
-        _settle()
+        _import_all()
         settings = json.loads((options.work / "settings.json").read_text())
         ours = options.side == OURS
         print(json.dumps(frostline(settings, options.work) if ours else trainer(options.work, options.side)))

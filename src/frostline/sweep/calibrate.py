@@ -34,7 +34,7 @@ PASSED = 3  # batches of the pass
 AROUND = 0.1  # seconds that it takes to begin and end a timed run, about
 STEP_BYTES = 12  # of each trained parameter in a step: its gradient and AdamW's moments
 SCORED_BYTES = 8  # while validation is scored: the moments
-COPY_BYTES = 4  # its pretrained value, or that of the best epoch
+COPY_BYTES = 4  # the copy that is trained, or that of the best epoch
 STILL = 1e-12  # a learning rate that leaves weights about where they are
 GUESS = 1.5  # a step takes about so much longer than its operations at the pass's pace
 

@@ -89,9 +89,8 @@ def _cells(
         near = found.cut.nearest(spec.tune)
         together = min(near.stack, len(alike))  # their memory is that of all
         parameters = together * matrices.trained(trained(spec, anatomy))
-        best = (
-            parameters if spec.load_best_model_at_end and spec.evaluations_per_epoch else 0
-        )  # a copy of the best epoch
+        keeps_best = spec.load_best_model_at_end and spec.evaluations_per_epoch
+        best = parameters if keeps_best else 0
         yield Cell(
             trainable=trainable,
             train_size=size,
@@ -100,7 +99,7 @@ def _cells(
             evaluation_seconds=evaluation,
             seconds=training + evaluation + near.around / workers,
             memory_bytes=found.memory_bytes
-            + COPY_BYTES * (most + best)  # the pretrained values of all that was trained by then are kept
+            + COPY_BYTES * (most + best)  # of all that was trained by then there are copies
             + max(
                 STEP_BYTES * parameters + near.step_bytes * together * max(load.longest for load in loads),
                 SCORED_BYTES * parameters + near.scored_bytes * together * max(load.longest_scored for load in loads),
