@@ -207,6 +207,18 @@ def test_a_weak_run_among_weak_runs_has_not_failed() -> None:
     assert (cell["validation"]["n"], cell["validation"]["mean"]) == (5, pytest.approx(np.mean(weak)))
 
 
+def test_rates_are_compared_on_the_seeds_that_all_of_them_have() -> None:
+    runs = [
+        *(one("1", seed, score, learning_rate=1e-4) for seed, score in enumerate((0.80, 0.70))),
+        one("1", 0, 0.79, learning_rate=2e-4),
+        one("1", 7, 0.99, learning_rate=2e-4, status="failed"),
+    ]
+    assert by_name(answer([*runs, one("all", 0, 0.9)]))["1"]["learning_rate"] == 1e-4
+    runs[-1] |= {"status": "done", "outcome": "ok"}
+    alone = [run for run in runs if run["seed"] != 0]  # none is shared: by the mean of what there is
+    assert by_name(answer([*alone, one("all", 0, 0.9)]))["1"]["learning_rate"] == 2e-4
+
+
 def test_failures_are_of_a_k_and_a_learning_rate() -> None:
     runs = [
         one("1", n, s, learning_rate=rate)

@@ -11,7 +11,7 @@ import pytest
 from frostline.api import Sweep, rebuild
 from frostline.errors import FrostlineError
 from frostline.progress import Progress
-from frostline.sweep.prepare import prepare
+from frostline.sweep.prepare import prepare, rows_needed
 from tiny import contents, go, tiny_bert_folder
 
 
@@ -86,6 +86,18 @@ def test_longer_texts_than_the_model_takes_ask_for_consent_only(settings: dict[s
         Sweep(progress=Progress(), **{**settings, "train": rows}).run()
     made = Sweep(progress=Progress(), **{**settings, "train": rows, "max_truncated": 1}).plan()
     assert made.truncated == {"train": 1.0, "validation": 1.0} and made.truncated_by_class == {"a": 1.0, "b": 1.0}
+
+
+@pytest.mark.parametrize("folds", [0, 3])
+def test_only_texts_that_are_used_are_encoded(settings: dict[str, Any], folds: int) -> None:
+    given = {**settings, "train_size": [8, 16], "seeds": [0, 1], "folds": folds}
+    sweep = Sweep(progress=Progress(), **(given if not folds else {**given, "validation": None}))
+    prepared = prepare(sweep.spec, sweep.sources, Progress())
+    bench = prepared.bench
+    used = rows_needed(bench, prepared.plan.runs)
+    train = bench.splits["train"]
+    assert 0 < np.isin(train, used).sum() <= 32 < len(train)
+    assert (bench.tokens.lengths[used] > 0).all() and not bench.tokens.lengths[np.setdiff1d(train, used)].any()
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(settings: dict[str, Any]) -> None:

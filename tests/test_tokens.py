@@ -105,6 +105,21 @@ def test_an_empty_text_is_its_special_tokens_elsewhere(bert):
     assert tokens.inputs["input_ids"].tolist() == [bert.cls_token_id, bert.sep_token_id]
 
 
+def test_only_some_texts(bert, monkeypatch):
+    monkeypatch.setattr("frostline.tokens.CHUNK", 2)
+    rows = np.array([7, 0, 4])
+    some, whole = encode(bert, TEXTS, PAIRS, 8, rows), encode(bert, TEXTS, PAIRS, 8)
+    assert len(some) == len(TEXTS) and set(np.flatnonzero(some.lengths)) == {0, 4, 7}
+    assert same_batch(some.batch(rows), whole.batch(rows)) and np.array_equal(some.dropped[rows], whole.dropped[rows])
+    assert some.truncated() == (whole.dropped[rows] > 0).mean() and 0 < whole.truncated() < 1
+    assert np.isnan(some.truncated(np.arange(len(TEXTS)) == 1))
+    for rows_without in (np.array([0, 1]), np.array([1])):
+        with pytest.raises(AssertionError, match="not encoded"):
+            some.batch(rows_without)
+        with pytest.raises(AssertionError, match="not encoded"):
+            some.one_token(rows_without, last=True)
+
+
 def test_no_texts_at_all(bert):
     tokens = encode(bert, [], None, 8)
     assert len(tokens) == 0 and tokens.lengths.tolist() == [] and len(tokens.keys) == 0

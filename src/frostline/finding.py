@@ -13,6 +13,7 @@ from frostline.comparison.evidence import Labelled, Predictions, among_all
 from frostline.errors import FrostlineError
 from frostline.guesses import by_layer, judged, logme
 from frostline.hidden import POOLED
+from frostline.machine import settled_objects
 from frostline.metrics import WITH_SIGN
 from frostline.probing import Probed, probe_states
 from frostline.progress import Progress, suitable_progress
@@ -46,7 +47,7 @@ def find(
     """Look for the smallest k that is enough, training as little as that takes; gives the answer.
 
     Takes the settings of :class:`frostline.Sweep` but for ``tune``; ``learning_rate`` are the rates that may be tried,
-    ``seeds`` the most of any k. ``budget``: seconds of training, by default what six full fine-tunings take. ``max_k``:
+    ``seeds`` the most of any k. ``budget``: seconds of training, by default what five full fine-tunings take. ``max_k``:
     train no more layers than these; the deepest then stands for full. ``exhaustive``: train the whole grid. The same call
     again goes on where it stopped, and Ctrl-C leaves the best answer so far.
 
@@ -130,7 +131,8 @@ class _Search:
         """What frozen features can do alone, on the examples of the first seed, and what that lets guess; nothing where
         there was no room for them."""
         prepared, bench = self.prepared, self.prepared.bench
-        make_ready(prepared, list(self.runs.values()), self.progress)
+        first_two = [run for trial, run in self.runs.items() if trial.seed in self.spec.seeds[:2]]
+        make_ready(prepared, first_two, self.progress)
         states = bench.states
         if states is None or not states.need.pooled:
             return
@@ -155,7 +157,8 @@ class _Search:
         if self.probed:
             self.progress.note(f"No layer trained: {self.probed.sentence}")
         try:
-            verdict = self._grid() if exhaustive else self._race()
+            with settled_objects():
+                verdict = self._grid() if exhaustive else self._race()
         except KeyboardInterrupt:
             self._write(Verdict(self.board.found(), "It was interrupted; the same command goes on."))
             finish(self.prepared, self.progress, save_model=False)

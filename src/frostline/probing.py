@@ -26,7 +26,7 @@ from frostline.report import readable
 from frostline.savedprobe import Place, save_probe
 from frostline.specification import OF_MODEL_AND_DATA, SweepSpec, make_spec
 from frostline.sweep.execute import recipe_of
-from frostline.sweep.prepare import encode_splits, existing, read_data
+from frostline.sweep.prepare import encode_splits, existing, length_limit, read_data, splits_of
 from frostline.tokens import Tokens
 
 LAST = 4  # so many of the last layers are also read together
@@ -102,13 +102,14 @@ def probe(
         device=machine.device,
     )
     progress.begin("encoding the texts")
-    encoded = [encode_splits(spec, data, pretrained) for data in wanted]
-    parts = [tokens for _, splits, _ in encoded for tokens in splits.values()]
+    max_length = length_limit(spec, pretrained)
+    encoded = [encode_splits(spec, splits_of(data), max_length, pretrained) for data in wanted]
+    parts = [tokens for splits in encoded for tokens in splits.values()]
     ends = np.cumsum([len(part) for part in parts])
     rows = iter([np.arange(end - len(part), end) for part, end in zip(parts, ends, strict=True)])
     states = _states(spec, pretrained, machine, Tokens.join(parts), progress)
     found = []
-    for data, (splits, _, max_length) in zip(wanted, encoded, strict=True):
+    for data, splits in zip(wanted, encoded, strict=True):
         progress.begin(f"probing for {data.task.columns.label}")
         metric = check_metric(spec.metric, data.task.problem_type, len(data.task.labels))
         own = {name: next(rows) for name in splits}

@@ -23,7 +23,7 @@ from frostline.comparison.points import seeds_to_tell
 from frostline.specification import Tune
 from frostline.statistics import FULL, Array, Pair
 
-FULLS = 6.0  # trainings of the reference that the default budget is worth
+FULLS = 5.0  # trainings of the reference that the default budget is worth
 RUNGS = (2, 3, 5)  # seeds at which it is looked whether more are wanted; with more allowed, each doubling
 
 
@@ -271,7 +271,7 @@ def race(board: Board) -> Steps:
         if wanted := board.missing(trials):
             yield Step(wanted, why)
 
-    yield from run([Trial(0, rate, one) for one in course.seeds], "The head alone costs next to nothing.")
+    yield from run([Trial(0, rate, one) for one in course.seeds[:2]], "The head alone costs next to nothing.")
     if board.enough_by_itself(0):
         return Verdict(0, "The head alone is so good that no other k can be much better.")
 
@@ -282,7 +282,12 @@ def race(board: Board) -> Steps:
             f"Which learning rate: asked of {said(shallow)}, where it is cheap.",
         )
         rate = board.rate(shallow) or rate
-    yield from run([Trial(reference, rate, seed)], f"What {said(reference)} reaches, at that rate.")
+    lower = course.below(rate)
+    two = [Trial(reference, one, seed) for one in (rate, lower) if one is not None]
+    if lower is not None and board.affords(two):
+        yield from run(two, f"What {said(reference)} reaches at that rate, and at the next lower: it often wants less.")
+    else:
+        yield from run(two[:1], f"What {said(reference)} reaches, at that rate.")
     first_of_all: list[Tune] = [reference, shallow, 0]
     if not any(map(board.learned, first_of_all)):
         every = [Trial(reference, one, other) for one in course.rates for other in course.seeds[:2]]
@@ -314,9 +319,24 @@ def race(board: Board) -> Steps:
             if not board.affords(trials) and (fewer := _more_seeds(board, doubtful[-1:])):
                 doubtful, trials = doubtful[-1:], fewer
             why = f"It is not sure of {' and '.join(map(said, doubtful))}: more seeds, and of {said(reference)}."
+        second = _second_seed(board, found)
+        if second and board.affords(second) and not board.affords([*trials, *second]):
+            trials, why = second, f"Last of all a second seed of {said(found)}: of one nothing is known for sure."
         if not board.affords(trials):
             return Verdict(found, "What is left of the budget does not allow the next step.")
         yield from run(trials, why)
+
+
+def _second_seed(board: Board, found: Tune) -> list[Trial]:
+    """Of the k that would be named and of the reference, where they have but one."""
+    rates = {k: board.rate(k) for k in (found, board.course.reference)}
+    seeds = board.course.seeds[:2]
+    return [
+        trial
+        for k, rate in rates.items()
+        if rate is not None
+        for trial in board.missing([Trial(k, rate, seed) for seed in seeds])
+    ]
 
 
 def _lower(board: Board) -> float | None:

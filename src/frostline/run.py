@@ -251,10 +251,14 @@ def generator_seed(seed: int, purpose: str) -> int:
 def train_rows(bench: Bench, spec: RunSpec) -> Rows:
     """The run's training examples: a nested, stratified subset that is the same for every k."""
     pool = bench.splits["train"]
-    if bench.folds is not None and spec.fold is not None:
-        pool = pool[bench.folds != spec.fold]
+    return pool[drawn(spec, bench.problem.targets[pool], bench.folds)]
+
+
+def drawn(spec: RunSpec, targets: NDArray[Any], folds: Rows | None) -> Rows:
+    """Which of the training rows, given by their targets and folds, a run trains on."""
+    pool = np.arange(len(targets)) if folds is None or spec.fold is None else np.flatnonzero(folds != spec.fold)
     seed = generator_seed(spec.data_seed if spec.subset == "fixed" else spec.seed, f"subset-{spec.subset}")
-    return pool[subset_indices(bench.problem.targets[pool], spec.train_size, seed)]
+    return pool[subset_indices(targets[pool], spec.train_size, seed)]
 
 
 def scored_rows(bench: Bench, spec: RunSpec) -> Rows:

@@ -24,7 +24,7 @@ class Tokens:
     """
 
     inputs: dict[str, NDArray[np.int32]]
-    offsets: NDArray[np.int64]
+    offsets: NDArray[np.int64]  # of a text that was not encoded the same as of the next: it has no tokens
     padding: dict[str, int]
     dropped: NDArray[np.int32]
 
@@ -35,9 +35,15 @@ class Tokens:
     def lengths(self) -> NDArray[np.int64]:
         return np.diff(self.offsets)
 
+    def truncated(self, rows: NDArray[np.bool_] | None = None) -> float:
+        """The share of texts that are cut, of those that were encoded (among these ``rows``); NaN where there are none."""
+        encoded = self.lengths > 0 if rows is None else rows & (self.lengths > 0)
+        return float((self.dropped[encoded] > 0).mean()) if encoded.any() else float("nan")
+
     def batch(self, rows: NDArray[np.int64], length: int | None = None) -> dict[str, Tensor]:
         """The model's inputs for these rows, ``[B, S]`` each; S is ``length`` or the longest row."""
         lengths = self.lengths[rows]
+        assert lengths.all(), "some of these texts were not encoded"
         real = np.arange(length or int(lengths.max())) < lengths[:, None]  # [B, S]
         where = flat_positions(self.offsets, rows)
         batch = {}
@@ -50,6 +56,7 @@ class Tokens:
 
     def one_token(self, rows: NDArray[np.int64], *, last: bool) -> dict[str, Tensor]:
         """The same rows as texts of one token, their first or last, ``[B, 1]``: all that some heads look at."""
+        assert self.lengths[rows].all(), "some of these texts were not encoded"
         where = self.offsets[1:][rows] - 1 if last else self.offsets[rows]
         batch = {name: torch.from_numpy(flat[where].astype(np.int64))[:, None] for name, flat in self.inputs.items()}
         batch["attention_mask"] = torch.ones(len(rows), 1, dtype=torch.long)
@@ -88,16 +95,19 @@ def flat_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArr
 
 
 def encode(
-    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    max_length: int,
+    rows: NDArray[np.int64] | None = None,
 ) -> Tokens:
-    """Texts (or pairs of texts) as tokens, at most ``max_length`` each.
+    """Texts (or pairs of texts) as tokens, at most ``max_length`` each; ``rows``: only these, the others stay without.
 
     A text for which a tokenizer gives no token at all (GPT-2 and the empty text) becomes one end-of-text token.
     """
     names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
     flat: dict[str, list[NDArray[np.int32]]] = {name: [] for name in names}
-    lengths: list[int] = []
-    dropped: list[int] = []
+    lengths, dropped = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int32)
     nothing = next(
         x for x in (tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, 0) if x is not None
     )
@@ -106,32 +116,30 @@ def encode(
         second = {} if pairs is None else {"text_pair": [pairs[n] for n in where]}
         return tokenizer([texts[n] for n in where], **second, return_attention_mask=False, verbose=False, **limit)
 
-    for start in range(0, len(texts), CHUNK):
-        where = range(start, min(start + CHUNK, len(texts)))
-        rows = call(where)
-        whole = [len(ids) for ids in rows["input_ids"]]
-        long = [n for n, size in zip(where, whole, strict=True) if size > max_length]
-        if long:
-            short = call(long, truncation=True, max_length=max_length)
+    chosen: list[int] = list(range(len(texts))) if rows is None else np.unique(rows).tolist()
+    for start in range(0, len(chosen), CHUNK):
+        where = chosen[start : start + CHUNK]
+        found = call(where)
+        whole = np.array([len(ids) for ids in found["input_ids"]])
+        if len(long := np.flatnonzero(whole > max_length)):
+            short = call([where[place] for place in long], truncation=True, max_length=max_length)
             for name in names:
-                for place, n in enumerate(long):
-                    rows[name][n - start] = short[name][place]
-        for place, size in enumerate(whole):
-            if not size:
-                for name in names:
-                    rows[name][place] = [nothing if name == "input_ids" else 0]
+                for place, ids in zip(long, short[name], strict=True):
+                    found[name][place] = ids
+        for place in np.flatnonzero(whole == 0):
+            for name in names:
+                found[name][place] = [nothing if name == "input_ids" else 0]
         for name in names:
-            flat[name] += [np.asarray(row, np.int32) for row in rows[name]]
-        kept = [len(ids) for ids in rows["input_ids"]]
-        lengths += kept
-        dropped += [max(a - b, 0) for a, b in zip(whole, kept, strict=True)]
+            flat[name] += [np.asarray(row, np.int32) for row in found[name]]
+        lengths[where] = [len(ids) for ids in found["input_ids"]]
+        dropped[where] = np.maximum(whole - lengths[where], 0)
     padding = dict.fromkeys(names, 0)
     padding["input_ids"] = tokenizer.pad_token_id
     if "token_type_ids" in padding:
         padding["token_type_ids"] = tokenizer.pad_token_type_id
     return Tokens(
-        inputs={name: np.concatenate([np.zeros(0, np.int32), *rows]) for name, rows in flat.items()},
-        offsets=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
+        inputs={name: np.concatenate([np.zeros(0, np.int32), *some]) for name, some in flat.items()},
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
         padding=padding,
-        dropped=np.asarray(dropped, np.int32),
+        dropped=dropped,
     )

@@ -1,6 +1,8 @@
 """The program itself: what it says of a mistake, and the codes it exits with."""
 
+import atexit
 import errno
+import gc
 import sys
 from typing import Annotated
 
@@ -33,6 +35,7 @@ def program(
 
 def main() -> None:
     """The program. A mistake of the user's is one sentence on stderr and exit code 2."""
+    atexit.register(gc.freeze)  # the system takes everything back by itself; looking for garbage first takes a second
     try:
         app(prog_name="frostline")
     except SystemExit as leaving:

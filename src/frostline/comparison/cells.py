@@ -45,19 +45,23 @@ def at_rate(cells: Mapping[str, Sequence[Run]], chance: float | None, choices: C
 
 
 def best_rate(runs: Sequence[Run], chance: float | None, choices: Choices) -> float | None:
-    """The learning rate with the best mean; a run that diverged counts as guessing, and all failures count, unless they
-    are left out by choice."""
+    """The learning rate with the best mean, over the seeds that have ended at every rate if there are any; a run that
+    diverged counts as guessing, and all failures count, unless they are left out by choice."""
+    by_rate: dict[float | None, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run["learning_rate"] or 0.0):
+        by_rate.setdefault(run["learning_rate"], []).append(run)
+    ended = {rate: some for rate, all_of_it in by_rate.items() if (some := done(all_of_it))}
+    shared = set[Any].intersection(*({run["seed"] for run in some} for some in ended.values())) if ended else set()
 
     def mean(rate: float | None) -> float:
-        ended = done(run for run in runs if run["learning_rate"] == rate)
+        alike = [run for run in ended.get(rate, ()) if run["seed"] in shared or not shared]
         if choices.failed_below is not None:
-            ended = near_the_best(ended, choices.failed_below)
-        good = {id(run) for run in scored(ended)}
-        values = [run["validation_best"] if id(run) in good else (chance or 0.0) for run in ended]
+            alike = near_the_best(alike, choices.failed_below)
+        good = {id(run) for run in scored(alike)}
+        values = [run["validation_best"] if id(run) in good else (chance or 0.0) for run in alike]
         return float(np.mean(values)) if values else -np.inf
 
-    rates: set[float | None] = {run["learning_rate"] for run in runs}
-    return max(sorted(rates, key=lambda rate: rate or 0.0), key=mean)
+    return max(by_rate, key=mean)
 
 
 def counted(runs: Sequence[Run], choices: Choices) -> list[Run]:

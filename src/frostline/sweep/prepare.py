@@ -1,7 +1,7 @@
 """Make a sweep ready to run: its data read, its model loaded, its plan made. Nothing is written here."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from frostline.metrics import check_metric
 from frostline.parts import depth, parameters_of, remarks
 from frostline.pretrained import Pretrained, load_pretrained
 from frostline.progress import Progress
-from frostline.run import Bench, train_rows
+from frostline.run import Bench, drawn, train_rows
 from frostline.specification import RunSpec, Settings, SweepSpec, Tune
 from frostline.sweep.groups import groups_by_tune
 from frostline.sweep.plan import Identity, Plan, expand, read_identity, read_settings
@@ -84,9 +84,7 @@ def prepare(
     for k in spec.every("tune"):
         parameters_of(k, pretrained.anatomy, spec.tune_modules)
     _demand_sizes(spec, data)
-    progress.begin("encoding the texts")
-    splits, encoded, max_length = encode_splits(spec, data, pretrained)
-    truncated = truncated_shares(encoded)
+    splits, max_length = splits_of(data), length_limit(spec, pretrained)
     identity = Identity(
         weights=pretrained.weights,
         vocabulary=pretrained.vocabulary,
@@ -105,37 +103,55 @@ def prepare(
         if before and spec.task is None:
             identity = replace(identity, task=before.task)  # a file may have been renamed
         spec = _join(spec, identity, older, store.out)
+    progress.begin("encoding the texts")
+    runs = expand(spec, identity)
+    encoded = encode_splits(spec, splits, max_length, pretrained, trained=_drawn(runs, data))
     bench = _bench(spec, data, splits, encoded, pretrained, machine, metric)
-    plan = _plan(spec, identity, bench, data, truncated, encoded, store, probes=probes)
+    plan = _plan(spec, identity, runs, bench, data, encoded, store, probes=probes)
     return Prepared(spec, data, pretrained, identity, bench, plan, store)
 
 
+def splits_of(data: Data) -> dict[str, Examples]:
+    """The examples of every split that there is, training first."""
+    return {name: part for name in SPLITS if (part := getattr(data, name)) is not None} | dict(data.others)
+
+
 def encode_splits(
-    spec: SweepSpec, data: Data, pretrained: Pretrained
-) -> tuple[dict[str, Examples], dict[str, Tokens], int]:
-    """The examples of every split, their texts as token numbers, and how many tokens a text may have.
+    spec: SweepSpec,
+    splits: Mapping[str, Examples],
+    max_length: int,
+    pretrained: Pretrained,
+    trained: Rows | None = None,
+) -> dict[str, Tokens]:
+    """The texts of every split as token numbers, at most ``max_length`` each; of the training split only those ``trained``.
 
     Raises:
         FrostlineError: more texts would be cut than the specification consents to.
     """
-    max_length = _max_length(spec, pretrained)
-    splits = {name: part for name in SPLITS if (part := getattr(data, name)) is not None} | dict(data.others)
-    encoded = {name: encode(pretrained.tokenizer, s.texts, s.pairs, max_length) for name, s in splits.items()}
-    _demand_consent(spec, truncated_shares(encoded), encoded, max_length, pretrained)
-    return splits, encoded, max_length
-
-
-def truncated_shares(encoded: Mapping[str, Tokens]) -> dict[str, float]:
-    """Of each split the share of texts that are cut."""
-    return {name: float((tokens.dropped > 0).mean()) for name, tokens in encoded.items()}
+    encoded = {
+        name: encode(pretrained.tokenizer, s.texts, s.pairs, max_length, trained if name == "train" else None)
+        for name, s in splits.items()
+    }
+    _demand_consent(spec, encoded, max_length, pretrained)
+    return encoded
 
 
 def rows_needed(bench: Bench, runs: Sequence[RunSpec]) -> Rows:
     """Rows of the pool that these runs train or are scored on."""
     parts = [rows for name, rows in bench.splits.items() if name != "train"]
-    subsets = {(spec.seed if spec.subset == "per-seed" else spec.fold, spec.train_size): spec for spec in runs}
-    parts += [train_rows(bench, spec) for spec in subsets.values()]
+    parts += [train_rows(bench, spec) for spec in _of_each_subset(runs)]
     return np.unique(np.concatenate(parts))
+
+
+def _drawn(runs: Sequence[RunSpec], data: Data) -> Rows | None:
+    """The training rows that any of these runs trains on; None, all, where there are no runs yet."""
+    drawings = [drawn(spec, data.train.targets, data.folds) for spec in _of_each_subset(runs)]
+    return np.unique(np.concatenate(drawings)) if drawings else None
+
+
+def _of_each_subset(runs: Sequence[RunSpec]) -> Iterable[RunSpec]:
+    """Of all runs that train on the same examples, one."""
+    return {(spec.seed if spec.subset == "per-seed" else spec.fold, spec.train_size): spec for spec in runs}.values()
 
 
 def _machine(spec: SweepSpec, before: Identity | None) -> Machine:
@@ -201,7 +217,12 @@ def _demand_sizes(spec: SweepSpec, data: Data) -> None:
             )
 
 
-def _max_length(spec: SweepSpec, pretrained: Pretrained) -> int:
+def length_limit(spec: SweepSpec, pretrained: Pretrained) -> int:
+    """How many tokens a text may have.
+
+    Raises:
+        FrostlineError: what was asked for does not suit the model.
+    """
     if spec.max_length is None:
         return pretrained.max_length
     text = pretrained.model.config.get_text_config()
@@ -215,13 +236,8 @@ def _max_length(spec: SweepSpec, pretrained: Pretrained) -> int:
     return spec.max_length
 
 
-def _demand_consent(
-    spec: SweepSpec,
-    truncated: Mapping[str, float],
-    encoded: Mapping[str, Tokens],
-    max_length: int,
-    pretrained: Pretrained,
-) -> None:
+def _demand_consent(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length: int, pretrained: Pretrained) -> None:
+    truncated = {name: tokens.truncated() for name, tokens in encoded.items()}
     split = max(truncated, key=lambda name: truncated[name])
     if truncated[split] <= spec.max_truncated:
         return
@@ -295,16 +311,15 @@ def _bench(
 def _plan(
     spec: SweepSpec,
     identity: Identity,
+    runs: Sequence[RunSpec],
     bench: Bench,
     data: Data,
-    truncated: Mapping[str, float],
     encoded: Mapping[str, Tokens],
     store: Store,
     *,
     probes: bool,
 ) -> Plan:
     anatomy, model = bench.pretrained.anatomy, bench.pretrained.model
-    runs = expand(spec, identity)
     layers = anatomy.count
     groups = groups_by_tune(runs, model, anatomy)
     depths = {None if spec.frozen_dropout else depth(run, anatomy) for run in {run.tune: run for run in runs}.values()}
@@ -320,9 +335,9 @@ def _plan(
     kept = wanted.within(limit, count, tokens, anatomy.width)
     train = data.train.targets
     by_class = {
-        label: float((encoded["train"].dropped[train == n] > 0).mean())
+        label: share
         for n, label in enumerate(identity.labels)
-        if (train == n).any()
+        if not np.isnan(share := encoded["train"].truncated(train == n))
     }
     scored = sum(
         len(bench.splits[name]) * times for name, times in (("validation", 2), ("test", 1)) if name in bench.splits
@@ -340,7 +355,7 @@ def _plan(
         cache_bytes=kept.bytes(count, tokens, anatomy.width),
         limit_bytes=limit,
         free_bytes=free,
-        truncated=truncated,
+        truncated={name: tokens.truncated() for name, tokens in encoded.items()},
         truncated_by_class=by_class,
         max_length=identity.max_length,
         notes=(*data.notes, *_remarks(runs, bench.pretrained)),
