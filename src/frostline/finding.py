@@ -47,7 +47,7 @@ def find(
     """Look for the smallest k that is enough, training as little as that takes; gives the answer.
 
     Takes the settings of :class:`frostline.Sweep` but for ``tune``; ``learning_rate`` are the rates that may be tried,
-    ``seeds`` the most of any k. ``budget``: seconds of training, by default what five full fine-tunings take. ``max_k``:
+    ``seeds`` the most of any k. ``budget``: seconds of training, by default what six full fine-tunings take. ``max_k``:
     train no more layers than these; the deepest then stands for full. ``exhaustive``: train the whole grid. The same call
     again goes on where it stopped, and Ctrl-C leaves the best answer so far.
 

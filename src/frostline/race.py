@@ -23,7 +23,7 @@ from frostline.comparison.points import seeds_to_tell
 from frostline.specification import Tune
 from frostline.statistics import FULL, Array, Pair
 
-FULLS = 5.0  # trainings of the reference that the default budget is worth
+FULLS = 6.0  # trainings of the reference that the default budget is worth
 RUNGS = (2, 3, 5)  # seeds at which it is looked whether more are wanted; with more allowed, each doubling
 
 

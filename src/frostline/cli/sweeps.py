@@ -72,7 +72,7 @@ def find(
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="time for training, as in 90s, 10min, 2h [default: that of five full fine-tunings]"),
+        typer.Option(help="time for training, as in 90s, 10min, 2h [default: that of six full fine-tunings]"),
     ] = None,
     max_k: Annotated[
         int | None, typer.Option(help="train no more than so many layers; they then stand for full")
