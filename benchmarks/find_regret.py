@@ -9,10 +9,11 @@ and at the end, over all tasks in DIR:
     python benchmarks/find_regret.py --out DIR --table docs/find.md.part --json find.json
 
 The truth is a grid: every k and full at every rate with two seeds, then five fresh seeds of each k at its best rate, which
-alone are the truth. `find` runs as a process of its own with an empty cache, three times, with seeds that the truth has not
-seen; Trainer's full fine-tuning as users run it beside it, scored after each epoch. Of the grid's work: in operations,
-which do not hang on what else the machine does; the fresh seeds count. A k meets the target if the truth's interval of its
-share of full's gain over guessing reaches it. Tasks in which full is not surely above guessing are named and left out.
+alone are the truth; full comes first, and where it is not surely above guessing the task is named and left out. `find` runs
+as a process of its own with an empty cache, three times, with seeds that the truth has not seen; Trainer's full fine-tuning
+as users run it beside it, scored after each epoch. Of the grid's work: in operations, which do not hang on what else the
+machine does; the fresh seeds count. A k meets the target if the truth's interval of its share of full's gain over guessing
+reaches it.
 """
 
 import argparse
@@ -26,6 +27,14 @@ from typing import Any
 import numpy as np
 from measuring import Failed, flags_of, markdown, settings_of, timed
 
+from frostline import Sweep
+from frostline.answer import make_answer
+from frostline.comparison.choices import Choices
+from frostline.comparison.evidence import Labelled
+from frostline.progress import LineProgress
+from frostline.specification import OF_MODEL_AND_DATA
+from frostline.sweep.folder import Folder
+
 HERE = Path(__file__).parent
 RATES = "5e-5,1e-4,2e-4"
 CHOOSING, FRESH, FINDS = (1000, 1001), tuple(range(2000, 2005)), 3
@@ -37,6 +46,9 @@ def measure(folder: Path, settings: Mapping[str, str]) -> None:
     (folder / "settings.json").write_text(json.dumps(settings, indent=1))
     truth(folder / "truth", settings)
     seconds = _known(folder / "seconds.json")
+    if not _learned(folder):
+        _write(folder / "seconds.json", seconds)
+        return
     for n in range(FINDS):
         if f"find-{n}" not in seconds:
             seeds = ",".join(str(3000 + 10 * n + seed) for seed in range(5))
@@ -44,8 +56,6 @@ def measure(folder: Path, settings: Mapping[str, str]) -> None:
             seconds[f"find-{n}"] = _process(command, folder / f"find-{n}")
             _write(folder / "seconds.json", seconds)
     if "probe" not in seconds:
-        from frostline.specification import OF_MODEL_AND_DATA
-
         own = {name: value for name, value in settings.items() if name in OF_MODEL_AND_DATA}
         seconds["probe"] = _process(["frostline", "probe", *flags_of(own)], folder / "probe")
         _write(folder / "seconds.json", seconds)
@@ -55,25 +65,45 @@ def measure(folder: Path, settings: Mapping[str, str]) -> None:
 
 
 def truth(out: Path, settings: Mapping[str, str]) -> None:
-    """The whole grid on two seeds, then fresh seeds of every k at the rate that was best."""
-    from frostline import Sweep, find
-    from frostline.progress import LineProgress
-    from frostline.sweep.folder import Folder
+    """Full on two seeds at every rate, then on fresh seeds at the best; and if it has learned, every k likewise."""
+    _two_stages(out, settings, ["all"])
+    if _learned(out.parent):
+        _two_stages(out, settings, [*range(Folder(out).identity.layers + 1), "all"])
 
-    given: dict[str, Any] = {**settings, "learning_rate": RATES, "seeds": list(CHOOSING)}
-    find(**given, out=out, exhaustive=True, progress=LineProgress())
-    (out / "search.json").unlink()
+
+def _two_stages(out: Path, settings: Mapping[str, str], tunes: Sequence[Any]) -> None:
+    def run(**grid: Any) -> None:
+        Sweep(**{**settings, **grid}, out=out, progress=LineProgress()).run(save_model=False)
+
+    run(tune=tunes, learning_rate=RATES, seeds=list(CHOOSING))
     best: dict[Any, dict[float, list[float]]] = {}
     for row in Folder(out).rows():
         if row["seed"] in CHOOSING and row["validation_best"] is not None:
             k = "all" if row["tune_embeddings"] else row["tuned_layers"]
             best.setdefault(k, {}).setdefault(row["learning_rate"], []).append(row["validation_best"])
     for k, rates in best.items():
-        rate = max(rates, key=lambda one: float(np.mean(rates[one])))
-        sweep = Sweep(
-            **{**settings, "tune": k, "learning_rate": rate, "seeds": list(FRESH)}, out=out, progress=LineProgress()
-        )
-        sweep.run(save_model=False)
+        run(tune=k, learning_rate=max(rates, key=lambda one: float(np.mean(rates[one]))), seeds=list(FRESH))
+
+
+def _curve(folder: Path, target: float) -> dict[str, Any]:
+    """The comparison that the fresh seeds allow."""
+    truth = Folder(folder / "truth")
+    identity, examples = truth.identity, truth.split("validation")
+    assert examples is not None
+    answer = make_answer(
+        [row for row in truth.rows() if row["seed"] in FRESH],
+        Labelled(examples.targets, identity.problem_type, identity.labels, identity.metric),
+        truth.predictions,
+        Choices(target=target),
+        layers=identity.layers,
+    )
+    curve: dict[str, Any] = answer["sizes"][0]
+    return curve
+
+
+def _learned(folder: Path) -> bool:
+    """Whether full is surely above guessing."""
+    return bool(_curve(folder, 0.95)["learned"])
 
 
 def _process(command: Sequence[str], out: Path) -> float:
@@ -92,29 +122,13 @@ def _trainer(settings: Mapping[str, str]) -> float:
     return float(next(line["seconds"] for line in lines if line["kind"] == "whole"))
 
 
-def judge(folder: Path, target: float) -> dict[str, Any] | None:
-    """What the truth says of every search and rule; None where full is not surely above guessing."""
-    from frostline.answer import make_answer
-    from frostline.comparison.choices import Choices
-    from frostline.comparison.evidence import Labelled
-    from frostline.sweep.folder import Folder
-
-    truth = Folder(folder / "truth")
-    identity, examples = truth.identity, truth.split("validation")
-    assert examples is not None
-    every = truth.rows()
-    answer = make_answer(
-        [row for row in every if row["seed"] in FRESH],
-        Labelled(examples.targets, identity.problem_type, identity.labels, identity.metric),
-        truth.predictions,
-        Choices(target=target),
-        layers=identity.layers,
-    )
-    size = answer["sizes"][0]
-    if not size["learned"]:
-        return None
-    cells = {cell["trainable"]: cell for cell in size["cells"]}
-    seconds, layers = _known(folder / "seconds.json"), identity.layers
+def judge(folder: Path, target: float) -> dict[str, Any]:
+    """What the truth says of every search and rule; of full alone where that is not surely above guessing."""
+    curve, layers = _curve(folder, target), Folder(folder / "truth").identity.layers
+    cells = {cell["trainable"]: cell for cell in curve["cells"]}
+    if not curve["learned"]:
+        return {"left_out": {"full": cells["all"]["validation"], "guessing": curve["chance"]}}
+    every, seconds = Folder(folder / "truth").rows(), _known(folder / "seconds.json")
     searches = [json.loads((folder / f"find-{n}" / "search.json").read_text()) for n in range(FINDS)]
     work = searches[0]["operations"]
     grid = sum(work[row["trainable"]] for row in every)
@@ -146,9 +160,9 @@ def judge(folder: Path, target: float) -> dict[str, Any] | None:
     }
 
 
-def tables(found: Mapping[str, Mapping[str, Any] | None]) -> str:
+def tables(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Markdown: a row for each task, and a row for each rule over all tasks."""
-    known = {task: facts for task, facts in found.items() if facts}
+    known = {task: facts for task, facts in found.items() if "rules" in facts}
     tasks = [
         [
             task,
@@ -171,10 +185,21 @@ def tables(found: Mapping[str, Mapping[str, Any] | None]) -> str:
         rules.append(
             [rule, f"{100 * meets:.0f} %", f"{100 * regrets.mean():.1f} ± {100 * error:.1f}", str(len(judged))]
         )
-    left_out = ", ".join(task for task, facts in found.items() if facts is None)
-    header = ("task", "% of full's gain, by k", "named", "meets the target", "of the grid's work", "of Trainer's full")
-    parts = [markdown(header, tasks), markdown(("rule", "meets the target", "regret, points of gain", "cases"), rules)]
-    return "\n\n".join([*parts, f"Left out, since full is not surely above guessing: {left_out}." if left_out else ""])
+    parts = [
+        markdown(
+            ("task", "% of full's gain, by k", "named", "meets the target", "of the grid's work", "of Trainer's full"),
+            tasks,
+        ),
+        markdown(("rule", "meets the target", "regret, points of gain", "cases"), rules),
+    ]
+    left_out = [
+        f"{task} ({full['mean']:.3f}, standard deviation {full['std']:.3f}; guessing {facts['left_out']['guessing']:.3f})"
+        for task, facts in found.items()
+        if "left_out" in facts and (full := facts["left_out"]["full"])
+    ]
+    if left_out:
+        parts.append(f"Left out, since full is not surely above guessing: {', '.join(left_out)}.")
+    return "\n\n".join(parts)
 
 
 def _printed(k: int) -> str:
@@ -203,8 +228,12 @@ def main() -> None:
             measure(options.out / options.name, {"test": "none", "evaluations_per_epoch": "0", **settings_of(rest)})
         except Failed as error:
             sys.exit(f"{options.name}: {error}")
-    done = [path.parent for path in sorted(options.out.glob("*/seconds.json")) if "trainer" in _known(path)]
-    found = {folder.name: judge(folder, options.target) for folder in done}
+    done = [path.parent for path in sorted(options.out.glob("*/seconds.json"))]
+    found = {
+        folder.name: judge(folder, options.target)
+        for folder in done
+        if "trainer" in _known(folder / "seconds.json") or not _learned(folder)
+    }
     text = tables(found)
     print(text)
     if options.table:
