@@ -36,7 +36,7 @@ from frostline.specification import OF_MODEL_AND_DATA
 from frostline.sweep.folder import Folder
 
 HERE = Path(__file__).parent
-RATES = "5e-5,1e-4,2e-4"
+RATES, OF_HEAD = "5e-5,1e-4,2e-4", "1e-3,3e-3,1e-2,3e-2"
 CHOOSING, FRESH, FINDS = (1000, 1001), tuple(range(2000, 2005)), 3
 
 
@@ -76,13 +76,18 @@ def _two_stages(out: Path, settings: Mapping[str, str], tunes: Sequence[Any]) ->
         Sweep(**{**settings, **grid}, out=out, progress=LineProgress()).run(save_model=False)
 
     run(tune=tunes, learning_rate=RATES, seeds=list(CHOOSING))
-    best: dict[Any, dict[float, list[float]]] = {}
-    for row in Folder(out).rows():
+    best = _best_rates(Folder(out).rows())
+    for k in tunes:
+        run(tune=k, learning_rate=best[_printed(k)], seeds=list(FRESH))
+
+
+def _best_rates(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Of every k the rate with the best mean over the seeds that choose it."""
+    scores: dict[str, dict[float, list[float]]] = {}
+    for row in rows:
         if row["seed"] in CHOOSING and row["validation_best"] is not None:
-            k = "all" if row["tune_embeddings"] else row["tuned_layers"]
-            best.setdefault(k, {}).setdefault(row["learning_rate"], []).append(row["validation_best"])
-    for k, rates in best.items():
-        run(tune=k, learning_rate=max(rates, key=lambda one: float(np.mean(rates[one]))), seeds=list(FRESH))
+            scores.setdefault(row["trainable"], {}).setdefault(row["learning_rate"], []).append(row["validation_best"])
+    return {k: max(rates, key=lambda rate: float(np.mean(rates[rate]))) for k, rates in scores.items()}
 
 
 def _curve(folder: Path, target: float) -> dict[str, Any]:
@@ -90,15 +95,11 @@ def _curve(folder: Path, target: float) -> dict[str, Any]:
     truth = Folder(folder / "truth")
     identity, examples = truth.identity, truth.split("validation")
     assert examples is not None
-    answer = make_answer(
-        [row for row in truth.rows() if row["seed"] in FRESH],
-        Labelled(examples.targets, identity.problem_type, identity.labels, identity.metric),
-        truth.predictions,
-        Choices(target=target),
-        layers=identity.layers,
-    )
-    curve: dict[str, Any] = answer["sizes"][0]
-    return curve
+    rows = Labelled(examples.targets, identity.problem_type, identity.labels, identity.metric)
+    best = _best_rates(every := truth.rows())
+    fresh = [row for row in every if row["seed"] in FRESH and row["learning_rate"] == best.get(row["trainable"])]
+    answer = make_answer(fresh, rows, truth.predictions, Choices(target=target), layers=identity.layers)
+    return {**answer["sizes"][0], "guessing": rows.chance}
 
 
 def _learned(folder: Path) -> bool:
@@ -127,7 +128,7 @@ def judge(folder: Path, target: float) -> dict[str, Any]:
     curve, layers = _curve(folder, target), Folder(folder / "truth").identity.layers
     cells = {cell["trainable"]: cell for cell in curve["cells"]}
     if not curve["learned"]:
-        return {"left_out": {"full": cells["all"]["validation"], "guessing": curve["chance"]}}
+        return {"left_out": {"full": cells["all"]["validation"], "guessing": curve["guessing"]}}
     every, seconds = Folder(folder / "truth").rows(), _known(folder / "seconds.json")
     searches = [json.loads((folder / f"find-{n}" / "search.json").read_text()) for n in range(FINDS)]
     work = searches[0]["operations"]
@@ -202,8 +203,8 @@ def tables(found: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n\n".join(parts)
 
 
-def _printed(k: int) -> str:
-    return f"last {k}"
+def _printed(k: Any) -> str:
+    return f"last {k}" if isinstance(k, int) else str(k)
 
 
 def _known(path: Path) -> dict[str, float]:
@@ -225,7 +226,8 @@ def main() -> None:
     options, rest = parser.parse_known_args()
     if options.name:
         try:
-            measure(options.out / options.name, {"test": "none", "evaluations_per_epoch": "0", **settings_of(rest)})
+            given = {"test": "none", "evaluations_per_epoch": "0", "head_learning_rate": OF_HEAD, **settings_of(rest)}
+            measure(options.out / options.name, given)
         except Failed as error:
             sys.exit(f"{options.name}: {error}")
     done = [path.parent for path in sorted(options.out.glob("*/seconds.json"))]

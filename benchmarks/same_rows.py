@@ -20,7 +20,7 @@ from frostline.specification import make_spec
 from frostline.sweep.prepare import prepare
 
 KEPT = (
-    *("num_train_epochs", "per_device_train_batch_size", "per_device_eval_batch_size", "head_learning_rate"),
+    *("num_train_epochs", "per_device_train_batch_size", "per_device_eval_batch_size"),
     *("weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "lr_scheduler_type", "warmup_steps", "max_grad_norm"),
 )
 
@@ -54,7 +54,13 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
         "validation_rows": len(bench.splits["validation"]),
         "device": settings.get("device", "auto"),
         **{name: getattr(spec, name) for name in KEPT},
-        "cells": [{"k": str(run.tune), "seed": run.seed, "rate": run.learning_rate} for run in plan.runs],
+        "cells": [
+            {
+                **{"k": str(run.tune), "seed": run.seed, "rate": run.learning_rate},
+                "head_rate": run.head_learning_rate or run.learning_rate,
+            }
+            for run in plan.runs
+        ],
         "subsets": {seed: np.searchsorted(union, some).tolist() for seed, some in rows.items()},
         "trained": {k: sorted(trained(run, anatomy)) for k, run in by_k.items()},
         "head": [name for name, place in anatomy.places.items() if place in (HEAD, POOLER)],

@@ -108,7 +108,7 @@ class Grid:
                 data_collator=DataCollatorWithPadding(self.tokenizer),
                 processing_class=self.tokenizer,
                 compute_metrics=scores,
-                optimizers=(self._optimizer(model, cell["rate"]), None),
+                optimizers=(self._optimizer(model, cell["rate"], cell["head_rate"]), None),
             )
             begun = perf_counter()
             trainer.train()
@@ -125,7 +125,7 @@ class Grid:
             "whole": perf_counter() - start,
         }
 
-    def _optimizer(self, model: nn.Module, rate: float) -> torch.optim.AdamW:
+    def _optimizer(self, model: nn.Module, rate: float, head_rate: float) -> torch.optim.AdamW:
         """frostline's groups: the head at its own rate, decay on matrices only; fused, as is Trainer's default."""
         task, head = self.task, set(self.task["head"])
         groups = []
@@ -134,7 +134,7 @@ class Grid:
             groups.append(
                 {
                     "params": [p for *kind, p in trained if kind == [inside, matrix]],
-                    "lr": (task["head_learning_rate"] or rate) if inside else rate,
+                    "lr": head_rate if inside else rate,
                     "weight_decay": task["weight_decay"] if matrix else 0.0,
                 }
             )

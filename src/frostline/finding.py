@@ -20,7 +20,7 @@ from frostline.progress import Progress, suitable_progress
 from frostline.race import Board, Course, Outcome, Step, Trial, Verdict, looks, race, said
 from frostline.report import readable
 from frostline.run import scored_rows, train_rows
-from frostline.specification import CHOSEN_BY_SEARCH, MoreRuns, RunSpec, SweepSpec, Tune
+from frostline.specification import CHOSEN_BY_SEARCH, HEAD_RATE, MoreRuns, RunSpec, SweepSpec, Tune
 from frostline.sweep.execute import execute, make_ready
 from frostline.sweep.outlook import Outlook
 from frostline.sweep.plan import expand
@@ -29,6 +29,7 @@ from frostline.sweep.search import write_search
 
 DEFAULTS = {
     "learning_rate": (5e-5, 1e-4, 2e-4),  # that may be tried
+    "head_learning_rate": (HEAD_RATE, 3e-3, 1e-2, 3e-2),  # the first beside layers, all where the head is trained alone
     "seeds": 5,  # of any k, at most
     "folds": "auto",
     "evaluations_per_epoch": 0,  # a best epoch, chosen on the rows that it is judged by, costs scorings and flatters
@@ -110,6 +111,7 @@ class _Search:
             ks=tuple(k for k in ks if isinstance(k, int)),
             reference=reference,
             rates=tuple(sorted(spec.learning_rate)),
+            head_rates=tuple(rate for rate, _ in spec.rates(0)),
             seeds=spec.seeds,
             chance=rows.chance,
             best=1.0,
@@ -218,12 +220,12 @@ class _Search:
 
     def _asked(self, trials: Sequence[Trial]) -> SweepSpec:
         """The sweep whose runs are just these."""
-        seeds: dict[tuple[Tune, float], list[int]] = {}
-        for trial in trials:
-            seeds.setdefault((trial.tune, trial.rate), []).append(trial.seed)
+        seeds: dict[tuple[Tune, tuple[float, ...] | None], list[int]] = {}
+        for trial in trials:  # the head alone has rates of its own, all of them
+            seeds.setdefault((trial.tune, (trial.rate,) if trial.tune else None), []).append(trial.seed)
         first, *others = [
-            MoreRuns(tune=(tune,), learning_rate=(rate,), seeds=tuple(dict.fromkeys(some)))
-            for (tune, rate), some in seeds.items()
+            MoreRuns(tune=(tune,), learning_rate=rates, seeds=tuple(dict.fromkeys(some)))
+            for (tune, rates), some in seeds.items()
         ]
         return self.spec.model_copy(update={**first.values(), "grid": tuple(others)})
 

@@ -73,6 +73,7 @@ class Course:
     chance: float  # what guessing scores
     best: float  # the most that a score can be
     goal: Goal
+    head_rates: tuple[float, ...]  # of the head alone
     operations: Mapping[Tune, float]  # of a training
     budget: float | None  # seconds that all trainings may take; None: so many trainings of the reference
     folds: int = 0  # of the rows, one for each seed in turn; 0: every seed is scored on all
@@ -82,6 +83,10 @@ class Course:
         """The next lower rate."""
         lower = [one for one in self.rates if one < rate]
         return lower[-1] if lower else None
+
+    def trials(self, tune: Tune, rate: float, seeds: Sequence[int]) -> list[Trial]:
+        """Trainings of a k with these seeds; of the head alone at every rate of a head, since they cost next to nothing."""
+        return [Trial(tune, one, seed) for one in (self.head_rates if tune == 0 else (rate,)) for seed in seeds]
 
     def middle(self) -> float:
         """The rate that is tried first."""
@@ -271,7 +276,7 @@ def race(board: Board) -> Steps:
         if wanted := board.missing(trials):
             yield Step(wanted, why)
 
-    yield from run([Trial(0, rate, one) for one in course.seeds[:2]], "The head alone costs next to nothing.")
+    yield from run(course.trials(0, rate, course.seeds[:2]), "The head alone costs next to nothing.")
     if board.enough_by_itself(0):
         return Verdict(0, "The head alone is so good that no other k can be much better.")
 
@@ -335,7 +340,7 @@ def _second_seed(board: Board, found: Tune) -> list[Trial]:
         trial
         for k, rate in rates.items()
         if rate is not None
-        for trial in board.missing([Trial(k, rate, seed) for seed in seeds])
+        for trial in board.missing(board.course.trials(k, rate, seeds))
     ]
 
 
@@ -356,9 +361,7 @@ def _more_seeds(board: Board, doubtful: Sequence[Tune]) -> list[Trial]:
     fewest = min(count for _, count in known.values())
     rung = next((n for n in rungs(len(course.seeds)) if n > fewest), 0)
     return [
-        trial
-        for k, (rate, _) in known.items()
-        for trial in board.missing([Trial(k, rate, s) for s in course.seeds[:rung]])
+        trial for k, (rate, _) in known.items() for trial in board.missing(course.trials(k, rate, course.seeds[:rung]))
     ]
 
 

@@ -95,6 +95,8 @@ HeadRate = Annotated[
     BeforeValidator(lambda value: None if value == "same" else value),
     PlainSerializer(lambda value: "same" if value is None else value, when_used="json"),
 ]
+HeadRates = Annotated[tuple[HeadRate, ...], BeforeValidator(_as_list), AfterValidator(_some_and_distinct)]
+HEAD_RATE = 1e-3
 Strict = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
@@ -106,9 +108,6 @@ class Settings(BaseModel):
     num_train_epochs: Positive = Field(3, description="passes over the training examples")
     per_device_train_batch_size: int = Field(16, ge=1, description="examples in a training step")
     per_device_eval_batch_size: int = Field(64, ge=1, description="examples in a batch of evaluation")
-    head_learning_rate: HeadRate = Field(
-        1e-3, description="learning rate of the head (pooler and classifier) for every k; `same`: that of the layers"
-    )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's, on weight matrices only")
     adam_beta1: float = Field(0.9, ge=0, lt=1, description="AdamW's")
     adam_beta2: float = Field(0.999, ge=0, lt=1, description="AdamW's")
@@ -184,6 +183,7 @@ class RunSpec(Settings):
     seed: int
     train_size: int
     learning_rate: float
+    head_learning_rate: HeadRate = HEAD_RATE  # None: the layers' own; of the head alone it is always that
 
     @property
     def digest(self) -> str:
@@ -269,6 +269,11 @@ class SweepSpec(Settings):
     learning_rate: Rates = Field(
         (5e-5,), description="learning rate of the layers; of several, with commas, each k takes its best on validation"
     )
+    head_learning_rate: HeadRates = Field(
+        (HEAD_RATE,),
+        description="learning rate of the head (pooler and classifier); `same`: that of the layers. Of several, with commas, "
+        "the head alone takes its best on validation, and every other k has the first",
+    )
     max_truncated: float = Field(0.05, ge=0, le=1, description="largest share of texts that may be cut at --max-length")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
         "auto", description="cpu, cuda, mps, or auto: cuda where it is"
@@ -298,6 +303,13 @@ class SweepSpec(Settings):
         """The parts of the grid: sweeps whose runs are every combination of their values."""
         plain = self.model_copy(update={"grid": ()})
         return [plain, *(plain.model_copy(update=part.values()) for part in self.grid)]
+
+    def rates(self, tune: Tune) -> list[tuple[float, float | None]]:
+        """The learning rates of layers and head, None where it has that of the layers, at which this k is trained."""
+        if tune != 0:
+            return [(rate, self.head_learning_rate[0]) for rate in self.learning_rate]
+        alone = [(rate,) if rate is not None else self.learning_rate for rate in self.head_learning_rate]
+        return [(rate, None) for rate in dict.fromkeys(rate for some in alone for rate in some)]
 
     def every(self, dimension: str) -> list[Any]:
         """The values of one dimension of the grid, those of all its parts."""

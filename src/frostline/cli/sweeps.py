@@ -14,6 +14,14 @@ from frostline.cli.results import print_counts
 from frostline.errors import FrostlineError
 from frostline.specification import CHOSEN_BY_SEARCH, OF_MODEL_AND_DATA, read_seconds
 
+OF_SEARCH = (
+    "learning_rate",
+    "head_learning_rate",
+    "seeds",
+    "folds",
+    "evaluations_per_epoch",
+)  # with defaults of its own
+
 
 @app.command(short_help="The embedded example, offline, in about a minute.")
 def demo(
@@ -52,11 +60,18 @@ def sweep(
 
 
 @app.command(short_help="The smallest k that is enough, looked for with as few trainings as that takes.")
-@with_settings(file=False, leave_out=(*CHOSEN_BY_SEARCH, "learning_rate", "seeds", "folds", "evaluations_per_epoch"))
+@with_settings(file=False, leave_out=(*CHOSEN_BY_SEARCH, *OF_SEARCH))
 def find(
     settings: dict[str, Any],
     learning_rate: Annotated[
         str | None, typer.Option(help="rates that may be tried, with commas [default: 5e-5,1e-4,2e-4]")
+    ] = None,
+    head_learning_rate: Annotated[
+        str | None,
+        typer.Option(
+            help="learning rate of the head; of several, with commas, the head alone takes its best, every other k has the "
+            "first [default: 1e-3,3e-3,1e-2,3e-2]"
+        ),
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="most seeds of any k: a number, or a list [default: 5]")] = None,
     folds: Annotated[
@@ -89,6 +104,7 @@ def find(
     settings.setdefault("out", "frostline-find")
     own = {
         "learning_rate": learning_rate,
+        "head_learning_rate": head_learning_rate,
         "seeds": seeds,
         "folds": folds,
         "evaluations_per_epoch": evaluations_per_epoch,

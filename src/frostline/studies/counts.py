@@ -76,10 +76,11 @@ def groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> dict[Tune, 
     of_data = {"weights": "", "vocabulary": "", "data": "", "seed": 0, "train_size": 1}
     runs = [
         RunSpec.model_validate(
-            {**facts, **of_data, "tune": k, "learning_rate": rate}
+            {**facts, **of_data, "tune": k, "learning_rate": rate, "head_learning_rate": of_head}
             | {"tune_modules": spec.tune_modules if k == "named" else None}
         )
         for k in spec.every("tune")
-        for rate in spec.every("learning_rate")
+        for part in spec.grids()
+        for rate, of_head in part.rates(k)
     ]
     return groups_by_tune(runs, *build(config))

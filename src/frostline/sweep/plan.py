@@ -70,21 +70,21 @@ def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
     for name in ("weights", "vocabulary", "data", "metric", "precision", "max_length", "folds"):
         common[name] = getattr(identity, name)
     cells = {
-        (size, seed, rate, k)
+        (size, seed, rate, k, of_head)
         for part in spec.grids()
         for size in part.train_size or (identity.train_rows,)
         for seed in part.seeds
-        for rate in part.learning_rate
         for k in part.tune
+        for rate, of_head in part.rates(k)
     }
     return [
         RunSpec.model_validate(
             {
                 **{**common, "tune_modules": spec.tune_modules if k == "named" else None},
-                **{"tune": k, "seed": seed, "train_size": size, "learning_rate": rate},
+                **{"tune": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": of_head},
             }
         )
-        for size, seed, rate, k in sorted(cells, key=lambda cell: (*cell[:3], *by_depth(cell[3])))
+        for size, seed, rate, k, of_head in sorted(cells, key=lambda cell: (*cell[:3], *by_depth(cell[3])))
     ]
 
 

@@ -28,6 +28,7 @@ from frostline.tokens import Tokens, encode
 from frostline.training import Problem
 
 SPLITS = ("train", "validation", "test")
+OF_ALL_RUNS = {*Settings.model_fields, "head_learning_rate"}  # the settings that a sweep cannot be joined without
 
 
 @dataclass
@@ -263,13 +264,13 @@ def _digest(splits: Any) -> str:
 def _join(spec: SweepSpec, identity: Identity, older: Mapping[str, Any], out: Path) -> SweepSpec:
     """This sweep with the grid of the one that is in the folder already, which must be the same but for the grid."""
     before, now = older["identity"], _toml_ready(asdict(identity))
-    settings = {name: x for name, x in spec.model_dump(mode="json").items() if name in Settings.model_fields}
+    settings = {name: x for name, x in spec.model_dump(mode="json").items() if name in OF_ALL_RUNS}
     mine = {**{name: x for name, x in settings.items() if name not in now}, **now}
     theirs = {**{name: older.get(name) for name in settings}, **before}
     words = {"weights": "model", "vocabulary": "tokenizer", "data": "data"}
     for name, value in mine.items():
         if theirs.get(name) != value and name != "task":
-            detail = "" if name in words else f" ({theirs.get(name)} there, {value} now)"
+            detail = "" if name in words else f" ({_shown(theirs.get(name))} there, {_shown(value)} now)"
             raise FrostlineError(
                 f"{out} holds another sweep: its {words.get(name, name)} is different{detail}. Choose another --out, "
                 "or give the same settings to add to that sweep."
@@ -281,6 +282,10 @@ def _join(spec: SweepSpec, identity: Identity, older: Mapping[str, Any], out: Pa
             "others, or give the same."
         )
     return spec.extended(earlier, identity.train_rows)
+
+
+def _shown(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _toml_ready(values: Mapping[str, Any]) -> dict[str, Any]:
