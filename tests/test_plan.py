@@ -32,9 +32,13 @@ def test_every_cell_of_the_grid_once_and_all_k_of_a_seed_together() -> None:
     runs = expand(spec(tune="all,2,0", seeds="1,0", learning_rate="3e-4,1e-4", train_size="50,20"), IDENTITY)
     cells = [(run.train_size, run.seed, run.learning_rate, run.tune) for run in runs]
     assert cells == [
-        (n, seed, rate, k) for n in (20, 50) for seed in (0, 1) for rate in (1e-4, 3e-4) for k in (0, 2, "all")
+        cell
+        for n in (20, 50)
+        for seed in (0, 1)
+        for cell in [(n, seed, 1e-3, 0), *((n, seed, rate, k) for rate in (1e-4, 3e-4) for k in (2, "all"))]
     ]
-    assert len({run.digest for run in runs}) == 24
+    assert len({run.digest for run in runs}) == 20
+    assert {run.head_learning_rate for run in runs} == {None, 1e-3}
 
 
 def test_a_run_takes_what_was_found_out_and_all_rows_by_default() -> None:

@@ -27,6 +27,7 @@ def course(**more: Any) -> Course:
             "ks": tuple(range(LAYERS + 1)),
             "reference": "all",
             "rates": RATES,
+            "head_rates": (1e-4,),
             "seeds": tuple(range(5)),
             "chance": 0.5,
             "best": 1.0,
@@ -102,6 +103,21 @@ def test_the_smallest_k_that_meets_the_target_is_named_and_nothing_deeper_is_tra
 def test_a_head_alone_that_cannot_be_beaten_ends_it_at_once() -> None:
     verdict, steps = carried_out(board(), exact({**RISING, 0: 0.999}))
     assert verdict.tune == 0 and trained(steps) == {0: 2}
+
+
+def test_the_head_alone_is_trained_at_all_rates_of_a_head_whenever_it_is() -> None:
+    rows = Rows(alike=True)
+    near: dict[Tune, float] = {**RISING, 0: 0.787, 1: 0.787, 2: 0.79}
+    known = Board(course(budget=1e4, head_rates=(1e-3, 1e-2)), rows.evidence)
+
+    def score(trial: Trial) -> float:
+        by_seed = 0.02 * ((trial.seed * 7 + 3 * int(trial.tune == "all")) % 5 - 2)
+        return near[trial.tune] + by_seed - 0.1 * (trial.rate == 1e-3)
+
+    _, steps = carried_out(known, score, rows)
+    alone = [[trial for trial in step.trials if trial.tune == 0] for step in steps]
+    assert len(alone[0]) == 4 and known.rate(0) == 1e-2
+    assert sum(map(len, alone)) > 4 and all({trial.rate for trial in some} in (set(), {1e-3, 1e-2}) for some in alone)
 
 
 def test_where_nothing_is_learned_it_says_so_after_every_rate_of_full() -> None:

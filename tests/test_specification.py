@@ -47,9 +47,18 @@ def test_a_number_of_seeds_is_counted_from_0_and_a_list_is_a_list() -> None:
 
 
 def test_the_head_has_a_rate_of_its_own_or_the_same() -> None:
-    assert spec().head_learning_rate == 1e-3
-    assert spec(head_learning_rate="same").head_learning_rate is None
-    assert spec(head_learning_rate="2e-3").head_learning_rate == 2e-3
+    assert spec().head_learning_rate == (1e-3,)
+    assert spec(head_learning_rate="same").head_learning_rate == (None,)
+    assert spec(head_learning_rate="2e-3,same").head_learning_rate == (2e-3, None)
+    with pytest.raises(FrostlineError, match="head_learning_rate cannot be '1e-3,0': give a number above 0"):
+        spec(head_learning_rate="1e-3,0")
+
+
+def test_the_head_alone_has_all_rates_of_a_head_and_every_other_k_the_first() -> None:
+    one = spec(learning_rate="5e-5,1e-4", head_learning_rate="1e-3,same,1e-2,1e-4")
+    assert one.rates(0) == [(1e-3, None), (5e-5, None), (1e-4, None), (1e-2, None)]
+    assert one.rates(1) == one.rates("all") == [(5e-5, 1e-3), (1e-4, 1e-3)]
+    assert spec(head_learning_rate="same").rates(2) == [(5e-5, None)]
 
 
 def test_every_schedule_that_is_accepted_works() -> None:
@@ -133,7 +142,7 @@ def test_toml_reads_back_what_was_written(written: dict[str, Any]) -> None:
         {},
         optional={
             "seeds": st.one_of(st.integers(1, 9), st.lists(st.integers(0, 99), min_size=1, unique=True)),
-            "head_learning_rate": st.one_of(st.just("same"), st.floats(1e-6, 1e-2)),
+            "head_learning_rate": st.lists(st.one_of(st.just("same"), st.floats(1e-6, 1e-2)), min_size=1, unique=True),
             "class_weights": st.one_of(st.just("balanced"), st.dictionaries(names, st.floats(0, 9), min_size=1)),
             "train_size": st.lists(st.integers(1, 10**6), min_size=1, unique=True),
             "labels": st.lists(texts.filter(bool), min_size=2, unique=True),

@@ -176,7 +176,7 @@ def test_parameter_groups():
         "head.bias": nn.Parameter(torch.ones(3)),
     }
     head = frozenset({"head.weight", "head.bias"})
-    groups = parameter_groups(parameters, head, Settings(weight_decay=0.1, head_learning_rate=0.5), 0.2)
+    groups = parameter_groups(parameters, head, Settings(weight_decay=0.1), 0.2, 0.5)
     names = {id(p): name for name, p in parameters.items()}
     found = {tuple(names[id(p)] for p in g["params"]): (g["lr"], g["weight_decay"]) for g in groups}
     assert found == {
@@ -185,8 +185,7 @@ def test_parameter_groups():
         ("head.weight",): (0.5, 0.1),
         ("head.bias",): (0.5, 0.0),
     }
-    same_rate = parameter_groups(parameters, head, Settings(head_learning_rate=None), 0.2)
-    assert {g["lr"] for g in same_rate} == {0.2}
+    assert {g["lr"] for g in parameter_groups(parameters, head, Settings(), 0.2)} == {0.2}
     only_head = {name: p for name, p in parameters.items() if name in head}
     assert len(parameter_groups(only_head, head, Settings(), 0.2)) == 2
 

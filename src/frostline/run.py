@@ -240,7 +240,7 @@ def _result(
 def optimizer_groups(spec: RunSpec, anatomy: Anatomy, parameters: Mapping[str, Tensor]) -> list[dict[str, Any]]:
     """What the optimizer is given: the ``parameters`` that ``spec`` trains, those of head and pooler apart."""
     head = frozenset(name for name in parameters if anatomy.places[name] in (HEAD, POOLER))
-    return parameter_groups(parameters, head, spec, spec.learning_rate, spec.head_learning_rate or spec.learning_rate)
+    return parameter_groups(parameters, head, spec, spec.learning_rate, spec.head_learning_rate)
 
 
 def generator_seed(seed: int, purpose: str) -> int:

@@ -84,11 +84,16 @@ class Trained:
 
 
 def parameter_groups(
-    parameters: Mapping[str, Tensor], head: frozenset[str], settings: Settings, body_rate: float, head_rate: float
+    parameters: Mapping[str, Tensor],
+    head: frozenset[str],
+    settings: Settings,
+    learning_rate: float,
+    head_rate: float | None = None,
 ) -> list[dict[str, Any]]:
-    """Four groups at most: body and head, with decay (matrices) and without (biases, norms and all of one dimension)."""
+    """Four groups at most: body and head (by default at the body's rate), with decay (matrices) and without (biases, norms
+    and all of one dimension)."""
     groups = []
-    for is_head, rate in {False: body_rate, True: head_rate}.items():
+    for is_head, rate in {False: learning_rate, True: head_rate or learning_rate}.items():
         for decays in (True, False):
             members = [p for n, p in parameters.items() if (n in head) == is_head and (p.dim() > 1) == decays]
             if members:

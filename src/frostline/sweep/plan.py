@@ -65,7 +65,8 @@ def read_settings(written: Mapping[str, Any], out: Path) -> SweepSpec:
 
 
 def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
-    """Every run of the grid: all k of one seed before the next seed, so that an early answer is a whole curve."""
+    """Every run of the grid: all k of one seed before the next seed, so that an early answer is a whole curve; the head
+    alone, which has rates of its own, first."""
     common = {name: getattr(spec, name) for name in RunSpec.model_fields if name in SweepSpec.model_fields}
     for name in ("weights", "vocabulary", "data", "metric", "precision", "max_length", "folds"):
         common[name] = getattr(identity, name)
@@ -84,8 +85,13 @@ def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
                 **{"tune": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": of_head},
             }
         )
-        for size, seed, rate, k, of_head in sorted(cells, key=lambda cell: (*cell[:3], *by_depth(cell[3])))
+        for size, seed, rate, k, of_head in sorted(cells, key=_in_order)
     ]
+
+
+def _in_order(cell: tuple[int, int, float, Tune, float | None]) -> tuple[Any, ...]:
+    size, seed, rate, k, _ = cell
+    return size, seed, k != 0, rate, *by_depth(k)
 
 
 def by_depth(k: Tune) -> tuple[bool, bool, int]:
