@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import frostline
 import frostline.finding as finding_module
 from frostline.comparison.evidence import Predictions
+from frostline.data import read_unlabelled
 from frostline.errors import FrostlineError
 from frostline.gather import gather
 from frostline.progress import Progress
@@ -146,6 +148,27 @@ def test_what_frozen_features_do_alone_and_what_it_let_guess_is_there(wanted: di
     assert {guess["by"] for guess in search["guesses"]} == {"probes", "LogME", "climbing"}
     page = (wanted["out"] / "report.html").read_text()
     assert "What frozen features can do alone" in page and "What was guessed beforehand" in page
+
+
+def test_where_frozen_features_are_enough_nothing_more_is_trained(wanted: dict[str, Any]) -> None:
+    labels = ["positive", "negative"] * 100
+    texts = [f"the film was {'good' if label == 'positive' else 'bad'}" for label in labels]
+    rows = pd.DataFrame({"text": texts, "label": labels})
+    answer = frostline.find(**{**wanted, "train": rows, "target": 0.6, "folds": 0})
+    search, size = answer["search"], answer["sizes"][0]
+    assert search["by_probe"] and search["named"] is None and size["recommended"] is None
+    assert {run["trainable"] for step in search["steps"] for run in step["runs"]} == {"last 0"}
+    assert answer["sentence"].startswith("Train no layer. A ridge probe on ") and "accuracy 1.000" in answer["sentence"]
+    page = (wanted["out"] / "report.html").read_text()
+    assert (
+        "Train no layer." in page
+        and answer["search"]["probes"]["sentence"] in page
+        and not (wanted["out"] / "model").exists()
+    )
+    asked, _ = read_unlabelled(rows[:2][["text"]])
+    said = frostline.predict(wanted["out"] / "probe", asked)
+    assert [said.labels[n] for n in said.values.argmax(1)] == labels[:2]
+    assert frostline.find(**{**wanted, "train": rows, "target": 0.6, "folds": 0})["search"] == search
 
 
 def test_without_room_for_them_there_are_no_probes(wanted: dict[str, Any]) -> None:

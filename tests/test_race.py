@@ -105,6 +105,13 @@ def test_a_head_alone_that_cannot_be_beaten_ends_it_at_once() -> None:
     assert verdict.tune == 0 and trained(steps) == {0: 2}
 
 
+def test_a_probe_that_cannot_be_beaten_ends_it_after_the_head_alone() -> None:
+    verdict, steps = carried_out(board(frozen=0.98), exact(RISING))
+    assert verdict.by_probe and verdict.tune is None and trained(steps) == {0: 2}
+    verdict, _ = carried_out(board(frozen=0.97), exact(RISING))  # enough is .975 where full has no mistake
+    assert not verdict.by_probe and verdict.tune == 3
+
+
 def test_the_head_alone_is_trained_at_all_rates_of_a_head_whenever_it_is() -> None:
     rows = Rows(alike=True)
     near: dict[Tune, float] = {**RISING, 0: 0.787, 1: 0.787, 2: 0.79}

@@ -173,6 +173,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
         choices_of(folder.spec),
         layers=folder.identity.layers,
         **({"named": search["named"], "looks": search["looks"]} if search else {}),
+        probe=search["probes"]["sentence"] if search and search["by_probe"] else None,
     )
     answer["search"] = search
     test = _labelled(folder, "test") if folder.stands else None

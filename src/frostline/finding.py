@@ -25,7 +25,7 @@ from frostline.sweep.execute import execute, make_ready
 from frostline.sweep.outlook import Outlook
 from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared, prepare
-from frostline.sweep.search import write_search
+from frostline.sweep.search import PROBE, write_search
 
 DEFAULTS = {
     "learning_rate": (5e-5, 1e-4, 2e-4),  # that may be tried
@@ -120,6 +120,8 @@ class _Search:
             budget=self.budget,
             folds=identity.folds,
         )
+        if self.probed:
+            course = replace(course, frozen=self.probed.facts["best"]["low"])
         if guess := self.guesses.get("probes"):
             course = replace(course, first=min(guess, -(-identity.layers // 2)))
         self.board = Board(course, Predictions(rows, self._predictions, looks(len(spec.seeds))))
@@ -165,11 +167,13 @@ class _Search:
             self._write(Verdict(self.board.found(), "It was interrupted; the same command goes on."))
             finish(self.prepared, self.progress, save_model=False)
             raise
-        best = self.probed.facts["best"] if self.probed else None
-        if verdict.tune is None and best and best["low"] > self.board.course.chance:
+        if self.probed and verdict.by_probe:
+            self.probed.save(self.prepared.store.out / PROBE)
+        elif self.probed and verdict.tune is None and self.board.course.frozen > self.board.course.chance:
+            score = self.probed.facts["best"]["score"]
             verdict = replace(
                 verdict,
-                why=f"{verdict.why} But a probe on frozen features is, at {best['score']:.3f}: there is something to learn, so "
+                why=f"{verdict.why} But a probe on frozen features is, at {score:.3f}: there is something to learn, so "
                 "train longer (--num-train-epochs), or at higher rates (--learning-rate).",
             )
         self._write(verdict)
@@ -238,6 +242,7 @@ class _Search:
             {
                 "named": None if tune is None else self.printed[tune],
                 "why": verdict.why if verdict else None,
+                "by_probe": bool(verdict and verdict.by_probe),
                 "looks": looks(len(course.seeds)),
                 "budget_seconds": self.board.budget,
                 "spent_seconds": self.board.spent,

@@ -58,6 +58,10 @@ class Probed:
         said: str = self.facts["sentence"]
         return said
 
+    def save(self, folder: Path) -> None:
+        """Write the best probe into ``folder``, for ``frostline predict``."""
+        save_probe(folder, self.best.place, self.best.probe, self.pretrained, self.machine, self.facts)
+
 
 def probe(
     *,
@@ -125,7 +129,7 @@ def write(folder: Path, found: Sequence[Probed]) -> Path:
 
     facts = [one.facts for one in found]
     for one, suffix in zip(found, suffixes(facts), strict=True):
-        save_probe(folder / f"probe{suffix}", one.best.place, one.best.probe, one.pretrained, one.machine, one.facts)
+        one.save(folder / f"probe{suffix}")
     return write_probes(folder, facts)
 
 

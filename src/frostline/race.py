@@ -60,6 +60,7 @@ class Verdict:
 
     tune: Tune | None
     why: str
+    by_probe: bool = False  # nothing need be trained
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Course:
     operations: Mapping[Tune, float]  # of a training
     budget: float | None  # seconds that all trainings may take; None: so many trainings of the reference
     folds: int = 0  # of the rows, one for each seed in turn; 0: every seed is scored on all
+    frozen: float = -math.inf  # what a probe on frozen features surely reaches
     first: int = 2  # the k at which the rate is asked: cheap, and near to what is likely to be named
 
     def below(self, rate: float) -> float | None:
@@ -279,6 +281,8 @@ def race(board: Board) -> Steps:
     yield from run(course.trials(0, rate, course.seeds[:2]), "The head alone costs next to nothing.")
     if board.enough_by_itself(0):
         return Verdict(0, "The head alone is so good that no other k can be much better.")
+    if course.frozen > course.goal.beside(course.best):
+        return Verdict(None, "A probe on frozen features is so good that no k can be much better.", by_probe=True)
 
     shallow = min(course.first, course.ks[-1])
     if shallow:

@@ -199,7 +199,8 @@ def probe(
 @app.command(short_help="Labels and probabilities for a table of texts.")
 def predict(
     model: Annotated[
-        Path, typer.Argument(help="DIR/model of a sweep, DIR/probe of a probing, or any classifier's folder")
+        Path,
+        typer.Argument(help="DIR/model of a sweep, DIR/probe of a probing or a search, or any classifier's folder"),
     ],
     file: Annotated[Path, typer.Argument(help="table with the texts: CSV, TSV, JSON lines or Parquet")],
     out: Annotated[
@@ -285,6 +286,8 @@ def _show(answer: dict[str, Any], out: Path) -> None:
     print(f"\n{out / 'report.html'}")
     if largest["recommended"]:
         print(out / "model")
+    elif answer["search"] and answer["search"]["by_probe"]:
+        print(out / "probe")
     if failed := answer["runs"]["failed"]:
         print(
             f"{failed} {'run' if failed == 1 else 'runs'} ended in an error; `frostline status {out}` says why, and "

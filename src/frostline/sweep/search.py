@@ -8,6 +8,7 @@ from typing import Any
 from frostline.sweep.store import replace
 
 FILE = "search.json"
+PROBE = "probe"  # folder of the probe that a search ended with
 
 
 def write_search(out: Path, facts: Mapping[str, Any]) -> None:
