@@ -214,9 +214,12 @@ def test_rates_are_compared_on_the_seeds_that_all_of_them_have() -> None:
         one("1", 7, 0.99, learning_rate=2e-4, status="failed"),
     ]
     assert by_name(answer([*runs, one("all", 0, 0.9)]))["1"]["learning_rate"] == 1e-4
-    runs[-1] |= {"status": "done", "outcome": "ok"}
     alone = [run for run in runs if run["seed"] != 0]  # none is shared: by the mean of what there is
+    alone[-1] |= {"status": "done", "outcome": "ok"}
     assert by_name(answer([*alone, one("all", 0, 0.9)]))["1"]["learning_rate"] == 2e-4
+    few = [one("1", seed, 0.6 + 0.2 * (seed == 4), learning_rate=1e-4) for seed in range(5)]
+    few += [one("1", seed, 0.7, learning_rate=2e-4) for seed in range(4, 9)]  # one of five is too few to decide by
+    assert by_name(answer([*few, one("all", 0, 0.9)]))["1"]["learning_rate"] == 2e-4
 
 
 def test_failures_are_of_a_k_and_a_learning_rate() -> None:

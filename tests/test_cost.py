@@ -144,6 +144,7 @@ def test_the_pass_is_counted_by_its_filled_batches(outlook: tuple[Outlook, RunSp
     look, _ = outlook
     lengths = look.bench.tokens.lengths
     rows = np.argsort(lengths, kind="stable")
+    rows = rows[lengths[rows] > 0]
     assert look.pass_operations(rows[:0]) == 0
     assert look.pass_operations(rows[:1]) == look.of_pass(int(-(-lengths[rows[0]] // 8) * 8), 1024 // 8)
     assert look.pass_operations(rows[:50]) <= look.pass_operations(rows)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 import frostline
 import frostline.sweep.execute as execute_module
-from frostline.api import Sweep, _is_saved, rebuild, write_folder
+from frostline.api import Sweep, _is_saved, finish, rebuild, write_folder
 from frostline.errors import FrostlineError
 from frostline.progress import Progress
 from frostline.run import kind_of, run, scored_rows, train_rows
@@ -91,20 +91,36 @@ def test_a_grown_sweep_is_the_sweep_that_was_large_from_the_start(settings: dict
 
 def test_two_processes_that_grow_one_folder_leave_what_both_asked_for(settings: dict[str, Any]) -> None:
     first = Sweep(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
-    first.plan()  # it has looked at the folder when the other comes
+    prepared = first._prepare(Progress())  # it has looked at the folder when the other comes
     go(settings, tune="1,all", seeds=2)
-    prepared = first._prepare(Progress())
     write_folder(prepared)
     execute(prepared, first._asked(prepared), Progress())
-    assert cells(first) == {(k, seed, 20, 1e-3) for k in ("last 1", "all") for seed in (0, 1)} | {
-        ("last 0", 0, 20, 1e-3)
-    }
+    both = {(k, seed, 20, 1e-3) for k in ("last 1", "all") for seed in (0, 1)} | {("last 0", 0, 20, 1e-2)}
+    assert cells(first) == both
+
+    notes: list[str] = []
+
+    class Noted(Progress):
+        def note(self, sentence: str) -> None:
+            notes.append(sentence)
+
+    finish(prepared, Noted())
+    assert ["the same command again saves the model" in note for note in notes] == [True]
+
+
+def test_a_sweep_in_a_folder_that_has_grown_since_saves_whatever_is_best(settings: dict[str, Any]) -> None:
+    first = Sweep(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
+    first.run()
+    go({**settings, "target": 1.0}, tune="0,all", seeds=3)
+    shutil.rmtree(first.out / "model", ignore_errors=True)
+    first.run()
+    assert (first.out / "model" / "config.json").exists()
 
 
 def test_fewer_asked_later_loses_nothing_and_runs_only_what_is_asked(settings: dict[str, Any]) -> None:
     go(settings, tune="0,1", seeds=2)
-    fewer = go(settings, tune="0", seeds=1, learning_rate=1e-2)
-    assert len(cells(fewer)) == 5 and ("last 0", 0, 20, 1e-2) in cells(fewer)
+    fewer = go(settings, tune="1", seeds=1, learning_rate=1e-2)
+    assert len(cells(fewer)) == 5 and ("last 1", 0, 20, 1e-2) in cells(fewer)
     assert (fewer.table().status == "done").all()
 
 

@@ -18,6 +18,7 @@ from frostline.machine import (
     Machine,
     anonymous_memory,
     free_bytes,
+    highest,
     peak_memory,
     settled_memory,
     settled_objects,
@@ -95,6 +96,21 @@ def test_peak_memory_sees_what_was_held(fails):
     after = peak.bytes
     again = np.ones(400 << 20, np.uint8)
     assert peak.bytes == after and len(again)  # nobody looks any more
+
+
+def test_it_is_looked_at_less_often_where_a_look_costs_more_but_at_the_end_in_any_case() -> None:
+    looks: list[float] = []
+
+    def dear() -> int:
+        begun = time.thread_time()
+        while time.thread_time() - begun < 0.002:
+            pass
+        looks.append(time.perf_counter())
+        return len(looks)
+
+    with highest(dear) as peak:
+        wait_until(lambda: len(looks) >= 4)
+    assert peak.bytes == len(looks) and np.diff(looks[:-1]).min() > 0.05  # 50 times as long as a look, not 20 ms
 
 
 def test_freed_memory_that_is_still_held_does_not_count():

@@ -14,6 +14,7 @@ from frostline.comparison.outcomes import done, judged
 from frostline.report import curvetables, readable, rules, sweeptables
 from frostline.report.figures import validation_curve
 from frostline.report.fronts import pareto_fronts
+from frostline.report.page import write_page
 from frostline.report.tables import Column, Row, Table, escaped, save_tables
 from frostline.sweep.folder import Folder
 from test_report import make_folder
@@ -99,7 +100,7 @@ def test_tables_of_a_curve_are_its_answer(tmp_path: Path) -> None:
     assert [row.values["target"] for row in points.rows if row.chosen] == [0.95]
     assert points.rows[-1].values["rule"] == "at most 0.01 below full"
     for table in (shares, points, curvetables.scores(curve, "accuracy"), curvetables.costs(curve)):
-        assert table.caption.endswith("One learning rate, 5e-5, for every choice.")
+        assert table.caption.endswith("One learning rate, 5e-5, for every choice; for the head alone 0.001.")
     assert curvetables.scores(curve, "f1", suffix="_9").title == "F1 by tuned layers, 1,000 examples"
 
 
@@ -111,11 +112,21 @@ def test_failure_rates_by_k_and_learning_rate(tmp_path: Path) -> None:
     answer = rebuild(out)
     table = sweeptables.failure_rates(done(judged(Folder(out).rows(), answer["chance"])))
     keys = [(row.values["tuned"], row.values["learning_rate"], row.values["failed"]) for row in table.rows]
-    assert keys == [(k, rate, int(k == "all")) for k in ("last 0", "last 2", "all") for rate in rates]
+    assert keys == [("last 0", 1e-3, 0), *((k, rate, int(k == "all")) for k in ("last 2", "all") for rate in rates)]
     last = table.rows[-1].values
     assert last["failure_rate"] == pytest.approx(1 / 3) and last["failure_low"] < 0.01 and last["failure_high"] > 0.9
     assert "its own learning rate" in rules.rates(answer["sizes"][0])
-    assert rules.rates({**answer["sizes"][0], "rates": "one for all, the best of full"}).endswith("the best of full.")
+    one = {**answer["sizes"][0], "rates": "one for all, the best of full"}
+    assert rules.rates(one).endswith("the best of full; the head alone at its own best.")
+    assert "Failure rates by tuned layers and learning rate" in write_page(out).read_text()
+
+
+def test_one_rate_of_layers_and_another_of_the_head_alone_is_no_choice(tmp_path: Path) -> None:
+    out = make_folder(tmp_path / "out", tune=(0, 2, "all"), seeds=3)
+    rebuild(out)
+    page = write_page(out).read_text()
+    assert "for the head alone" in page and "best of those tried" not in page
+    assert "Failure rates by tuned layers and learning rate" not in page
 
 
 def test_rules_in_words(tmp_path: Path) -> None:

@@ -300,7 +300,7 @@ def test_an_audit_that_fails_is_no_result(bench, monkeypatch):
         run(spec_of(1), bench)
     monkeypatch.undo()
 
-    def one_too_few(parameters, head, settings, rate):
+    def one_too_few(parameters, head, settings, rate, head_rate):
         return [{"params": list(parameters.values())[1:], "lr": rate}]
 
     monkeypatch.setattr(frostline.run, "parameter_groups", one_too_few)

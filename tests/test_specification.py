@@ -56,9 +56,9 @@ def test_the_head_has_a_rate_of_its_own_or_the_same() -> None:
 
 def test_the_head_alone_has_all_rates_of_a_head_and_every_other_k_the_first() -> None:
     one = spec(learning_rate="5e-5,1e-4", head_learning_rate="1e-3,same,1e-2,1e-4")
-    assert one.rates(0) == [(1e-3, None), (5e-5, None), (1e-4, None), (1e-2, None)]
-    assert one.rates(1) == one.rates("all") == [(5e-5, 1e-3), (1e-4, 1e-3)]
-    assert spec(head_learning_rate="same").rates(2) == [(5e-5, None)]
+    assert one.rate_pairs(0) == [(1e-3, None), (5e-5, None), (1e-4, None), (1e-2, None)]
+    assert one.rate_pairs(1) == one.rate_pairs("all") == [(5e-5, 1e-3), (1e-4, 1e-3)]
+    assert spec(head_learning_rate="same").rate_pairs(2) == [(5e-5, None)]
 
 
 def test_every_schedule_that_is_accepted_works() -> None:

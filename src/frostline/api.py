@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -118,7 +118,7 @@ class Sweep:
         return validation_curve(answer["sizes"][0], metric=answer["metric"], chance=answer["chance"])
 
     def _prepare(self, progress: Progress) -> Prepared:
-        if self._prepared is None:
+        if self._prepared is None or self._prepared.grown():
             self._prepared = prepare(self.spec, self.sources, progress)
         return self._prepared
 
@@ -144,6 +144,11 @@ class Sweep:
             yield progress
         finally:
             progress.close()
+
+
+def _heads_alone(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether nothing was asked for but the head alone: what else is trained afterwards speaks for itself."""
+    return all(row["tuned_layers"] == 0 for row in rows)
 
 
 def finish(prepared: Prepared, progress: Progress, *, save_model: bool = True) -> dict[str, Any]:
@@ -173,7 +178,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
         choices_of(folder.spec),
         layers=folder.identity.layers,
         **({"named": search["named"], "looks": search["looks"]} if search else {}),
-        probe=search["probes"]["sentence"] if search and search["by_probe"] else None,
+        probe=search["probes"]["sentence"] if search and search["by_probe"] and _heads_alone(rows) else None,
     )
     answer["search"] = search
     test = _labelled(folder, "test") if folder.stands else None
@@ -276,6 +281,9 @@ def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Pr
         weights.drop()
         return None
     target = prepared.store.out / "model"
+    if prepared.grown():
+        progress.note("Another call has added runs to this folder meanwhile: the same command again saves the model.")
+        return None
     if not _is_saved(target, recommended["run"], answer["sentence"]):
         spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended["run"])
         make_ready(prepared, [spec], progress)

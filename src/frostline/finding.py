@@ -48,7 +48,8 @@ def find(
     """Look for the smallest k that is enough, training as little as that takes; gives the answer.
 
     Takes the settings of :class:`frostline.Sweep` but for ``tune``; ``learning_rate`` are the rates that may be tried,
-    ``seeds`` the most of any k. ``budget``: seconds of training, by default what six full fine-tunings take. ``max_k``:
+    ``head_learning_rate`` those of the head alone (every other k has the first), ``seeds`` the most of any k. ``budget``:
+    seconds of training, by default what six full fine-tunings take. ``max_k``:
     train no more layers than these; the deepest then stands for full. ``exhaustive``: train the whole grid. The same call
     again goes on where it stopped, and Ctrl-C leaves the best answer so far.
 
@@ -111,7 +112,7 @@ class _Search:
             ks=tuple(k for k in ks if isinstance(k, int)),
             reference=reference,
             rates=tuple(sorted(spec.learning_rate)),
-            head_rates=tuple(rate for rate, _ in spec.rates(0)),
+            head_rates=tuple(rate for rate, _ in spec.rate_pairs(0)),
             seeds=spec.seeds,
             chance=rows.chance,
             best=1.0,
@@ -248,6 +249,7 @@ class _Search:
                 "spent_seconds": self.board.spent,
                 "operations": {self.printed[tune]: course.operations[tune] for tune in (*course.ks, course.reference)},
                 "rates": course.rates,
+                "head_rates": course.head_rates,
                 "skipped": [self.printed[k] for k in (*course.ks, course.reference) if k not in tried],
                 "probes": self.probed.facts if self.probed else None,
                 "guesses": judged(self.guesses, course.ks, tune if isinstance(tune, int) else None),

@@ -137,7 +137,7 @@ class HiddenStates:
     """Kept states of a table of texts, by row number of that table; other rows than those asked for are not there."""
 
     def __init__(self, need: Need, shards: Sequence[_Shard], keys: NDArray[np.void], rows: Rows) -> None:
-        self.need, self._shards = need, shards
+        self.need, self.rows, self._shards = need, rows, shards
         where: dict[bytes, tuple[int, int]] = {}
         for number, shard in enumerate(shards):
             where.update((key.tobytes(), (number, row)) for row, key in enumerate(shard.keys))

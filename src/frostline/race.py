@@ -7,7 +7,8 @@ needs; k is climbed from the shallow end, so nothing deeper than the answer is t
 
 What decides is what the answer's intervals rest on (frostline.statistics): runs paired by seed and row. Whoever looks at
 results several times and stops when he likes them is wrong more often than his intervals say, so each look gets its part of
-the 5 % (:data:`RUNGS`). Numbers that cost little may say where to begin, never what is named.
+the 5 % (:data:`RUNGS`). Numbers that cost little may say where to begin, never which k is named; only
+a probe that no k could beat by much ends the race before it has begun.
 """
 
 import math
@@ -217,10 +218,11 @@ class Board:
 
     @property
     def spread(self) -> float:
-        """Standard deviation between seeds, of the k that has most of them; 0 where none has two."""
-        scores = [self.scores(tune, rate) for tune, rate in {(trial.tune, trial.rate) for trial in self.outcomes}]
-        several = [list(some.values()) for some in scores if len(some) > 1]
-        return float(np.std(max(several, key=len), ddof=1)) if several else 0.0
+        """Standard deviation between seeds, of the k that has most of them, of several the widest; 0 where none has two."""
+        at_best = [self.runs(tune) for tune in dict.fromkeys(trial.tune for trial in self.outcomes)]
+        several = [[run["validation_best"] for run in runs] for runs in at_best if len(runs) > 1]
+        most = max(map(len, several), default=0)
+        return max((float(np.std(scores, ddof=1)) for scores in several if len(scores) == most), default=0.0)
 
     def rows_decide(self, tune: Tune) -> bool:
         """Whether more seeds would hardly make it surer: those that are allowed would likely not tell, most of the doubt is
@@ -281,7 +283,13 @@ def race(board: Board) -> Steps:
     yield from run(course.trials(0, rate, course.seeds[:2]), "The head alone costs next to nothing.")
     if board.enough_by_itself(0):
         return Verdict(0, "The head alone is so good that no other k can be much better.")
-    if course.frozen > course.goal.beside(course.best):
+    if course.frozen > (line := course.goal.beside(course.best)):
+        if (reached := board.mean(0)) is not None and reached > line:
+            yield from run(
+                course.trials(0, rate, course.seeds), "A head that is as good as a probe is more use: more seeds."
+            )
+            if board.enough_by_itself(0):
+                return Verdict(0, "The head alone is so good that no other k can be much better.")
         return Verdict(None, "A probe on frozen features is so good that no k can be much better.", by_probe=True)
 
     shallow = min(course.first, course.ks[-1])
@@ -330,7 +338,8 @@ def race(board: Board) -> Steps:
             why = f"It is not sure of {' and '.join(map(said, doubtful))}: more seeds, and of {said(reference)}."
         second = _second_seed(board, found)
         if second and board.affords(second) and not board.affords([*trials, *second]):
-            trials, why = second, f"Last of all a second seed of {said(found)}: of one nothing is known for sure."
+            of = " and ".join(said(k) for k in dict.fromkeys(trial.tune for trial in second))
+            trials, why = second, f"Before the budget ends, a second seed of {of}: of one nothing is known for sure."
         if not board.affords(trials):
             return Verdict(found, "What is left of the budget does not allow the next step.")
         yield from run(trials, why)

@@ -251,10 +251,10 @@ def generator_seed(seed: int, purpose: str) -> int:
 def train_rows(bench: Bench, spec: RunSpec) -> Rows:
     """The run's training examples: a nested, stratified subset that is the same for every k."""
     pool = bench.splits["train"]
-    return pool[drawn(spec, bench.problem.targets[pool], bench.folds)]
+    return pool[subset_rows(spec, bench.problem.targets[pool], bench.folds)]
 
 
-def drawn(spec: RunSpec, targets: NDArray[Any], folds: Rows | None) -> Rows:
+def subset_rows(spec: RunSpec, targets: NDArray[Any], folds: Rows | None) -> Rows:
     """Which of the training rows, given by their targets and folds, a run trains on."""
     pool = np.arange(len(targets)) if folds is None or spec.fold is None else np.flatnonzero(folds != spec.fold)
     seed = generator_seed(spec.data_seed if spec.subset == "fixed" else spec.seed, f"subset-{spec.subset}")

@@ -304,7 +304,7 @@ class SweepSpec(Settings):
         plain = self.model_copy(update={"grid": ()})
         return [plain, *(plain.model_copy(update=part.values()) for part in self.grid)]
 
-    def rates(self, tune: Tune) -> list[tuple[float, float | None]]:
+    def rate_pairs(self, tune: Tune) -> list[tuple[float, float | None]]:
         """The learning rates of layers and head, None where it has that of the layers, at which this k is trained."""
         if tune != 0:
             return [(rate, self.head_learning_rate[0]) for rate in self.learning_rate]

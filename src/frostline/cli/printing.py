@@ -85,7 +85,7 @@ def print_plan(plan: Any) -> None:
         )
     print(f"Free for the cache: {size_of(plan.free_bytes)}. The output folder takes up to {size_of(plan.disk_bytes)}.")
     cut = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
-    print(f"Texts cut at {plan.max_length} tokens: {cut}.")
+    print(f"Texts cut at {plan.max_length} tokens, of those that are used: {cut}.")
 
 
 def _plan_rows(plan: Any) -> Iterator[dict[str, Any]]:

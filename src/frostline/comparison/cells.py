@@ -45,13 +45,15 @@ def at_rate(cells: Mapping[str, Sequence[Run]], chance: float | None, choices: C
 
 
 def best_rate(runs: Sequence[Run], chance: float | None, choices: Choices) -> float | None:
-    """The learning rate with the best mean, over the seeds that have ended at every rate if there are any; a run that
-    diverged counts as guessing, and all failures count, unless they are left out by choice."""
+    """The learning rate with the best mean, over the seeds that have ended at every rate where these are at least half of the
+    most that one has; a run that diverged counts as guessing, and all failures count, unless they are left out by choice."""
     by_rate: dict[float | None, list[Run]] = {}
     for run in sorted(runs, key=lambda run: run["learning_rate"] or 0.0):
         by_rate.setdefault(run["learning_rate"], []).append(run)
     ended = {rate: some for rate, all_of_it in by_rate.items() if (some := done(all_of_it))}
-    shared = set[Any].intersection(*({run["seed"] for run in some} for some in ended.values())) if ended else set()
+    seeds = [{run["seed"] for run in some} for some in ended.values()]
+    shared = set[Any].intersection(*seeds) if seeds else set()
+    shared = shared if 2 * len(shared) >= max(map(len, seeds), default=0) else set()
 
     def mean(rate: float | None) -> float:
         alike = [run for run in ended.get(rate, ()) if run["seed"] in shared or not shared]

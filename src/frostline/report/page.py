@@ -57,6 +57,7 @@ def write_page(out: Path) -> Path:
         figures={name: Markup(svg(figure, name)) for name, figure in figures.items()},
         headline=sentences.headline(answer["sentence"]),
         failed_runs=_failed_rate(done(runs)),
+        several_rates=any(len(cell["learning_rates_tried"]) > 1 for size in answer["sizes"] for cell in size["cells"]),
         evidence=evidence,
         machines=sentences.machines([facts["provenance"] for facts in results.values()]),
         model=readable.model_name(answer["model"]),

@@ -6,18 +6,24 @@ from typing import Any
 from frostline.report import readable
 from frostline.report.sentences import name_of, reference_of
 
+HEAD_ALONE = "last 0"  # as the results table calls it
 COSTS = {"seconds": "time", "trainable_parameters": "parameters", "peak_memory_bytes": "memory"}
 
 
 def rates(curve: Mapping[str, Any]) -> str:
-    """Which learning rate a table by k shows."""
-    tried = {rate for cell in curve["cells"] for rate in cell["learning_rates_tried"]}
-    if not tried:
+    """Which learning rate a table by k shows. The head alone trains no layer, and has rates of its own."""
+    by_k = {cell["trainable"]: set(cell["learning_rates_tried"]) for cell in curve["cells"]}
+    of_head = by_k.pop(HEAD_ALONE, set()) if len(by_k) > 1 else set()
+    tried = set().union(*by_k.values())
+    if not tried | of_head:
         return "Which learning rates were tried is not known."
-    if len(tried) == 1:
-        return f"One learning rate, {readable.rate(tried.pop())}, for every choice."
+    apart = of_head if of_head != tried else set()
+    if len(tried) < 2 and len(apart) < 2:
+        said = f"One learning rate, {readable.rate(*(tried or of_head))}, for every choice"
+        return f"{said}; for the head alone {readable.rate(*apart)}." if apart and tried else f"{said}."
     if curve["rates"].startswith("one"):
-        return "Every choice is shown at one learning rate, the best of full."
+        said = "Every choice is shown at one learning rate, the best of full"
+        return f"{said}; the head alone at its own best." if apart else f"{said}."
     return "Each choice is shown at its own learning rate, the best of those tried on validation."
 
 

@@ -183,7 +183,7 @@ def splits(data: Mapping[str, Any]) -> Table:
         Column("in_train", "text also\nin train", readable.count),
         Column("empty_texts", "empty\ntexts", readable.count),
     )
-    caption = f"A text is truncated when it has more than {data['max_length']} tokens."
+    caption = f"A text is truncated when it has more than {data['max_length']} tokens; the share is of the texts that are used."
     return Table("splits", "Rows by split", caption, columns, tuple(rows))
 
 

@@ -81,6 +81,7 @@ def groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> dict[Tune, 
         )
         for k in spec.every("tune")
         for part in spec.grids()
-        for rate, of_head in part.rates(k)
+        if k in part.tune
+        for rate, of_head in part.rate_pairs(k)
     ]
     return groups_by_tune(runs, *build(config))

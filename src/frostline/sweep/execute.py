@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import torch
 
 from frostline.casting import cast_once
@@ -141,8 +142,11 @@ def make_ready(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, 
     cut_check(prepared)
     if sharers := sharing(prepared, runs):
         rows, states = rows_needed(prepared.bench, sharers), prepared.bench.states
-        if states is None or states.need != prepared.plan.kept or not states.has(rows):
-            _keep(prepared, rows, progress, work)
+        if states is not None and states.need == prepared.plan.kept:
+            if states.has(rows):
+                return
+            rows = np.union1d(rows, states.rows)
+        _keep(prepared, rows, progress, work)
 
 
 def sharing(prepared: Prepared, runs: Sequence[RunSpec]) -> list[RunSpec]:

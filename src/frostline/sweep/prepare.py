@@ -19,7 +19,7 @@ from frostline.metrics import check_metric
 from frostline.parts import depth, parameters_of, remarks
 from frostline.pretrained import Pretrained, load_pretrained
 from frostline.progress import Progress
-from frostline.run import Bench, drawn, train_rows
+from frostline.run import Bench, subset_rows, train_rows
 from frostline.specification import RunSpec, Settings, SweepSpec, Tune
 from frostline.sweep.groups import groups_by_tune
 from frostline.sweep.plan import Identity, Plan, expand, read_identity, read_settings
@@ -28,7 +28,7 @@ from frostline.tokens import Tokens, encode
 from frostline.training import Problem
 
 SPLITS = ("train", "validation", "test")
-OF_ALL_RUNS = {*Settings.model_fields, "head_learning_rate"}  # the settings that a sweep cannot be joined without
+MUST_AGREE = {*Settings.model_fields, "head_learning_rate"}  # settings that all sweeps in a folder have
 
 
 @dataclass
@@ -43,6 +43,14 @@ class Prepared:
     plan: Plan
     store: Store
     checks: list[Check] | None = None  # the proof that the cuts are exact, once it has been made
+
+    def grown(self) -> bool:
+        """Whether the folder has runs by now that this knows nothing of: their texts are not encoded."""
+        older = self.store.read_spec()
+        known = {run.digest for run in self.plan.runs}
+        return older is not None and any(
+            run.digest not in known for run in expand(read_settings(older, self.store.out), self.identity)
+        )
 
 
 def prepare(
@@ -106,7 +114,7 @@ def prepare(
         spec = _join(spec, identity, older, store.out)
     progress.begin("encoding the texts")
     runs = expand(spec, identity)
-    encoded = encode_splits(spec, splits, max_length, pretrained, trained=_drawn(runs, data))
+    encoded = encode_splits(spec, splits, max_length, pretrained, trained=_trained(runs, data))
     bench = _bench(spec, data, splits, encoded, pretrained, machine, metric)
     plan = _plan(spec, identity, runs, bench, data, encoded, store, probes=probes)
     return Prepared(spec, data, pretrained, identity, bench, plan, store)
@@ -144,10 +152,12 @@ def rows_needed(bench: Bench, runs: Sequence[RunSpec]) -> Rows:
     return np.unique(np.concatenate(parts))
 
 
-def _drawn(runs: Sequence[RunSpec], data: Data) -> Rows | None:
-    """The training rows that any of these runs trains on; None, all, where there are no runs yet."""
-    drawings = [drawn(spec, data.train.targets, data.folds) for spec in _of_each_subset(runs)]
-    return np.unique(np.concatenate(drawings)) if drawings else None
+def _trained(runs: Sequence[RunSpec], data: Data) -> Rows | None:
+    """The training rows that any of these runs trains on; None: all."""
+    if any(spec.train_size == len(data.train) for spec in runs):
+        return None
+    subsets = [subset_rows(spec, data.train.targets, data.folds) for spec in _of_each_subset(runs)]
+    return np.unique(np.concatenate(subsets))
 
 
 def _of_each_subset(runs: Sequence[RunSpec]) -> Iterable[RunSpec]:
@@ -248,8 +258,8 @@ def _demand_consent(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length: 
     most = getattr(pretrained.model.config.get_text_config(), "max_position_embeddings", None)
     remedy = "this model takes no more; consent" if most and max_length >= most else "raise --max-length, or consent"
     raise FrostlineError(
-        f"{100 * truncated[split]:.1f} % of the {split} texts are longer than {max_length} tokens and would be cut, "
-        f"losing {100 * lost:.1f} % of all tokens (the longest has {longest}): {remedy} with "
+        f"{100 * truncated[split]:.1f} % of the {split} texts that are used are longer than {max_length} tokens and would be "
+        f"cut, losing {100 * lost:.1f} % of all tokens (the longest has {longest}): {remedy} with "
         f"--max-truncated {min(1.0, np.ceil(truncated[split] * 100) / 100):g}."
     )
 
@@ -264,7 +274,7 @@ def _digest(splits: Any) -> str:
 def _join(spec: SweepSpec, identity: Identity, older: Mapping[str, Any], out: Path) -> SweepSpec:
     """This sweep with the grid of the one that is in the folder already, which must be the same but for the grid."""
     before, now = older["identity"], _toml_ready(asdict(identity))
-    settings = {name: x for name, x in spec.model_dump(mode="json").items() if name in OF_ALL_RUNS}
+    settings = {name: x for name, x in spec.model_dump(mode="json").items() if name in MUST_AGREE}
     mine = {**{name: x for name, x in settings.items() if name not in now}, **now}
     theirs = {**{name: older.get(name) for name in settings}, **before}
     words = {"weights": "model", "vocabulary": "tokenizer", "data": "data"}
@@ -332,7 +342,7 @@ def _plan(
     wanted = need_for(sorted(cuts), anatomy, bench.reads)
     if probes:
         wanted = replace(wanted, pooled=tuple(range(layers + 1)))
-    rows = rows_needed(bench, runs) if runs else np.zeros(0, np.int64)
+    rows = rows_needed(bench, runs)
     unique = rows[np.unique(bench.tokens.keys[rows], return_index=True)[1]]
     count, tokens = len(unique), int(bench.tokens.lengths[unique].sum())
     free = max(0, free_bytes(existing(cache_folder())) - RESERVE)
