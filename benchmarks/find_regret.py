@@ -188,11 +188,9 @@ def tables(found: Mapping[str, Mapping[str, Any]]) -> str:
     for rule in next(iter(known.values()))["rules"] if known else ():
         judged = [one for facts in known.values() for one in facts["rules"][rule]]
         regrets = np.array([one["regret"] for one in judged])
-        error = regrets.std(ddof=1) / len(regrets) ** 0.5 if len(regrets) > 1 else np.nan
+        spread = f" ± {100 * regrets.std(ddof=1) / len(regrets) ** 0.5:.1f}" if len(regrets) > 1 else ""
         meets = np.mean([one["meets"] for one in judged])
-        rules.append(
-            [rule, f"{100 * meets:.0f} %", f"{100 * regrets.mean():.1f} ± {100 * error:.1f}", str(len(judged))]
-        )
+        rules.append([rule, f"{100 * meets:.0f} %", f"{100 * regrets.mean():.1f}{spread}", str(len(judged))])
     parts = [
         markdown(
             ("task", "% of full's gain, by k", "named", "meets the target", "of the grid's work", "of Trainer's full"),

@@ -158,6 +158,7 @@ def test_only_full_is_enough() -> None:
 def test_a_small_budget_stops_it_with_the_best_so_far() -> None:
     verdict, steps = carried_out(board(budget=30.0), exact(RISING))
     assert "budget" in verdict.why and verdict.tune == "all" and 3 not in trained(steps)
+    assert verdict.why.endswith("next step. The last 3 layers to the last 6 layers could not be tried.")
     verdict, _ = carried_out(board(budget=40.0), exact(RISING))
     assert verdict.tune == 3
 

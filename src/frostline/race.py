@@ -341,8 +341,17 @@ def race(board: Board) -> Steps:
             of = " and ".join(said(k) for k in dict.fromkeys(trial.tune for trial in second))
             trials, why = second, f"Before the budget ends, a second seed of {of}: of one nothing is known for sure."
         if not board.affords(trials):
-            return Verdict(found, "What is left of the budget does not allow the next step.")
+            return Verdict(found, f"What is left of the budget does not allow the next step.{_untried(board)}")
         yield from run(trials, why)
+
+
+def _untried(board: Board) -> str:
+    """Which k below the one that is enough so far nothing is known of, in words."""
+    untried = [k for k in board.smaller() if all(trial.tune != k for trial in board.outcomes)]
+    if not untried:
+        return ""
+    between = f" to {said(untried[-1])}" if len(untried) > 1 else ""
+    return f" {said(untried[0], begins=True)}{between} could not be tried."
 
 
 def _second_seed(board: Board, found: Tune) -> list[Trial]:
