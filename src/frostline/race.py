@@ -263,6 +263,10 @@ class Board:
         found = self.found()
         return [k for k in self.course.ks if not isinstance(found, int) or k < found]
 
+    def untried(self) -> list[Tune]:
+        """Of those, the k that nothing was trained of."""
+        return [k for k in self.smaller() if all(trial.tune != k for trial in self.outcomes)]
+
     def candidates(self) -> list[Tune]:
         """What may still be the answer: the one that is enough so far, and what is smaller and not surely too little."""
         return [*(k for k in self.smaller() if self.surely(k) is None), self.found()]
@@ -315,7 +319,7 @@ def race(board: Board) -> Steps:
 
     while True:
         found = board.found()
-        unknown = next((k for k in board.smaller() if all(trial.tune != k for trial in board.outcomes)), None)
+        unknown = next(iter(board.untried()), None)
         lower = _lower(board)
         if unknown is not None:
             nearby = board.rate(unknown - 1) if isinstance(unknown, int) and unknown > 1 else None
@@ -346,8 +350,8 @@ def race(board: Board) -> Steps:
 
 
 def _untried(board: Board) -> str:
-    """Which k below the one that is enough so far nothing is known of, in words."""
-    untried = [k for k in board.smaller() if all(trial.tune != k for trial in board.outcomes)]
+    """What the budget left out, in words."""
+    untried = board.untried()
     if not untried:
         return ""
     between = f" to {said(untried[-1])}" if len(untried) > 1 else ""

@@ -14,13 +14,8 @@ from frostline.cli.results import print_counts
 from frostline.errors import FrostlineError
 from frostline.specification import CHOSEN_BY_SEARCH, OF_MODEL_AND_DATA, read_seconds
 
-OF_SEARCH = (
-    "learning_rate",
-    "head_learning_rate",
-    "seeds",
-    "folds",
-    "evaluations_per_epoch",
-)  # with defaults of its own
+# Settings for which a search has defaults of its own.
+OF_SEARCH = ("learning_rate", "head_learning_rate", "seeds", "folds", "evaluations_per_epoch")
 
 
 @app.command(short_help="The embedded example, offline, in about a minute.")
@@ -287,7 +282,9 @@ def _show(answer: dict[str, Any], out: Path) -> None:
     if largest["recommended"]:
         print(out / "model")
     elif answer["search"] and answer["search"]["by_probe"]:
-        print(out / "probe")
+        from frostline.sweep.search import PROBE
+
+        print(out / PROBE)
     if failed := answer["runs"]["failed"]:
         print(
             f"{failed} {'run' if failed == 1 else 'runs'} ended in an error; `frostline status {out}` says why, and "
