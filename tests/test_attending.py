@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline.packing as packing_module
-from frostline.attending import Places, attend, bias_of
+from frostline.attending import Places, attend, shared_rows
 from frostline.cut import cut_at
 from frostline.dropout import Dropout, attention
 from frostline.layers import find_layers
@@ -23,7 +23,8 @@ def masks(lengths: list[int], kind: str) -> torch.Tensor | None:
     causal = torch.ones(longest, longest, dtype=torch.bool).tril()[None, None]
     additive = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
     whole = None if len(set(lengths)) == 1 else seen
-    return {"none": whole, "padding": seen, "causal": seen & causal, "additive": additive}[kind]
+    by_head = -torch.rand(len(lengths), HEADS, longest, longest) + additive
+    return {"none": whole, "padding": seen, "causal": seen & causal, "additive": additive, "by head": by_head}[kind]
 
 
 def packed(lengths: list[int], dtype: torch.dtype, seed: int) -> list[torch.Tensor]:
@@ -34,31 +35,39 @@ def packed(lengths: list[int], dtype: torch.dtype, seed: int) -> list[torch.Tens
     ]
 
 
+def text_by_text(
+    heads: list[torch.Tensor], lengths: list[int], mask: torch.Tensor | None, places: Places, p: float, seed: int
+) -> torch.Tensor:
+    """Each text's attention alone, by torch's plain path, with the masks of dropout that the grid draws for it."""
+    drawn, factor = Dropout(seed).mask(places.shape, p) if p else (torch.ones(places.shape), 1.0)
+    drawn = drawn.view(len(places.text), HEADS, *places.shape[1:])
+    out, start = [], 0
+    for text, length in enumerate(lengths):
+        row, column = (places.text == text).nonzero()[0].tolist()
+        kept = drawn[row, :, column : column + length, column : column + length]
+        own = None
+        if mask is not None:
+            own = mask[text if len(mask) > 1 else 0][:, : length if mask.shape[2] > 1 else 1, :length]
+        query, key, value = (x[:, :, start : start + length] for x in heads)
+        out.append(
+            attention(query, key, value, attn_mask=own, dropout_p=p, dropout=lambda w, _, kept=kept: w * kept * factor)
+        )
+        start += length
+    return torch.cat(out, 2).transpose(1, 2)
+
+
 @given(
     st.lists(st.integers(1, 9), min_size=1, max_size=6),
-    st.sampled_from(["none", "padding", "causal", "additive"]),
+    st.sampled_from(["none", "padding", "causal", "additive", "by head"]),
     st.sampled_from([0.0, 0.1, 0.5]),
-    st.sampled_from([None, 0.7]),
     st.integers(0, 99),
 )
-def test_it_is_the_attention_of_the_grid(
-    lengths: list[int], kind: str, p: float, scale: float | None, seed: int
-) -> None:
-    layout, mask = Layout(torch.tensor(lengths), max(lengths)), masks(lengths, kind)
+def test_each_text_is_attended_to_as_if_it_were_alone(lengths: list[int], kind: str, p: float, seed: int) -> None:
+    mask, places = masks(lengths, kind), Places.of(torch.tensor(lengths), HEADS)
     ours = [x.requires_grad_() for x in packed(lengths, torch.float32, seed)]
     theirs = [x.detach().clone().requires_grad_() for x in ours]
-    places = Places.of(layout.index, len(lengths), max(lengths), HEADS)
-    out = attend(
-        *ours,
-        bias_of(mask, len(lengths), HEADS),
-        places,
-        scale=scale,
-        dropout=Dropout(seed),
-        dropped=p,
-    )
-    grid = [layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in theirs]
-    told = attention(*grid, attn_mask=mask, dropout=Dropout(seed), dropout_p=p, scale=scale)
-    wanted = layout.pack(told.transpose(1, 2))
+    out = attend(*ours, mask, places, scale=None, dropout=Dropout(seed), dropped=p)
+    wanted = text_by_text(theirs, lengths, mask, places, p, seed)
     assert out.shape == wanted.shape and torch.allclose(out, wanted, atol=1e-6)
     weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(seed))
     (out * weights).sum().backward()
@@ -67,15 +76,42 @@ def test_it_is_the_attention_of_the_grid(
         assert torch.allclose(one.grad, other.grad, atol=1e-5)
 
 
+@pytest.mark.parametrize("scale", [None, 0.7])
+def test_it_is_the_attention_of_the_padded_grid(scale: float | None) -> None:
+    lengths = [3, 9, 4, 2]
+    layout, mask = Layout(torch.tensor(lengths), 9), masks(lengths, "padding")
+    heads = packed(lengths, torch.float32, 0)
+    out = attend(*heads, mask, layout.places_of(HEADS), scale=scale, dropout=None, dropped=0.0)
+    grid = [layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in heads]
+    told = torch.nn.functional.scaled_dot_product_attention(*grid, attn_mask=mask, scale=scale)
+    assert torch.allclose(out, layout.pack(told.transpose(1, 2)), atol=1e-6)
+    assert len(layout.places_of(HEADS).text) == 2  # not 4
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=40))
+def test_rows_are_shared_where_there_is_room(lengths: list[int]) -> None:
+    width, shared = max(lengths), shared_rows(lengths)
+    taken = [(row, start + n) for (row, start), length in zip(shared, lengths, strict=True) for n in range(length)]
+    assert len(set(taken)) == len(taken) and all(0 <= column < width for _, column in taken)
+    used = [sum(n for n, (at, _) in zip(lengths, shared, strict=True) if at == row) for row, _ in shared]
+    rows = dict(zip((row for row, _ in shared), used, strict=True))
+    assert set(rows) == set(range(len(rows)))
+    fullest = sorted(rows.values())
+    assert len(rows) == 1 or fullest[0] + fullest[1] > width  # no two rows would fit into one
+
+
+def test_a_mask_is_worked_out_once_for_all_layers() -> None:
+    lengths = [3, 9, 4, 2]
+    places, mask = Places.of(torch.tensor(lengths), HEADS), masks(lengths, "padding")
+    assert places.bias(mask) is places.bias(mask) and places.bias(mask) is not places.bias(masks(lengths, "causal"))
+
+
 def test_short_numbers_come_back_as_they_were_given() -> None:
     lengths = [3, 7, 5]
-    layout = Layout(torch.tensor(lengths), 7)
     heads = [x.requires_grad_() for x in packed(lengths, torch.bfloat16, 0)]
-    places = Places.of(layout.index, 3, 7, HEADS)
+    mask, places = masks(lengths, "padding"), Places.of(torch.tensor(lengths), HEADS)
     with torch.autocast("cpu", torch.bfloat16):
-        out = attend(
-            *heads, bias_of(masks(lengths, "padding"), 3, HEADS), places, scale=None, dropout=None, dropped=0.0
-        )
+        out = attend(*heads, mask, places, scale=None, dropout=None, dropped=0.0)
         out.float().sum().backward()
     assert out.dtype == torch.bfloat16 and all(x.grad.dtype == torch.bfloat16 for x in heads)
 

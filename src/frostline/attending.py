@@ -1,15 +1,15 @@
 """Attention over packed short texts while they are trained on a CPU, forward and backward written out.
 
-Over texts of some dozen tokens attention is hardly any arithmetic: what it costs is starting small operations and copying
-heads about, and autograd doubles both. Here a layer's attention is one node. Heads go from the packed tokens into the
-padded grid and back by one lookup each, scale and mask are part of the first product, dropout's factor is part of the
-values, and the backward pass is the few products that it takes. The numbers are those of torch's plain path in fp32, with
-the same masks of dropout.
+Over texts of some dozen tokens attention is hardly any arithmetic: what it costs is starting small operations, copying
+heads about, and pairs of tokens that are not there. Here a layer's attention is one node. Heads go from the packed tokens
+into a grid and back by one lookup each; the grid is as wide as the longest text, and texts that fit share a row of it,
+each seeing itself alone. Scale and mask are part of the first product, dropout's factor is part of the values, and the
+backward pass is the few products that it takes. The numbers are those of torch's plain path in fp32, text by text.
 
-Shapes: B texts, S padded length, T real tokens, H heads, C head size.
+Shapes: B texts, T real tokens, R rows of the grid, S its width, H heads, C head size.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,37 +20,75 @@ from frostline.dropout import Dropout
 
 @dataclass(frozen=True)
 class Places:
-    """Where the heads of packed tokens stand in the padded grid."""
+    """Where the heads of packed tokens stand in the grid."""
 
-    grid: Tensor  # [B * H * S], for each place the head of a token, of T * H; for a place without a token the first
+    text: Tensor  # [R, S], which text has the place; -1: none
+    at: Tensor  # [R, S], which of its tokens
+    heads: Tensor  # [R * H * S], for each place the head of a token, of T * H; for a place without a token the first
     tokens: Tensor  # [T * H], the place of each head of a token
-    length: int  # S
+    count: int  # H
+    _biases: dict[int, tuple[Tensor | None, Tensor]] = field(default_factory=dict)  # by the mask's identity
 
     @classmethod
-    def of(cls, index: Tensor, batch: int, length: int, heads: int) -> "Places":
-        """``index`` ``[T]``: positions of the real tokens in the flattened grid ``[B, S]``."""
-        text, at = index // length, index % length
-        tokens = ((text[:, None] * heads + torch.arange(heads)) * length + at[:, None]).flatten()
-        grid = torch.zeros(batch * heads * length, dtype=torch.long)
-        grid[tokens] = torch.arange(len(tokens))
-        return cls(grid, tokens, length)
+    def of(cls, lengths: Tensor, count: int) -> "Places":
+        """For texts of these ``lengths`` ``[B]``, whose tokens are packed in the order of the texts."""
+        width, shared = int(lengths.max()), shared_rows(lengths.tolist())
+        row, start = torch.tensor(shared).unbind(1)
+        text = torch.arange(len(lengths)).repeat_interleave(lengths)
+        at = torch.arange(len(text)) - (lengths.cumsum(0) - lengths)[text]
+        column, rows = start[text] + at, int(row.max()) + 1
+        of_text, of_token = torch.full((rows, width), -1), torch.zeros(rows, width, dtype=torch.long)
+        of_text[row[text], column], of_token[row[text], column] = text, at
+        tokens = ((row[text][:, None] * count + torch.arange(count)) * width + column[:, None]).flatten()
+        heads = torch.zeros(rows * count * width, dtype=torch.long)
+        heads[tokens] = torch.arange(len(tokens))
+        return cls(of_text, of_token, heads, tokens, count)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of the scores: ``[R * H, S, S]``."""
+        rows, width = self.text.shape
+        return rows * self.count, width, width
+
+    def bias(self, mask: Tensor | None) -> Tensor:
+        """What is added to the scores for an attention mask ``[B or 1, H or 1, S or 1, S]`` of the texts; worked out once for
+        all layers that are given the same mask."""
+        if id(mask) not in self._biases:
+            self._biases[id(mask)] = mask, self._bias(mask)
+        return self._biases[id(mask)][1]
+
+    def _bias(self, mask: Tensor | None) -> Tensor:
+        least = torch.finfo(torch.float32).min  # not -inf: a row of padding may see nothing, and must not become NaN
+        mask = torch.zeros(1, 1, 1, 1) if mask is None else mask
+        if mask.dtype == torch.bool:
+            mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, least)
+        text, query = self.text[:, None, :, None], self.at[:, None, :, None]
+        key, other = self.at[:, None, None], self.text[:, None, None]
+        head = torch.arange(mask.shape[1])[:, None, None]
+        where = (index % size for index, size in zip((text, head, query, key), mask.shape, strict=True))
+        bias = mask[tuple(where)].float().clamp(min=least).masked_fill(text != other, least)
+        return bias.expand(len(self.text), self.count, -1, -1).flatten(0, 1)
 
 
-def bias_of(mask: Tensor | None, batch: int, heads: int) -> Tensor:
-    """What is added to the scores ``[B * H, S, S]`` for an attention mask ``[B or 1, H or 1, S or 1, S]``, in a shape that
-    spreads over them."""
-    if mask is None:
-        return torch.zeros(1, 1, 1)
-    least = torch.finfo(torch.float32).min  # not -inf: a row of padding may see nothing, and must not become NaN
-    bias = torch.zeros_like(mask, dtype=torch.float32).masked_fill(~mask, least) if mask.dtype == torch.bool else mask
-    return bias.float().clamp(min=least).expand(batch, heads, -1, -1).flatten(0, 1)
+def shared_rows(lengths: list[int]) -> list[tuple[int, int]]:
+    """For each text its row and where in the row it begins, in few rows as wide as the longest: the longest text first,
+    each into the fullest row that has room."""
+    width, used, found = max(lengths), [0], [(0, 0)] * len(lengths)
+    for text in sorted(range(len(lengths)), key=lambda text: -lengths[text]):
+        room = (row for row, tokens in enumerate(used) if tokens + lengths[text] <= width)
+        row = max(room, key=used.__getitem__, default=len(used))
+        if row == len(used):
+            used.append(0)
+        found[text] = row, used[row]
+        used[row] += lengths[text]
+    return found
 
 
 def attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    bias: Tensor,
+    mask: Tensor | None,
     places: Places,
     *,
     scale: float | None,
@@ -59,16 +97,16 @@ def attend(
 ) -> Tensor:
     """Heads of packed tokens ``[1, H, T, C]`` in, ``[1, T, H, C]`` out; differentiable in the first three.
 
-    ``dropped`` is the share of weights that ``dropout`` drops.
+    ``mask`` is that of the padded texts, ``[B or 1, H or 1, S or 1, S]``; ``dropped`` is the share of weights that
+    ``dropout`` drops.
     """
     heads, tokens, size = query.shape[1:]
     kept, factor = None, 1.0
     if dropout is not None and dropped:
-        texts = len(places.grid) // places.length
-        kept, factor = dropout.mask((texts, places.length, places.length), dropped)
+        kept, factor = dropout.mask(places.shape, dropped)
     flat = (x.transpose(1, 2).reshape(tokens * heads, size) for x in (query, key, value))
     scale = size**-0.5 if scale is None else scale
-    out: Tensor = _Attended.apply(*flat, bias, kept, scale, factor, places)  # type: ignore[no-untyped-call]
+    out: Tensor = _Attended.apply(*flat, places.bias(mask), kept, scale, factor, places)  # type: ignore[no-untyped-call]
     return out.view(1, tokens, heads, size)
 
 
@@ -88,7 +126,7 @@ class _Attended(torch.autograd.Function):
         ctx.scale, ctx.factor, ctx.places, ctx.kind = scale, factor, places, query.dtype
         with torch.autocast("cpu", enabled=False):
             queries, keys, values = (
-                x.index_select(0, places.grid).float().view(-1, places.length, x.shape[1]) for x in (query, key, value)
+                x.index_select(0, places.heads).float().view(*places.shape[:2], x.shape[1]) for x in (query, key, value)
             )
             values.mul_(factor)
             weights = torch.baddbmm(bias, queries, keys.transpose(1, 2), alpha=scale).softmax(-1)

@@ -23,7 +23,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from frostline.attending import Places, attend, bias_of
+from frostline.attending import Places, attend
 from frostline.dropout import Dropout
 from frostline.narrow import placed
 
@@ -90,9 +90,9 @@ class Layout:
         return found
 
     def places_of(self, heads: int) -> Places:
-        """Where so many heads of each token stand in the grid."""
+        """Where so many heads of each token stand in a grid whose rows short texts share."""
         if heads not in self._places:
-            self._places[heads] = Places.of(self.index, self.batch, self.length, heads)
+            self._places[heads] = Places.of(self.lengths, heads)
         return self._places[heads]
 
     @cached_property
@@ -149,17 +149,7 @@ class Packing:
     at: Tensor | None = None  # [B], while the last layer runs for one token a text only: where in the text it stands
     read: Tensor | None = None  # [B], the same among the K * T
     dropout: Dropout | None = None  # None: torch's own
-    _bias: tuple[Tensor, Tensor] | None = None  # of the mask that was last seen, which is that of every layer
     calls = 0  # how often packed attention ran: a layer that never asks for it cannot be packed
-
-    def bias(self, mask: Tensor | None, heads: int) -> Tensor:
-        """What a mask adds to scores, worked out once for all layers of a batch."""
-        assert self.layout is not None
-        if mask is None:
-            return bias_of(None, self.layout.batch, heads)
-        if self._bias is None or self._bias[0] is not mask:
-            self._bias = mask, bias_of(mask, self.layout.batch, heads)
-        return self._bias[1]
 
 
 def _attention(
@@ -205,7 +195,7 @@ def _short(packing: Packing, query: Tensor, key: Tensor, value: Tensor, mask: Te
         query,
         key,
         value,
-        packing.bias(mask, query.shape[1]),
+        mask,
         layout.places_of(query.shape[1]),
         scale=kwargs.get("scaling"),
         dropout=packing.dropout,
