@@ -25,10 +25,12 @@ os.environ["HF_ASSETS_CACHE"] = CACHE.name  # read when it is imported: nothing 
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
+from torch import nn  # noqa: E402
 
 from frostline import Sweep  # noqa: E402
 from frostline.cost import batched  # noqa: E402
-from frostline.hidden import LENGTH_STEP, cache_folder, not_kept  # noqa: E402
+from frostline.hidden import cache_folder, not_kept  # noqa: E402
+from frostline.linear import ready_weights  # noqa: E402
 from frostline.parts import trained  # noqa: E402
 from frostline.progress import Progress  # noqa: E402
 from frostline.sweep.calibrate import disk_rate  # noqa: E402
@@ -83,23 +85,25 @@ def quickest(work: Callable[[], Any], seconds: float = 0.3) -> float:
 
 
 def matrix_rate(prepared: Prepared, tokens: int) -> float:
-    """Operations a second of the products of a layer's matrices with so many tokens, in the sweep's precision."""
+    """Operations a second of the products of a layer's matrices with so many tokens, in the sweep's precision: as torch
+    multiplies, or with weights laid out beforehand, whichever is faster."""
     machine, model = prepared.bench.machine, prepared.pretrained.model
-    dtype = torch.bfloat16 if machine.precision == "bfloat16" else torch.float32
     layer = prepared.pretrained.anatomy.layers(model)[0]
     shapes = [p.shape for p in layer.parameters() if p.dim() == 2]
-    pairs = [
-        (torch.randn(tokens, columns, dtype=dtype), torch.randn(rows, columns, dtype=dtype)) for rows, columns in shapes
-    ]
-    pairs = [(x.to(machine.device), w.to(machine.device)) for x, w in pairs]
+    linear = nn.ModuleList(nn.Linear(columns, rows, bias=False, device=machine.device) for rows, columns in shapes)
+    pairs = [(torch.randn(tokens, one.in_features, device=machine.device, dtype=machine.dtype), one) for one in linear]
 
     def multiply() -> None:
-        for x, weight in pairs:
-            torch.nn.functional.linear(x, weight)
+        for x, one in pairs:
+            one(x)
         if machine.device.type == "cuda":
             torch.cuda.synchronize()
 
-    return sum(2 * tokens * rows * columns for rows, columns in shapes) / quickest(multiply)
+    with torch.no_grad(), machine.autocast():
+        seconds = quickest(multiply)
+        with ready_weights(linear, machine):
+            seconds = min(seconds, quickest(multiply))
+    return sum(2 * tokens * rows * columns for rows, columns in shapes) / seconds
 
 
 def memory_rate(prepared: Prepared) -> float:
@@ -178,7 +182,6 @@ def _phases(
             "share_real": real / outlook.pass_operations(rows),
             "rate": real / clock.seconds["pass"],
             "of_matrix_rate": real / clock.seconds["pass"] / rates["pass"],
-            "length_step": LENGTH_STEP,
         }
     training = evaluation = 0.0
     for tune in dict.fromkeys(run.tune for run in runs):

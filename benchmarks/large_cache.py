@@ -50,13 +50,10 @@ def main() -> None:
         with highest(lambda: anonymous_memory(process)) as peak:
             start = perf_counter()
             states = keep(
-                bench.pretrained.model,
-                bench.pretrained.anatomy,
+                made_by := bench.pass_for(plan.kept),
                 bench.tokens,
                 np.arange(len(bench.tokens)),
-                plan.kept,
-                recipe_of(bench.pretrained, bench.machine, bench.reads, None),
-                autocast=bench.machine.autocast,
+                recipe_of(bench.pretrained, bench.machine, made_by),
                 folder=Path(scratch) / "cache",
                 progress=progress,
             )

@@ -9,8 +9,8 @@ from torch import nn
 from frostline import checking, stacking
 from frostline.checking import Check, check, head_reads, need_for, stack_refusal
 from frostline.errors import FrostlineError
-from frostline.hidden import Need
 from frostline.layers import find_layers
+from frostline.passing import Need
 from small_models import REASONS, TYPES, small_batch, small_model
 from test_layers import REFUSED as NO_LAYERS
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import frostline
 from frostline.checking import narrow_of
 from frostline.cost import Batches, Matrices, batched, by_length, drawn
-from frostline.hidden import Need
 from frostline.layers import LAYER, find_layers, probe_batch
+from frostline.passing import Need
 from frostline.progress import Progress
 from frostline.specification import RunSpec
 from frostline.sweep.outlook import Outlook

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import frostline
 from frostline.cli.printing import print_forecast, print_plan
-from frostline.hidden import Need, keep, not_kept
+from frostline.hidden import keep, not_kept
+from frostline.passing import Need
 from frostline.progress import Progress
 from frostline.sweep import calibrate as calibrate_module
 from frostline.sweep import foresee as foresee_module
@@ -201,16 +202,12 @@ def test_the_progress_goes_by_the_forecast(settings: dict[str, Any]) -> None:
 
 def test_rows_that_are_kept_need_no_pass(settings: dict[str, Any], tmp_path: Path) -> None:
     prepared = frostline.Sweep(progress=Progress(), **settings)._prepare(Progress())
-    bench, pretrained = prepared.bench, prepared.pretrained
-    need, recipe = Need((2,), head=True), recipe_of(pretrained, bench.machine, bench.reads, bench.narrow)
+    bench, need = prepared.bench, Need((2,), head=True)
+    recipe = recipe_of(prepared.pretrained, bench.machine, bench.pass_for(need))
     rows = np.flatnonzero(bench.tokens.lengths)[:30]
     first = not_kept(bench.tokens, rows, need, recipe, folder=tmp_path)
     assert set(first) <= set(rows) and (np.diff(bench.tokens.lengths[first]) >= 0).all()
-    keep(
-        *(pretrained.model, pretrained.anatomy, bench.tokens, rows[:20], need, recipe),
-        autocast=bench.machine.autocast,
-        folder=tmp_path,
-    )
+    keep(bench.pass_for(need), bench.tokens, rows[:20], recipe, folder=tmp_path)
     assert set(not_kept(bench.tokens, rows, need, recipe, folder=tmp_path)) == set(first) - set(rows[:20])
     for shard in tmp_path.glob("*/*/shard.json"):
         shard.write_text("{")

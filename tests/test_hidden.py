@@ -4,7 +4,6 @@ import dataclasses
 import errno
 import json
 import os
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -13,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline.hidden
+import frostline.passing
 from frostline.cut import cut_at
 from frostline.errors import FrostlineError
-from frostline.hidden import Need, Recipe, cache_folder, damage, keep
+from frostline.hidden import Recipe, cache_folder, damage, keep
 from frostline.layers import find_layers
+from frostline.passing import Need, Pass
 from frostline.tokens import Tokens
 from small_models import FIRST_WORD, small_model
 
@@ -53,17 +54,10 @@ class Keeper:
 
     def __call__(self, tokens, rows, need=ALL, recipe=RECIPE):
         self.passed, self.said = [], []
+        made_by = Pass(self.model, self.anatomy, need, recipe.head_reads, recipe.packed)
+        rows = np.asarray(rows, np.int64)
         return keep(
-            self.model,
-            self.anatomy,
-            tokens,
-            np.asarray(rows, np.int64),
-            need,
-            recipe,
-            autocast=nullcontext,
-            folder=self.folder,
-            progress=self.passed.append,
-            warn=self.said.append,
+            made_by, tokens, rows, recipe, folder=self.folder, progress=self.passed.append, warn=self.said.append
         )
 
     @property
@@ -89,7 +83,7 @@ def keeper(tmp_path, model, anatomy):
 @pytest.fixture
 def small_shards(monkeypatch):
     monkeypatch.setattr(frostline.hidden, "SHARD_ROWS", 7)
-    monkeypatch.setitem(frostline.hidden.BATCH_TOKENS, "cpu", 200)
+    monkeypatch.setitem(frostline.passing.BUDGET, "cpu", 200)
 
 
 def row_by_row(states, rows):
@@ -114,41 +108,24 @@ def test_states_are_those_of_the_model(keeper, model, anatomy):
         assert (states.head(np.array([row])) - hidden[4][:, :1]).abs().max() < 1e-5
 
 
+@pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("path", ["one shard", "many shards"])
-def test_a_row_is_the_same_in_any_company(tmp_path, model, anatomy, request, path):
+def test_a_row_is_the_same_in_any_company(tmp_path, model, anatomy, request, path, packed):
     if path == "many shards":
         request.getfixturevalue("small_shards")
-    tokens = make_tokens()
-    whole = row_by_row(Keeper(tmp_path / "whole", model, anatomy)(tokens, range(40)), range(40))
+    tokens, recipe = make_tokens(), dataclasses.replace(RECIPE, packed=packed)
+    whole = row_by_row(Keeper(tmp_path / "whole", model, anatomy)(tokens, range(40), recipe=recipe), range(40))
     assert len({tuple(states) for states in whole}) == 40
     draw = np.random.default_rng(1)
     for n, size in enumerate([1, 2, 17, 40]):
         rows = draw.permutation(40)[:size]
-        some = Keeper(tmp_path / f"some {n}", model, anatomy)(tokens, rows)
+        some = Keeper(tmp_path / f"some {n}", model, anatomy)(tokens, rows, recipe=recipe)
         assert row_by_row(some, rows) == [whole[row] for row in rows]
     growing = Keeper(tmp_path / "growing", model, anatomy)
     for rows in (range(30, 35), range(10), range(40)):
-        states = growing(tokens, rows)
+        states = growing(tokens, rows, recipe=recipe)
         assert row_by_row(states, rows) == [whole[row] for row in rows]
     assert growing.computed == 40 - 15
-
-
-def test_the_shape_of_a_batch_follows_from_the_length_alone(tmp_path, model, anatomy):
-    """Kernels are chosen by shape, so this is why a row's bits do not depend on its company."""
-    shapes = {}
-
-    def look(module, args, kwargs):
-        rows, length = kwargs["input_ids"].shape
-        shapes.setdefault(length, set()).add(rows)
-
-    hook = model.register_forward_pre_hook(look, with_kwargs=True)
-    try:
-        for n, size in enumerate((1, 5, 40)):
-            Keeper(tmp_path / str(n), model, anatomy)(make_tokens(), range(size))
-    finally:
-        hook.remove()
-    assert set(shapes) == {8, 16, 24, 32, 40}
-    assert {length: {1024 // length} for length in shapes} == shapes
 
 
 def test_other_tables_meet_the_same_rows(keeper):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
-from frostline.hidden import Need
+from frostline.passing import Need
 from frostline.progress import Progress
 from frostline.run import run
 from frostline.specification import make_spec

@@ -14,9 +14,9 @@ from sklearn.preprocessing import StandardScaler
 from transformers import AutoModel, AutoTokenizer
 
 import frostline
-import frostline.hidden as hidden
 from frostline.data import read_unlabelled
 from frostline.errors import FrostlineError
+from frostline.passing import Pass, PassBatch
 from frostline.probing import places, together
 from tiny import Frostline as Program
 from tiny import sentences, write_csv
@@ -79,14 +79,14 @@ def test_several_columns_take_one_pass_and_the_next_call_none(
     tiny_bert: Path, tables: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed: list[int] = []
-    compute = hidden.compute
+    batches = Pass.batches
 
-    def counted(*args: Any, **more: Any) -> Any:
-        for n, states in compute(*args, **more):
-            passed.append(n)
-            yield n, states
+    def counted(made_by: Pass, *args: Any) -> list[PassBatch]:
+        found = batches(made_by, *args)
+        passed.extend(len(batch.rows) for batch in found if made_by.need.pooled)
+        return found
 
-    monkeypatch.setattr("frostline.hidden.compute", counted)
+    monkeypatch.setattr(Pass, "batches", counted)
     monkeypatch.setattr("frostline.hidden.cache_folder", lambda: tmp_path / "cache")
     wanted = {"model": tiny_bert, "label_columns": "label,words", **tables, **EXACT}
     films, words = frostline.probe(**wanted)

@@ -57,17 +57,7 @@ def with_states(bench, folder, cuts=EVERY_CUT):
     rows = np.arange(len(bench.tokens))
     recipe = Recipe("", "", bench.machine.precision, "", "", 1, "", "", "", head_reads=bench.reads)
     need = need_for(cuts, bench.pretrained.anatomy, bench.reads)
-    states = keep(
-        bench.pretrained.model,
-        bench.pretrained.anatomy,
-        bench.tokens,
-        rows,
-        need,
-        recipe,
-        autocast=bench.machine.autocast,
-        folder=folder,
-    )
-    return replace(bench, states=states)
+    return replace(bench, states=keep(bench.pass_for(need), bench.tokens, rows, recipe, folder=folder))
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 from frostline.checking import head_reads, narrow_of, need_for
-from frostline.hidden import HiddenStates, Need, Recipe, keep
+from frostline.hidden import HiddenStates, Recipe, keep
 from frostline.layers import HEAD, POOLER, find_layers, probe_batch
 from frostline.machine import Machine, settled_memory
 from frostline.packing import packable
+from frostline.passing import Need
 from frostline.pretrained import Pretrained
 from frostline.run import Bench, Result, rehearse, run, run_stacked
 from frostline.specification import RunSpec
@@ -53,14 +54,10 @@ def bench_of(model_type: str, folder: Path, *, dropout: bool = False, packed: bo
 
 
 def with_states(bench: Bench, folder: Path) -> Bench:
-    model, anatomy = bench.pretrained.model, bench.pretrained.anatomy
     recipe = Recipe("", "", "float32", "", "", 1, "", "", "", head_reads=bench.reads)
-    need = need_for([1, 2, 3], anatomy, bench.reads)
+    need = need_for([1, 2, 3], bench.pretrained.anatomy, bench.reads)
     rows = np.arange(len(bench.tokens))
-    states = keep(
-        model, anatomy, bench.tokens, rows, need, recipe, autocast=bench.machine.autocast, folder=folder / "kept"
-    )
-    return replace(bench, states=states)
+    return replace(bench, states=keep(bench.pass_for(need), bench.tokens, rows, recipe, folder=folder / "kept"))
 
 
 def switch_dropout_off(model: nn.Module) -> None:

@@ -12,7 +12,7 @@ import torch
 import frostline.sweep.execute as execute_module
 import frostline.sweep.stacks as stacks_module
 from frostline.api import Sweep
-from frostline.hidden import Need
+from frostline.passing import Need
 from frostline.progress import Progress
 from frostline.run import Bench
 from frostline.specification import RunSpec

@@ -24,11 +24,12 @@ from transformers import PreTrainedModel
 from frostline.absent import absent, unread
 from frostline.cut import Upper, cut_at
 from frostline.errors import FrostlineError
-from frostline.hidden import HiddenStates, Need, Recipe, keep
+from frostline.hidden import HiddenStates, Recipe, keep
 from frostline.layers import Anatomy, Batch, find_layers, probe_batch
 from frostline.narrow import Narrow, read_at
 from frostline.packing import Packing, packable
 from frostline.parts import parameters_of
+from frostline.passing import Need, Pass
 from frostline.stacking import stacked
 from frostline.tokens import Tokens
 
@@ -144,6 +145,30 @@ def narrow_of(model: PreTrainedModel, anatomy: Anatomy, batch: Batch, reads: str
     found = [path for path in gradients if alone(path)]
     outermost = tuple(path for path in found if not any(path.startswith(f"{other}.") for other in found))
     return Narrow(reads, outermost, pad) if outermost else None
+
+
+def packs(model: PreTrainedModel, anatomy: Anatomy) -> bool:
+    """Whether a packed pass gives the hidden states that a padded one gives, after every layer, in fp32."""
+    batch = probe_batch(model, _lengths(model))
+    tokens, need = _tokens_of(batch, model), Need(tuple(range(anatomy.count + 1)), head=False)
+
+    def states(*, packed: bool) -> list[Tensor]:
+        made_by = Pass(model, anatomy, need, "all", packed)
+        batches = made_by.batches(tokens.lengths, np.arange(len(tokens)))
+        rows = np.concatenate([batch.rows for batch in batches])
+        found = [torch.cat(parts) for parts in zip(*(s.values() for s in made_by.states(tokens, batches)), strict=True)]
+        order = np.argsort(np.repeat(rows, tokens.lengths[rows]), kind="stable")
+        return [x[torch.from_numpy(order).to(x.device)] for x in found]
+
+    with packable(model) as packing:
+        if packing is None:
+            return False
+    with _left_as_it_was(model):
+        try:
+            pairs = zip(states(packed=True), states(packed=False), strict=True)
+            return all(_difference(packed, padded) < TOLERANCE for packed, padded in pairs)
+        except FAILS:
+            return False
 
 
 @contextmanager
@@ -313,21 +338,15 @@ class _Trial:
         self.truth = self.result(lambda: self.model(**self.batch).logits)
         # The embeddings' output is not kept: it costs nothing to compute again.
         self.cut = None if k is None or k == self.anatomy.count else self.anatomy.count - k
-        with tempfile.TemporaryDirectory(prefix="frostline-check-") as folder:
-            stored = {
-                narrow: None if self.cut is None else self.store(self.cut, narrow, Path(folder, str(n)))
-                for n, narrow in enumerate(dict.fromkeys((self.narrow, None)))
-            }
-            for path, narrow in product(("packed", "padded"), stored):
-                self.stored = stored[narrow]
-                try:
-                    gap = self.compare_packed(narrow) if path == "packed" else self.compare(None, narrow)
-                except FAILS as error:
-                    gap, refused = FAR, f"{HANDS_ON_MORE} ({_first_line(error)})."
-                else:
-                    refused = ""
-                if _equal(gap):
-                    return Check(k, path, *gap, narrow=narrow)
+        for path, narrow in product(("packed", "padded"), dict.fromkeys((self.narrow, None))):
+            try:
+                gap = self.compare_packed(narrow) if path == "packed" else self.compare(None, narrow)
+            except FAILS as error:
+                gap, refused = FAR, f"{HANDS_ON_MORE} ({_first_line(error)})."
+            else:
+                refused = ""
+            if _equal(gap):
+                return Check(k, path, *gap, narrow=narrow)
         return Check(k, None, None, None, refused) if refused else Check(k, None, *gap, refused=self.reason(gap))
 
     def compare_packed(self, narrow: Narrow | None) -> "Gap":
@@ -344,7 +363,9 @@ class _Trial:
             if self.cut is None:
                 return self.gap(lambda: upper(self.batch))
             same = self.states[self.cut]
-            gaps = [self.gap(lambda: upper(self.batch, same)), self.gap(lambda: self.from_disk(upper))]
+            gaps = [self.gap(lambda: upper(self.batch, same))]
+            with self.stored(self.cut, narrow, packed=packing is not None) as stored:
+                gaps.append(self.gap(lambda: self.from_disk(upper, *stored)))
             with _disturbed(self.model, self.anatomy, self.cut):
                 gaps.append(self.gap(lambda: upper(self.batch, same)))
         logits, gradients = zip(*gaps, strict=True)
@@ -365,28 +386,19 @@ class _Trial:
         worst = max((float((gradients[n] - g).abs().max()) for n, g in self.truth[1].items()), key=_nan_is_large)
         return _difference(logits, self.truth[0]), worst / largest if largest else worst
 
-    def store(self, cut: int, narrow: Narrow | None, folder: Path) -> tuple[HiddenStates, Tokens]:
+    @contextmanager
+    def stored(self, cut: int, narrow: Narrow | None, *, packed: bool) -> Iterator[tuple[HiddenStates, Tokens]]:
         """The states of the batch's rows as a sweep keeps them: a pass of its own, written, read back."""
-        mask = self.batch["attention_mask"].bool().cpu()
-        inputs = {
-            name: x.cpu()[mask].numpy().astype(np.int32)
-            for name, x in self.batch.items()
-            if x.shape[:2] == mask.shape and name != "attention_mask"
-        }
-        offsets = np.concatenate([[0], np.cumsum(mask.sum(1).numpy())])
-        pad = self.model.config.get_text_config().pad_token_id or 0
-        tokens = Tokens(inputs, offsets, {"input_ids": pad}, np.zeros(len(mask), np.int32))
+        tokens = _tokens_of(self.batch, self.model)
         need = need_for((cut,), self.anatomy, self.reads)
         recipe = Recipe("check", "", "", "", "", 0, "", "", "", head_reads=self.reads)
-        rows = np.arange(len(tokens))
-        model, anatomy = self.model, self.anatomy
-        states = keep(*(model, anatomy, tokens, rows, need, recipe), autocast=nullcontext, narrow=narrow, folder=folder)
-        return states, tokens
+        made_by = Pass(self.model, self.anatomy, need, self.reads, packed, narrow=narrow)
+        with tempfile.TemporaryDirectory(prefix="frostline-check-") as folder:
+            yield keep(made_by, tokens, np.arange(len(tokens)), recipe, folder=Path(folder)), tokens
 
-    def from_disk(self, upper: Upper) -> Tensor:
+    def from_disk(self, upper: Upper, states: HiddenStates, tokens: Tokens) -> Tensor:
         """Logits by the stored states, as a run reads them."""
-        assert self.stored is not None and self.cut is not None
-        states, tokens = self.stored
+        assert self.cut is not None
         rows, device = np.arange(len(tokens)), self.batch["input_ids"].device
         if states.need.head:
             one = tokens.one_token(rows, last=self.reads == "last")
@@ -458,6 +470,19 @@ def _states(model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> dict[int,
     with cut_at(model, anatomy, None, tap=lambda n, hidden: seen.__setitem__(n, hidden[mask][None])) as whole:
         whole(batch)
     return seen
+
+
+def _tokens_of(batch: Batch, model: PreTrainedModel) -> Tokens:
+    """The texts of a batch as a table."""
+    mask = batch["attention_mask"].bool().cpu()
+    inputs = {
+        name: x.cpu()[mask].numpy().astype(np.int32)
+        for name, x in batch.items()
+        if x.shape[:2] == mask.shape and name != "attention_mask"
+    }
+    offsets = np.concatenate([[0], np.cumsum(mask.sum(1).numpy())])
+    padding = {"input_ids": model.config.get_text_config().pad_token_id or 0}
+    return Tokens(inputs, offsets, padding, np.zeros(len(mask), np.int32))
 
 
 def _scalar(logits: Tensor) -> Tensor:

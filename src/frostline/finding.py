@@ -12,9 +12,9 @@ from frostline.api import Sweep, best_weights, choices_of, finish, write_folder
 from frostline.comparison.evidence import Labelled, Predictions, among_all
 from frostline.errors import FrostlineError
 from frostline.guesses import by_layer, judged, logme
-from frostline.hidden import POOLED
 from frostline.machine import settled_objects
 from frostline.metrics import WITH_SIGN
+from frostline.passing import POOLED
 from frostline.probing import Probed, probe_states
 from frostline.progress import Progress, suitable_progress
 from frostline.race import Board, Course, Outcome, Step, Trial, Verdict, looks, race, said

@@ -10,9 +10,8 @@ On disk, below the cache folder:
                      head.npy         [N, D] the one hidden state that the head looks at, after the last layer
                      pooled-<n>.npy   [N, 3 D] of each text after n layers: its first token, its mean, its last
 
-A row's states are a function of the row alone: each row runs in a batch whose shape depends on the row's own
-length and on nothing else, so rows that join later, or meet other company, get the same bits. A shard is
-written aside and published by one rename; it is never changed.
+A row's states are a function of the row alone (:mod:`frostline.passing`), so rows that join later, or meet other company,
+get the same bits. A shard is written aside and published by one rename; it is never changed.
 """
 
 import errno
@@ -22,7 +21,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any, BinaryIO
@@ -34,22 +33,14 @@ from filelock import FileLock
 from huggingface_hub import cached_assets_path
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import PreTrainedModel
 
-from frostline.cut import cut_at
 from frostline.errors import FrostlineError
-from frostline.layers import Anatomy
-from frostline.narrow import Narrow, read_at
+from frostline.passing import POOLED, Need, Pass, Rows
 from frostline.tokens import Tokens, flat_positions
 
-FORMAT = 4
-LENGTH_STEP = 8  # padded lengths of the pass
-BATCH_TOKENS = {"cpu": 1024, "cuda": 32768, "mps": 8192}  # in one batch of the pass
+FORMAT = 5
 SHARD_ROWS = 16384
 RESERVE = 1 << 30  # bytes of the disk that are left to others
-POOLED = ("first", "mean", "last")  # vectors of a text: of its first token, the mean of all, of its last
-
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -66,8 +57,8 @@ class Recipe:
     torch: str
     transformers: str
     head_reads: str
+    packed: bool = True
     narrow: str = ""  # modules of the last layer that run for the head's token only
-    length_step: int = LENGTH_STEP
     format: int = FORMAT
 
     @property
@@ -79,33 +70,6 @@ class Recipe:
 def cache_folder() -> Path:
     """Where hidden states are kept: among the assets of Hugging Face's own cache."""
     return Path(cached_assets_path("frostline", "hidden-states"))
-
-
-@dataclass(frozen=True)
-class Need:
-    """What is to be kept: after which layers the states of all tokens, whether those the head looks at, and after which
-    layers three vectors of each text (see ``POOLED``)."""
-
-    cuts: tuple[int, ...]  # ascending
-    head: bool
-    pooled: tuple[int, ...] = ()
-
-    def bytes(self, rows: int, tokens: int, width: int, itemsize: int = 4) -> int:
-        """What this takes on disk for so many rows and tokens."""
-        vectors = self.head + len(POOLED) * len(self.pooled)
-        return width * itemsize * (len(self.cuts) * tokens + vectors * rows) + 24 * rows
-
-    def depth(self, layers: int) -> int:
-        """How many of a model's ``layers`` must run for it."""
-        return layers if self.head else max((*self.cuts, *self.pooled), default=layers)
-
-    def within(self, limit: int, rows: int, tokens: int, width: int) -> "Need":
-        """The part that fits into ``limit`` bytes: cuts nearest the head first, since they save most."""
-        cuts = list(self.cuts)
-        while cuts and replace(self, cuts=tuple(cuts)).bytes(rows, tokens, width) > limit:
-            cuts.pop(0)
-        kept = replace(self, cuts=tuple(cuts))
-        return kept if kept.bytes(rows, tokens, width) <= limit else Need((), False)
 
 
 class _Shard:
@@ -198,15 +162,11 @@ def _in_order(parts: list[Tensor], order: list[tuple[Rows, Rows]]) -> Tensor:
 
 
 def keep(
-    model: PreTrainedModel,
-    anatomy: Anatomy,
+    made_by: Pass,
     tokens: Tokens,
     rows: Rows,
-    need: Need,
     recipe: Recipe,
     *,
-    autocast: Callable[[], Any],
-    narrow: Narrow | None = None,
     folder: Path | None = None,
     progress: Callable[[int], None] = lambda rows: None,
     warn: Callable[[str], None] = lambda sentence: None,
@@ -221,15 +181,13 @@ def keep(
         for leftover in place.glob("*.part"):  # of a process that was killed: nobody else writes under the lock
             shutil.rmtree(leftover)
         (place / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1))
-        shards = [shard for shard in _open_all(place, warn) if shard.covers(need)]
+        shards = [shard for shard in _open_all(place, warn) if shard.covers(made_by.need)]
         missing = _missing(tokens, rows, shards)
         progress(len(rows) - len(missing))
         for start in range(0, len(missing), SHARD_ROWS):
-            some = missing[start : start + SHARD_ROWS]
-            batches = compute(model, anatomy, tokens, some, need, recipe.head_reads, autocast, narrow)
-            published = _write_shard(place, batches, anatomy.width, tokens, some, need, progress)
+            published = _write_shard(place, made_by, tokens, missing[start : start + SHARD_ROWS], progress)
             shards.append(_Shard(published))
-    return HiddenStates(need, shards, tokens.keys, rows)
+    return HiddenStates(made_by.need, shards, tokens.keys, rows)
 
 
 def not_kept(
@@ -305,18 +263,13 @@ def _full_disk_is_said(place: Path) -> Iterator[None]:
         ) from error
 
 
-def _write_shard(
-    place: Path,
-    batches: Iterator[tuple[int, dict[str, Tensor]]],
-    width: int,
-    tokens: Tokens,
-    rows: Rows,
-    need: Need,
-    progress: Callable[[int], None],
-) -> Path:
+def _write_shard(place: Path, made_by: Pass, tokens: Tokens, rows: Rows, progress: Callable[[int], None]) -> Path:
     part = place / f"{uuid.uuid4().hex}.part"
     part.mkdir()
-    lengths, start = tokens.lengths[rows], perf_counter()
+    need, width, start = made_by.need, made_by.anatomy.width, perf_counter()
+    batches = made_by.batches(tokens.lengths, rows)
+    rows = np.concatenate([batch.rows for batch in batches])
+    lengths = tokens.lengths[rows]
     try:
         np.save(part / "keys.npy", tokens.keys[rows].view(np.uint8).reshape(-1, 16))
         np.save(part / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]))
@@ -327,10 +280,10 @@ def _write_shard(
             open_files = {
                 name: files.enter_context(_array_file(part / f"{name}.npy", shape)) for name, shape in shapes.items()
             }
-            for batch_rows, states in batches:
+            for batch, states in zip(batches, made_by.states(tokens, batches), strict=True):
                 for name, array in states.items():
                     open_files[name].write(array.float().cpu().contiguous().numpy().data)
-                progress(batch_rows)
+                progress(len(batch.rows))
             for file in open_files.values():
                 file.flush()
                 os.fsync(file.fileno())
@@ -341,68 +294,6 @@ def _write_shard(
         return part.rename(place / _name(facts))
     finally:
         shutil.rmtree(part, ignore_errors=True)
-
-
-def compute(
-    model: PreTrainedModel,
-    anatomy: Anatomy,
-    tokens: Tokens,
-    rows: Rows,
-    need: Need,
-    head_reads: str,
-    autocast: Callable[[], Any],
-    narrow: Narrow | None = None,
-) -> Iterator[tuple[int, dict[str, Tensor]]]:
-    """The states of ``rows``, which are sorted by length: for each batch, how many rows and ``name -> [., D]``.
-
-    Every batch of one padded length has one shape, filled up with copies of its first row. A ``narrow`` last layer has no
-    vectors of whole texts to give.
-    """
-    seen: dict[int, Tensor] = {}
-    model.eval()
-    stop = need.depth(anatomy.count)
-    assert narrow is None or anatomy.count not in (*need.pooled, *need.cuts)
-    tap = seen.__setitem__
-    with (
-        cut_at(model, anatomy, None, tap=tap, stop=stop, narrow=narrow if stop == anatomy.count else None) as whole,
-        torch.no_grad(),
-    ):
-        for length, size, batch_rows in pass_batches(model, tokens.lengths, rows):
-            filled = np.concatenate([batch_rows, np.repeat(batch_rows[:1], size - len(batch_rows))])
-            batch = {name: x.to(model.device) for name, x in tokens.batch(filled, length).items()}
-            with autocast():
-                whole(batch)
-            n = len(batch_rows)
-            mask = batch["attention_mask"][:n].bool()
-            states = {f"tokens-{cut}": seen[cut][:n][mask] for cut in need.cuts}
-            if need.head:
-                at = read_at(head_reads, batch["input_ids"][:n], mask, model.config.get_text_config().pad_token_id)
-                states["head"] = seen[anatomy.count][torch.arange(n, device=at.device), at]
-            states |= {f"pooled-{layer}": _pooled(seen[layer][:n], mask) for layer in need.pooled}
-            seen.clear()
-            yield n, states
-
-
-def _pooled(hidden: Tensor, mask: Tensor) -> Tensor:
-    """``[n, 3 D]``: first token, mean in fp32, last token of texts whose hidden states are ``[n, S, D]``."""
-    lengths = mask.sum(1)
-    mean = hidden.float().masked_fill(~mask[..., None], 0.0).sum(1) / lengths[:, None]
-    last = hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]
-    return torch.cat([hidden[:, 0].float(), mean, last.float()], 1)
-
-
-def pass_batches(model: PreTrainedModel, lengths: NDArray[np.int64], rows: Rows) -> Iterator[tuple[int, int, Rows]]:
-    """The batches of a pass over ``rows``: padded length, how many texts it is filled up to, and its rows."""
-    budget = BATCH_TOKENS[model.device.type]
-    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    padded = -(-lengths[rows] // LENGTH_STEP) * LENGTH_STEP
-    if positions:
-        padded = np.maximum(np.minimum(padded, positions), lengths[rows])
-    for length in np.unique(padded):
-        group = rows[padded == length]
-        size = max(1, budget // int(length))
-        for start in range(0, len(group), size):
-            yield int(length), size, group[start : start + size]
 
 
 def _array_file(path: Path, shape: tuple[int, int]) -> BinaryIO:

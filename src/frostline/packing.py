@@ -9,6 +9,9 @@ else in a layer works token by token and is transformers' own code.
 
 Of K stacked runs the grid holds the texts, those of a run one after another, and hidden states are ``[K, T, D]``, T
 being the tokens of the run that has most; what is left over in the others are copies of their own first token.
+
+Where a batch is given a ``room``, nothing that is computed for a text hangs on its company: T is the room, as many tokens
+are said to be read as there could be texts, and attention sees texts of one length, rounded up, in a grid of that length.
 """
 
 from collections.abc import Iterator
@@ -29,6 +32,7 @@ from frostline.narrow import placed
 
 ATTENTION = "frostline_packed"
 LONG = 128  # tokens: from this length on, attention may look at texts of like length together
+STEP = 8  # a text's length is rounded up to a multiple of it, where its shapes are to hang on nothing else
 GROUP = 50_000  # so many pairs of tokens take about as long as one more group
 
 
@@ -39,6 +43,7 @@ class Layout:
     lengths: Tensor  # [B], each at least 1
     length: int  # S
     runs: int = 1  # K, with as many texts each
+    room: int = 0  # places for the tokens of a run, where they are more than there are tokens
 
     @property
     def batch(self) -> int:
@@ -55,7 +60,7 @@ class Layout:
     @cached_property
     def taken(self) -> Tensor:  # [K, T], true where a real token stands among those of its run
         counts = self.lengths.view(self.runs, -1).sum(1)
-        return torch.arange(int(counts.max()), device=counts.device) < counts[:, None]
+        return torch.arange(max(self.room, int(counts.max())), device=counts.device) < counts[:, None]
 
     @cached_property
     def filling(self) -> Tensor:  # [K * T], the number of the real token in each place, of all runs' tokens in order
@@ -70,10 +75,14 @@ class Layout:
     @cached_property
     def groups(self) -> list["Group"]:
         """Texts of like length together, where attention then has far fewer pairs to look at; else all in one."""
+        if self.room:
+            rounded = (-(-self.lengths // STEP) * STEP).clamp(max=self.length)
+            return [
+                self._group((rounded == length).nonzero()[:, 0], length) for length in sorted(set(rounded.tolist()))
+            ]
         texts = torch.argsort(self.lengths, descending=True, stable=True)
         if self.runs > 1 or self.length < LONG or self.lengths.device.type != "cpu":
             return [Group(self, texts, self.index)]
-        starts = (self.lengths.cumsum(0) - self.lengths).tolist()
 
         def chunks(count: int) -> list[Tensor]:
             return list(torch.split(texts, -(-self.batch // count)))
@@ -82,12 +91,17 @@ class Layout:
             return sum(len(some) * int(self.lengths[some[0]]) ** 2 + GROUP for some in chunks(count))
 
         best = min((1, 2, 4, 8), key=pairs)
-        found = []
-        for some in chunks(best):
-            lengths = self.lengths[some]
-            tokens = [torch.arange(starts[text], starts[text] + int(self.lengths[text])) for text in some.tolist()]
-            found.append(Group(Layout(lengths, int(lengths[0])), some, torch.cat(tokens)))
-        return found
+        return [self._group(some, int(self.lengths[some[0]])) for some in chunks(best)]
+
+    def _group(self, texts: Tensor, length: int) -> "Group":
+        lengths = self.lengths[texts]
+        starts = (self.lengths.cumsum(0) - self.lengths)[texts]
+        within = torch.arange(int(lengths.sum()), device=lengths.device)
+        return Group(
+            Layout(lengths, length),
+            texts,
+            (starts - (lengths.cumsum(0) - lengths)).repeat_interleave(lengths) + within,
+        )
 
     def places_of(self, heads: int) -> Places:
         """Where so many heads of each token stand in a grid whose rows short texts share."""
@@ -109,6 +123,8 @@ class Layout:
         if not packed:
             return torch.arange(self.batch, device=at.device) * self.length + at
         tokens = self.lengths.cumsum(0) - self.lengths + at
+        if self.room:
+            return torch.cat([tokens, tokens.new_zeros(self.room // STEP - self.batch)])
         return tokens if self.runs == 1 else self.places[tokens]
 
     def pack(self, x: Tensor) -> Tensor:  # [B or 1, S, ...] -> [K, T, ...]
@@ -116,12 +132,12 @@ class Layout:
         return self.apart(grid.index_select(0, self.index)[None])
 
     def apart(self, x: Tensor) -> Tensor:  # [1, all tokens, ...], those of a run one after another -> [K, T, ...]
-        if self.runs == 1:
+        if self.runs == 1 and not self.room:
             return x
         return x[0].index_select(0, self.filling).view(*self.taken.shape, *x.shape[2:])
 
     def unpack(self, x: Tensor) -> Tensor:  # [K, T, ...] -> [B, S, ...], zeros where there is no token
-        tokens = x[0] if self.runs == 1 else x.flatten(0, 1).index_select(0, self.places)
+        tokens = x[0, : len(self.index)] if self.runs == 1 else x.flatten(0, 1).index_select(0, self.places)
         grid = x.new_zeros(self.batch * self.length, *x.shape[2:])
         return grid.index_copy(0, self.index, tokens).view(self.batch, self.length, *x.shape[2:])
 
@@ -133,6 +149,10 @@ class Group:
     layout: Layout
     texts: Tensor  # [b]
     tokens: Tensor  # [t], among those of the batch
+
+    def unpack(self, x: Tensor) -> Tensor:
+        """Heads ``[1, H, T, C]`` of all tokens of the batch -> those of these texts ``[b, H, s, C]``."""
+        return self.layout.unpack(x.index_select(2, self.tokens).transpose(1, 2)).transpose(1, 2)
 
     def of(self, mask: Tensor | None) -> Tensor | None:
         """The part of an attention mask ``[B or 1, H or 1, S or 1, S]`` that is about these texts."""
@@ -147,7 +167,9 @@ class Packing:
 
     layout: Layout | None = None
     at: Tensor | None = None  # [B], while the last layer runs for one token a text only: where in the text it stands
-    read: Tensor | None = None  # [B], the same among the K * T
+    read: Tensor | None = (
+        None  # [B], the same among the K * T; with more than there are texts where the layout has a room
+    )
     dropout: Dropout | None = None  # None: torch's own
     calls = 0  # how often packed attention ran: a layer that never asks for it cannot be packed
 
@@ -165,7 +187,7 @@ def _attention(
         return _of_read(packing, module, query, key, value, attention_mask, **kwargs), None
     if _is_short(packing, module, query, key, value, attention_mask, **kwargs):
         return _short(packing, query, key, value, attention_mask, **kwargs), None
-    if len(layout.groups) > 1:
+    if len(layout.groups) > 1 or layout.room:
         return _by_group(packing, module, query, key, value, attention_mask, **kwargs), None
     query, key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
     return layout.pack(_attend(packing, module, query, key, value, attention_mask, **kwargs)), None
@@ -211,13 +233,10 @@ def _by_group(
     parts = []
     bias = kwargs.pop("position_bias", None)
     for group in packing.layout.groups:
-        grid = (
-            group.layout.unpack(x.index_select(2, group.tokens).transpose(1, 2)).transpose(1, 2)
-            for x in (query, key, value)
-        )
+        grid = (group.unpack(x) for x in (query, key, value))
         attended = _attend(packing, module, *grid, group.of(mask), **kwargs, position_bias=group.of(bias))
         parts.append(group.layout.pack(attended))
-    return torch.cat(parts, 1).index_select(1, packing.layout.from_groups)
+    return packing.layout.apart(torch.cat(parts, 1).index_select(1, packing.layout.from_groups))
 
 
 def _of_read(
@@ -226,14 +245,23 @@ def _of_read(
     """What the tokens that are read attend to; zeros for the others."""
     layout, at, read = packing.layout, packing.at, packing.read
     assert layout is not None and at is not None and read is not None
-    grid = query.shape[0], query.shape[2]  # K, T
+    places, read = query.shape[0] * query.shape[2], read[: layout.batch]  # K T; [B]
     one = query.transpose(1, 2).flatten(0, 1).index_select(0, read)[:, :, None]  # [B, H, 1, C]
-    key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (key, value))
     if mask is not None and mask.shape[2] > 1:
         mask = mask.expand(layout.batch, *mask.shape[1:])
         mask = mask[torch.arange(layout.batch, device=at.device), :, at][:, :, None]
-    out = _attend(packing, module, one, key, value, mask, **kwargs)[:, 0]  # [B, H, C]
-    return placed(out, read, grid[0] * grid[1]).view(*grid, *out.shape[1:])
+    if layout.room:
+        one = one.expand(-1, -1, 2, -1)  # of a lone row, the last bits of some products hang on where in memory it lies
+        parts = [
+            _attend(packing, module, one[some.texts], some.unpack(key), some.unpack(value), some.of(mask), **kwargs)
+            for some in layout.groups
+        ]
+        order = torch.argsort(torch.cat([some.texts for some in layout.groups]))
+        out = torch.cat(parts)[order, 0]  # [B, H, C]
+    else:
+        key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (key, value))
+        out = _attend(packing, module, one, key, value, mask, **kwargs)[:, 0]
+    return placed(out, read, places).view(query.shape[0], query.shape[2], *out.shape[1:])
 
 
 def _attend(packing: Packing, module: nn.Module, *grid: Tensor | None, **kwargs: Any) -> Tensor:

@@ -12,18 +12,19 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 
-from frostline.casting import cast_once
 from frostline.comparison.evidence import Labelled, Predictions
 from frostline.data import Data, Examples
 from frostline.errors import FrostlineError
-from frostline.hidden import POOLED, RESERVE, HiddenStates, Need, Recipe, Rows, cache_folder, keep
+from frostline.hidden import RESERVE, HiddenStates, cache_folder, keep
+from frostline.linear import ready_weights
 from frostline.machine import Machine, free_bytes, this_machine
 from frostline.metrics import check_metric
+from frostline.passing import POOLED, Need, Rows
 from frostline.pretrained import Pretrained, load_pretrained
 from frostline.probes import FITS, Probe
 from frostline.progress import Progress
 from frostline.report import readable
-from frostline.savedprobe import Place, save_probe
+from frostline.savedprobe import Place, save_probe, vectors_of
 from frostline.specification import OF_MODEL_AND_DATA, SweepSpec, make_spec
 from frostline.sweep.execute import recipe_of
 from frostline.sweep.prepare import encode_splits, existing, length_limit, read_data, splits_of
@@ -157,6 +158,7 @@ def _states(
     need = Need((), head=False, pooled=tuple(range(anatomy.count + 1)))
     rows = np.arange(len(tokens))
     different = len(np.unique(tokens.keys))
+    made_by = vectors_of(pretrained, machine, need)
     size = need.bytes(different, 0, anatomy.width)
     room = free_bytes(existing(cache_folder())) - RESERVE
     if size > room:
@@ -173,24 +175,11 @@ def _states(
         passed += more
         progress.advance(passed)
 
-    with cast_once(pretrained.model, machine):
-        states = keep(
-            pretrained.model,
-            anatomy,
-            tokens,
-            rows,
-            need,
-            _recipe(pretrained, machine),
-            autocast=machine.autocast,
-            progress=advance,
-            warn=progress.note,
-        )
+    with ready_weights(pretrained.model, machine):
+        recipe = recipe_of(pretrained, machine, made_by)
+        states = keep(made_by, tokens, rows, recipe, progress=advance, warn=progress.note)
     progress.finish(len(rows))
     return states
-
-
-def _recipe(pretrained: Pretrained, machine: Machine) -> Recipe:
-    return recipe_of(pretrained, machine, "", None)
 
 
 def places(layers: int) -> list[Place]:

@@ -14,17 +14,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from frostline.casting import cast_once
 from frostline.cut import Upper, cut_at
 from frostline.data import subset_indices
 from frostline.dropout import Dropout
-from frostline.hidden import HiddenStates, Need
+from frostline.hidden import HiddenStates
 from frostline.layers import HEAD, POOLER, Anatomy, count_parameters
+from frostline.linear import ready_weights
 from frostline.machine import Machine, peak_memory
 from frostline.narrow import Narrow
 from frostline.packing import packable
 from frostline.parts import depth
 from frostline.parts import trained as trained_names
+from frostline.passing import Need, Pass
 from frostline.pretrained import Pretrained, frozen_modules, set_train_mode
 from frostline.specification import RunSpec
 from frostline.stacking import stacked
@@ -55,6 +56,12 @@ class Bench:
     def cut(self, spec: RunSpec) -> int | None:
         """After how many layers this run takes up kept states; None: it begins with the texts."""
         return None if self.states is None else cut_of(self.states.need, self.pretrained.anatomy, spec)
+
+    def pass_for(self, need: Need) -> Pass:
+        """How hidden states that are to be kept are made."""
+        anatomy = self.pretrained.anatomy
+        narrow = None if anatomy.count in need.pooled else self.narrow  # what probes read is of all tokens
+        return Pass(self.pretrained.model, anatomy, need, self.reads, self.packed, self.machine.autocast, narrow)
 
 
 @dataclass
@@ -302,7 +309,7 @@ def forward_from(bench: Bench, specs: Sequence[RunSpec]) -> Iterator[Forward]:
 
     with (
         packable(pretrained.model) if bench.packed else nullcontext() as packing,
-        cast_once(pretrained.model, bench.machine) if runs == 1 else nullcontext(),
+        ready_weights(pretrained.model, bench.machine) if runs == 1 else nullcontext(),
         dropout.instead(pretrained.model) if dropout else nullcontext(),
         cut_at(pretrained.model, pretrained.anatomy, cut, packing=packing, runs=runs, narrow=bench.narrow) as upper,
         torch.random.fork_rng(),  # for types that drop without nn.Dropout

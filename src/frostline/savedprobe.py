@@ -11,11 +11,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from frostline.casting import cast_once
+from frostline.checking import packs
 from frostline.data import Texts
 from frostline.errors import FrostlineError
-from frostline.hidden import POOLED, Need, compute
+from frostline.linear import ready_weights
 from frostline.machine import Machine, this_machine
+from frostline.passing import POOLED, Need, Pass
 from frostline.pretrained import Pretrained, load_pretrained
 from frostline.probes import Features, Probe
 from frostline.sweep.store import replace
@@ -37,6 +38,12 @@ class Place:
         """``[n, D]`` from ``states(layer)``, ``[n, 3, D]``."""
         which = POOLED.index(self.pooled)
         return np.concatenate([states(layer)[:, which] for layer in self.layers], 1)
+
+
+def vectors_of(pretrained: Pretrained, machine: Machine, need: Need) -> Pass:
+    """How the vectors that probes read are made where no sweep has made them."""
+    model, anatomy = pretrained.model, pretrained.anatomy
+    return Pass(model, anatomy, need, "", packs(model, anatomy), machine.autocast)
 
 
 def save_probe(
@@ -89,15 +96,14 @@ class SavedProbe:
         if not texts.texts:
             return np.zeros((0, len(self.probe.bias)), np.float32), 0
         tokens = encode(pretrained.tokenizer, texts.texts, texts.pairs, about["max_length"])
-        need = Need((), head=False, pooled=place.layers)
-        order = np.lexsort((tokens.keys, tokens.lengths))
+        made_by = vectors_of(pretrained, machine, Need((), head=False, pooled=place.layers))
+        batches = made_by.batches(tokens.lengths, np.arange(len(tokens)))
         vectors: dict[int, list[Any]] = {layer: [] for layer in place.layers}
-        with cast_once(pretrained.model, machine):
-            computed = compute(pretrained.model, pretrained.anatomy, tokens, order, need, "", machine.autocast)
-            for _, states in computed:
+        with ready_weights(pretrained.model, machine):
+            for states in made_by.states(tokens, batches):
                 for layer, parts in vectors.items():
                     parts.append(_apart(states[f"pooled-{layer}"]))
-        back = np.argsort(order)
+        back = np.argsort(np.concatenate([batch.rows for batch in batches]))
         features = place.features(lambda layer: torch.cat(vectors[layer]).numpy()[back])
         values = self.probe.probabilities(features) if about["labels"] else self.probe.values(features)
         return values.astype(np.float32), int((tokens.dropped > 0).sum())

@@ -17,10 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from frostline.casting import cast_once
 from frostline.cost import Batches, Matrices, batched
-from frostline.hidden import HiddenStates, Need, Rows, compute, pass_batches
+from frostline.hidden import HiddenStates
+from frostline.linear import ready_weights
 from frostline.machine import Machine, peak_memory, settled_memory
+from frostline.passing import Need, Rows
 from frostline.run import Bench, generator_seed, opened, run_stacked, train_rows
 from frostline.specification import RunSpec, Tune
 from frostline.sweep.outlook import PLAIN_BATCH, Outlook, Wanted
@@ -110,22 +111,21 @@ class Calibration:
 
 
 def pace_of_pass(outlook: Outlook, rows: Rows) -> float:
-    """Operations a second of a few batches of the pass over ``rows``, which are sorted by length."""
+    """Operations a second of a few batches of the pass over ``rows``."""
     bench, pretrained, tokens = outlook.bench, outlook.bench.pretrained, outlook.bench.tokens
     pretrained.have(None)
     pretrained.restore()
     need = outlook.kept if outlook.kept.cuts or outlook.kept.head else Need((), head=True)
-    batches = list(pass_batches(pretrained.model, tokens.lengths, rows))
+    made_by, rates = bench.pass_for(need), []
+    batches = made_by.batches(tokens.lengths, rows)
     chosen = [batches[n] for n in _spread(len(batches), PASSED)]
-    rates = []
-    how = (need, bench.reads, bench.machine.autocast, bench.narrow)
-    with cast_once(pretrained.model, bench.machine):
-        for length, size, some in [chosen[0], *chosen]:
+    with ready_weights(pretrained.model, bench.machine):
+        for batch in [chosen[0], *chosen]:
             begun = perf_counter()
-            for _, states in compute(pretrained.model, pretrained.anatomy, tokens, some, *how):
+            for states in made_by.states(tokens, [batch]):
                 for array in states.values():
                     array.float().cpu()
-            rates.append(outlook.of_pass(length, size) / (perf_counter() - begun))
+            rates.append(outlook.of_pass(batch) / (perf_counter() - begun))
     return statistics.median(rates[1:])  # the first warms up
 
 

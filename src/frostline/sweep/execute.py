@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from frostline.casting import cast_once
 from frostline.checking import Check, check
 from frostline.errors import FrostlineError
-from frostline.hidden import Recipe, Rows, keep
+from frostline.hidden import Recipe, keep
+from frostline.linear import ready_weights
 from frostline.machine import Machine, hand_back, settled_memory
-from frostline.narrow import Narrow
+from frostline.passing import Pass, Rows
 from frostline.pretrained import Pretrained
 from frostline.progress import Progress
 from frostline.run import Result, cut_of, run, run_stacked
@@ -199,27 +199,16 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> No
         passed += more
         progress.advance(work * passed / len(rows))
 
-    narrow = None if pretrained.anatomy.count in kept.pooled else bench.narrow  # what probes read is of all tokens
-    begun = perf_counter()
-    with cast_once(pretrained.model, bench.machine):
-        bench.states = keep(
-            pretrained.model,
-            pretrained.anatomy,
-            bench.tokens,
-            rows,
-            kept,
-            recipe_of(pretrained, bench.machine, bench.reads, narrow),
-            autocast=bench.machine.autocast,
-            narrow=narrow,
-            progress=advance,
-            warn=progress.note,
-        )
+    made_by = bench.pass_for(kept)
+    recipe, begun = recipe_of(pretrained, bench.machine, made_by), perf_counter()
+    with ready_weights(pretrained.model, bench.machine):
+        bench.states = keep(made_by, bench.tokens, rows, recipe, progress=advance, warn=progress.note)
     bench.pass_seconds = perf_counter() - begun
     hand_back()
     progress.finish(work)
 
 
-def recipe_of(pretrained: Pretrained, machine: Machine, reads: str, narrow: Narrow | None) -> Recipe:
+def recipe_of(pretrained: Pretrained, machine: Machine, made_by: Pass) -> Recipe:
     """What determines this model's hidden states on this machine."""
     facts = machine.facts()
     return Recipe(
@@ -232,8 +221,9 @@ def recipe_of(pretrained: Pretrained, machine: Machine, reads: str, narrow: Narr
         instructions=str(facts["instructions"]),
         torch=str(facts["torch"]),
         transformers=str(facts["transformers"]),
-        head_reads=reads,
-        narrow=" ".join(narrow.modules) if narrow else "",
+        head_reads=made_by.reads,
+        packed=made_by.packed,
+        narrow=" ".join(made_by.narrow.modules) if made_by.narrow else "",
     )
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from frostline.cost import Batches, Lengths, Matrices, batched, by_length, drawn
-from frostline.hidden import Need, Rows, pass_batches
 from frostline.parts import trained
+from frostline.passing import Need, PassBatch, Rows
 from frostline.run import Bench, cut_of, kind_of, scored_rows, train_rows
 from frostline.specification import RunSpec
 from frostline.training import evaluation_steps
@@ -94,14 +94,14 @@ class Outlook:
         return self.matrices.training(names, load.steps, cut) + self.matrices.forward(load.scored, cut or 0)
 
     def pass_operations(self, rows: Rows) -> float:
-        """Of the pass over rows that are sorted by length; it computes padding, and the copies that fill its batches."""
-        batches = pass_batches(self.bench.pretrained.model, self.bench.tokens.lengths, rows)
-        return sum(self.of_pass(length, size) for length, size, _ in batches)
+        """Of the pass over these rows, with all that fills its batches up."""
+        return sum(
+            self.of_pass(batch) for batch in self.bench.pass_for(self.kept).batches(self.bench.tokens.lengths, rows)
+        )
 
-    def of_pass(self, length: int, size: int) -> float:
-        """Operations of one batch of the pass: ``size`` texts, padded to ``length``."""
-        stop = self.kept.depth(self.anatomy.count)
-        return self.matrices.forward(batched(np.full(size, length), size), stop=stop)
+    def of_pass(self, batch: PassBatch) -> float:
+        """Operations of one batch of the pass."""
+        return self.matrices.forward(batch.computed, stop=self.kept.depth(self.anatomy.count))
 
     def wanted(self, runs: Sequence[RunSpec]) -> list[Wanted]:
         """For each k its largest run."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from frostline.errors import FrostlineError
-from frostline.hidden import Need
+from frostline.passing import Need
 from frostline.specification import RunSpec, SweepSpec, Tune, make_spec
 from frostline.sweep.forecast import Forecast
 from frostline.sweep.groups import Group

@@ -12,11 +12,12 @@ import torch
 from frostline.checking import Check, head_reads, need_for
 from frostline.data import Data, Examples, class_weights, glue_task, load_data
 from frostline.errors import FrostlineError
-from frostline.hidden import RESERVE, Rows, cache_folder
+from frostline.hidden import RESERVE, cache_folder
 from frostline.layers import probe_batch
 from frostline.machine import Machine, free_bytes, this_machine
 from frostline.metrics import check_metric
 from frostline.parts import depth, parameters_of, remarks
+from frostline.passing import Rows
 from frostline.pretrained import Pretrained, load_pretrained
 from frostline.progress import Progress
 from frostline.run import Bench, subset_rows, train_rows

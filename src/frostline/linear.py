@@ -1,0 +1,102 @@
+"""Linear layers whose weights are kept in the form that products want, where torch makes it anew at every call.
+
+For training on a processor with short numbers that is a copy in the lower precision, which autocast would make at every
+forward; for scoring, in every precision, it is the layout that oneDNN's products read fastest, which a plain call makes
+inside. Either is made when the layer is next called after its weight has changed, and takes the place of the other.
+
+The products are torch's own: under autocast bf16 in, sums in fp32, bf16 out; gradients of weights are handed back in fp32.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from frostline.machine import Machine
+from frostline.replacing import forwards_replaced
+
+
+@contextmanager
+def ready_weights(model: nn.Module, machine: Machine) -> Iterator[None]:
+    """While the context is open, the model's ``nn.Linear`` modules keep their weights ready. On a GPU nothing changes."""
+    if machine.device.type != "cpu":
+        yield
+        return
+    linear = [module for module in model.modules() if type(module) is nn.Linear]
+    with forwards_replaced({module: _Ready(module, machine.dtype) for module in linear}):
+        yield
+
+
+class _Ready:
+    """The forward of one linear layer, on its weight and bias in the form that the call wants."""
+
+    def __init__(self, module: nn.Linear, dtype: torch.dtype) -> None:
+        self.module, self.dtype = module, dtype
+        self.laid_out = False  # which of the two forms is kept
+        self.kept: list[
+            tuple[int, Tensor]
+        ] = []  # the version that it was made of, and the form: of weight, and of bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        module, short = self.module, self.dtype != torch.float32
+        scoring = not torch.is_grad_enabled() and _lays_out()
+        if x.dim() < 2 or short != torch.is_autocast_enabled(x.device.type):  # the check compares in fp32
+            return F.linear(x, module.weight, module.bias)
+        if not scoring and not short:
+            self.kept = []
+            return F.linear(x, module.weight, module.bias)
+        weight, bias = self._ready(laid_out=scoring)
+        if scoring:
+            return torch.ops.mkldnn._linear_pointwise(x.to(self.dtype), weight, bias, "none", [], "")  # type: ignore[no-any-return]
+        return _Product.apply(x, module.weight, module.bias, weight, bias)  # type: ignore[no-any-return, no-untyped-call]
+
+    def _ready(self, *, laid_out: bool) -> tuple[Tensor, Tensor | None]:
+        """Weight and bias as they are now, in the form that is asked for."""
+        if laid_out != self.laid_out:
+            self.kept, self.laid_out = [], laid_out
+        for n, parameter in enumerate(p.detach() for p in (self.module.weight, self.module.bias) if p is not None):
+            version, form = self.kept[n] if n < len(self.kept) else (-1, None)
+            if version == parameter._version:
+                continue
+            if laid_out and n == 0:
+                form = torch.ops.mkldnn._reorder_linear_weight(parameter.to(self.dtype))
+            elif form is None:
+                form = parameter.to(self.dtype, copy=True)
+            else:
+                form.copy_(parameter)
+            self.kept[n : n + 1] = [(parameter._version, form)]
+        return self.kept[0][1], self.kept[1][1] if len(self.kept) > 1 else None
+
+
+@cache
+def _lays_out() -> bool:
+    """Whether this torch has oneDNN, and the two operators by which it lays weights out for its own compiler."""
+    names = ("_reorder_linear_weight", "_linear_pointwise")
+    here = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return here and all(hasattr(torch.ops.mkldnn, name) for name in names)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, copy: Tensor, short: Tensor | None) -> Tensor:
+        ctx.wide, x = x.dtype, x.to(copy.dtype)
+        ctx.save_for_backward(x, copy)
+        return F.linear(x, copy, short)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        x, copy = ctx.saved_tensors
+        gradient = gradients[0].to(copy.dtype)
+        wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
+        flat = gradient.flatten(0, -2)
+        return (
+            (gradient @ copy).to(ctx.wide) if wants_x else None,
+            (flat.t() @ x.flatten(0, -2)).float() if wants_weight else None,
+            flat.sum(0).float() if wants_bias else None,
+            None,
+            None,
+        )

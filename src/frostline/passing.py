@@ -1,0 +1,168 @@
+"""The pass: hidden states of many texts, each the same bits in whatever company.
+
+A kernel's last bits hang on the shapes that it is given, so the shapes in which a text is computed follow from its own
+length and from nothing else. Packed, which is what most types can do: products see the same number of tokens in every
+batch, attention a grid of the text's own length, rounded up (:mod:`frostline.packing`). Where a type cannot be packed,
+texts of one rounded length stand in padded batches of one shape. What is left over is filled with copies.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from frostline.cost import Batches
+from frostline.cut import cut_at
+from frostline.layers import Anatomy
+from frostline.narrow import Narrow, read_at
+from frostline.packing import STEP, packable
+from frostline.tokens import Tokens
+
+BUDGET = {"cpu": 1024, "cuda": 32768, "mps": 8192}  # tokens in one batch
+POOLED = ("first", "mean", "last")  # vectors of a text: of its first token, the mean of all, of its last
+
+Rows = NDArray[np.int64]
+Lengths = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Need:
+    """What is to be kept: after which layers the states of all tokens, whether those the head looks at, and after which
+    layers three vectors of each text (see ``POOLED``)."""
+
+    cuts: tuple[int, ...]  # ascending
+    head: bool
+    pooled: tuple[int, ...] = ()
+
+    def bytes(self, rows: int, tokens: int, width: int, itemsize: int = 4) -> int:
+        """What this takes on disk for so many rows and tokens."""
+        vectors = self.head + len(POOLED) * len(self.pooled)
+        return width * itemsize * (len(self.cuts) * tokens + vectors * rows) + 24 * rows
+
+    def depth(self, layers: int) -> int:
+        """How many of a model's ``layers`` must run for it."""
+        return layers if self.head else max((*self.cuts, *self.pooled), default=layers)
+
+    def within(self, limit: int, rows: int, tokens: int, width: int) -> "Need":
+        """The part that fits into ``limit`` bytes: cuts nearest the head first, since they save most."""
+        cuts = list(self.cuts)
+        while cuts and replace(self, cuts=tuple(cuts)).bytes(rows, tokens, width) > limit:
+            cuts.pop(0)
+        kept = replace(self, cuts=tuple(cuts))
+        return kept if kept.bytes(rows, tokens, width) <= limit else Need((), False)
+
+
+@dataclass(frozen=True)
+class PassBatch:
+    """Some rows that are computed together."""
+
+    rows: Rows
+    lengths: Lengths  # of their texts
+    padded: Lengths  # the same, rounded up
+    room: int  # packed: for so many tokens; 0: padded
+    texts: int  # up to which it is filled: packed, with copies of a token that is read; padded, with copies of a text
+
+    @property
+    def computed(self) -> Batches:
+        """What is computed for it, with all that fills it up."""
+        if self.room:
+            return Batches(1, self.texts, self.room, float(self.padded.sum()), float((self.padded**2).sum()))
+        length = int(self.padded[0])
+        return Batches(1, self.texts, self.texts * length, self.texts * length, self.texts * length**2)
+
+    def inputs(self, tokens: Tokens) -> dict[str, Tensor]:
+        """What the model is given."""
+        copies = 0 if self.room else self.texts - len(self.rows)
+        return tokens.batch(np.concatenate([self.rows, np.repeat(self.rows[:1], copies)]), int(self.padded.max()))
+
+
+@dataclass(frozen=True)
+class Pass:
+    """How the hidden states of texts are made; of a ``narrow`` last layer there are no vectors of whole texts."""
+
+    model: PreTrainedModel
+    anatomy: Anatomy
+    need: Need
+    reads: str  # which token the head looks at: first, last, or all
+    packed: bool
+    autocast: Callable[[], AbstractContextManager[object]] = nullcontext
+    narrow: Narrow | None = None
+
+    def batches(self, lengths: Lengths, rows: Rows) -> list[PassBatch]:
+        """In what company these rows of a table are computed, whose texts have these ``lengths``."""
+        budget = BUDGET[self.model.device.type]
+        positions = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        padded = -(-lengths // STEP) * STEP
+        if positions:
+            padded = np.maximum(np.minimum(padded, positions), lengths)
+        rows = rows[np.argsort(lengths[rows], kind="stable")]
+        if self.packed:
+            groups = [(some, max(budget, int(padded[some[0]]))) for some in _filled(lengths, rows, budget)]
+            return [PassBatch(some, lengths[some], padded[some], room, room // STEP) for some, room in groups]
+        found = []
+        for length in np.unique(padded[rows]):
+            alike, size = rows[padded[rows] == length], max(1, budget // int(length))
+            for some in np.split(alike, range(size, len(alike), size)):
+                found.append(PassBatch(some, lengths[some], padded[some], 0, size))
+        return found
+
+    def states(self, tokens: Tokens, batches: Sequence[PassBatch]) -> Iterator[dict[str, Tensor]]:
+        """For each batch, by name, what the :class:`Need` asks for: ``tokens-<n>`` ``[T, D]``, ``head`` ``[B, D]``,
+        ``pooled-<n>`` ``[B, 3 D]``."""
+        model, need, last = self.model, self.need, self.anatomy.count
+        seen: dict[int, Tensor] = {}
+        stop = need.depth(last)
+        assert self.narrow is None or last not in (*need.pooled, *need.cuts)
+        narrow = self.narrow if stop == last else None
+        model.eval()
+        with (
+            packable(model) if self.packed else nullcontext() as packing,
+            cut_at(model, self.anatomy, None, packing=packing, tap=seen.__setitem__, stop=stop, narrow=narrow) as whole,
+            torch.no_grad(),
+        ):
+            for batch in batches:
+                inputs = {name: x.to(model.device) for name, x in batch.inputs(tokens).items()}
+                with self.autocast():
+                    whole(inputs, room=batch.room)
+                mask = inputs["attention_mask"][: len(batch.rows)].bool()
+
+                def of(layer: int, mask: Tensor = mask) -> Tensor:  # [T, D] of the batch's own rows
+                    hidden = seen[layer]
+                    return hidden[0, : int(mask.sum())] if self.packed else hidden[: len(mask)][mask]
+
+                lengths = mask.sum(1)
+                starts = lengths.cumsum(0) - lengths
+                states = {f"tokens-{cut}": of(cut) for cut in need.cuts}
+                if need.head:
+                    pad = model.config.get_text_config().pad_token_id
+                    at = read_at(self.reads, inputs["input_ids"][: len(mask)], mask, pad)
+                    states["head"] = of(last)[starts + at]
+                for layer in need.pooled:
+                    hidden = of(layer).float()
+                    mean = torch.segment_reduce(hidden, "mean", lengths=lengths, axis=0)
+                    pooled = (hidden[starts], mean, hidden[starts + lengths - 1])
+                    states[f"pooled-{layer}"] = torch.cat(pooled, 1)
+                seen.clear()
+                yield states
+
+
+def _filled(lengths: Lengths, rows: Rows, budget: int) -> Iterator[Rows]:
+    """Rows in groups of at most ``budget`` tokens, or one row that has more: the longest that is left, and again and again
+    the longest that still has room."""
+    known, counts = np.unique(lengths[rows], return_counts=True)
+    waiting = {int(n): some.tolist() for n, some in zip(known, np.split(rows, counts.cumsum()[:-1]), strict=True)}
+    while waiting:
+        chosen: list[int] = []
+        left = max(budget, max(waiting))
+        for length in sorted(waiting, reverse=True):
+            count = min(left // length, budget // STEP - len(chosen))
+            some, waiting[length] = waiting[length][:count], waiting[length][count:]
+            chosen, left = chosen + some, left - len(some) * length
+            if not waiting[length]:
+                del waiting[length]
+        yield np.array(chosen)

@@ -1,0 +1,135 @@
+"""Linear layers on weights kept ready, against torch's own."""
+
+import pytest
+import torch
+from torch import nn
+
+from frostline import linear
+from frostline.linear import ready_weights
+from frostline.machine import Machine
+
+BF16 = Machine(torch.device("cpu"), "bfloat16")
+
+
+def outputs_and_gradients(module, x):
+    x = x.clone().requires_grad_()
+    with BF16.autocast():
+        out = module(x)
+    out.float().square().sum().backward()
+    gradients = [x.grad, *(p.grad for p in module.parameters() if p.grad is not None)]
+    module.zero_grad(set_to_none=True)
+    return out.detach(), gradients
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_it_is_what_autocast_gives(bias):
+    torch.manual_seed(0)
+    module, x = nn.Linear(24, 40, bias=bias), torch.randn(2, 7, 24)
+    out, gradients = outputs_and_gradients(module, x)
+    with ready_weights(module, BF16):
+        cast, cast_gradients = outputs_and_gradients(module, x)
+    assert cast.dtype == out.dtype == torch.bfloat16
+    assert torch.equal(cast, out)
+    for mine, theirs in zip(cast_gradients, gradients, strict=True):
+        assert mine.dtype == theirs.dtype == torch.float32
+        assert torch.equal(mine, theirs)
+
+
+def test_what_is_frozen_gets_no_gradient():
+    module, x = nn.Linear(4, 4), torch.randn(3, 4)
+    module.weight.requires_grad_(False)
+    with ready_weights(module, BF16):
+        outputs_and_gradients(module, x)  # backward through it
+        with BF16.autocast():
+            module(x).float().sum().backward()
+    assert module.weight.grad is None
+    assert torch.equal(module.bias.grad, torch.full((4,), 3.0))
+
+
+@pytest.mark.parametrize("change", ["step", "copy"])
+def test_a_copy_is_as_new_as_its_weight(change):
+    """The fused optimizer does not count its changes by itself; train tells it (tests/test_training.py)."""
+    torch.manual_seed(0)
+    module, x = nn.Linear(8, 8), torch.randn(3, 8)
+    with ready_weights(module, BF16), BF16.autocast():
+        before = module(x).detach()
+        if change == "step":
+            module(x).float().sum().backward()
+            torch.optim.AdamW(module.parameters(), lr=0.5, fused=True).step()
+            torch.autograd.graph.increment_version(list(module.parameters()))
+        else:
+            with torch.no_grad():
+                module.weight.copy_(-module.weight)
+        after = module(x).detach()
+    with BF16.autocast():
+        assert torch.equal(after, module(x))
+    assert not torch.equal(after, before)
+
+
+def test_without_autocast_it_is_fp32():
+    module, x = nn.Linear(4, 4), torch.randn(3, 4)
+    with ready_weights(module, BF16):
+        assert torch.equal(module(x), nn.functional.linear(x, module.weight, module.bias))
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(1, 24), (7, 24), (2, 7, 24)])
+def test_scoring_is_what_torch_gives(precision, bias, shape):
+    torch.manual_seed(0)
+    machine = Machine(torch.device("cpu"), precision)
+    module, x = nn.Linear(24, 40, bias=bias), torch.randn(shape)
+    with torch.no_grad(), machine.autocast():
+        wanted = module(x)
+        with ready_weights(module, machine):
+            given = module(x)
+    assert given.dtype == wanted.dtype == machine.dtype and given.shape == wanted.shape
+    torch.testing.assert_close(given, wanted)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_training_and_scoring_take_turns_and_see_the_same_weights(precision):
+    torch.manual_seed(0)
+    machine = Machine(torch.device("cpu"), precision)
+    module, x = nn.Linear(24, 40), torch.randn(7, 24)
+    with ready_weights(module, machine), machine.autocast():
+        for _ in range(3):
+            learned = module(x)
+            learned.float().sum().backward()
+            with torch.no_grad():
+                torch.testing.assert_close(module(x), learned)
+                module.weight.sub_(module.weight.grad)
+                module.bias.sub_(0.1)
+                scored = module(x)
+            torch.testing.assert_close(module(x), scored)
+            assert not torch.equal(scored, learned)
+
+
+def test_only_one_form_of_a_weight_is_held():
+    module, x = nn.Linear(24, 40), torch.randn(7, 24)
+    with ready_weights(module, BF16), BF16.autocast():
+        kept = module.forward
+        module(x)
+        copy = kept.kept[0][1]
+        with torch.no_grad():
+            module(x)
+        assert kept.laid_out and kept.kept[0][1].layout != copy.layout
+        module(x)
+        assert not kept.laid_out and len(kept.kept) == 2
+
+
+def test_a_torch_without_the_layouts_scores_all_the_same(monkeypatch):
+    monkeypatch.setattr(linear, "_lays_out", lambda: False)
+    module, x = nn.Linear(24, 40), torch.randn(7, 24)
+    with torch.no_grad(), BF16.autocast():
+        wanted = module(x)
+        with ready_weights(module, BF16):
+            assert torch.equal(module(x), wanted)
+
+
+def test_in_fp32_training_is_torchs_own():
+    module, x = nn.Linear(4, 4), torch.randn(3, 4)
+    with ready_weights(module, Machine(torch.device("cpu"), "float32")):
+        assert torch.equal(module(x), nn.functional.linear(x, module.weight, module.bias))
+        assert module.forward.kept == []
+    assert "forward" not in vars(module)

@@ -1,0 +1,167 @@
+"""The pass: every row once, in shapes that hang on nothing but its own length."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import BertConfig, BertForSequenceClassification
+
+from frostline import passing
+from frostline.checking import head_reads, narrow_of, packs
+from frostline.layers import find_layers, probe_batch
+from frostline.linear import ready_weights
+from frostline.machine import Machine
+from frostline.packing import STEP
+from frostline.passing import Need, Pass
+from frostline.tokens import Tokens
+from small_models import FIRST_WORD, small_model
+
+BUDGET = passing.BUDGET["cpu"]
+LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=300)
+
+
+def table(lengths: list[int], *, words: int = 300, seed: int = 0) -> Tokens:
+    """Random texts of these lengths."""
+    ids = np.random.default_rng(seed).integers(FIRST_WORD, words, sum(lengths)).astype(np.int32)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return Tokens({"input_ids": ids}, offsets, {"input_ids": 0}, np.zeros(len(lengths), np.int32))
+
+
+def pass_of(model_type: str, **more: Any) -> Pass:
+    return pass_over(small_model(model_type), **more)
+
+
+def pass_over(model: Any, *, packed: bool = True, precision: str = "float32", need: Need | None = None) -> Pass:
+    anatomy, batch = find_layers(model), probe_batch(model)
+    reads = head_reads(model, anatomy, batch)
+    need = need or Need((1, anatomy.count - 1), head=reads != "all")
+    machine = Machine(torch.device("cpu"), precision)
+    return Pass(model, anatomy, need, reads, packed, machine.autocast, narrow_of(model, anatomy, batch, reads))
+
+
+def by_row(made_by: Pass, tokens: Tokens, rows: np.ndarray[Any, Any]) -> dict[int, list[bytes]]:
+    """The bytes of each row's states."""
+    found, batches = {}, made_by.batches(tokens.lengths, rows)
+    precision = "float32" if made_by.autocast.__name__ == "nullcontext" else "bfloat16"
+    with ready_weights(made_by.model, Machine(torch.device("cpu"), precision)):
+        for batch, states in zip(batches, made_by.states(tokens, batches), strict=True):
+            parts = {name: x.split(batch.lengths.tolist() if "tokens" in name else 1) for name, x in states.items()}
+            for n, row in enumerate(batch.rows.tolist()):
+                found[row] = [part[n].float().contiguous().numpy().tobytes() for part in parts.values()]
+    return found
+
+
+@pytest.fixture(scope="module")
+def bert() -> Pass:
+    return pass_of("bert")
+
+
+@given(LENGTHS, st.booleans(), st.integers(0, 99))
+def test_every_row_once_and_no_batch_above_its_room(bert: Pass, lengths: list[int], packed: bool, seed: int) -> None:
+    made_by = Pass(bert.model, bert.anatomy, bert.need, bert.reads, packed)
+    rows = np.random.default_rng(seed).permutation(len(lengths))[: max(1, len(lengths) // 2)]
+    batches = made_by.batches(np.array(lengths), rows)
+    assert sorted(row for batch in batches for row in batch.rows.tolist()) == sorted(rows.tolist())
+    for batch in batches:
+        assert batch.lengths.tolist() == [lengths[row] for row in batch.rows] and len(batch.rows) <= batch.texts
+        assert ((batch.padded - batch.lengths) < STEP).all() and not (batch.padded % STEP).any()
+        if packed:
+            assert batch.lengths.sum() <= batch.room == BUDGET and batch.texts == BUDGET // STEP
+            assert batch.computed.tokens == BUDGET
+        else:
+            assert len(set(batch.padded)) == 1 and batch.texts == BUDGET // batch.padded[0]
+
+
+@given(st.lists(st.integers(1, 40), min_size=200, max_size=400))
+def test_packed_batches_are_full(bert: Pass, lengths: list[int]) -> None:
+    """All but the last have no room for the shortest text that comes after them."""
+    batches = bert.batches(np.array(lengths), np.arange(len(lengths)))
+    for batch, later in pairwise(batches):
+        assert len(batch.rows) == batch.texts or batch.lengths.sum() + later.lengths.min() > batch.room
+
+
+def test_a_text_longer_than_a_batch_is_one_of_its_own(bert: Pass, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(passing.BUDGET, "cpu", 16)
+    tokens = table([5, 37, 3, 16, 38])
+    batches = bert.batches(tokens.lengths, np.arange(5))
+    assert [batch.rows.tolist() for batch in batches] == [[4], [1], [3], [0, 2]]
+    assert [batch.room for batch in batches] == [40, 40, 16, 16]
+    together = by_row(bert, tokens, np.arange(5))
+    for row in range(5):
+        assert by_row(bert, tokens, np.array([row]))[row] == together[row]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "modernbert", "llama", "distilbert"])
+def test_a_row_is_the_same_in_any_company(name: str, packed: bool, precision: str) -> None:
+    made_by = pass_of(name, packed=packed, precision=precision)
+    draw = np.random.default_rng(0)
+    tokens = table(draw.integers(2, 41, 90).tolist())
+    whole = by_row(made_by, tokens, np.arange(90))
+    assert len({tuple(states) for states in whole.values()}) == 90
+    for size in (1, 2, 7, 40):
+        rows = draw.permutation(90)[:size]
+        assert by_row(made_by, tokens, rows) == {row: whole[row] for row in rows.tolist()}
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_so_it_is_with_two_threads_and_real_widths(precision: str) -> None:
+    """Where work is shared out over threads, a text's rows lie elsewhere in other company."""
+    sizes = {"hidden_size": 384, "num_hidden_layers": 2, "num_attention_heads": 12, "intermediate_size": 1536}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = BertForSequenceClassification(BertConfig(vocab_size=300, **sizes)).eval()
+    made_by = pass_over(model, precision=precision)
+    tokens = table([*range(3, 63), *range(100, 400, 30)])
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        whole = by_row(made_by, tokens, np.arange(70))
+        for rows in ([5], [60, 61], range(0, 70, 3)):
+            assert by_row(made_by, tokens, np.array(rows)) == {row: whole[row] for row in rows}
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "modernbert", "llama", "distilbert", "roberta", "electra", "qwen2"])
+def test_packed_is_padded(name: str) -> None:
+    made_by = pass_of(name)
+    assert packs(made_by.model, made_by.anatomy)
+    tokens = table([9, 33, 17, 2, 40, 24, 8])
+    need = Need((1,), head=made_by.reads != "all")
+    both = []
+    for packed in (True, False):
+        way = Pass(made_by.model, made_by.anatomy, need, made_by.reads, packed, narrow=made_by.narrow)
+        both.append(by_row(way, tokens, np.arange(7)))
+    for row in range(7):
+        for one, other in zip(both[0][row], both[1][row], strict=True):
+            np.testing.assert_allclose(np.frombuffer(one, "f4"), np.frombuffer(other, "f4"), atol=1e-5)
+
+
+def test_a_type_that_cannot_be_packed_is_known(bert: Pass, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_model("bert")
+    anatomy = find_layers(model)
+    monkeypatch.setattr(model.config, "_attn_implementation", "eager")
+    assert not packs(model, anatomy)
+
+
+def test_the_products_of_a_packed_pass_see_one_number_of_tokens(bert: Pass) -> None:
+    shapes: dict[str, set[int]] = {}
+    hooks = [
+        module.register_forward_hook(
+            lambda module, args, out, name=name: shapes.setdefault(name, set()).add(args[0].shape[:-1].numel())
+        )
+        for name, module in torch.nn.ModuleList(bert.anatomy.layers(bert.model)).named_modules()
+        if isinstance(module, torch.nn.Linear)
+    ]
+    tokens = table(np.random.default_rng(0).integers(1, 41, 100).tolist())
+    for rows in ([0], [3, 4, 5], range(100)):
+        by_row(bert, tokens, np.array(rows))
+    for hook in hooks:
+        hook.remove()
+    assert bert.narrow and set(map(tuple, shapes.values())) == {(BUDGET,), (BUDGET // STEP,)}
