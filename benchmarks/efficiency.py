@@ -16,6 +16,7 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -90,20 +91,24 @@ def matrix_rate(prepared: Prepared, tokens: int) -> float:
     machine, model = prepared.bench.machine, prepared.pretrained.model
     layer = prepared.pretrained.anatomy.layers(model)[0]
     shapes = [p.shape for p in layer.parameters() if p.dim() == 2]
-    linear = nn.ModuleList(nn.Linear(columns, rows, bias=False, device=machine.device) for rows, columns in shapes)
-    pairs = [(torch.randn(tokens, one.in_features, device=machine.device, dtype=machine.dtype), one) for one in linear]
+    layers = [nn.Linear(columns, rows, bias=False, device=machine.device) for rows, columns in shapes]
+    given = [torch.randn(tokens, columns, device=machine.device, dtype=machine.dtype) for _, columns in shapes]
+    plain = [nn.Parameter(one.weight.to(machine.dtype)) for one in layers]
 
-    def multiply() -> None:
-        for x, one in pairs:
-            one(x)
-        if machine.device.type == "cuda":
-            torch.cuda.synchronize()
+    def seconds(products: Sequence[Callable[[torch.Tensor], torch.Tensor]]) -> float:
+        def multiply() -> None:
+            for x, product in zip(given, products, strict=True):
+                product(x)
+            if machine.device.type == "cuda":
+                torch.cuda.synchronize()
 
-    with torch.no_grad(), machine.autocast():
-        seconds = quickest(multiply)
-        with ready_weights(linear, machine):
-            seconds = min(seconds, quickest(multiply))
-    return sum(2 * tokens * rows * columns for rows, columns in shapes) / seconds
+        return quickest(multiply)
+
+    with torch.no_grad():
+        best = seconds([partial(nn.functional.linear, weight=weight) for weight in plain])
+        with machine.autocast(), ready_weights(nn.ModuleList(layers), machine):
+            best = min(best, seconds(layers))
+    return sum(2 * tokens * rows * columns for rows, columns in shapes) / best
 
 
 def memory_rate(prepared: Prepared) -> float:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline.packing as packing_module
-from frostline.attending import Places, attend, shared_rows
+from frostline.attending import Places, attend, attended, shared_rows
 from frostline.cut import cut_at
 from frostline.dropout import Dropout, attention
 from frostline.layers import find_layers
@@ -63,7 +63,7 @@ def text_by_text(
     st.integers(0, 99),
 )
 def test_each_text_is_attended_to_as_if_it_were_alone(lengths: list[int], kind: str, p: float, seed: int) -> None:
-    mask, places = masks(lengths, kind), Places.of(torch.tensor(lengths), HEADS)
+    mask, places = masks(lengths, kind), Places.shared(torch.tensor(lengths), HEADS)
     ours = [x.requires_grad_() for x in packed(lengths, torch.float32, seed)]
     theirs = [x.detach().clone().requires_grad_() for x in ours]
     out = attend(*ours, mask, places, scale=None, dropout=Dropout(seed), dropped=p)
@@ -102,22 +102,38 @@ def test_rows_are_shared_where_there_is_room(lengths: list[int]) -> None:
 
 def test_a_mask_is_worked_out_once_for_all_layers() -> None:
     lengths = [3, 9, 4, 2]
-    places, mask = Places.of(torch.tensor(lengths), HEADS), masks(lengths, "padding")
+    places, mask = Places.shared(torch.tensor(lengths), HEADS), masks(lengths, "padding")
     assert places.bias(mask) is places.bias(mask) and places.bias(mask) is not places.bias(masks(lengths, "causal"))
 
 
 def test_short_numbers_come_back_as_they_were_given() -> None:
     lengths = [3, 7, 5]
     heads = [x.requires_grad_() for x in packed(lengths, torch.bfloat16, 0)]
-    mask, places = masks(lengths, "padding"), Places.of(torch.tensor(lengths), HEADS)
+    mask, places = masks(lengths, "padding"), Places.shared(torch.tensor(lengths), HEADS)
     with torch.autocast("cpu", torch.bfloat16):
         out = attend(*heads, mask, places, scale=None, dropout=None, dropped=0.0)
         out.float().sum().backward()
     assert out.dtype == torch.bfloat16 and all(x.grad.dtype == torch.bfloat16 for x in heads)
 
 
-@pytest.mark.parametrize(("name", "used"), [("bert", True), ("roberta", True), ("gpt2", True), ("modernbert", True)])
-def test_models_that_are_trained_go_this_way(name: str, used: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=6), st.sampled_from(["padding", "causal", "additive", "by head"])
+)
+def test_scoring_is_training_without_dropout(lengths: list[int], kind: str) -> None:
+    mask, heads = masks(lengths, kind), packed(lengths, torch.float32, 0)
+    places = Places.shared(torch.tensor(lengths), HEADS)
+    learned = attend(*heads, mask, places, scale=None, dropout=None, dropped=0.0)
+    assert torch.equal(attended(*heads, mask, places, scale=None), learned)
+    for text, length in enumerate(lengths):
+        alone = Places.alone(torch.tensor(lengths), HEADS, torch.tensor([text]), length + 3)
+        start = sum(lengths[:text])
+        out = attended(*heads, mask, alone, scale=None)
+        assert out.shape == (1, length, HEADS, SIZE)
+        assert torch.allclose(out, learned[:, start : start + length], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "gpt2", "modernbert"])
+def test_short_texts_go_this_way(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     short = packing_module._short
     monkeypatch.setattr(packing_module, "_short", lambda *args, **more: (calls.append(1), short(*args, **more))[1])
@@ -125,7 +141,26 @@ def test_models_that_are_trained_go_this_way(name: str, used: bool, monkeypatch:
     anatomy, batch = find_layers(model), small_batch(model)
     with packable(model) as packing, cut_at(model, anatomy, None, packing=packing) as upper:
         upper(batch, None).sum().backward()
-        trained = len(calls)
+        assert len(calls) == anatomy.count
         with torch.no_grad():
             upper(batch, None)
-    assert bool(trained) == used and len(calls) == trained  # what is only scored goes torch's way
+        assert len(calls) == 2 * anatomy.count
+        monkeypatch.setattr(packing_module, "SCORED", 40)
+        with torch.no_grad():
+            upper(batch, None)
+        assert len(calls) == 2 * anatomy.count  # longer ones that are only scored go torch's way
+
+
+def test_what_is_frozen_but_drops_does_drop() -> None:
+    """Nothing below has a gradient, so it looks like scoring."""
+    model = small_model("bert").train().requires_grad_(False)
+    anatomy, batch = find_layers(model), small_batch(model)
+    for name, module in model.named_modules():
+        if type(module) is torch.nn.Dropout and not name.endswith("attention.self.dropout"):
+            module.p = 0.0  # only that of attention's weights is left
+    outs = []
+    for seed in (0, 0, 1):
+        with packable(model) as packing, cut_at(model, anatomy, None, packing=packing) as upper:
+            packing.dropout = Dropout(seed)
+            outs.append(upper(batch, None))
+    assert torch.equal(outs[0], outs[1]) and not torch.equal(outs[0], outs[2])

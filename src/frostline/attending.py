@@ -20,28 +20,39 @@ from frostline.dropout import Dropout
 
 @dataclass(frozen=True)
 class Places:
-    """Where the heads of packed tokens stand in the grid."""
+    """Where the heads of packed tokens stand in a grid."""
 
     text: Tensor  # [R, S], which text has the place; -1: none
     at: Tensor  # [R, S], which of its tokens
     heads: Tensor  # [R * H * S], for each place the head of a token, of T * H; for a place without a token the first
-    tokens: Tensor  # [T * H], the place of each head of a token
+    tokens: Tensor  # [t * H], the place of each head of the texts' tokens
     count: int  # H
     _biases: dict[int, tuple[Tensor | None, Tensor]] = field(default_factory=dict)  # by the mask's identity
 
     @classmethod
-    def of(cls, lengths: Tensor, count: int) -> "Places":
-        """For texts of these ``lengths`` ``[B]``, whose tokens are packed in the order of the texts."""
-        width, shared = int(lengths.max()), shared_rows(lengths.tolist())
-        row, start = torch.tensor(shared).unbind(1)
-        text = torch.arange(len(lengths)).repeat_interleave(lengths)
-        at = torch.arange(len(text)) - (lengths.cumsum(0) - lengths)[text]
-        column, rows = start[text] + at, int(row.max()) + 1
+    def shared(cls, lengths: Tensor, count: int) -> "Places":
+        """For texts of these ``lengths`` ``[B]``, packed in their order; texts that fit share a row."""
+        row, start = torch.tensor(shared_rows(lengths.tolist())).unbind(1)
+        return cls._of(lengths, count, torch.arange(len(lengths)), row, start, int(lengths.max()))
+
+    @classmethod
+    def alone(cls, lengths: Tensor, count: int, texts: Tensor, width: int) -> "Places":
+        """For some of these texts, ``[b]``, each in a row of its own, of this ``width``."""
+        return cls._of(lengths, count, texts, torch.arange(len(texts)), torch.zeros_like(texts), width)
+
+    @classmethod
+    def _of(cls, lengths: Tensor, count: int, texts: Tensor, row: Tensor, start: Tensor, width: int) -> "Places":
+        which = torch.arange(len(texts)).repeat_interleave(
+            lengths[texts]
+        )  # [t], of the texts, for each of their tokens
+        at = torch.arange(len(which)) - (lengths[texts].cumsum(0) - lengths[texts])[which]
+        token = (lengths.cumsum(0) - lengths)[texts][which] + at
+        row, column, rows, every = row[which], start[which] + at, int(row.max()) + 1, torch.arange(count)
         of_text, of_token = torch.full((rows, width), -1), torch.zeros(rows, width, dtype=torch.long)
-        of_text[row[text], column], of_token[row[text], column] = text, at
-        tokens = ((row[text][:, None] * count + torch.arange(count)) * width + column[:, None]).flatten()
+        of_text[row, column], of_token[row, column] = texts[which], at
+        tokens = ((row[:, None] * count + every) * width + column[:, None]).flatten()
         heads = torch.zeros(rows * count * width, dtype=torch.long)
-        heads[tokens] = torch.arange(len(tokens))
+        heads[tokens] = (token[:, None] * count + every).flatten()
         return cls(of_text, of_token, heads, tokens, count)
 
     @property
@@ -108,6 +119,22 @@ def attend(
     scale = size**-0.5 if scale is None else scale
     out: Tensor = _Attended.apply(*flat, places.bias(mask), kept, scale, factor, places)  # type: ignore[no-untyped-call]
     return out.view(1, tokens, heads, size)
+
+
+def attended(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, places: Places, *, scale: float | None
+) -> Tensor:
+    """The same for scoring: heads of all packed tokens ``[1, H, T, C]`` in, those of the grid's texts ``[1, t, H, C]`` out."""
+    size = query.shape[-1]
+    with torch.autocast("cpu", enabled=False):
+        queries, keys, values = (
+            x.transpose(1, 2).reshape(-1, size).index_select(0, places.heads).float().view(*places.shape[:2], size)
+            for x in (query, key, value)
+        )
+        alpha = size**-0.5 if scale is None else scale
+        weights = torch.baddbmm(places.bias(mask), queries, keys.transpose(1, 2), alpha=alpha).softmax(-1)
+        out = (weights @ values).view(-1, size).index_select(0, places.tokens)
+    return out.to(value.dtype).view(1, -1, places.count, size)
 
 
 class _Attended(torch.autograd.Function):

@@ -27,7 +27,7 @@ from frostline.errors import FrostlineError
 from frostline.hidden import HiddenStates, Recipe, keep
 from frostline.layers import Anatomy, Batch, find_layers, probe_batch
 from frostline.narrow import Narrow, read_at
-from frostline.packing import Packing, packable
+from frostline.packing import Packing, is_packable, packable
 from frostline.parts import parameters_of
 from frostline.passing import Need, Pass
 from frostline.stacking import stacked
@@ -160,9 +160,8 @@ def packs(model: PreTrainedModel, anatomy: Anatomy) -> bool:
         order = np.argsort(np.repeat(rows, tokens.lengths[rows]), kind="stable")
         return [x[torch.from_numpy(order).to(x.device)] for x in found]
 
-    with packable(model) as packing:
-        if packing is None:
-            return False
+    if not is_packable(model):
+        return False
     with _left_as_it_was(model):
         try:
             pairs = zip(states(packed=True), states(packed=False), strict=True)
@@ -340,7 +339,7 @@ class _Trial:
         self.cut = None if k is None or k == self.anatomy.count else self.anatomy.count - k
         for path, narrow in product(("packed", "padded"), dict.fromkeys((self.narrow, None))):
             try:
-                gap = self.compare_packed(narrow) if path == "packed" else self.compare(None, narrow)
+                gap = self.compare(path, narrow)
             except FAILS as error:
                 gap, refused = FAR, f"{HANDS_ON_MORE} ({_first_line(error)})."
             else:
@@ -349,25 +348,24 @@ class _Trial:
                 return Check(k, path, *gap, narrow=narrow)
         return Check(k, None, None, None, refused) if refused else Check(k, None, *gap, refused=self.reason(gap))
 
-    def compare_packed(self, narrow: Narrow | None) -> "Gap":
-        """As :meth:`compare`, packed; infinite where the layers do not take packed batches."""
-        with packable(self.model) as packing:
-            if packing is None:
-                return FAR
-            gap = self.compare(packing, narrow)
-            return gap if packing.calls or self.cut == self.anatomy.count else FAR
-
-    def compare(self, packing: Packing | None, narrow: Narrow | None) -> "Gap":
-        """The largest differences: states of this batch, states from disk, everything below disturbed."""
-        with cut_at(self.model, self.anatomy, self.cut, packing=packing, narrow=narrow) as upper:
-            if self.cut is None:
-                return self.gap(lambda: upper(self.batch))
-            same = self.states[self.cut]
+    def compare(self, path: str, narrow: Narrow | None) -> "Gap":
+        """The largest differences: states of this batch, states from disk, everything below disturbed; infinite where the
+        layers do not take packed batches."""
+        packed = path == "packed"
+        if packed and not is_packable(self.model):
+            return FAR
+        with ExitStack() as opened:
+            stored = None if self.cut is None else opened.enter_context(self.stored(self.cut, narrow, packed=packed))
+            packing = opened.enter_context(packable(self.model)) if packed else None
+            upper = opened.enter_context(cut_at(self.model, self.anatomy, self.cut, packing=packing, narrow=narrow))
+            same = None if self.cut is None else self.states[self.cut]
             gaps = [self.gap(lambda: upper(self.batch, same))]
-            with self.stored(self.cut, narrow, packed=packing is not None) as stored:
+            if self.cut is not None and stored is not None:
                 gaps.append(self.gap(lambda: self.from_disk(upper, *stored)))
-            with _disturbed(self.model, self.anatomy, self.cut):
-                gaps.append(self.gap(lambda: upper(self.batch, same)))
+                with _disturbed(self.model, self.anatomy, self.cut):
+                    gaps.append(self.gap(lambda: upper(self.batch, same)))
+            if packing and not packing.calls and self.cut != self.anatomy.count:
+                return FAR
         logits, gradients = zip(*gaps, strict=True)
         return max(logits, key=_nan_is_large), max(gradients, key=_nan_is_large)
 

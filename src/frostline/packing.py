@@ -26,13 +26,14 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from frostline.attending import Places, attend
+from frostline.attending import Places, attend, attended
 from frostline.dropout import Dropout
 from frostline.narrow import placed
 
 ATTENTION = "frostline_packed"
 LONG = 128  # tokens: from this length on, attention may look at texts of like length together
 STEP = 8  # a text's length is rounded up to a multiple of it, where its shapes are to hang on nothing else
+SCORED = 65  # below it texts that are only scored take the same way as those that are trained
 GROUP = 50_000  # so many pairs of tokens take about as long as one more group
 
 
@@ -82,7 +83,7 @@ class Layout:
             ]
         texts = torch.argsort(self.lengths, descending=True, stable=True)
         if self.runs > 1 or self.length < LONG or self.lengths.device.type != "cpu":
-            return [Group(self, texts, self.index)]
+            return [Group(self, self, texts, self.index)]
 
         def chunks(count: int) -> list[Tensor]:
             return list(torch.split(texts, -(-self.batch // count)))
@@ -98,6 +99,7 @@ class Layout:
         starts = (self.lengths.cumsum(0) - self.lengths)[texts]
         within = torch.arange(int(lengths.sum()), device=lengths.device)
         return Group(
+            self,
             Layout(lengths, length),
             texts,
             (starts - (lengths.cumsum(0) - lengths)).repeat_interleave(lengths) + within,
@@ -106,7 +108,7 @@ class Layout:
     def places_of(self, heads: int) -> Places:
         """Where so many heads of each token stand in a grid whose rows short texts share."""
         if heads not in self._places:
-            self._places[heads] = Places.of(self.lengths, heads)
+            self._places[heads] = Places.shared(self.lengths, heads)
         return self._places[heads]
 
     @cached_property
@@ -114,8 +116,9 @@ class Layout:
         return {}
 
     @cached_property
-    def from_groups(self) -> Tensor:  # [T], where each token stands among those of the groups, one after another
-        return torch.argsort(torch.cat([group.tokens for group in self.groups]))
+    def from_groups(self) -> Tensor:  # [T], for each place the token among those of the groups, one after another
+        order = torch.argsort(torch.cat([group.tokens for group in self.groups]))
+        return order.index_select(0, self.filling) if self.room else order
 
     def rows(
         self, at: Tensor, *, packed: bool
@@ -146,9 +149,16 @@ class Layout:
 class Group:
     """Some texts of a batch, and where their tokens are."""
 
-    layout: Layout
+    batch: Layout
+    layout: Layout  # of these texts alone
     texts: Tensor  # [b]
     tokens: Tensor  # [t], among those of the batch
+
+    def places_of(self, heads: int) -> Places:
+        """Where so many heads of each token stand in the grid of these texts."""
+        if heads not in self.layout._places:
+            self.layout._places[heads] = Places.alone(self.batch.lengths, heads, self.texts, self.layout.length)
+        return self.layout._places[heads]
 
     def unpack(self, x: Tensor) -> Tensor:
         """Heads ``[1, H, T, C]`` of all tokens of the batch -> those of these texts ``[b, H, s, C]``."""
@@ -185,58 +195,62 @@ def _attention(
     packing.calls += 1
     if packing.read is not None and not (attention_mask is None and getattr(module, "is_causal", False)):
         return _of_read(packing, module, query, key, value, attention_mask, **kwargs), None
-    if _is_short(packing, module, query, key, value, attention_mask, **kwargs):
-        return _short(packing, query, key, value, attention_mask, **kwargs), None
-    if len(layout.groups) > 1 or layout.room:
+    short = layout.length < (LONG if _learns(query) else SCORED)
+    if layout.room or len(layout.groups) > 1:
         return _by_group(packing, module, query, key, value, attention_mask, **kwargs), None
+    if short and _is_plain(packing, module, query, key, value, attention_mask, **kwargs):
+        return _short(packing, query, key, value, attention_mask, **kwargs), None
     query, key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
     return layout.pack(_attend(packing, module, query, key, value, attention_mask, **kwargs)), None
 
 
-def _is_short(
+def _learns(x: Tensor) -> bool:
+    return x.requires_grad and torch.is_grad_enabled()
+
+
+def _is_plain(
     packing: Packing, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
 ) -> bool:
-    """Whether this is the attention of short texts under training on a CPU, with nothing about it that is special."""
+    """Whether this is attention of one run on a CPU with nothing about it that is special."""
     layout, causal = packing.layout, kwargs.get("is_causal")
     assert layout is not None
-    trained = query.requires_grad and torch.is_grad_enabled() and query.device.type == "cpu"
-    if not trained or layout.runs > 1 or layout.length >= LONG:
-        return False
     alike = key.shape == value.shape == query.shape  # no fewer heads of keys
     unmasked = mask is None and (getattr(module, "is_causal", True) if causal is None else causal)
     ours = packing.dropout is not None or not kwargs.get("dropout")
     special = any(kwargs.get(name) is not None for name in ("position_bias", "softcap", "cache"))
-    return alike and ours and not unmasked and not special
+    return query.device.type == "cpu" and layout.runs == 1 and alike and ours and not unmasked and not special
 
 
 def _short(packing: Packing, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any) -> Tensor:
     """See :mod:`frostline.attending`."""
-    layout = packing.layout
-    assert layout is not None
-    return attend(
-        query,
-        key,
-        value,
-        mask,
-        layout.places_of(query.shape[1]),
-        scale=kwargs.get("scaling"),
-        dropout=packing.dropout,
-        dropped=kwargs.get("dropout") or 0.0,
+    assert packing.layout is not None
+    places, scale, dropped = (
+        packing.layout.places_of(query.shape[1]),
+        kwargs.get("scaling"),
+        kwargs.get("dropout") or 0.0,
     )
+    if not (dropped or _learns(query)):
+        return attended(query, key, value, mask, places, scale=scale)
+    return attend(query, key, value, mask, places, scale=scale, dropout=packing.dropout, dropped=dropped)
 
 
 def _by_group(
     packing: Packing, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
 ) -> Tensor:
     """The same, text by text, but texts of like length share a grid."""
-    assert packing.layout is not None
-    parts = []
+    layout, parts = packing.layout, []
+    assert layout is not None
+    ours = layout.room and not kwargs.get("dropout") and _is_plain(packing, module, query, key, value, mask, **kwargs)
     bias = kwargs.pop("position_bias", None)
-    for group in packing.layout.groups:
-        grid = (group.unpack(x) for x in (query, key, value))
-        attended = _attend(packing, module, *grid, group.of(mask), **kwargs, position_bias=group.of(bias))
-        parts.append(group.layout.pack(attended))
-    return packing.layout.apart(torch.cat(parts, 1).index_select(1, packing.layout.from_groups))
+    for group in layout.groups:
+        if ours and group.layout.length < LONG:
+            places = group.places_of(query.shape[1])
+            parts.append(attended(query, key, value, mask, places, scale=kwargs.get("scaling")))
+        else:
+            grid = (group.unpack(x) for x in (query, key, value))
+            out = _attend(packing, module, *grid, group.of(mask), **kwargs, position_bias=group.of(bias))
+            parts.append(group.layout.pack(out))
+    return torch.cat(parts, 1).index_select(1, layout.from_groups)
 
 
 def _of_read(
@@ -275,10 +289,15 @@ AttentionInterface.register(ATTENTION, _attention)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
+def is_packable(model: PreTrainedModel) -> bool:
+    """Whether the type of ``model`` uses transformers' interface for attention, with its usual function."""
+    return bool(model._can_set_attn_implementation() and model.config._attn_implementation == "sdpa")
+
+
 @contextmanager
 def packable(model: PreTrainedModel) -> Iterator[Packing | None]:
     """Let ``model`` run packed batches while the context is open; None where its type does not use the interface."""
-    if not (model._can_set_attn_implementation() and model.config._attn_implementation == "sdpa"):
+    if not is_packable(model):
         yield None
         return
     packing = Packing()
