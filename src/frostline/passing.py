@@ -154,8 +154,9 @@ class Pass:
 def _filled(lengths: Lengths, rows: Rows, budget: int) -> Iterator[Rows]:
     """Rows in groups of at most ``budget`` tokens, or one row that has more: the longest that is left, and again and again
     the longest that still has room."""
-    known, counts = np.unique(lengths[rows], return_counts=True)
-    waiting = {int(n): some.tolist() for n, some in zip(known, np.split(rows, counts.cumsum()[:-1]), strict=True)}
+    waiting: dict[int, list[int]] = {}
+    for row in rows.tolist():
+        waiting.setdefault(int(lengths[row]), []).append(row)
     while waiting:
         chosen: list[int] = []
         left = max(budget, max(waiting))

@@ -291,7 +291,8 @@ def forward_from(bench: Bench, specs: Sequence[RunSpec]) -> Iterator[Forward]:
     seeds = [generator_seed(spec.seed, "dropout") for spec in specs]
     dropout = Dropout(*seeds) if device.type == "cpu" else None
     cut, states = bench.cut(specs[0]), bench.states
-    one_token = cut == pretrained.anatomy.count and states is not None and states.need.head
+    head_alone = cut == pretrained.anatomy.count  # it costs nothing, and stacked it is to give the same bits
+    one_token = head_alone and states is not None and states.need.head
 
     def inputs(rows: Rows) -> tuple[dict[str, Tensor], Tensor | None]:
         if cut is None or states is None:
@@ -309,7 +310,7 @@ def forward_from(bench: Bench, specs: Sequence[RunSpec]) -> Iterator[Forward]:
 
     with (
         packable(pretrained.model) if bench.packed else nullcontext() as packing,
-        ready_weights(pretrained.model, bench.machine) if runs == 1 else nullcontext(),
+        ready_weights(pretrained.model, bench.machine) if runs == 1 and not head_alone else nullcontext(),
         dropout.instead(pretrained.model) if dropout else nullcontext(),
         cut_at(pretrained.model, pretrained.anatomy, cut, packing=packing, runs=runs, narrow=bench.narrow) as upper,
         torch.random.fork_rng(),  # for types that drop without nn.Dropout

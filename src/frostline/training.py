@@ -21,6 +21,8 @@ from transformers import get_scheduler
 from frostline.metrics import is_constant, score
 from frostline.specification import Settings
 
+CLIPPED_FROM = 1.001  # so much shorter than the limit a gradient is surely left as it is
+
 Rows = NDArray[np.int64]
 Forward = Callable[[Rows], Tensor]  # rows of the pool [..., B] -> logits [..., B, C]
 
@@ -179,12 +181,12 @@ def train(
         losses = [problem.loss(output[n], rows[n]) for n, _ in going]
         torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
         norms = [nn.utils.get_total_norm(course.gradients()) for _, course in going]
-        sums = torch.stack([loss.detach() + norm for loss, norm in zip(losses, norms, strict=True)]).tolist()
-        for (_, course), value, loss, norm in zip(going, sums, losses, norms, strict=True):
-            if not math.isfinite(value):
-                what = "gradient" if math.isfinite(float(loss.detach())) else "loss"
+        values = torch.stack([*(loss.detach().float() for loss in losses), *(norm.float() for norm in norms)]).tolist()
+        for (_, course), loss, size, norm in zip(going, values, values[len(going) :], norms, strict=False):
+            if not (math.isfinite(loss) and math.isfinite(size)):
+                what = "gradient" if math.isfinite(loss) else "loss"
                 course.diverge(f"the {what} of step {step} of {total} is not finite")
-            elif settings.max_grad_norm:
+            elif 0 < settings.max_grad_norm < CLIPPED_FROM * size:  # to clip what is shorter is to multiply it by 1
                 nn.utils.clip_grads_with_norm_(course.tensors, settings.max_grad_norm, norm)
         if not any(course.goes_on for course in courses):
             break
