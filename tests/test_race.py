@@ -277,12 +277,39 @@ def test_a_lower_rate_of_full_is_asked_as_long_as_it_helps() -> None:
 
 
 def test_full_is_first_asked_at_two_rates_at_once_where_the_budget_allows_it() -> None:
-    _, steps = carried_out(board(budget=1e4), exact(RISING))
-    assert {trial.rate for trial in steps[2].trials} == {1e-4, 5e-5} and {t.tune for t in steps[2].trials} == {"all"}
-    _, steps = carried_out(board(budget=40.0), exact(RISING))
-    assert [trial.rate for trial in steps[2].trials] == [1e-4]
-    _, steps = carried_out(board(budget=1e4, rates=(1e-4,)), exact(RISING))
-    assert [trial.rate for trial in steps[2].trials] == [1e-4]
+    def first_of_full(**more: Any) -> list[float]:
+        _, steps = carried_out(board(**more), exact(RISING))
+        return next([t.rate for t in step.trials] for step in steps if {t.tune for t in step.trials} == {"all"})
+
+    assert first_of_full(budget=1e4) == [1e-4, 5e-5]
+    assert first_of_full(budget=40.0) == [1e-4]
+    assert first_of_full(budget=1e4, rates=(1e-4,)) == [1e-4]
+
+
+@pytest.mark.parametrize(
+    ("best", "asked"), [(2e-4, [[1e-4, 2e-4]]), (1e-4, [[1e-4, 2e-4], [5e-5]]), (5e-5, [[1e-4, 2e-4], [5e-5], [2e-5]])]
+)
+def test_rates_are_asked_from_the_highest_down_as_long_as_a_lower_one_is_better(
+    best: float, asked: list[list[float]]
+) -> None:
+    rates = (1e-5, 2e-5, *RATES)
+    _, steps = carried_out(
+        board(rates=rates), lambda t: RISING[t.tune] - abs(rates.index(t.rate) - rates.index(best)) / 50
+    )
+    first = [step.trials for step in steps[1:] if step.trials[0].tune == 2][: len(asked)]
+    assert [[trial.rate for trial in trials] for trials in first] == asked
+    assert next(step for step in steps if step.trials[0].tune == "all").trials[0].rate == best
+
+
+def test_below_a_k_that_is_too_little_two_are_climbed_at_a_time() -> None:
+    def climbed(curve: dict[Tune, float], **more: Any) -> list[list[Tune]]:
+        _, steps = carried_out(board(**more), exact(curve))
+        return [[trial.tune for trial in step.trials] for step in steps if "Climbing" in step.why]
+
+    slow: dict[Tune, float] = {**RISING, 3: 0.77, 4: 0.78}
+    assert climbed(slow, budget=1e4) == [[1, 3], [4], [5]]  # k = 2 is not enough, so 1 hardly is
+    assert climbed({**RISING, 1: 0.75, 2: 0.80}, budget=1e4) == [[1]]
+    assert climbed(slow, budget=2 * PRICE["all"] + 3 * PRICE[2] + PRICE[1] + PRICE[3]) == [[1]]
 
 
 def test_the_climb_leaves_room_for_a_second_seed_of_what_is_named() -> None:

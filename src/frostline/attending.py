@@ -1,4 +1,4 @@
-"""Attention over packed short texts while they are trained on a CPU, forward and backward written out.
+"""Attention over packed short texts on a CPU, forward and backward written out.
 
 Over texts of some dozen tokens attention is hardly any arithmetic: what it costs is starting small operations, copying
 heads about, and pairs of tokens that are not there. Here a layer's attention is one node. Heads go from the packed tokens
@@ -27,7 +27,7 @@ class Places:
     heads: Tensor  # [R * H * S], for each place the head of a token, of T * H; for a place without a token the first
     tokens: Tensor  # [t * H], the place of each head of the texts' tokens
     count: int  # H
-    _biases: dict[int, tuple[Tensor | None, Tensor]] = field(default_factory=dict)  # by the mask's identity
+    _biases: list[tuple[Tensor | None, Tensor]] = field(default_factory=list)  # of the masks last seen
 
     @classmethod
     def shared(cls, lengths: Tensor, count: int) -> "Places":
@@ -63,10 +63,12 @@ class Places:
 
     def bias(self, mask: Tensor | None) -> Tensor:
         """What is added to the scores for an attention mask ``[B or 1, H or 1, S or 1, S]`` of the texts; worked out once for
-        all layers that are given the same mask."""
-        if id(mask) not in self._biases:
-            self._biases[id(mask)] = mask, self._bias(mask)
-        return self._biases[id(mask)][1]
+        all layers that are given the same mask, where there are no more than two in turn."""
+        known = next((bias for seen, bias in self._biases if seen is mask), None)
+        if known is None:
+            known = self._bias(mask)
+            self._biases[:] = [(mask, known), *self._biases[:1]]
+        return known
 
     def _bias(self, mask: Tensor | None) -> Tensor:
         least = torch.finfo(torch.float32).min  # not -inf: a row of padding may see nothing, and must not become NaN
@@ -126,15 +128,25 @@ def attended(
 ) -> Tensor:
     """The same for scoring: heads of all packed tokens ``[1, H, T, C]`` in, those of the grid's texts ``[1, t, H, C]`` out."""
     size = query.shape[-1]
+    flat = (x.transpose(1, 2).reshape(-1, size) for x in (query, key, value))
     with torch.autocast("cpu", enabled=False):
-        queries, keys, values = (
-            x.transpose(1, 2).reshape(-1, size).index_select(0, places.heads).float().view(*places.shape[:2], size)
-            for x in (query, key, value)
-        )
-        alpha = size**-0.5 if scale is None else scale
-        weights = torch.baddbmm(places.bias(mask), queries, keys.transpose(1, 2), alpha=alpha).softmax(-1)
-        out = (weights @ values).view(-1, size).index_select(0, places.tokens)
-    return out.to(value.dtype).view(1, -1, places.count, size)
+        queries, keys, values = (_in_grid(x, places) for x in flat)
+        weights = _weights(queries, keys, places.bias(mask), size**-0.5 if scale is None else scale)
+        return _out_of_grid(weights @ values, places, value.dtype).view(1, -1, places.count, size)
+
+
+def _in_grid(x: Tensor, places: Places) -> Tensor:
+    """``[T * H, C]`` -> ``[R * H, S, C]`` in fp32"""
+    return x.index_select(0, places.heads).float().view(*places.shape[:2], x.shape[1])
+
+
+def _weights(queries: Tensor, keys: Tensor, bias: Tensor, scale: float) -> Tensor:
+    return torch.baddbmm(bias, queries, keys.transpose(1, 2), alpha=scale).softmax(-1)
+
+
+def _out_of_grid(x: Tensor, places: Places, dtype: torch.dtype) -> Tensor:
+    """``[R * H, S, C]`` -> ``[t * H, C]``"""
+    return x.view(-1, x.shape[2]).index_select(0, places.tokens).to(dtype)
 
 
 class _Attended(torch.autograd.Function):
@@ -152,15 +164,12 @@ class _Attended(torch.autograd.Function):
     ) -> Tensor:
         ctx.scale, ctx.factor, ctx.places, ctx.kind = scale, factor, places, query.dtype
         with torch.autocast("cpu", enabled=False):
-            queries, keys, values = (
-                x.index_select(0, places.heads).float().view(*places.shape[:2], x.shape[1]) for x in (query, key, value)
-            )
+            queries, keys, values = (_in_grid(x, places) for x in (query, key, value))
             values.mul_(factor)
-            weights = torch.baddbmm(bias, queries, keys.transpose(1, 2), alpha=scale).softmax(-1)
+            weights = _weights(queries, keys, bias, scale)
             counted = weights if kept is None else weights * kept
             ctx.save_for_backward(queries, keys, values, weights, counted, kept)
-            out = counted @ values
-            return out.view(-1, query.shape[1]).index_select(0, places.tokens).to(query.dtype)
+            return _out_of_grid(counted @ values, places, query.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -177,8 +186,8 @@ class _Attended(torch.autograd.Function):
             of_queries = _product(of_scores, keys, scale)
             of_keys = _product(of_scores.transpose(1, 2), queries, scale)
             of_values = _product(counted.transpose(1, 2), gradient, ctx.factor)
-            flat = (x.view(-1, x.shape[2]).index_select(0, places.tokens) for x in (of_queries, of_keys, of_values))
-            return (*(x.to(ctx.kind) for x in flat), None, None, None, None, None)
+            found = (of_queries, of_keys, of_values)
+            return (*(_out_of_grid(x, places, ctx.kind) for x in found), None, None, None, None, None)
 
 
 def _product(a: Tensor, b: Tensor, factor: float) -> Tensor:

@@ -40,7 +40,7 @@ class Upper:
     tap: Tap | None = None
     runs: int = 1
     narrow: Narrow | None = None  # None: the last layer runs for all tokens
-    read: Tensor | None = field(default=None, init=False)  # [B], while the last layer runs: rows that the head reads
+    read: Tensor | None = field(default=None, init=False)  # while the last layer runs, as Layout.rows has it
     _layout: Layout | None = field(default=None, init=False)
     _kept: Tensor | None = field(default=None, init=False)
     _at: Tensor | None = field(default=None, init=False)

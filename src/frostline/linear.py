@@ -37,13 +37,12 @@ class _Ready:
     def __init__(self, module: nn.Linear, dtype: torch.dtype) -> None:
         self.module, self.dtype = module, dtype
         self.laid_out = False  # which of the two forms is kept
-        self.kept: list[
-            tuple[int, Tensor]
-        ] = []  # the version that it was made of, and the form: of weight, and of bias
+        # the version that it was made of, and the form: of weight, and of bias
+        self.kept: list[tuple[int, Tensor]] = []
 
     def __call__(self, x: Tensor) -> Tensor:
         module, short = self.module, self.dtype != torch.float32
-        scoring = not torch.is_grad_enabled() and _lays_out()
+        scoring = not torch.is_grad_enabled() and _lays_out(self.dtype)
         if x.dim() < 2 or short != torch.is_autocast_enabled(x.device.type):  # the check compares in fp32
             return F.linear(x, module.weight, module.bias)
         if not scoring and not short:
@@ -73,11 +72,14 @@ class _Ready:
 
 
 @cache
-def _lays_out() -> bool:
-    """Whether this torch has oneDNN, and the two operators by which it lays weights out for its own compiler."""
-    names = ("_reorder_linear_weight", "_linear_pointwise")
-    here = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return here and all(hasattr(torch.ops.mkldnn, name) for name in names)
+def _lays_out(dtype: torch.dtype) -> bool:
+    """Whether this torch has oneDNN with products of this kind on this processor, and the two operators by which torch lays
+    weights out for its own compiler."""
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return False
+    return all(hasattr(torch.ops.mkldnn, name) for name in ("_reorder_linear_weight", "_linear_pointwise"))
 
 
 class _Product(torch.autograd.Function):

@@ -1,11 +1,11 @@
-"""Batches without padding: only attention sees the padded grid.
+"""Batches without padding: only attention sees a grid.
 
 Shapes: B batch, S padded length, T real tokens of the batch, D width, H heads, C head size.
 
 Between the first layer that runs and the last, hidden states are ``[1, T, D]``. The attention function
 registered here scatters heads into the grid ``[B, H, S, C]``, calls the attention that transformers would
-have called, with the mask that transformers itself built, and gathers the real tokens again. Everything
-else in a layer works token by token and is transformers' own code.
+have called, with the mask that transformers itself built, and gathers the real tokens again; on a CPU short texts
+take the way of :mod:`frostline.attending`. Everything else in a layer works token by token and is transformers' own code.
 
 Of K stacked runs the grid holds the texts, those of a run one after another, and hidden states are ``[K, T, D]``, T
 being the tokens of the run that has most; what is left over in the others are copies of their own first token.
@@ -75,15 +75,16 @@ class Layout:
 
     @cached_property
     def groups(self) -> list["Group"]:
-        """Texts of like length together, where attention then has far fewer pairs to look at; else all in one."""
+        """Texts of like length together, where attention then has far fewer pairs to look at, and with a room those of one
+        length, rounded up; none where all share one grid."""
         if self.room:
             rounded = (-(-self.lengths // STEP) * STEP).clamp(max=self.length)
             return [
                 self._group((rounded == length).nonzero()[:, 0], length) for length in sorted(set(rounded.tolist()))
             ]
-        texts = torch.argsort(self.lengths, descending=True, stable=True)
         if self.runs > 1 or self.length < LONG or self.lengths.device.type != "cpu":
-            return [Group(self, self, texts, self.index)]
+            return []
+        texts = torch.argsort(self.lengths, descending=True, stable=True)
 
         def chunks(count: int) -> list[Tensor]:
             return list(torch.split(texts, -(-self.batch // count)))
@@ -92,14 +93,14 @@ class Layout:
             return sum(len(some) * int(self.lengths[some[0]]) ** 2 + GROUP for some in chunks(count))
 
         best = min((1, 2, 4, 8), key=pairs)
-        return [self._group(some, int(self.lengths[some[0]])) for some in chunks(best)]
+        return [self._group(some, int(self.lengths[some[0]])) for some in chunks(best)] if best > 1 else []
 
     def _group(self, texts: Tensor, length: int) -> "Group":
         lengths = self.lengths[texts]
         starts = (self.lengths.cumsum(0) - self.lengths)[texts]
         within = torch.arange(int(lengths.sum()), device=lengths.device)
         return Group(
-            self,
+            self.lengths,
             Layout(lengths, length),
             texts,
             (starts - (lengths.cumsum(0) - lengths)).repeat_interleave(lengths) + within,
@@ -120,15 +121,25 @@ class Layout:
         order = torch.argsort(torch.cat([group.tokens for group in self.groups]))
         return order.index_select(0, self.filling) if self.room else order
 
-    def rows(
-        self, at: Tensor, *, packed: bool
-    ) -> Tensor:  # [B]: one token of each text, among the K * T or in the grid
+    def rows(self, at: Tensor, *, packed: bool) -> Tensor:
+        """``[B]``: one token of each text, among the K * T or in the grid; ``[room / STEP]`` where there is a room."""
         if not packed:
             return torch.arange(self.batch, device=at.device) * self.length + at
         tokens = self.lengths.cumsum(0) - self.lengths + at
         if self.room:
             return torch.cat([tokens, tokens.new_zeros(self.room // STEP - self.batch)])
         return tokens if self.runs == 1 else self.places[tokens]
+
+    def whole(self, *, causal: bool) -> Tensor:
+        """The mask ``[1, 1, S, S]`` of a grid without padding, for which transformers makes none."""
+        if causal not in self._whole:
+            every = torch.ones(1, 1, self.length, self.length, dtype=torch.bool, device=self.lengths.device)
+            self._whole[causal] = every.tril() if causal else every
+        return self._whole[causal]
+
+    @cached_property
+    def _whole(self) -> dict[bool, Tensor]:
+        return {}
 
     def pack(self, x: Tensor) -> Tensor:  # [B or 1, S, ...] -> [K, T, ...]
         grid = x.expand(self.batch, *x.shape[1:]).reshape(self.batch * self.length, *x.shape[2:])
@@ -149,15 +160,15 @@ class Layout:
 class Group:
     """Some texts of a batch, and where their tokens are."""
 
-    batch: Layout
-    layout: Layout  # of these texts alone
+    lengths: Tensor  # [B], of all texts of the batch
+    layout: Layout  # of these alone
     texts: Tensor  # [b]
     tokens: Tensor  # [t], among those of the batch
 
     def places_of(self, heads: int) -> Places:
         """Where so many heads of each token stand in the grid of these texts."""
         if heads not in self.layout._places:
-            self.layout._places[heads] = Places.alone(self.batch.lengths, heads, self.texts, self.layout.length)
+            self.layout._places[heads] = Places.alone(self.lengths, heads, self.texts, self.layout.length)
         return self.layout._places[heads]
 
     def unpack(self, x: Tensor) -> Tensor:
@@ -177,9 +188,7 @@ class Packing:
 
     layout: Layout | None = None
     at: Tensor | None = None  # [B], while the last layer runs for one token a text only: where in the text it stands
-    read: Tensor | None = (
-        None  # [B], the same among the K * T; with more than there are texts where the layout has a room
-    )
+    read: Tensor | None = None  # the same among the K * T, as Layout.rows has it
     dropout: Dropout | None = None  # None: torch's own
     calls = 0  # how often packed attention ran: a layer that never asks for it cannot be packed
 
@@ -193,15 +202,23 @@ def _attention(
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)  # type: ignore[no-any-return]
     layout = packing.layout
     packing.calls += 1
-    if packing.read is not None and not (attention_mask is None and getattr(module, "is_causal", False)):
+    if layout.room and attention_mask is None:  # what is done must not hang on whether the company needs one
+        attention_mask = layout.whole(causal=_is_causal(module, None, **kwargs))
+    if packing.read is not None and not _is_causal(module, attention_mask, **kwargs):
         return _of_read(packing, module, query, key, value, attention_mask, **kwargs), None
     short = layout.length < (LONG if _learns(query) else SCORED)
-    if layout.room or len(layout.groups) > 1:
+    if layout.groups:
         return _by_group(packing, module, query, key, value, attention_mask, **kwargs), None
     if short and _is_plain(packing, module, query, key, value, attention_mask, **kwargs):
         return _short(packing, query, key, value, attention_mask, **kwargs), None
     query, key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
     return layout.pack(_attend(packing, module, query, key, value, attention_mask, **kwargs)), None
+
+
+def _is_causal(module: nn.Module, mask: Tensor | None, **kwargs: Any) -> bool:
+    """Whether what comes later is hidden without a mask that says so."""
+    causal = kwargs.get("is_causal")
+    return mask is None and bool(getattr(module, "is_causal", True) if causal is None else causal)
 
 
 def _learns(x: Tensor) -> bool:
@@ -212,13 +229,13 @@ def _is_plain(
     packing: Packing, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
 ) -> bool:
     """Whether this is attention of one run on a CPU with nothing about it that is special."""
-    layout, causal = packing.layout, kwargs.get("is_causal")
+    layout = packing.layout
     assert layout is not None
     alike = key.shape == value.shape == query.shape  # no fewer heads of keys
-    unmasked = mask is None and (getattr(module, "is_causal", True) if causal is None else causal)
     ours = packing.dropout is not None or not kwargs.get("dropout")
     special = any(kwargs.get(name) is not None for name in ("position_bias", "softcap", "cache"))
-    return query.device.type == "cpu" and layout.runs == 1 and alike and ours and not unmasked and not special
+    unmasked = _is_causal(module, mask, **kwargs)
+    return query.device.type == "cpu" and layout.runs == 1 and alike and ours and not special and not unmasked
 
 
 def _short(packing: Packing, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any) -> Tensor:

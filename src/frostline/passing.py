@@ -13,17 +13,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from frostline.cost import Batches
 from frostline.cut import cut_at
-from frostline.layers import Anatomy
+from frostline.layers import EMBEDDINGS, Anatomy
 from frostline.narrow import Narrow, read_at
 from frostline.packing import STEP, packable
 from frostline.tokens import Tokens
 
 BUDGET = {"cpu": 1024, "cuda": 32768, "mps": 8192}  # tokens in one batch
+GRID = 4  # so many times the tokens of a batch may stand in its padded grid, for a text of that length and shorter ones
 POOLED = ("first", "mean", "last")  # vectors of a text: of its first token, the mean of all, of its last
 
 Rows = NDArray[np.int64]
@@ -65,7 +66,10 @@ class PassBatch:
     lengths: Lengths  # of their texts
     padded: Lengths  # the same, rounded up
     room: int  # packed: for so many tokens; 0: padded
-    texts: int  # up to which it is filled: packed, with copies of a token that is read; padded, with copies of a text
+    texts: (
+        int  # up to which it is filled: packed, with copies of a token that is read; padded, with copies of a text, at
+    )
+    # least one
 
     @property
     def computed(self) -> Batches:
@@ -78,7 +82,10 @@ class PassBatch:
     def inputs(self, tokens: Tokens) -> dict[str, Tensor]:
         """What the model is given."""
         copies = 0 if self.room else self.texts - len(self.rows)
-        return tokens.batch(np.concatenate([self.rows, np.repeat(self.rows[:1], copies)]), int(self.padded.max()))
+        batch = tokens.batch(np.concatenate([self.rows, np.repeat(self.rows[:1], copies)]), int(self.padded.max()))
+        if copies:
+            batch["attention_mask"][-1, -1] = 0  # a batch without padding would be computed by other kernels
+        return batch
 
 
 @dataclass(frozen=True)
@@ -106,8 +113,8 @@ class Pass:
             return [PassBatch(some, lengths[some], padded[some], room, room // STEP) for some, room in groups]
         found = []
         for length in np.unique(padded[rows]):
-            alike, size = rows[padded[rows] == length], max(1, budget // int(length))
-            for some in np.split(alike, range(size, len(alike), size)):
+            alike, size = rows[padded[rows] == length], max(2, budget // int(length))
+            for some in np.split(alike, range(size - 1, len(alike), size - 1)):
                 found.append(PassBatch(some, lengths[some], padded[some], 0, size))
         return found
 
@@ -142,28 +149,44 @@ class Pass:
                     pad = model.config.get_text_config().pad_token_id
                     at = read_at(self.reads, inputs["input_ids"][: len(mask)], mask, pad)
                     states["head"] = of(last)[starts + at]
-                for layer in need.pooled:
-                    hidden = of(layer).float()
-                    mean = torch.segment_reduce(hidden, "mean", lengths=lengths, axis=0)
-                    pooled = (hidden[starts], mean, hidden[starts + lengths - 1])
-                    states[f"pooled-{layer}"] = torch.cat(pooled, 1)
+                states |= {f"pooled-{layer}": _pooled(of(layer).float(), lengths) for layer in need.pooled}
                 seen.clear()
                 yield states
 
 
+def looks_up(model: PreTrainedModel, anatomy: Anatomy) -> bool:
+    """Whether all that runs below the layers is looked up, so that products see packed tokens only."""
+    tables = {f"{path}.weight" for path, module in model.named_modules() if isinstance(module, nn.Embedding)}
+    below = {name: p for name, p in model.named_parameters() if anatomy.places[name] == EMBEDDINGS}
+    return all(p.dim() < 2 or name in tables for name, p in below.items())
+
+
+def _pooled(hidden: Tensor, lengths: Tensor) -> Tensor:
+    """``[B, 3 D]``: first token, mean, last token of texts that have ``hidden`` ``[T, D]`` one after the other."""
+    if hidden.device.type == "mps":  # where the mean of segments is not known
+        hidden, lengths = hidden.cpu(), lengths.cpu()
+    ends = lengths.cumsum(0)
+    mean = torch.segment_reduce(hidden, "mean", lengths=lengths, axis=0)
+    return torch.cat([hidden[ends - lengths], mean, hidden[ends - 1]], 1)
+
+
 def _filled(lengths: Lengths, rows: Rows, budget: int) -> Iterator[Rows]:
     """Rows in groups of at most ``budget`` tokens, or one row that has more: the longest that is left, and again and again
-    the longest that still has room."""
+    the longest that still has room, as long as the padded grid, of which little is computed, is not far larger."""
     waiting: dict[int, list[int]] = {}
     for row in rows.tolist():
         waiting.setdefault(int(lengths[row]), []).append(row)
     while waiting:
+        longest = max(waiting)
         chosen: list[int] = []
-        left = max(budget, max(waiting))
+        left, texts = max(budget, longest), max(1, min(budget // STEP, GRID * budget // longest))
         for length in sorted(waiting, reverse=True):
-            count = min(left // length, budget // STEP - len(chosen))
-            some, waiting[length] = waiting[length][:count], waiting[length][count:]
-            chosen, left = chosen + some, left - len(some) * length
+            count = min(left // length, texts - len(chosen), len(waiting[length]))
+            if not count:
+                continue
+            chosen += waiting[length][-count:]
+            del waiting[length][-count:]
+            left -= count * length
             if not waiting[length]:
                 del waiting[length]
         yield np.array(chosen)

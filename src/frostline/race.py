@@ -3,7 +3,7 @@
 A race is a generator: it hands out steps (some trainings, and why), finds their outcomes on its board when it goes on, and
 ends with a verdict. It knows nothing of models or files, and the same outcomes give the same steps: a search that was
 stopped goes on by being told again what is known. What is cheap comes first; full is trained as often as the comparison
-needs; k is climbed from the shallow end, so nothing deeper than the answer is trained but full.
+needs; k is climbed from the shallow end, so not much that is deeper than the answer is trained but full.
 
 What decides is what the answer's intervals rest on (frostline.statistics): runs paired by seed and row. Whoever looks at
 results several times and stops when he likes them is wrong more often than his intervals say, so each look gets its part of
@@ -298,10 +298,10 @@ def race(board: Board) -> Steps:
 
     shallow = min(course.first, course.ks[-1])
     if shallow:
-        yield from run(
-            [Trial(shallow, one, seed) for one in course.rates],
-            f"Which learning rate: asked of {said(shallow)}, where it is cheap.",
-        )
+        highest = [Trial(shallow, one, seed) for one in course.rates[-2:]]
+        yield from run(highest, f"Which learning rate: asked of {said(shallow)}, where it is cheap.")
+        while (lower := _lower(board, shallow)) is not None:
+            yield from run([Trial(shallow, lower, seed)], f"Does a lower rate do {said(shallow)} good?")
         rate = board.rate(shallow) or rate
     lower = course.below(rate)
     two = [Trial(reference, one, seed) for one in (rate, lower) if one is not None]
@@ -319,11 +319,12 @@ def race(board: Board) -> Steps:
 
     while True:
         found = board.found()
-        unknown = next(iter(board.untried()), None)
-        lower = _lower(board)
-        if unknown is not None:
-            nearby = board.rate(unknown - 1) if isinstance(unknown, int) and unknown > 1 else None
-            trials, why = [Trial(unknown, nearby or rate, seed)], f"Climbing: is {said(unknown)} enough?"
+        lower = _lower(board, reference)
+        if unknown := board.untried():
+            trials = [Trial(k, _nearby(board, k) or rate, seed) for k in unknown[:2]]
+            if not (_hardly(board, unknown[0]) and board.affords(trials)):
+                trials = trials[:1]
+            why = f"Climbing: is {' enough, or '.join(said(trial.tune) for trial in trials)} enough?"
         elif lower is not None:
             trials, why = [Trial(reference, lower, seed)], f"Does a lower rate do {said(reference)} good?"
         else:
@@ -370,13 +371,23 @@ def _second_seed(board: Board, found: Tune) -> list[Trial]:
     ]
 
 
-def _lower(board: Board) -> float | None:
-    """A lower rate for the reference, as long as the lowest that was tried is its best."""
-    reference = board.course.reference
-    lowest = min((trial.rate for trial in board.outcomes if trial.tune == reference), default=None)
-    if lowest is None or board.rate(reference) not in (lowest, None):
+def _lower(board: Board, tune: Tune) -> float | None:
+    """A lower rate for a k, as long as the lowest that was tried is its best."""
+    lowest = min((trial.rate for trial in board.outcomes if trial.tune == tune), default=None)
+    if lowest is None or board.rate(tune) not in (lowest, None):
         return None
     return board.course.below(lowest)
+
+
+def _nearby(board: Board, tune: Tune) -> float | None:
+    """The best rate of the k next below."""
+    return board.rate(tune - 1) if isinstance(tune, int) and tune > 1 else None
+
+
+def _hardly(board: Board, tune: Tune) -> bool:
+    """Whether a deeper k is not enough, so that the next one may be trained beside this one."""
+    deeper = board.course.ks[board.course.ks.index(tune) + 1 :] if isinstance(tune, int) else ()
+    return any(board.enough(k) is False for k in deeper)
 
 
 def _more_seeds(board: Board, doubtful: Sequence[Tune]) -> list[Trial]:

@@ -25,7 +25,7 @@ from frostline.narrow import Narrow
 from frostline.packing import packable
 from frostline.parts import depth
 from frostline.parts import trained as trained_names
-from frostline.passing import Need, Pass
+from frostline.passing import Need, Pass, looks_up
 from frostline.pretrained import Pretrained, frozen_modules, set_train_mode
 from frostline.specification import RunSpec
 from frostline.stacking import stacked
@@ -61,7 +61,8 @@ class Bench:
         """How hidden states that are to be kept are made."""
         anatomy = self.pretrained.anatomy
         narrow = None if anatomy.count in need.pooled else self.narrow  # what probes read is of all tokens
-        return Pass(self.pretrained.model, anatomy, need, self.reads, self.packed, self.machine.autocast, narrow)
+        packed = self.packed and looks_up(self.pretrained.model, anatomy)
+        return Pass(self.pretrained.model, anatomy, need, self.reads, packed, self.machine.autocast, narrow)
 
 
 @dataclass

@@ -181,8 +181,8 @@ def train(
         losses = [problem.loss(output[n], rows[n]) for n, _ in going]
         torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
         norms = [nn.utils.get_total_norm(course.gradients()) for _, course in going]
-        values = torch.stack([*(loss.detach().float() for loss in losses), *(norm.float() for norm in norms)]).tolist()
-        for (_, course), loss, size, norm in zip(going, values, values[len(going) :], norms, strict=False):
+        both = torch.stack([torch.stack([x.detach().float() for x in some]) for some in (losses, norms)]).tolist()
+        for (_, course), loss, size, norm in zip(going, *both, norms, strict=True):
             if not (math.isfinite(loss) and math.isfinite(size)):
                 what = "gradient" if math.isfinite(loss) else "loss"
                 course.diverge(f"the {what} of step {step} of {total} is not finite")
