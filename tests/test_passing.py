@@ -13,6 +13,8 @@ from transformers import (
     BertForSequenceClassification,
     ElectraConfig,
     ElectraForSequenceClassification,
+    GPT2Config,
+    GPT2ForSequenceClassification,
 )
 
 from frostline import passing
@@ -73,12 +75,13 @@ def test_every_row_once_and_no_batch_above_its_room(bert: Pass, lengths: list[in
     assert sorted(row for batch in batches for row in batch.rows.tolist()) == sorted(rows.tolist())
     for batch in batches:
         assert batch.lengths.tolist() == [lengths[row] for row in batch.rows] and len(batch.rows) <= batch.texts
-        assert ((batch.padded - batch.lengths) < STEP).all() and not (batch.padded % STEP).any()
+        assert ((batch.padded - batch.lengths) <= STEP - packed).all() and not (batch.padded % STEP).any()
         if packed:
             assert batch.lengths.sum() <= batch.room == BUDGET and batch.texts == BUDGET // STEP
             assert batch.computed.tokens == BUDGET
         else:
-            assert len(set(batch.padded)) == 1 and len(batch.rows) < batch.texts == BUDGET // batch.padded[0]
+            assert len(set(batch.padded)) == 1 and len(batch.rows) <= batch.texts == BUDGET // batch.padded[0]
+            assert (batch.lengths < batch.padded).all()  # so there is always a mask
 
 
 @given(st.lists(st.integers(1, 40), min_size=200, max_size=400), st.integers(0, 3))
@@ -126,6 +129,35 @@ def test_so_it_is_where_nothing_is_padded(name: str, packed: bool) -> None:
     whole = by_row(made_by, tokens, np.arange(67))
     for rows in ([0], [0, 1], [66], list(range(64)), [3, 64]):
         assert by_row(made_by, tokens, np.array(rows)) == {row: whole[row] for row in rows}
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_so_it_is_of_long_texts_with_fewer_heads_of_keys(packed: bool) -> None:
+    """torch then multiplies all texts by one product, whose last bits hang on how many there are."""
+    model = small_model("llama")
+    model.config.max_position_embeddings = 512
+    made_by, tokens = pass_over(model, packed=packed), table([136] * 7 + [135, 16])
+    whole = by_row(made_by, tokens, np.arange(9))
+    for rows in ([0], [7], list(range(7)), [3, 7, 8]):
+        assert by_row(made_by, tokens, np.array(rows)) == {row: whole[row] for row in rows}
+
+
+def test_a_text_as_long_as_the_positions_has_a_copy_with_padding_beside_it() -> None:
+    config = GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=2, n_positions=40, pad_token_id=0)
+    made_by = pass_over(GPT2ForSequenceClassification(config).eval(), packed=False)
+    tokens = table([40, 40, 38, 40, 12])
+    batches = made_by.batches(tokens.lengths, np.arange(5))
+    assert [batch.texts for batch in batches] == [BUDGET // 16, BUDGET // 40 + 1]
+    assert all((batch.inputs(tokens)["attention_mask"] == 0).any() for batch in batches)
+    whole = by_row(made_by, tokens, np.arange(5))
+    for rows in ([0], [0, 1, 3], [2]):
+        assert by_row(made_by, tokens, np.array(rows)) == {row: whole[row] for row in rows}
+
+
+def test_what_does_not_run_multiplies_nothing() -> None:
+    model = small_model("esm")
+    anatomy = find_layers(model)
+    assert any("contact_head" in name for name in anatomy.idle) and looks_up(model, anatomy)
 
 
 def test_what_multiplies_below_the_layers_is_passed_over_padded() -> None:

@@ -148,7 +148,8 @@ def narrow_of(model: PreTrainedModel, anatomy: Anatomy, batch: Batch, reads: str
 
 
 def packs(model: PreTrainedModel, anatomy: Anatomy) -> bool:
-    """Whether a packed pass gives the hidden states of a plain forward after every layer, in fp32."""
+    """Whether a packed pass may be made: nothing is multiplied below the layers, and after every layer the hidden states
+    are those of a plain forward, in fp32."""
     if not (is_packable(model) and looks_up(model, anatomy)):
         return False
     batch = probe_batch(model, _lengths(model))
@@ -156,9 +157,8 @@ def packs(model: PreTrainedModel, anatomy: Anatomy) -> bool:
     made_by = Pass(model, anatomy, Need(tuple(range(anatomy.count + 1)), head=False), "all", packed=True)
     (one,) = made_by.batches(tokens.lengths, np.arange(len(tokens)))
     with _left_as_it_was(model), torch.no_grad():
-        model.eval()
-        truth = _states(model, anatomy, {name: x[torch.from_numpy(one.rows)] for name, x in batch.items()})
         try:
+            truth = _states(model, anatomy, {name: x[torch.from_numpy(one.rows)] for name, x in batch.items()})
             (found,) = made_by.states(tokens, [one])
         except FAILS:
             return False

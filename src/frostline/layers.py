@@ -49,6 +49,7 @@ class Anatomy:
     places: Mapping[str, str]
     calls: tuple[Call, ...]  # one a layer
     width: int  # D
+    idle: frozenset[str] = frozenset()  # parameters of modules that do not run
 
     def layers(self, model: nn.Module) -> list[nn.Module]:
         stack = model.get_submodule(self.path)
@@ -135,6 +136,7 @@ def find_layers(model: PreTrainedModel, batch: Batch | None = None) -> Anatomy:
             places=dict(_places(model, path, trace.owners, trace.left[-1])),
             calls=tuple(trace.calls),
             width=trace.width,
+            idle=frozenset(n for n, _ in model.named_parameters() if n.rpartition(".")[0] not in trace.owners),
         )
     raise FrostlineError(f"A model of type {kind!r} cannot be cut: {problem}. Choose another model.")
 

@@ -80,7 +80,8 @@ class Layout:
         if self.room:
             rounded = (-(-self.lengths // STEP) * STEP).clamp(max=self.length)
             return [
-                self._group((rounded == length).nonzero()[:, 0], length) for length in sorted(set(rounded.tolist()))
+                Group.of(self.lengths, (rounded == length).nonzero()[:, 0], length)
+                for length in sorted(set(rounded.tolist()))
             ]
         if self.runs > 1 or self.length < LONG or self.lengths.device.type != "cpu":
             return []
@@ -93,18 +94,7 @@ class Layout:
             return sum(len(some) * int(self.lengths[some[0]]) ** 2 + GROUP for some in chunks(count))
 
         best = min((1, 2, 4, 8), key=pairs)
-        return [self._group(some, int(self.lengths[some[0]])) for some in chunks(best)] if best > 1 else []
-
-    def _group(self, texts: Tensor, length: int) -> "Group":
-        lengths = self.lengths[texts]
-        starts = (self.lengths.cumsum(0) - self.lengths)[texts]
-        within = torch.arange(int(lengths.sum()), device=lengths.device)
-        return Group(
-            self.lengths,
-            Layout(lengths, length),
-            texts,
-            (starts - (lengths.cumsum(0) - lengths)).repeat_interleave(lengths) + within,
-        )
+        return [Group.of(self.lengths, some, int(self.lengths[some[0]])) for some in chunks(best)] if best > 1 else []
 
     def places_of(self, heads: int) -> Places:
         """Where so many heads of each token stand in a grid whose rows short texts share."""
@@ -165,6 +155,22 @@ class Group:
     texts: Tensor  # [b]
     tokens: Tensor  # [t], among those of the batch
 
+    @classmethod
+    def of(cls, lengths: Tensor, texts: Tensor, length: int) -> "Group":
+        """Of these of the texts that have these ``lengths``, in a grid of this ``length``."""
+        own = lengths[texts]
+        starts = (lengths.cumsum(0) - lengths)[texts] - (own.cumsum(0) - own)
+        tokens = starts.repeat_interleave(own) + torch.arange(int(own.sum()), device=own.device)
+        return cls(lengths, Layout(own, length), texts, tokens)
+
+    @cached_property
+    def alone(self) -> list["Group"]:
+        """Each of the texts in a group of its own, on a CPU, where the last bits of some products hang on how many there are;
+        on other devices all of them."""
+        if self.lengths.device.type != "cpu":
+            return [self]
+        return [Group.of(self.lengths, text, self.layout.length) for text in torch.split(self.texts, 1)]
+
     def places_of(self, heads: int) -> Places:
         """Where so many heads of each token stand in the grid of these texts."""
         if heads not in self.layout._places:
@@ -175,7 +181,7 @@ class Group:
         """Heads ``[1, H, T, C]`` of all tokens of the batch -> those of these texts ``[b, H, s, C]``."""
         return self.layout.unpack(x.index_select(2, self.tokens).transpose(1, 2)).transpose(1, 2)
 
-    def of(self, mask: Tensor | None) -> Tensor | None:
+    def part(self, mask: Tensor | None) -> Tensor | None:
         """The part of an attention mask ``[B or 1, H or 1, S or 1, S]`` that is about these texts."""
         if mask is None:
             return None
@@ -263,10 +269,11 @@ def _by_group(
         if ours and group.layout.length < LONG:
             places = group.places_of(query.shape[1])
             parts.append(attended(query, key, value, mask, places, scale=kwargs.get("scaling")))
-        else:
-            grid = (group.unpack(x) for x in (query, key, value))
-            out = _attend(packing, module, *grid, group.of(mask), **kwargs, position_bias=group.of(bias))
-            parts.append(group.layout.pack(out))
+            continue
+        for one in group.alone if layout.room else [group]:
+            grid = (one.unpack(x) for x in (query, key, value))
+            out = _attend(packing, module, *grid, one.part(mask), **kwargs, position_bias=one.part(bias))
+            parts.append(one.layout.pack(out))
     return torch.cat(parts, 1).index_select(1, layout.from_groups)
 
 
@@ -282,12 +289,19 @@ def _of_read(
         mask = mask.expand(layout.batch, *mask.shape[1:])
         mask = mask[torch.arange(layout.batch, device=at.device), :, at][:, :, None]
     if layout.room:
-        one = one.expand(-1, -1, 2, -1)  # of a lone row, the last bits of some products hang on where in memory it lies
-        parts = [
-            _attend(packing, module, one[some.texts], some.unpack(key), some.unpack(value), some.of(mask), **kwargs)
-            for some in layout.groups
+        fused = key.shape[1] == one.shape[1]  # fewer heads of keys may be multiplied by products of all texts
+        groups = [
+            some
+            for group in layout.groups
+            for some in ([group] if fused and group.layout.length < LONG else group.alone)
         ]
-        order = torch.argsort(torch.cat([some.texts for some in layout.groups]))
+        parts = []
+        for some in groups:
+            twice = one[some.texts].repeat(1, 1, 2, 1)  # of a lone row, last bits may hang on where in memory it lies
+            parts.append(
+                _attend(packing, module, twice, some.unpack(key), some.unpack(value), some.part(mask), **kwargs)
+            )
+        order = torch.argsort(torch.cat([some.texts for some in groups]))
         out = torch.cat(parts)[order, 0]  # [B, H, C]
     else:
         key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (key, value))

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
-from frostline.cost import Batches
+from frostline.cost import Batches, Matrices
 from frostline.cut import cut_at
 from frostline.layers import EMBEDDINGS, Anatomy
 from frostline.narrow import Narrow, read_at
@@ -66,10 +66,8 @@ class PassBatch:
     lengths: Lengths  # of their texts
     padded: Lengths  # the same, rounded up
     room: int  # packed: for so many tokens; 0: padded
-    texts: (
-        int  # up to which it is filled: packed, with copies of a token that is read; padded, with copies of a text, at
-    )
-    # least one
+    # Up to which it is filled: packed, with copies of a token that is read; padded, with copies of a text.
+    texts: int
 
     @property
     def computed(self) -> Batches:
@@ -104,7 +102,7 @@ class Pass:
         """In what company these rows of a table are computed, whose texts have these ``lengths``."""
         budget = BUDGET[self.model.device.type]
         positions = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        padded = -(-lengths // STEP) * STEP
+        padded = -(-lengths // STEP) * STEP if self.packed else (lengths // STEP + 1) * STEP
         if positions:
             padded = np.maximum(np.minimum(padded, positions), lengths)
         rows = rows[np.argsort(lengths[rows], kind="stable")]
@@ -113,9 +111,10 @@ class Pass:
             return [PassBatch(some, lengths[some], padded[some], room, room // STEP) for some, room in groups]
         found = []
         for length in np.unique(padded[rows]):
-            alike, size = rows[padded[rows] == length], max(2, budget // int(length))
-            for some in np.split(alike, range(size - 1, len(alike), size - 1)):
-                found.append(PassBatch(some, lengths[some], padded[some], 0, size))
+            alike, size = rows[padded[rows] == length], max(1, budget // int(length))
+            texts = size + (length == positions)  # where a text may be as long as that, only a copy has padding
+            for some in np.split(alike, range(size, len(alike), size)):
+                found.append(PassBatch(some, lengths[some], padded[some], 0, texts))
         return found
 
     def states(self, tokens: Tokens, batches: Sequence[PassBatch]) -> Iterator[dict[str, Tensor]]:
@@ -156,9 +155,8 @@ class Pass:
 
 def looks_up(model: PreTrainedModel, anatomy: Anatomy) -> bool:
     """Whether all that runs below the layers is looked up, so that products see packed tokens only."""
-    tables = {f"{path}.weight" for path, module in model.named_modules() if isinstance(module, nn.Embedding)}
-    below = {name: p for name, p in model.named_parameters() if anatomy.places[name] == EMBEDDINGS}
-    return all(p.dim() < 2 or name in tables for name, p in below.items())
+    below = (name for name in Matrices.of(model, anatomy).sizes if anatomy.places[name] == EMBEDDINGS)
+    return all(name in anatomy.idle for name in below)
 
 
 def _pooled(hidden: Tensor, lengths: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from frostline.specification import Tune
 from frostline.statistics import FULL, Array, Pair
 
 FULLS = 6.0  # trainings of the reference that the default budget is worth
+ALONE = 1.25  # times the price of a training, at most, where nothing is trained beside it
 RUNGS = (2, 3, 5)  # seeds at which it is looked whether more are wanted; with more allowed, each doubling
 
 
@@ -138,9 +139,9 @@ class Board:
         nearest = min(taken, key=lambda k: abs(math.log(max(work[k], 1.0) / max(work[tune], 1.0))))
         return float(np.median(taken[nearest])) * work[tune] / max(work[nearest], 1.0)
 
-    def affords(self, trials: Sequence[Trial]) -> bool:
-        """Whether what is left of the budget will do for those of these that are not done."""
-        return self.spent + sum(self.price(trial.tune) for trial in self.missing(trials)) <= self.budget
+    def affords(self, trials: Sequence[Trial], *, at: float = 1.0) -> bool:
+        """Whether what is left of the budget will do for those of these that are not done, ``at`` times their price."""
+        return self.spent + at * sum(self.price(trial.tune) for trial in self.missing(trials)) <= self.budget
 
     def missing(self, trials: Sequence[Trial]) -> tuple[Trial, ...]:
         return tuple(trial for trial in dict.fromkeys(trials) if trial not in self.outcomes)
@@ -258,12 +259,12 @@ class Board:
         """The smallest k that is enough by its mean, or the reference."""
         return next((k for k in self.course.ks if self.enough(k)), self.course.reference)
 
-    def smaller(self) -> list[Tune]:
+    def smaller(self) -> list[int]:
         """The k below that one."""
         found = self.found()
         return [k for k in self.course.ks if not isinstance(found, int) or k < found]
 
-    def untried(self) -> list[Tune]:
+    def untried(self) -> list[int]:
         """Of those, the k that nothing was trained of."""
         return [k for k in self.smaller() if all(trial.tune != k for trial in self.outcomes)]
 
@@ -321,7 +322,7 @@ def race(board: Board) -> Steps:
         found = board.found()
         lower = _lower(board, reference)
         if unknown := board.untried():
-            trials = [Trial(k, _nearby(board, k) or rate, seed) for k in unknown[:2]]
+            trials = [Trial(k, rate, seed) for k in unknown[:2]]
             if not (_hardly(board, unknown[0]) and board.affords(trials)):
                 trials = trials[:1]
             why = f"Climbing: is {' enough, or '.join(said(trial.tune) for trial in trials)} enough?"
@@ -342,7 +343,7 @@ def race(board: Board) -> Steps:
                 doubtful, trials = doubtful[-1:], fewer
             why = f"It is not sure of {' and '.join(map(said, doubtful))}: more seeds, and of {said(reference)}."
         second = _second_seed(board, found)
-        if second and board.affords(second) and not board.affords([*trials, *second]):
+        if second and board.affords(second) and not board.affords([*trials, *second], at=ALONE):
             of = " and ".join(said(k) for k in dict.fromkeys(trial.tune for trial in second))
             trials, why = second, f"Before the budget ends, a second seed of {of}: of one nothing is known for sure."
         if not board.affords(trials):
@@ -379,15 +380,9 @@ def _lower(board: Board, tune: Tune) -> float | None:
     return board.course.below(lowest)
 
 
-def _nearby(board: Board, tune: Tune) -> float | None:
-    """The best rate of the k next below."""
-    return board.rate(tune - 1) if isinstance(tune, int) and tune > 1 else None
-
-
-def _hardly(board: Board, tune: Tune) -> bool:
+def _hardly(board: Board, k: int) -> bool:
     """Whether a deeper k is not enough, so that the next one may be trained beside this one."""
-    deeper = board.course.ks[board.course.ks.index(tune) + 1 :] if isinstance(tune, int) else ()
-    return any(board.enough(k) is False for k in deeper)
+    return any(board.enough(deeper) is False for deeper in board.course.ks if deeper > k)
 
 
 def _more_seeds(board: Board, doubtful: Sequence[Tune]) -> list[Trial]:
