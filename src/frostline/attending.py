@@ -42,9 +42,7 @@ class Places:
 
     @classmethod
     def _of(cls, lengths: Tensor, count: int, texts: Tensor, row: Tensor, start: Tensor, width: int) -> "Places":
-        which = torch.arange(len(texts)).repeat_interleave(
-            lengths[texts]
-        )  # [t], of the texts, for each of their tokens
+        which = torch.arange(len(texts)).repeat_interleave(lengths[texts])  # [t], for each token its text
         at = torch.arange(len(which)) - (lengths[texts].cumsum(0) - lengths[texts])[which]
         token = (lengths.cumsum(0) - lengths)[texts][which] + at
         row, column, rows, every = row[which], start[which] + at, int(row.max()) + 1, torch.arange(count)
