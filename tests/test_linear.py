@@ -35,6 +35,17 @@ def test_it_is_what_autocast_gives(bias):
         assert torch.equal(mine, theirs)
 
 
+def test_an_input_of_several_layers_is_cast_once_and_anew_when_it_changes():
+    torch.manual_seed(0)
+    three, x = nn.ModuleList(nn.Linear(8, 8) for _ in range(3)), torch.randn(5, 8, requires_grad=True)
+    with ready_weights(three, BF16), BF16.autocast():
+        seen = [module(x).grad_fn.saved_tensors[0] for module in three]
+        assert len({short.data_ptr() for short in seen}) == 1 and torch.equal(seen[0], x.detach().bfloat16())
+        with torch.no_grad():
+            x *= 2
+        assert torch.equal(three[0](x).grad_fn.saved_tensors[0], x.detach().bfloat16())
+
+
 def test_what_is_frozen_gets_no_gradient():
     module, x = nn.Linear(4, 4), torch.randn(3, 4)
     module.weight.requires_grad_(False)

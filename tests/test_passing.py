@@ -17,7 +17,7 @@ from transformers import (
     GPT2ForSequenceClassification,
 )
 
-from frostline import passing
+from frostline import packing, passing
 from frostline.checking import check, head_reads, narrow_of, packs
 from frostline.layers import find_layers, probe_batch
 from frostline.linear import ready_weights
@@ -121,6 +121,18 @@ def test_a_row_is_the_same_in_any_company(name: str, packed: bool, precision: st
         assert by_row(made_by, tokens, rows) == {row: whole[row] for row in rows.tolist()}
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "modernbert", "llama", "distilbert"])
+def test_so_it_is_of_long_texts_which_attention_sees_one_by_one(
+    name: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "LONG", 16)
+    made_by, tokens = pass_of(name, precision=precision), table([40, 33, 16, 15, 17, 16, 24, 32, 2, 19, *[29] * 30])
+    whole = by_row(made_by, tokens, np.arange(40))
+    for rows in ([0], [1], [2], [4], [2, 5], [9, 3, 1], list(range(4, 40))):
+        assert by_row(made_by, tokens, np.array(rows)) == {row: whole[row] for row in rows}
+
+
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
 def test_so_it_is_where_nothing_is_padded(name: str, packed: bool) -> None:
@@ -190,8 +202,10 @@ def test_so_it_is_with_two_threads_and_real_widths(precision: str) -> None:
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("long", [packing.LONG, 16])
 @pytest.mark.parametrize("name", ["bert", "gpt2", "modernbert", "llama", "distilbert", "roberta", "electra", "qwen2"])
-def test_packed_is_padded(name: str) -> None:
+def test_packed_is_padded(name: str, long: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "LONG", long)
     made_by = pass_of(name)
     assert packs(made_by.model, made_by.anatomy)
     tokens = table([9, 33, 17, 2, 40, 24, 8])

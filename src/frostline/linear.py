@@ -7,6 +7,7 @@ inside. Either is made when the layer is next called after its weight has change
 The products are torch's own: under autocast bf16 in, sums in fp32, bf16 out; gradients of weights are handed back in fp32.
 """
 
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -26,16 +27,32 @@ def ready_weights(model: nn.Module, machine: Machine) -> Iterator[None]:
     if machine.device.type != "cpu":
         yield
         return
-    linear = [module for module in model.modules() if type(module) is nn.Linear]
-    with forwards_replaced({module: _Ready(module, machine.dtype) for module in linear}):
+    linear, cast = [module for module in model.modules() if type(module) is nn.Linear], _Cast(machine.dtype)
+    with forwards_replaced({module: _Ready(module, cast) for module in linear}):
         yield
+
+
+class _Cast:
+    """Inputs in the precision of products; the last one is kept, since query, key and value are made of the same."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+        self.last: Any = lambda: None
+        self.version, self.made = -1, torch.empty(0)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if x.dtype == self.dtype:
+            return x.detach()
+        if self.last() is not x or self.version != x._version:
+            self.last, self.version, self.made = weakref.ref(x), x._version, x.detach().to(self.dtype)
+        return self.made
 
 
 class _Ready:
     """The forward of one linear layer, on its weight and bias in the form that the call wants."""
 
-    def __init__(self, module: nn.Linear, dtype: torch.dtype) -> None:
-        self.module, self.dtype = module, dtype
+    def __init__(self, module: nn.Linear, cast: _Cast) -> None:
+        self.module, self.cast, self.dtype = module, cast, cast.dtype
         self.laid_out = False  # which of the two forms is kept
         # the version that it was made of, and the form: of weight, and of bias
         self.kept: list[tuple[int, Tensor]] = []
@@ -50,8 +67,8 @@ class _Ready:
             return F.linear(x, module.weight, module.bias)
         weight, bias = self._ready(laid_out=scoring)
         if scoring:
-            return torch.ops.mkldnn._linear_pointwise(x.to(self.dtype), weight, bias, "none", [], "")  # type: ignore[no-any-return]
-        return _Product.apply(x, module.weight, module.bias, weight, bias)  # type: ignore[no-any-return, no-untyped-call]
+            return torch.ops.mkldnn._linear_pointwise(self.cast(x), weight, bias, "none", [], "")  # type: ignore[no-any-return]
+        return _Product.apply(x, module.weight, module.bias, self.cast(x), weight, bias)  # type: ignore[no-any-return, no-untyped-call]
 
     def _ready(self, *, laid_out: bool) -> tuple[Tensor, Tensor | None]:
         """Weight and bias as they are now, in the form that is asked for."""
@@ -84,10 +101,12 @@ def _lays_out(dtype: torch.dtype) -> bool:
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, copy: Tensor, short: Tensor | None) -> Tensor:
-        ctx.wide, x = x.dtype, x.to(copy.dtype)
-        ctx.save_for_backward(x, copy)
-        return F.linear(x, copy, short)
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, short: Tensor, copy: Tensor, short_bias: Tensor | None
+    ) -> Tensor:
+        ctx.wide = x.dtype
+        ctx.save_for_backward(short, copy)
+        return F.linear(short, copy, short_bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -99,6 +118,7 @@ class _Product(torch.autograd.Function):
             (gradient @ copy).to(ctx.wide) if wants_x else None,
             (flat.t() @ x.flatten(0, -2)).float() if wants_weight else None,
             flat.sum(0).float() if wants_bias else None,
+            None,
             None,
             None,
         )

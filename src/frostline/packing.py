@@ -11,12 +11,13 @@ Of K stacked runs the grid holds the texts, those of a run one after another, an
 being the tokens of the run that has most; what is left over in the others are copies of their own first token.
 
 Where a batch is given a ``room``, nothing that is computed for a text hangs on its company: T is the room, as many tokens
-are said to be read as there could be texts, and attention sees texts of one length, rounded up, in a grid of that length.
+are said to be read as there could be texts, and attention sees texts of one length, rounded up, in a grid of that length, a
+long one by itself.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -34,6 +35,7 @@ ATTENTION = "frostline_packed"
 LONG = 128  # tokens: from this length on, attention may look at texts of like length together
 STEP = 8  # a text's length is rounded up to a multiple of it, where its shapes are to hang on nothing else
 SCORED = 65  # below it texts that are only scored take the same way as those that are trained
+ALIGNED = 64  # bytes: where a product's numbers begin at a multiple of it, its last bits do not hang on where they lie
 GROUP = 50_000  # so many pairs of tokens take about as long as one more group
 
 
@@ -81,7 +83,7 @@ class Layout:
             rounded = (-(-self.lengths // STEP) * STEP).clamp(max=self.length)
             return [
                 Group.of(self.lengths, (rounded == length).nonzero()[:, 0], length)
-                for length in sorted(set(rounded.tolist()))
+                for length in sorted(set(rounded.tolist()), reverse=True)
             ]
         if self.runs > 1 or self.length < LONG or self.lengths.device.type != "cpu":
             return []
@@ -106,10 +108,22 @@ class Layout:
     def _places(self) -> dict[int, Places]:
         return {}
 
+    def from_groups(self, parts: list[Tensor]) -> Tensor:
+        """``[1, T, ...]`` in the batch's order of what each group's tokens have, ``[1, t, ...]``; zeros fill the room."""
+        tokens = sum(part.shape[1] for part in parts)
+        if self.room > tokens:
+            parts = [*parts, parts[0].new_zeros(1, self.room - tokens, *parts[0].shape[2:])]
+        whole = torch.cat(parts, 1)
+        return whole if self._order is None else whole.index_select(1, self._order)
+
     @cached_property
-    def from_groups(self) -> Tensor:  # [T], for each place the token among those of the groups, one after another
-        order = torch.argsort(torch.cat([group.tokens for group in self.groups]))
-        return order.index_select(0, self.filling) if self.room else order
+    def _order(
+        self,
+    ) -> Tensor | None:  # [T], for each place where its token is among those of the groups; None: the same
+        grouped = torch.cat([group.tokens for group in self.groups])
+        every = torch.arange(max(self.room, len(grouped)), device=grouped.device)
+        order = torch.cat([torch.argsort(grouped), every[len(grouped) :]])
+        return None if torch.equal(order, every) else order
 
     def rows(self, at: Tensor, *, packed: bool) -> Tensor:
         """``[B]``: one token of each text, among the K * T or in the grid; ``[room / STEP]`` where there is a room."""
@@ -154,6 +168,7 @@ class Group:
     layout: Layout  # of these alone
     texts: Tensor  # [b]
     tokens: Tensor  # [t], among those of the batch
+    _parts: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)  # of the masks last seen
 
     @classmethod
     def of(cls, lengths: Tensor, texts: Tensor, length: int) -> "Group":
@@ -165,11 +180,21 @@ class Group:
 
     @cached_property
     def alone(self) -> list["Group"]:
-        """Each of the texts in a group of its own, on a CPU, where the last bits of some products hang on how many there are;
-        on other devices all of them."""
+        """Each of the texts in a group of its own, a long one without padding, on a CPU, where the last bits of some products
+        hang on how many there are; on other devices all of them."""
         if self.lengths.device.type != "cpu":
             return [self]
-        return [Group.of(self.lengths, text, self.layout.length) for text in torch.split(self.texts, 1)]
+        length = self.layout.length
+        return [
+            Group.of(self.lengths, text, length if length < LONG else int(self.lengths[text]))
+            for text in torch.split(self.texts, 1)
+        ]
+
+    @cached_property
+    def start(self) -> int | None:
+        """Where the tokens begin of what is one long text without padding, on a CPU; None for all else."""
+        full = len(self.texts) == 1 and len(self.tokens) == self.layout.length >= LONG
+        return int(self.tokens[0]) if full and self.lengths.device.type == "cpu" else None
 
     def places_of(self, heads: int) -> Places:
         """Where so many heads of each token stand in the grid of these texts."""
@@ -179,14 +204,35 @@ class Group:
 
     def unpack(self, x: Tensor) -> Tensor:
         """Heads ``[1, H, T, C]`` of all tokens of the batch -> those of these texts ``[b, H, s, C]``."""
+        if self.start is not None and x.stride(2) * x.element_size() % ALIGNED == 0:
+            return x.narrow(2, self.start, self.layout.length)
         return self.layout.unpack(x.index_select(2, self.tokens).transpose(1, 2)).transpose(1, 2)
 
-    def part(self, mask: Tensor | None) -> Tensor | None:
-        """The part of an attention mask ``[B or 1, H or 1, S or 1, S]`` that is about these texts."""
-        if mask is None:
+    def pack(self, x: Tensor) -> Tensor:
+        """``[b, s, ...]`` of these texts -> ``[1, t, ...]``."""
+        return self.layout.pack(x) if self.start is None else x
+
+    def part(self, bias: Tensor | None) -> Tensor | None:
+        """The part of what is ``[B or 1, H or 1, S or 1, S]`` that is about these texts."""
+        if bias is None:
             return None
-        mask = mask if len(mask) == 1 else mask.index_select(0, self.texts)
-        return mask[:, :, : self.layout.length, : self.layout.length]
+        bias = bias if len(bias) == 1 else bias.index_select(0, self.texts)
+        return bias[:, :, : self.layout.length, : self.layout.length]
+
+    def mask(self, mask: Tensor | None, *, causal: bool) -> Tensor | None:
+        """The same of an attention mask; None where one long text needs none, since attention without a mask sees all, or if
+        it is ``causal`` all but what comes later."""
+        if mask is None or self.start is None or mask.dtype != torch.bool:
+            return self.part(mask)
+        for seen, part in self._parts:
+            if seen is mask:
+                return part
+        part = self.part(mask)
+        assert part is not None
+        every = torch.ones(part.shape[2:], dtype=torch.bool)
+        needed = None if torch.equal(part, (every.tril() if causal else every).expand_as(part)) else part
+        self._parts[:] = [(mask, needed), *self._parts[:1]]
+        return needed
 
 
 class Packing:
@@ -261,7 +307,7 @@ def _by_group(
     packing: Packing, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
 ) -> Tensor:
     """The same, text by text, but texts of like length share a grid."""
-    layout, parts = packing.layout, []
+    layout, parts, causal = packing.layout, [], _is_causal(module, None, **kwargs)
     assert layout is not None
     ours = layout.room and not kwargs.get("dropout") and _is_plain(packing, module, query, key, value, mask, **kwargs)
     bias = kwargs.pop("position_bias", None)
@@ -272,9 +318,10 @@ def _by_group(
             continue
         for one in group.alone if layout.room else [group]:
             grid = (one.unpack(x) for x in (query, key, value))
-            out = _attend(packing, module, *grid, one.part(mask), **kwargs, position_bias=one.part(bias))
-            parts.append(one.layout.pack(out))
-    return torch.cat(parts, 1).index_select(1, layout.from_groups)
+            hidden = one.mask(mask, causal=causal)
+            out = _attend(packing, module, *grid, hidden, **kwargs, position_bias=one.part(bias))
+            parts.append(one.pack(out))
+    return layout.from_groups(parts)
 
 
 def _of_read(
@@ -283,6 +330,7 @@ def _of_read(
     """What the tokens that are read attend to; zeros for the others."""
     layout, at, read = packing.layout, packing.at, packing.read
     assert layout is not None and at is not None and read is not None
+    causal = _is_causal(module, None, **kwargs)
     places, read = query.shape[0] * query.shape[2], read[: layout.batch]  # K T; [B]
     one = query.transpose(1, 2).flatten(0, 1).index_select(0, read)[:, :, None]  # [B, H, 1, C]
     if mask is not None and mask.shape[2] > 1:
@@ -298,9 +346,8 @@ def _of_read(
         parts = []
         for some in groups:
             twice = one[some.texts].repeat(1, 1, 2, 1)  # of a lone row, last bits may hang on where in memory it lies
-            parts.append(
-                _attend(packing, module, twice, some.unpack(key), some.unpack(value), some.part(mask), **kwargs)
-            )
+            hidden = some.mask(mask, causal=causal)
+            parts.append(_attend(packing, module, twice, some.unpack(key), some.unpack(value), hidden, **kwargs))
         order = torch.argsort(torch.cat([some.texts for some in groups]))
         out = torch.cat(parts)[order, 0]  # [B, H, C]
     else:

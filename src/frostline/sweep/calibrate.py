@@ -119,7 +119,7 @@ def pace_of_pass(outlook: Outlook, rows: Rows) -> float:
     made_by, rates = bench.pass_for(need), []
     batches = made_by.batches(tokens.lengths, rows)
     chosen = [batches[n] for n in _spread(len(batches), PASSED)]
-    with ready_weights(pretrained.model, bench.machine):
+    with settled_memory(), ready_weights(pretrained.model, bench.machine):
         for batch in [chosen[0], *chosen]:
             begun = perf_counter()
             for states in made_by.states(tokens, [batch]):

@@ -201,10 +201,9 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> No
 
     made_by = bench.pass_for(kept)
     recipe, begun = recipe_of(pretrained, bench.machine, made_by), perf_counter()
-    with ready_weights(pretrained.model, bench.machine):
+    with settled_memory(), ready_weights(pretrained.model, bench.machine):
         bench.states = keep(made_by, bench.tokens, rows, recipe, progress=advance, warn=progress.note)
     bench.pass_seconds = perf_counter() - begun
-    hand_back()
     progress.finish(work)
 
 
