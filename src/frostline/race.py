@@ -24,7 +24,7 @@ from frostline.comparison.points import seeds_to_tell
 from frostline.specification import Tune
 from frostline.statistics import FULL, Array, Pair
 
-FULLS = 6.0  # trainings of the reference that the default budget is worth
+FULLS = 5.5  # trainings of the reference that the default budget is worth
 ALONE = 1.25  # times the price of a training, at most, where nothing is trained beside it
 RUNGS = (2, 3, 5)  # seeds at which it is looked whether more are wanted; with more allowed, each doubling
 

@@ -82,7 +82,9 @@ def find(
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="time for training, as in 90s, 10min, 2h [default: that of six full fine-tunings]"),
+        typer.Option(
+            help="time for training, as in 90s, 10min, 2h [default: that of five and a half full fine-tunings]"
+        ),
     ] = None,
     max_k: Annotated[
         int | None, typer.Option(help="train no more than so many layers; they then stand for full")
