@@ -330,6 +330,28 @@ def test_the_model_is_left_at_the_best_epoch(bench):
     assert np.abs(logits - result.logits["validation_best"]).max() < 1e-4
 
 
+@pytest.mark.parametrize("k", [2, "all"])
+def test_long_texts_are_scored_in_parts(bench, monkeypatch, k):
+    """As many tokens at a time as there is room for; training batches stay whole."""
+    spec, seen, upper = spec_of(k), [], frostline.run.Upper.__call__
+
+    def watched(self, batch, *args, **more):
+        seen.append((torch.is_grad_enabled(), batch["input_ids"].numel()))
+        return upper(self, batch, *args, **more)
+
+    monkeypatch.setattr(frostline.run.Upper, "__call__", watched)
+    whole = run(spec, bench)
+    trained, scored = ([size for learns, size in seen if learns is kind] for kind in (True, False))
+    seen.clear()
+    monkeypatch.setattr(Bench, "scored_at_once", max(scored) // 3)
+    parts = run(spec, bench)
+    assert [size for learns, size in seen if learns] == trained
+    again = [size for learns, size in seen if not learns]
+    assert len(again) > len(scored) and max(again) <= max(scored) // 3
+    for name, logits in whole.logits.items():
+        np.testing.assert_allclose(parts.logits[name], logits, atol=1e-5)
+
+
 def test_a_run_learns(bench):
     result = run(spec_of("all", num_train_epochs=10, train_size=48), bench)
     assert losses(result)["train", 10] < losses(result)["train_running", 1] - 0.2

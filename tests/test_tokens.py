@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import frostline.tokens
-from frostline.tokens import Tokens, encode, flat_positions
+from frostline.tokens import Tokens, encode, flat_positions, parts_within
 from tiny import sentences
 
 TEXTS = ["the film was good", "", "   ", "a", "unknown wörds 映画 😀 here", "good " * 50, "NA", "the\nplot\twas dull"]
@@ -177,6 +177,20 @@ def test_keys_are_equal_exactly_where_tokens_are(rows):
     for one in range(len(rows)):
         for other in range(len(rows)):
             assert (keys[one] == keys[other]) == (rows[one] == rows[other])
+
+
+@given(st.lists(st.lists(st.integers(1, 50), min_size=6, max_size=6), min_size=1, max_size=3), st.integers(1, 400))
+def test_parts_are_all_of_it_in_order_and_as_large_as_there_is_room(lengths, room):
+    lengths = np.array(lengths)
+    parts = list(parts_within(lengths, room))
+    assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])] and parts[-1].stop == 6
+
+    def places(start, stop):
+        return lengths[:, start:stop].max() * (stop - start) * len(lengths)
+
+    for part in parts:
+        assert places(part.start, part.stop) <= room or part.stop == part.start + 1
+        assert part.stop == 6 or places(part.start, part.stop + 1) > room
 
 
 def test_keys_know_every_input():

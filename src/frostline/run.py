@@ -25,11 +25,11 @@ from frostline.narrow import Narrow
 from frostline.packing import packable
 from frostline.parts import depth
 from frostline.parts import trained as trained_names
-from frostline.passing import Need, Pass, looks_up
+from frostline.passing import BUDGET, Need, Pass, looks_up
 from frostline.pretrained import Pretrained, frozen_modules, set_train_mode
 from frostline.specification import RunSpec
 from frostline.stacking import stacked
-from frostline.tokens import Tokens
+from frostline.tokens import Tokens, parts_within
 from frostline.training import Forward, Learner, Problem, Rows, Trained, parameter_groups, train
 
 SCHEMA_VERSION = 1
@@ -52,6 +52,11 @@ class Bench:
     cache_seconds: float = 0.0  # of the pass, for each run that used it
     workers: int = 1  # runs at the same time, which share the clock
     pass_seconds: float = 0.0  # by the clock: having the hidden states at hand, whatever of them was there
+
+    @property
+    def scored_at_once(self) -> int:
+        """Tokens, padded, that are scored together at most, so that scoring long texts takes no more memory than training."""
+        return 2 * BUDGET[self.machine.device.type]
 
     def cut(self, spec: RunSpec) -> int | None:
         """After how many layers this run takes up kept states; None: it begins with the texts."""
@@ -309,6 +314,12 @@ def forward_from(bench: Bench, specs: Sequence[RunSpec]) -> Iterator[Forward]:
             logits = upper(batch, None if kept is None else kept.to(device, non_blocking=True))
         return logits.view(*rows.shape, -1)
 
+    def forward_in_parts(upper: Upper, rows: Rows) -> Tensor:
+        if torch.is_grad_enabled() or head_alone:
+            return forward(upper, rows)
+        parts = parts_within(bench.tokens.lengths[rows], bench.scored_at_once)
+        return torch.cat([forward(upper, rows[:, part]) for part in parts], 1)
+
     with (
         packable(pretrained.model) if bench.packed else nullcontext() as packing,
         ready_weights(pretrained.model, bench.machine) if runs == 1 and not head_alone else nullcontext(),
@@ -319,7 +330,7 @@ def forward_from(bench: Bench, specs: Sequence[RunSpec]) -> Iterator[Forward]:
         torch.manual_seed(seeds[0])
         if packing:
             packing.dropout = dropout
-        yield lambda rows: forward(upper, rows)
+        yield lambda rows: forward_in_parts(upper, rows)
 
 
 class _Audit:

@@ -1,7 +1,7 @@
 """Texts as token numbers: encoded once, kept flat, padded only when a batch is made."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -92,6 +92,17 @@ def flat_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArr
     ends = np.cumsum(lengths)
     positions: NDArray[np.int64] = np.repeat(starts - (ends - lengths), lengths)
     return positions + np.arange(len(positions))
+
+
+def parts_within(lengths: NDArray[np.int64], room: int) -> Iterator[slice]:
+    """Texts that have these ``lengths``, ``[K, B]``, in parts along B whose padded grids have at most ``room`` places, or
+    one text of each of the K."""
+    start, (runs, count) = 0, lengths.shape
+    while start < count:
+        places = runs * np.maximum.accumulate(lengths[:, start:].max(0)) * np.arange(1, count - start + 1)
+        end = start + max(1, int(np.searchsorted(places, room, "right")))
+        yield slice(start, end)
+        start = end
 
 
 def encode(

@@ -326,7 +326,7 @@ class _Timer:
                 if number:  # the first warms up
                     seconds += perf_counter() - begun
                     done += len(runs) * self.matrices.forward(self._work(some), one.cut or 0)
-                    tokens = max(tokens, len(runs) * self._work(some).tokens)
+                    tokens = max(tokens, min(len(runs) * self._work(some).tokens, self.bench.scored_at_once))
         _, operations = one.operations(self.matrices)
         held = self.idle + COPY_BYTES * len(runs) * self.matrices.trained(one.names)
         return (operations, operations * seconds / done), max(0.0, peak.bytes - held) / tokens
