@@ -139,9 +139,9 @@ def test_without_a_layout_attention_is_transformers_own(model_type):
 LENGTHS = (40, 3, 31, 7, 22, 5, 38, 12, 2, 9, 17, 26)
 
 
-def result_of(model):
+def result_of(model, lengths):
     """Logits and gradients of a packed batch, and into how many groups its texts fell."""
-    batch, anatomy, groups = small_batch(model, LENGTHS), find_layers(model), []
+    batch, anatomy, groups = small_batch(model, lengths), find_layers(model), []
     with packable(model) as packing, cut_at(model, anatomy, None, packing=packing) as whole:
         attend = packing_module._by_group
 
@@ -159,16 +159,17 @@ def result_of(model):
     return logits.detach(), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}, groups
 
 
+@pytest.mark.parametrize("texts", [12, 6])  # in groups of two, and each by itself
 @pytest.mark.parametrize(
     "model_type", ["bert", "roberta", "electra", "modernbert", "gpt2", "llama", "mistral", "qwen2"]
 )
-def test_texts_of_like_length_together_give_the_same(model_type, monkeypatch):
+def test_texts_of_like_length_together_give_the_same(model_type, texts, monkeypatch):
     model = small_model(model_type)
-    logits, gradients, groups = result_of(model)
+    logits, gradients, groups = result_of(model, LENGTHS[:texts])
     assert not groups
     monkeypatch.setattr(packing_module, "LONG", 1)
     monkeypatch.setattr(packing_module, "GROUP", 0)
-    again, others, groups = result_of(model)
+    again, others, groups = result_of(model, LENGTHS[:texts])
     assert len(groups) == 4 and min(groups) == 6
     assert (again - logits).abs().max() <= 2e-6 * logits.abs().max()
     assert others.keys() == gradients.keys()

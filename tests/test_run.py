@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import frostline.run
+from frostline import passing
 from frostline.checking import head_reads, need_for
 from frostline.hidden import Recipe, keep
 from frostline.layers import HEAD, POOLER, probe_batch
@@ -343,7 +344,7 @@ def test_long_texts_are_scored_in_parts(bench, monkeypatch, k):
     whole = run(spec, bench)
     trained, scored = ([size for learns, size in seen if learns is kind] for kind in (True, False))
     seen.clear()
-    monkeypatch.setattr(Bench, "scored_at_once", max(scored) // 3)
+    monkeypatch.setitem(passing.BUDGET, "cpu", 2 * (max(scored) // 3))
     parts = run(spec, bench)
     assert [size for learns, size in seen if learns] == trained
     again = [size for learns, size in seen if not learns]

@@ -32,7 +32,7 @@ from frostline.dropout import Dropout
 from frostline.narrow import placed
 
 ATTENTION = "frostline_packed"
-LONG = 128  # tokens: from this length on, attention may look at texts of like length together
+LONG = 128  # tokens: from this length on attention may look at texts of like length together, or at one by itself
 STEP = 8  # a text's length is rounded up to a multiple of it, where its shapes are to hang on nothing else
 SCORED = 65  # below it texts that are only scored take the same way as those that are trained
 ALIGNED = 64  # bytes: where a product's numbers begin at a multiple of it, its last bits do not hang on where they lie
@@ -117,9 +117,8 @@ class Layout:
         return whole if self._order is None else whole.index_select(1, self._order)
 
     @cached_property
-    def _order(
-        self,
-    ) -> Tensor | None:  # [T], for each place where its token is among those of the groups; None: the same
+    def _order(self) -> Tensor | None:
+        """``[T]``, for each place where its token is among those of the groups, one after another; None where it is the same."""
         grouped = torch.cat([group.tokens for group in self.groups])
         every = torch.arange(max(self.room, len(grouped)), device=grouped.device)
         order = torch.cat([torch.argsort(grouped), every[len(grouped) :]])
@@ -168,7 +167,7 @@ class Group:
     layout: Layout  # of these alone
     texts: Tensor  # [b]
     tokens: Tensor  # [t], among those of the batch
-    _parts: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)  # of the masks last seen
+    _needed: list[tuple[Tensor, bool, Tensor | None]] = field(default_factory=list)  # of the masks last seen
 
     @classmethod
     def of(cls, lengths: Tensor, texts: Tensor, length: int) -> "Group":
@@ -219,20 +218,20 @@ class Group:
         bias = bias if len(bias) == 1 else bias.index_select(0, self.texts)
         return bias[:, :, : self.layout.length, : self.layout.length]
 
-    def mask(self, mask: Tensor | None, *, causal: bool) -> Tensor | None:
+    def needed(self, mask: Tensor | None, *, causal: bool) -> Tensor | None:
         """The same of an attention mask; None where one long text needs none, since attention without a mask sees all, or if
         it is ``causal`` all but what comes later."""
         if mask is None or self.start is None or mask.dtype != torch.bool:
             return self.part(mask)
-        for seen, part in self._parts:
-            if seen is mask:
+        for seen, how, part in self._needed:
+            if seen is mask and how == causal:
                 return part
         part = self.part(mask)
         assert part is not None
         every = torch.ones(part.shape[2:], dtype=torch.bool)
-        needed = None if torch.equal(part, (every.tril() if causal else every).expand_as(part)) else part
-        self._parts[:] = [(mask, needed), *self._parts[:1]]
-        return needed
+        found = None if torch.equal(part, (every.tril() if causal else every).expand_as(part)) else part
+        self._needed[:] = [(mask, causal, found), *self._needed[:1]]
+        return found
 
 
 class Packing:
@@ -318,7 +317,7 @@ def _by_group(
             continue
         for one in group.alone if layout.room else [group]:
             grid = (one.unpack(x) for x in (query, key, value))
-            hidden = one.mask(mask, causal=causal)
+            hidden = one.needed(mask, causal=causal)
             out = _attend(packing, module, *grid, hidden, **kwargs, position_bias=one.part(bias))
             parts.append(one.pack(out))
     return layout.from_groups(parts)
@@ -330,7 +329,6 @@ def _of_read(
     """What the tokens that are read attend to; zeros for the others."""
     layout, at, read = packing.layout, packing.at, packing.read
     assert layout is not None and at is not None and read is not None
-    causal = _is_causal(module, None, **kwargs)
     places, read = query.shape[0] * query.shape[2], read[: layout.batch]  # K T; [B]
     one = query.transpose(1, 2).flatten(0, 1).index_select(0, read)[:, :, None]  # [B, H, 1, C]
     if mask is not None and mask.shape[2] > 1:
@@ -346,7 +344,8 @@ def _of_read(
         parts = []
         for some in groups:
             twice = one[some.texts].repeat(1, 1, 2, 1)  # of a lone row, last bits may hang on where in memory it lies
-            hidden = some.mask(mask, causal=causal)
+            # without a mask, torch would take two rows that are the same for the first two of a causal text
+            hidden = some.part(mask) if _is_causal(module, None, **kwargs) else some.needed(mask, causal=False)
             parts.append(_attend(packing, module, twice, some.unpack(key), some.unpack(value), hidden, **kwargs))
         order = torch.argsort(torch.cat([some.texts for some in groups]))
         out = torch.cat(parts)[order, 0]  # [B, H, C]

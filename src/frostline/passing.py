@@ -2,12 +2,13 @@
 
 A kernel's last bits hang on the shapes that it is given, so the shapes in which a text is computed follow from its own
 length and from nothing else. Packed, which is what most types can do: products see the same number of tokens in every
-batch, attention a grid of the text's own length, rounded up (:mod:`frostline.packing`). Where a type cannot be packed,
-texts of one rounded length stand in padded batches of one shape. What is left over is filled with copies.
+batch, attention a grid of the text's own length, rounded up, or a long text by itself (:mod:`frostline.packing`). Where a
+type cannot be packed, texts of one rounded length stand in padded batches of one shape. What is left over is filled with
+copies.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,11 +20,13 @@ from transformers import PreTrainedModel
 from frostline.cost import Batches, Matrices
 from frostline.cut import cut_at
 from frostline.layers import EMBEDDINGS, Anatomy
+from frostline.linear import ready_weights
+from frostline.machine import Machine, settled_memory
 from frostline.narrow import Narrow, read_at
 from frostline.packing import STEP, packable
 from frostline.tokens import Tokens
 
-BUDGET = {"cpu": 1024, "cuda": 32768, "mps": 8192}  # tokens in one batch
+BUDGET = {"cpu": 4096, "cuda": 32768, "mps": 8192}  # tokens in one batch
 GRID = 4  # so many times the tokens of a batch may stand in its padded grid, for a text of that length and shorter ones
 POOLED = ("first", "mean", "last")  # vectors of a text: of its first token, the mean of all, of its last
 
@@ -151,6 +154,13 @@ class Pass:
                 states |= {f"pooled-{layer}": _pooled(of(layer).float(), lengths) for layer in need.pooled}
                 seen.clear()
                 yield states
+
+
+@contextmanager
+def ready_for_pass(model: PreTrainedModel, machine: Machine) -> Iterator[None]:
+    """While the context is open, weights are laid out and freed memory is kept, as a pass wants it."""
+    with settled_memory(), ready_weights(model, machine):
+        yield
 
 
 def looks_up(model: PreTrainedModel, anatomy: Anatomy) -> bool:

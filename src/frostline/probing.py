@@ -16,10 +16,9 @@ from frostline.comparison.evidence import Labelled, Predictions
 from frostline.data import Data, Examples
 from frostline.errors import FrostlineError
 from frostline.hidden import RESERVE, HiddenStates, cache_folder, keep
-from frostline.linear import ready_weights
 from frostline.machine import Machine, free_bytes, this_machine
 from frostline.metrics import check_metric
-from frostline.passing import POOLED, Need, Rows
+from frostline.passing import POOLED, Need, Rows, ready_for_pass
 from frostline.pretrained import Pretrained, load_pretrained
 from frostline.probes import FITS, Probe
 from frostline.progress import Progress
@@ -175,7 +174,7 @@ def _states(
         passed += more
         progress.advance(passed)
 
-    with ready_weights(pretrained.model, machine):
+    with ready_for_pass(pretrained.model, machine):
         recipe = recipe_of(pretrained, machine, made_by)
         states = keep(made_by, tokens, rows, recipe, progress=advance, warn=progress.note)
     progress.finish(len(rows))

@@ -51,12 +51,20 @@ class Bench:
     states: HiddenStates | None = None
     cache_seconds: float = 0.0  # of the pass, for each run that used it
     workers: int = 1  # runs at the same time, which share the clock
+    in_parts: bool = True  # what is scored, so that long texts take no more memory than in training
     pass_seconds: float = 0.0  # by the clock: having the hidden states at hand, whatever of them was there
 
-    @property
-    def scored_at_once(self) -> int:
-        """Tokens, padded, that are scored together at most, so that scoring long texts takes no more memory than training."""
-        return 2 * BUDGET[self.machine.device.type]
+    def parts(self, lengths: NDArray[np.int64], cut: int | None) -> list[slice]:
+        """The parts in which texts that have these ``lengths``, ``[K, B]``, are scored from ``cut`` on; by the head alone,
+        which takes little room, all at once."""
+        if not self.in_parts or cut == self.pretrained.anatomy.count:
+            return [slice(0, lengths.shape[1])]
+        return list(parts_within(lengths, BUDGET[self.machine.device.type] // 2))
+
+    def at_once(self, lengths: NDArray[np.int64], cut: int | None) -> int:
+        """The most tokens, as they are computed, that are scored together of texts that have these ``lengths``, ``[B]``."""
+        parts = [lengths[part] for part in self.parts(lengths[None], cut)]
+        return max(int(some.sum()) if self.packed else len(some) * int(some.max()) for some in parts)
 
     def cut(self, spec: RunSpec) -> int | None:
         """After how many layers this run takes up kept states; None: it begins with the texts."""
@@ -315,10 +323,9 @@ def forward_from(bench: Bench, specs: Sequence[RunSpec]) -> Iterator[Forward]:
         return logits.view(*rows.shape, -1)
 
     def forward_in_parts(upper: Upper, rows: Rows) -> Tensor:
-        if torch.is_grad_enabled() or head_alone:
+        if torch.is_grad_enabled():
             return forward(upper, rows)
-        parts = parts_within(bench.tokens.lengths[rows], bench.scored_at_once)
-        return torch.cat([forward(upper, rows[:, part]) for part in parts], 1)
+        return torch.cat([forward(upper, rows[:, part]) for part in bench.parts(bench.tokens.lengths[rows], cut)], 1)
 
     with (
         packable(pretrained.model) if bench.packed else nullcontext() as packing,

@@ -14,9 +14,8 @@ from safetensors.numpy import load_file, save_file
 from frostline.checking import packs
 from frostline.data import Texts
 from frostline.errors import FrostlineError
-from frostline.linear import ready_weights
 from frostline.machine import Machine, this_machine
-from frostline.passing import POOLED, Need, Pass
+from frostline.passing import POOLED, Need, Pass, ready_for_pass
 from frostline.pretrained import Pretrained, load_pretrained
 from frostline.probes import Features, Probe
 from frostline.sweep.store import replace
@@ -99,7 +98,7 @@ class SavedProbe:
         made_by = vectors_of(pretrained, machine, Need((), head=False, pooled=place.layers))
         batches = made_by.batches(tokens.lengths, np.arange(len(tokens)))
         vectors: dict[int, list[Any]] = {layer: [] for layer in place.layers}
-        with ready_weights(pretrained.model, machine):
+        with ready_for_pass(pretrained.model, machine):
             for states in made_by.states(tokens, batches):
                 for layer, parts in vectors.items():
                     parts.append(_apart(states[f"pooled-{layer}"]))

@@ -95,11 +95,11 @@ def flat_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArr
 
 
 def parts_within(lengths: NDArray[np.int64], room: int) -> Iterator[slice]:
-    """Texts that have these ``lengths``, ``[K, B]``, in parts along B whose padded grids have at most ``room`` places, or
-    one text of each of the K."""
-    start, (runs, count) = 0, lengths.shape
+    """Texts that have these ``lengths``, ``[K, B]``, in parts along B: of each of the K at most ``room`` places in a padded
+    grid, or one text."""
+    start, count = 0, lengths.shape[1]
     while start < count:
-        places = runs * np.maximum.accumulate(lengths[:, start:].max(0)) * np.arange(1, count - start + 1)
+        places = np.maximum.accumulate(lengths[:, start:].max(0)) * np.arange(1, count - start + 1)
         end = start + max(1, int(np.searchsorted(places, room, "right")))
         yield slice(start, end)
         start = end

@@ -19,9 +19,8 @@ from torch import Tensor
 
 from frostline.cost import Batches, Matrices, batched
 from frostline.hidden import HiddenStates
-from frostline.linear import ready_weights
 from frostline.machine import Machine, peak_memory, settled_memory
-from frostline.passing import Need, Rows
+from frostline.passing import Need, Rows, ready_for_pass
 from frostline.run import Bench, generator_seed, opened, run_stacked, train_rows
 from frostline.specification import RunSpec, Tune
 from frostline.sweep.outlook import PLAIN_BATCH, Outlook, Wanted
@@ -119,7 +118,7 @@ def pace_of_pass(outlook: Outlook, rows: Rows) -> float:
     made_by, rates = bench.pass_for(need), []
     batches = made_by.batches(tokens.lengths, rows)
     chosen = [batches[n] for n in _spread(len(batches), PASSED)]
-    with settled_memory(), ready_weights(pretrained.model, bench.machine):
+    with ready_for_pass(pretrained.model, bench.machine):
         for batch in [chosen[0], *chosen]:
             begun = perf_counter()
             for states in made_by.states(tokens, [batch]):
@@ -166,7 +165,8 @@ def calibrate(
 def plainly(outlook: Outlook, wanted: Sequence[Wanted], rate: float) -> Timed:
     """The cheapest and the dearest k as plain transformers computes them: padded, uncut and in fp32."""
     bench = outlook.bench
-    uncut = replace(bench, machine=Machine(bench.machine.device, "float32"), packed=False, narrow=None, states=None)
+    machine = Machine(bench.machine.device, "float32")
+    uncut = replace(bench, machine=machine, packed=False, narrow=None, states=None, in_parts=False)
     timer = _Timer(uncut, outlook.plain, rate / 2, _idle(bench))
     with settled_memory():
         points = timer.points([_plain(one) for one in _plain_ends(wanted)], 0.0)
@@ -326,7 +326,7 @@ class _Timer:
                 if number:  # the first warms up
                     seconds += perf_counter() - begun
                     done += len(runs) * self.matrices.forward(self._work(some), one.cut or 0)
-                    tokens = max(tokens, min(len(runs) * self._work(some).tokens, self.bench.scored_at_once))
+                    tokens = max(tokens, len(runs) * self.bench.at_once(self.bench.tokens.lengths[some], one.cut))
         _, operations = one.operations(self.matrices)
         held = self.idle + COPY_BYTES * len(runs) * self.matrices.trained(one.names)
         return (operations, operations * seconds / done), max(0.0, peak.bytes - held) / tokens

@@ -12,9 +12,8 @@ import torch
 from frostline.checking import Check, check
 from frostline.errors import FrostlineError
 from frostline.hidden import Recipe, keep
-from frostline.linear import ready_weights
 from frostline.machine import Machine, hand_back, settled_memory
-from frostline.passing import Pass, Rows
+from frostline.passing import Pass, Rows, ready_for_pass
 from frostline.pretrained import Pretrained
 from frostline.progress import Progress
 from frostline.run import Result, cut_of, run, run_stacked
@@ -201,7 +200,7 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> No
 
     made_by = bench.pass_for(kept)
     recipe, begun = recipe_of(pretrained, bench.machine, made_by), perf_counter()
-    with settled_memory(), ready_weights(pretrained.model, bench.machine):
+    with ready_for_pass(pretrained.model, bench.machine):
         bench.states = keep(made_by, bench.tokens, rows, recipe, progress=advance, warn=progress.note)
     bench.pass_seconds = perf_counter() - begun
     progress.finish(work)

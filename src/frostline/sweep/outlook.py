@@ -23,7 +23,7 @@ class Load:
     scored: Batches
     scorings: int  # how often metrics are worked out
     longest: int  # tokens of its largest step, or about
-    longest_scored: int  # tokens of the largest batch that it scores
+    longest_scored: int  # the most tokens that it scores at once
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ class Outlook:
         scored, scorings = sum(parts.values(), scored), 2 * times + 1 + len(parts)
         batch = spec.per_device_train_batch_size
         longest = max(self._tokens(lengths[n : n + batch]) for n in range(0, len(lengths), batch))
-        longest_scored = max(self._at_once(np.sort(some)[-size:]) for some in (lengths, *self._splits(spec).values()))
+        all_scored = (lengths, *self._splits(spec).values())
+        longest_scored = max(self.bench.at_once(np.sort(some)[-size:], self.cut(spec)) for some in all_scored)
         if not self.bench.packed:
             steps, scored = steps.padded, scored.padded
         return Load(steps, scored, scorings, longest, longest_scored)
@@ -76,10 +77,6 @@ class Outlook:
     def _tokens(self, lengths: Lengths) -> int:
         """That one batch of such texts has, as it is computed."""
         return int(lengths.sum()) if self.bench.packed else len(lengths) * int(lengths.max())
-
-    def _at_once(self, lengths: Lengths) -> int:
-        """The same of what is scored, which is done in parts."""
-        return min(self._tokens(lengths), max(self.bench.scored_at_once, int(lengths.max())))
 
     def plain_load(self, spec: RunSpec) -> Load:
         """The same by plain transformers: padding is computed, and eight texts are scored at a time, as they come."""
