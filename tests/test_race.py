@@ -63,8 +63,9 @@ class Rows:
         return Outcome(float(right.mean()), PRICE[trial.tune], str(trial))
 
 
-def carried_out(board: Board, score: Any, rows: Rows | None = None) -> tuple[Verdict, list[Step]]:
-    """The race on scores by trial, of these ``rows`` if there are any; None is a run that failed."""
+def carried_out(board: Board, score: Any, rows: Rows | None = None, alone: float = 1.0) -> tuple[Verdict, list[Step]]:
+    """The race on scores by trial, of these ``rows`` if there are any; None is a run that failed. What is trained ``alone``
+    takes so many times its price."""
     steps, taken = race(board), []
     try:
         step = next(steps)
@@ -72,7 +73,7 @@ def carried_out(board: Board, score: Any, rows: Rows | None = None) -> tuple[Ver
             taken.append(step)
             assert not set(step.trials) & set(board.outcomes)  # nothing is trained twice
             for trial in step.trials:
-                known = Outcome(score(trial), PRICE[trial.tune])
+                known = Outcome(score(trial), (alone if len(step.trials) == 1 else 1.0) * PRICE[trial.tune])
                 board.outcomes[trial] = known if rows is None else rows.outcome(trial, score(trial))
             step = next(steps)
     except StopIteration as end:
@@ -322,20 +323,11 @@ def test_the_climb_leaves_room_for_a_second_seed_of_what_is_named() -> None:
 
 
 def test_room_is_left_also_where_a_training_alone_takes_longer_than_those_before() -> None:
-    """Two at a time share the clock; the lower rate of full would eat up what its second seed needs."""
-    known = board(budget=6.4 * PRICE["all"])
-    race_, step = race(known), None
-    try:
-        step = next(race_)
-        while True:
-            for trial in step.trials:
-                alone = 1.2 if len(step.trials) == 1 else 1.0
-                score = RISING[trial.tune] - (0.02 if trial.rate == 2e-4 else 0.01 if trial.rate == 1e-4 else 0.0)
-                known.outcomes[trial] = Outcome(score, alone * PRICE[trial.tune])
-            step = next(race_)
-    except StopIteration as end:
-        named = end.value.tune
-    assert len(known.runs(named)) > 1 and len(known.runs("all")) > 1
+    """Two at a time share the clock; one more k, by itself, would eat up what a second seed needs."""
+    known = board(budget=4.55 * PRICE["all"])
+    verdict, _ = carried_out(known, exact(RISING), alone=1.2)
+    assert verdict.tune is not None
+    assert len(known.runs(verdict.tune)) > 1 and len(known.runs("all")) > 1
 
 
 def test_a_margin_is_a_goal_too() -> None:

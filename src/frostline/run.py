@@ -61,10 +61,13 @@ class Bench:
             return [slice(0, lengths.shape[1])]
         return list(parts_within(lengths, BUDGET[self.machine.device.type] // 2))
 
+    def computed(self, lengths: NDArray[np.int64]) -> int:
+        """Tokens that one batch of texts of these ``lengths``, ``[B]``, has, as it is computed."""
+        return int(lengths.sum()) if self.packed else len(lengths) * int(lengths.max())
+
     def at_once(self, lengths: NDArray[np.int64], cut: int | None) -> int:
-        """The most tokens, as they are computed, that are scored together of texts that have these ``lengths``, ``[B]``."""
-        parts = [lengths[part] for part in self.parts(lengths[None], cut)]
-        return max(int(some.sum()) if self.packed else len(some) * int(some.max()) for some in parts)
+        """The most of them that are scored together."""
+        return max(self.computed(lengths[part]) for part in self.parts(lengths[None], cut))
 
     def cut(self, spec: RunSpec) -> int | None:
         """After how many layers this run takes up kept states; None: it begins with the texts."""

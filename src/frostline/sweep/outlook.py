@@ -67,16 +67,12 @@ class Outlook:
         scored = parts.pop("validation") * times + by_length(lengths[: spec.train_score_rows], size)
         scored, scorings = sum(parts.values(), scored), 2 * times + 1 + len(parts)
         batch = spec.per_device_train_batch_size
-        longest = max(self._tokens(lengths[n : n + batch]) for n in range(0, len(lengths), batch))
+        longest = max(self.bench.computed(lengths[n : n + batch]) for n in range(0, len(lengths), batch))
         all_scored = (lengths, *self._splits(spec).values())
         longest_scored = max(self.bench.at_once(np.sort(some)[-size:], self.cut(spec)) for some in all_scored)
         if not self.bench.packed:
             steps, scored = steps.padded, scored.padded
         return Load(steps, scored, scorings, longest, longest_scored)
-
-    def _tokens(self, lengths: Lengths) -> int:
-        """That one batch of such texts has, as it is computed."""
-        return int(lengths.sum()) if self.bench.packed else len(lengths) * int(lengths.max())
 
     def plain_load(self, spec: RunSpec) -> Load:
         """The same by plain transformers: padding is computed, and eight texts are scored at a time, as they come."""
