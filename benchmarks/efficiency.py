@@ -33,7 +33,7 @@ from frostline.cost import batched  # noqa: E402
 from frostline.hidden import cache_folder, not_kept  # noqa: E402
 from frostline.linear import ready_weights  # noqa: E402
 from frostline.parts import trained  # noqa: E402
-from frostline.passing import BUDGET  # noqa: E402
+from frostline.passing import tokens_at_once  # noqa: E402
 from frostline.progress import Progress  # noqa: E402
 from frostline.sweep.calibrate import disk_rate  # noqa: E402
 from frostline.sweep.execute import sharing  # noqa: E402
@@ -159,7 +159,7 @@ def _rates(outlook: Outlook, prepared: Prepared, runs: Sequence[Any]) -> dict[st
     return {
         "training": matrix_rate(prepared, steps),
         "evaluation": matrix_rate(prepared, scored),
-        "pass": matrix_rate(prepared, BUDGET["cpu"]),
+        "pass": matrix_rate(prepared, tokens_at_once(prepared.bench.machine.device, outlook.anatomy)),
         "memory": memory_rate(prepared),
         "disk": disk_rate(cache_folder()),
     }

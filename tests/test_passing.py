@@ -1,5 +1,6 @@
 """The pass: every row once, in shapes that hang on nothing but its own length."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +24,7 @@ from frostline.layers import find_layers, probe_batch
 from frostline.linear import ready_weights
 from frostline.machine import Machine
 from frostline.packing import STEP
-from frostline.passing import Need, Pass, looks_up
+from frostline.passing import TINY, Need, Pass, looks_up, tokens_at_once
 from frostline.tokens import Tokens
 from small_models import FIRST_WORD, small_model
 
@@ -77,7 +78,9 @@ def test_every_row_once_and_no_batch_above_its_room(bert: Pass, lengths: list[in
         assert batch.lengths.tolist() == [lengths[row] for row in batch.rows] and len(batch.rows) <= batch.texts
         assert ((batch.padded - batch.lengths) <= STEP - packed).all() and not (batch.padded % STEP).any()
         if packed:
-            assert batch.lengths.sum() <= batch.room == BUDGET and batch.texts == BUDGET // STEP
+            tiny = batch.lengths.max() <= STEP
+            assert tiny == (batch.lengths.min() <= STEP)  # a text's own length alone says in which company it is
+            assert batch.lengths.sum() <= batch.room == BUDGET and batch.texts == BUDGET // (TINY if tiny else STEP)
             assert batch.computed.tokens == BUDGET
         else:
             assert len(set(batch.padded)) == 1 and len(batch.rows) <= batch.texts == BUDGET // batch.padded[0]
@@ -90,10 +93,39 @@ def test_packed_batches_are_full(bert: Pass, lengths: list[int], long: int) -> N
     lengths = lengths + [500] * long
     batches = bert.batches(np.array(lengths), np.arange(len(lengths)))
     for batch, later in pairwise(batches):
-        texts = min(BUDGET // STEP, passing.GRID * BUDGET // batch.lengths.max())
+        if batch.texts != later.texts:
+            continue
+        texts = min(batch.texts, passing.GRID * BUDGET // batch.lengths.max())
         assert len(batch.rows) == texts or batch.lengths.sum() + later.lengths.min() > batch.room
     for batch in batches:
         assert len(batch.rows) * batch.lengths.max() <= passing.GRID * BUDGET
+
+
+def test_the_wider_the_model_the_fewer_tokens_go_together(bert: Pass) -> None:
+    device = torch.device("cpu")
+
+    def at_once(width: int) -> int:
+        return tokens_at_once(device, replace(bert.anatomy, width=width))
+
+    assert at_once(32) == at_once(passing.WIDE) == BUDGET
+    assert at_once(2 * passing.WIDE) == BUDGET // 2 and at_once(10**9) == STEP
+    for width in range(passing.WIDE, 5000, 7):
+        assert (
+            not at_once(width) % STEP
+            and BUDGET * passing.WIDE - STEP * width < at_once(width) * width <= BUDGET * passing.WIDE
+        )
+
+
+def test_texts_of_few_tokens_fill_batches_of_their_own(bert: Pass) -> None:
+    """Among longer ones there is no room for as many of them as fill a batch."""
+    lengths = np.array([5] * 3000 + [20] * 300)
+    batches = bert.batches(lengths, np.arange(3300))
+    assert [len(batch.rows) for batch in batches] == [
+        BUDGET // 20,
+        300 - BUDGET // 20,
+        *[BUDGET // 5] * 3,
+        3000 - BUDGET // 5 * 3,
+    ]
 
 
 def test_a_text_longer_than_a_batch_is_one_of_its_own(bert: Pass, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,4 +277,5 @@ def test_the_products_of_a_packed_pass_see_one_number_of_tokens(bert: Pass) -> N
         by_row(bert, tokens, np.array(rows))
     for hook in hooks:
         hook.remove()
-    assert bert.narrow and set(map(tuple, shapes.values())) == {(BUDGET,), (BUDGET // STEP,)}
+    assert bert.narrow and {BUDGET} in shapes.values() and {BUDGET // STEP, BUDGET // TINY} in shapes.values()
+    assert len(set(map(tuple, shapes.values()))) == 2

@@ -29,7 +29,7 @@ from frostline.layers import Anatomy, Batch, find_layers, probe_batch
 from frostline.narrow import Narrow, read_at
 from frostline.packing import Packing, is_packable, packable
 from frostline.parts import parameters_of
-from frostline.passing import Need, Pass, looks_up
+from frostline.passing import Need, Pass, PassBatch, looks_up
 from frostline.stacking import stacked
 from frostline.tokens import Tokens
 
@@ -155,10 +155,11 @@ def packs(model: PreTrainedModel, anatomy: Anatomy) -> bool:
     batch = probe_batch(model, _lengths(model))
     tokens = _tokens_of(batch, model)
     made_by = Pass(model, anatomy, Need(tuple(range(anatomy.count + 1)), head=False), "all", packed=True)
-    (one,) = made_by.batches(tokens.lengths, np.arange(len(tokens)))
+    every, lengths = np.arange(len(tokens)), tokens.lengths
+    one = PassBatch(every, lengths, lengths, room=2 * int(lengths.sum()), texts=2 * len(tokens))
     with _left_as_it_was(model), torch.no_grad():
         try:
-            truth = _states(model, anatomy, {name: x[torch.from_numpy(one.rows)] for name, x in batch.items()})
+            truth = _states(model, anatomy, batch)
             (found,) = made_by.states(tokens, [one])
         except FAILS:
             return False

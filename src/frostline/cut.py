@@ -30,7 +30,7 @@ class Upper:
 
     Calling it gives logits ``[B, C]``. ``kept`` are hidden states of the real tokens, ``[1, T, D]``, in the
     order of the batch; they are needed unless nothing is cut. ``runs`` stacked runs have their texts in one batch,
-    those of a run one after another, as many of each. ``room``: see :mod:`frostline.packing`.
+    those of a run one after another, as many of each. ``room`` and ``texts``: see :mod:`frostline.packing`.
     """
 
     model: PreTrainedModel
@@ -45,9 +45,9 @@ class Upper:
     _kept: Tensor | None = field(default=None, init=False)
     _at: Tensor | None = field(default=None, init=False)
 
-    def __call__(self, batch: Batch, kept: Tensor | None = None, *, room: int = 0) -> Tensor:
+    def __call__(self, batch: Batch, kept: Tensor | None = None, *, room: int = 0, texts: int = 0) -> Tensor:
         mask = batch["attention_mask"]
-        self._layout = Layout(mask.sum(1), mask.shape[1], self.runs, room)
+        self._layout = Layout(mask.sum(1), mask.shape[1], self.runs, room, texts)
         apart = None if kept is None else self._layout.apart(kept)
         self._kept = apart if apart is None or self.packing else self._layout.unpack(apart)
         if self.packing:

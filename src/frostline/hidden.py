@@ -38,7 +38,7 @@ from frostline.errors import FrostlineError
 from frostline.passing import POOLED, Need, Pass, Rows
 from frostline.tokens import Tokens, flat_positions
 
-FORMAT = 7
+FORMAT = 8
 SHARD_ROWS = 16384
 RESERVE = 1 << 30  # bytes of the disk that are left to others
 

@@ -11,8 +11,8 @@ Of K stacked runs the grid holds the texts, those of a run one after another, an
 being the tokens of the run that has most; what is left over in the others are copies of their own first token.
 
 Where a batch is given a ``room``, nothing that is computed for a text hangs on its company: T is the room, as many tokens
-are said to be read as there could be texts, and attention sees texts of one length, rounded up, in a grid of that length, a
-long one by itself.
+are said to be read as there could be texts of that kind, and attention sees texts of one length, rounded up, in a grid of
+that length, a long one by itself.
 """
 
 from collections.abc import Iterator
@@ -47,6 +47,7 @@ class Layout:
     length: int  # S
     runs: int = 1  # K, with as many texts each
     room: int = 0  # places for the tokens of a run, where they are more than there are tokens
+    texts: int = 0  # with a room: so many tokens are said to be read
 
     @property
     def batch(self) -> int:
@@ -125,12 +126,12 @@ class Layout:
         return None if torch.equal(order, every) else order
 
     def rows(self, at: Tensor, *, packed: bool) -> Tensor:
-        """``[B]``: one token of each text, among the K * T or in the grid; ``[room / STEP]`` where there is a room."""
+        """``[B]``: one token of each text, among the K * T or in the grid; ``[texts]`` where there is a room."""
         if not packed:
             return torch.arange(self.batch, device=at.device) * self.length + at
         tokens = self.lengths.cumsum(0) - self.lengths + at
         if self.room:
-            return torch.cat([tokens, tokens.new_zeros(self.room // STEP - self.batch)])
+            return torch.cat([tokens, tokens.new_zeros(self.texts - self.batch)])
         return tokens if self.runs == 1 else self.places[tokens]
 
     def whole(self, *, causal: bool) -> Tensor:

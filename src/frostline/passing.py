@@ -26,7 +26,11 @@ from frostline.narrow import Narrow, read_at
 from frostline.packing import STEP, packable
 from frostline.tokens import Tokens
 
-BUDGET = {"cpu": 4096, "cuda": 32768, "mps": 8192}  # tokens in one batch
+BUDGET = {"cpu": 4096, "cuda": 32768, "mps": 8192}  # tokens in one batch, at most
+WIDE = 384  # of a model that is wider than this they are fewer, so that a batch takes no more memory
+TINY = (
+    4  # texts of at most STEP tokens are packed by themselves, up to one for so many tokens; others one for every STEP
+)
 GRID = 4  # so many times the tokens of a batch may stand in its padded grid, for a text of that length and shorter ones
 POOLED = ("first", "mean", "last")  # vectors of a text: of its first token, the mean of all, of its last
 
@@ -103,22 +107,28 @@ class Pass:
 
     def batches(self, lengths: Lengths, rows: Rows) -> list[PassBatch]:
         """In what company these rows of a table are computed, whose texts have these ``lengths``."""
-        budget = BUDGET[self.model.device.type]
         positions = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         padded = -(-lengths // STEP) * STEP if self.packed else (lengths // STEP + 1) * STEP
         if positions:
             padded = np.maximum(np.minimum(padded, positions), lengths)
         rows = rows[np.argsort(lengths[rows], kind="stable")]
         if self.packed:
-            groups = [(some, max(budget, int(padded[some[0]]))) for some in _filled(lengths, rows, budget)]
-            return [PassBatch(some, lengths[some], padded[some], room, room // STEP) for some, room in groups]
-        found = []
+            tiny = lengths[rows] <= STEP
+            return [*self._packed(lengths, padded, rows[~tiny], STEP), *self._packed(lengths, padded, rows[tiny], TINY)]
+        budget, found = tokens_at_once(self.model.device, self.anatomy), []
         for length in np.unique(padded[rows]):
             alike, size = rows[padded[rows] == length], max(1, budget // int(length))
             texts = size + (length == positions)  # where a text may be as long as that, only a copy has padding
             for some in np.split(alike, range(size, len(alike), size)):
                 found.append(PassBatch(some, lengths[some], padded[some], 0, texts))
         return found
+
+    def _packed(self, lengths: Lengths, padded: Lengths, rows: Rows, share: int) -> Iterator[PassBatch]:
+        """Batches of these rows; in each there is one text at most for every ``share`` tokens."""
+        budget = tokens_at_once(self.model.device, self.anatomy)
+        for some in _filled(lengths, rows, budget, budget // share):
+            room = max(budget, int(padded[some[0]]))
+            yield PassBatch(some, lengths[some], padded[some], room, room // share)
 
     def states(self, tokens: Tokens, batches: Sequence[PassBatch]) -> Iterator[dict[str, Tensor]]:
         """For each batch, by name, what the :class:`Need` asks for: ``tokens-<n>`` ``[T, D]``, ``head`` ``[B, D]``,
@@ -137,7 +147,7 @@ class Pass:
             for batch in batches:
                 inputs = {name: x.to(model.device) for name, x in batch.inputs(tokens).items()}
                 with self.autocast():
-                    whole(inputs, room=batch.room)
+                    whole(inputs, room=batch.room, texts=batch.texts)
                 mask = inputs["attention_mask"][: len(batch.rows)].bool()
 
                 def of(layer: int, mask: Tensor = mask) -> Tensor:  # [T, D] of the batch's own rows
@@ -154,6 +164,12 @@ class Pass:
                 states |= {f"pooled-{layer}": _pooled(of(layer).float(), lengths) for layer in need.pooled}
                 seen.clear()
                 yield states
+
+
+def tokens_at_once(device: torch.device, anatomy: Anatomy) -> int:
+    """How many tokens a pass computes in one batch."""
+    most = BUDGET[device.type]
+    return min(most, max(1, most * WIDE // anatomy.width // STEP) * STEP)
 
 
 @contextmanager
@@ -178,16 +194,17 @@ def _pooled(hidden: Tensor, lengths: Tensor) -> Tensor:
     return torch.cat([hidden[ends - lengths], mean, hidden[ends - 1]], 1)
 
 
-def _filled(lengths: Lengths, rows: Rows, budget: int) -> Iterator[Rows]:
-    """Rows in groups of at most ``budget`` tokens, or one row that has more: the longest that is left, and again and again
-    the longest that still has room, as long as the padded grid, of which little is computed, is not far larger."""
+def _filled(lengths: Lengths, rows: Rows, budget: int, most: int) -> Iterator[Rows]:
+    """Rows in groups of at most ``most`` texts and ``budget`` tokens, or one row that has more: the longest that is left, and
+    again and again the longest that still has room, as long as the padded grid, of which little is computed, is not far
+    larger."""
     waiting: dict[int, list[int]] = {}
     for row in rows.tolist():
         waiting.setdefault(int(lengths[row]), []).append(row)
     while waiting:
         longest = max(waiting)
         chosen: list[int] = []
-        left, texts = max(budget, longest), max(1, min(budget // STEP, GRID * budget // longest))
+        left, texts = max(budget, longest), max(1, min(most, GRID * budget // longest))
         for length in sorted(waiting, reverse=True):
             count = min(left // length, texts - len(chosen), len(waiting[length]))
             if not count:

@@ -25,7 +25,7 @@ from frostline.narrow import Narrow
 from frostline.packing import packable
 from frostline.parts import depth
 from frostline.parts import trained as trained_names
-from frostline.passing import BUDGET, Need, Pass, looks_up
+from frostline.passing import Need, Pass, looks_up, tokens_at_once
 from frostline.pretrained import Pretrained, frozen_modules, set_train_mode
 from frostline.specification import RunSpec
 from frostline.stacking import stacked
@@ -59,7 +59,7 @@ class Bench:
         which takes little room, all at once."""
         if not self.in_parts or cut == self.pretrained.anatomy.count:
             return [slice(0, lengths.shape[1])]
-        return list(parts_within(lengths, BUDGET[self.machine.device.type] // 2))
+        return list(parts_within(lengths, tokens_at_once(self.machine.device, self.pretrained.anatomy) // 2))
 
     def computed(self, lengths: NDArray[np.int64]) -> int:
         """Tokens that one batch of texts of these ``lengths``, ``[B]``, has, as it is computed."""
