@@ -1,7 +1,7 @@
 """The examples of a sweep as files, so that another library trains and is scored on the very same rows.
 
 They are written before any clock runs, and hold only the rows that some run reads. That is kind to the other side:
-frostline reads, and encodes, the whole table.
+frostline reads the whole table.
 """
 
 import json

@@ -178,7 +178,11 @@ def test_every_setting_is_a_flag_with_a_description(frostline: Frostline) -> Non
 
 
 @pytest.mark.parametrize(
-    "verb", ["demo", "status", "report", "predict", "check", "cache", "cache ls", "cache rm", "cache verify"]
+    "verb",
+    [
+        *("demo", "sweep", "find", "plan", "status", "report", "probe", "predict", "check", "analyze", "study"),
+        *("cache", "cache ls", "cache rm", "cache verify"),
+    ],
 )
 def test_every_verb_has_help(frostline: Frostline, verb: str) -> None:
     got = frostline(*verb.split(), "--help")

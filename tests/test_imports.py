@@ -1,6 +1,7 @@
 """The architecture: modules import downwards only, and what is heavy waits until it is needed."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -93,6 +94,12 @@ def module_of(path: Path) -> str:
 
 def test_every_module_has_its_place_in_the_order() -> None:
     assert {chapter(module_of(path)) for path in files()} == set(ORDER)
+
+
+def test_the_design_tells_the_same_order() -> None:
+    design = (Path(__file__).parents[1] / "docs" / "design.md").read_text(encoding="utf-8")
+    story = design.partition("## The story")[2].partition("##")[0]
+    assert tuple(re.findall(r"^    (\w+)(?:\.py|/)", story, re.MULTILINE)) == ORDER[:-1]  # but for __main__
 
 
 @pytest.mark.parametrize("path", files(), ids=module_of)

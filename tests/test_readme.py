@@ -55,7 +55,7 @@ def test_python(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(PYTHON) == 1
     exec(PYTHON[0], {})
     said = capsys.readouterr().out.strip()
-    assert said == json.loads((desk / "reviews" / "answer.json").read_text())["sentence"]
+    assert said == json.loads((desk / "mine" / "answer.json").read_text())["sentence"]
 
 
 def test_the_two_commands_are_in_the_makefile() -> None:

@@ -82,6 +82,9 @@ class Sweep:
         """Run what has no result yet, and give the answer; tables, answer, report and model are in ``out``.
 
         ``save_model``: save the model of the recommended run; without it there is none.
+
+        Raises:
+            FrostlineError: whatever a user can put right: data, model, settings, a folder that holds another sweep.
         """
         with self._shown() as progress:
             prepared = self._prepare(progress)
@@ -102,7 +105,11 @@ class Sweep:
             return finish(prepared, progress, save_model=save_model)
 
     def table(self) -> "pd.DataFrame":
-        """One row a run, as in results.csv."""
+        """One row a run, as in results.csv.
+
+        Raises:
+            FrostlineError: ``out`` holds no sweep, here as in what follows.
+        """
         folder = Folder(self.out)
         return frame(folder.rows())
 

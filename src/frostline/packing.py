@@ -5,7 +5,7 @@ Shapes: B batch, S padded length, T real tokens of the batch, D width, H heads, 
 Between the first layer that runs and the last, hidden states are ``[1, T, D]``. The attention function
 registered here scatters heads into the grid ``[B, H, S, C]``, calls the attention that transformers would
 have called, with the mask that transformers itself built, and gathers the real tokens again; on a CPU short texts
-take the way of :mod:`frostline.attending`. Everything else in a layer works token by token and is transformers' own code.
+take the way of :mod:`frostline.attending`. All else in a layer works token by token, as transformers has it.
 
 Of K stacked runs the grid holds the texts, those of a run one after another, and hidden states are ``[K, T, D]``, T
 being the tokens of the run that has most; what is left over in the others are copies of their own first token.

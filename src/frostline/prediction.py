@@ -29,7 +29,7 @@ class Predictions:
     truncated: int  # texts that were cut at the model's length limit
 
     def rows(self, texts: Texts) -> Iterator[dict[str, Any]]:
-        """One row a text: its row number, the text, the label, and the probability of each label."""
+        """One row a text: its row number, the text, the label, and the probability of each label; for regression the number."""
         for n, text in enumerate(texts.texts):
             row: dict[str, Any] = {"row": int(texts.rows[n]), "text": text}
             if texts.pairs is not None:
@@ -63,7 +63,7 @@ def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
 
 
 def predict(folder: str | Path, texts: Texts) -> Predictions:
-    """Run the model, or the probe, in ``folder`` over ``texts``.
+    """Run the model, or the probe, in ``folder`` over ``texts``, as :func:`frostline.data.read_unlabelled` reads them.
 
     Raises:
         FrostlineError: the folder holds no model, or none that transformers can classify with.

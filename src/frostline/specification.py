@@ -287,8 +287,8 @@ class SweepSpec(Settings):
     )
     workers: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         "auto",
-        description="runs at the same time on a CPU, a core each; auto: as many as there are cores, where that pays; 1: "
-        "one after the other, on all cores",
+        description="runs at the same time on a CPU, a core each (on Linux, where there is no accelerator; elsewhere 1); auto: "
+        "as many as there are cores, where that pays; 1: one after the other, on all cores",
     )
     target: float = Field(
         0.95, gt=0, le=1, description="share of full's gain over guessing that the recommended k reaches"

@@ -16,12 +16,13 @@ def with_settings(
     only: Collection[str] | None = None,
     leave_out: Collection[str] = (),
     defaults: str | None = None,
+    out: str | None = None,
 ) -> Callable[[Callable[..., None]], Any]:
     """Give a command one flag for each setting of a sweep, by the setting's name, behind its own.
 
     The command is called with the settings that were given, then its own flags by name. ``file``: a TOML file may give
     settings too; ``only``: no others than these; ``leave_out``: settings that the command has its own flags for;
-    ``defaults``: what all of them default to, in place of a sweep's own defaults.
+    ``defaults``: what all of them default to, in place of a sweep's own defaults; ``out``: the folder, where none is given.
     """
 
     def decorate(command: Callable[..., None]) -> Any:
@@ -34,9 +35,12 @@ def with_settings(
             path = flags.pop("file", None)
             more = {parameter.name: flags.pop(parameter.name) for parameter in own}
             given = {name: value for name, value in flags.items() if value is not None}
-            command({**(_settings_in(path) if path else {}), **_plain(given)}, **more)
+            command(
+                {**({} if out is None else {"out": out}), **(_settings_in(path) if path else {}), **_plain(given)},
+                **more,
+            )
 
-        parameters = [*first, *own, *_settings(only, leave_out, defaults)]
+        parameters = [*first, *own, *_settings(only, leave_out, defaults, out)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__doc__, run.__name__ = command.__doc__, command.__name__
@@ -46,7 +50,7 @@ def with_settings(
 
 
 def _settings(
-    only: Collection[str] | None, leave_out: Collection[str], defaults: str | None
+    only: Collection[str] | None, leave_out: Collection[str], defaults: str | None, out: str | None
 ) -> Iterator[inspect.Parameter]:
     """A parameter for each setting; those of the grid and the data come first."""
     names = [name for name in SweepSpec.model_fields if name not in ("grid", *leave_out)]  # [[grid]] is for files
@@ -56,6 +60,7 @@ def _settings(
         kind: Any = Optional[bool] if field.annotation is bool else Optional[str]  # noqa: UP045
         default = "" if field.default is None else f" [default: {shown(field.default)}]"
         default = " [required]" if field.is_required() else default
+        default = f" [default: {out}]" if name == "out" and out is not None else default
         default = default if defaults is None else f" [default: {defaults}]"
         flag = "--" + name.replace("_", "-")
         flags = [f"{flag}/--no-{flag[2:]}"] if field.annotation is bool else [flag]

@@ -39,7 +39,10 @@ def analyze(
         str | None, typer.Option(help="a study: make the choices that make its headline, and show its numbers beside")
     ] = None,
     target: Annotated[
-        float | None, typer.Option(min=0, max=1, help="share of full that is enough [default: 0.95, or the study's]")
+        float | None,
+        typer.Option(
+            min=0, max=1, help="share of full that is enough, whatever goal a sweep had [default: 0.95, or the study's]"
+        ),
     ] = None,
     margin: Annotated[
         float | None, typer.Option(min=0, help="so far below full is as good as full [default: 0.01]")
@@ -135,7 +138,9 @@ def _write(out: Path, analysis: Mapping[str, Any], protocol: Any, title: str, gr
 
 
 @app.command(short_help="A published protocol, measured, beside what it printed.")
-@with_settings(file=False, leave_out=("model", "data", "task", "out", "glue", "train"), defaults="the study's")
+@with_settings(
+    file=False, leave_out=("model", "data", "task", "out", "glue", "train"), defaults="the study's, else as in sweep"
+)
 def study(
     settings: dict[str, Any],
     name: Annotated[str, typer.Argument(help="lee2019, jeong2025, lowdata2021 or amazon-tutorial")],

@@ -1,4 +1,4 @@
-"""The verbs of one model: demo, sweep, plan, status, report, probe, predict, check."""
+"""The verbs of one model: demo, sweep, find, plan, status, report, probe, predict, check."""
 
 import json
 import sys
@@ -15,6 +15,7 @@ from frostline.errors import FrostlineError
 from frostline.specification import CHOSEN_BY_SEARCH, OF_MODEL_AND_DATA, read_seconds
 
 # Settings for which a search has defaults of its own.
+SWEEP = "frostline-sweep"  # the folder of a sweep that is only planned
 OF_SEARCH = ("learning_rate", "head_learning_rate", "seeds", "folds", "evaluations_per_epoch")
 
 
@@ -48,14 +49,13 @@ def sweep(
     if not dry_run:
         _run(Sweep(**settings))
         return
-    settings.setdefault("out", "frostline-sweep")
-    made = Sweep(**settings).plan(timed=False)
+    made = Sweep(**{"out": SWEEP, **settings}).plan(timed=False)
     print_plan(made)
     print_groups(made.groups)
 
 
 @app.command(short_help="The smallest k that is enough, looked for with as few trainings as that takes.")
-@with_settings(file=False, leave_out=(*CHOSEN_BY_SEARCH, *OF_SEARCH))
+@with_settings(file=False, leave_out=(*CHOSEN_BY_SEARCH, *OF_SEARCH), out="frostline-find")
 def find(
     settings: dict[str, Any],
     learning_rate: Annotated[
@@ -83,7 +83,8 @@ def find(
     budget: Annotated[
         str | None,
         typer.Option(
-            help="time for training, as in 90s, 10min, 2h [default: that of five and a half full fine-tunings]"
+            help="time for training, as in 90s, 10min, 2h; heads, the rates of a shallow k and one full training are done in "
+            "any case [default: that of five and a half full fine-tunings]"
         ),
     ] = None,
     max_k: Annotated[
@@ -98,7 +99,6 @@ def find(
     """
     from frostline.finding import find as look_for
 
-    settings.setdefault("out", "frostline-find")
     own = {
         "learning_rate": learning_rate,
         "head_learning_rate": head_learning_rate,
@@ -113,7 +113,7 @@ def find(
 
 
 @app.command(short_help="What a sweep would run, and the seconds, memory and disk that it takes.")
-@with_settings()
+@with_settings(out=SWEEP)
 def plan(
     settings: dict[str, Any],
     study: Annotated[
@@ -131,7 +131,6 @@ def plan(
         return
     from frostline.api import Sweep
 
-    settings.setdefault("out", "frostline-sweep")
     made = Sweep(**settings).plan()
     print_plan(made)
     print_forecast(made.forecast)
