@@ -75,7 +75,9 @@ def test_every_key_of_the_answer_is_documented(wanted: dict[str, Any]) -> None:
             for name, one in value.items():
                 if name not in FREE:
                     yield name
-                    yield from keys(one) if name != "operations" else ()  # whose keys are choices of k
+                    yield from (
+                        keys(one) if name not in ("operations", "chosen_rates") else ()
+                    )  # whose keys are choices of k
 
     assert not set(keys(frostline.find(**wanted))) - documented
 
@@ -115,6 +117,38 @@ def test_stopped_anywhere_it_goes_on_to_the_same_end(wanted: dict[str, Any], tmp
 def test_exhaustive_trains_the_grid_and_names_by_the_same_rule(wanted: dict[str, Any]) -> None:
     answer = frostline.find(**{**wanted, "learning_rate": 1e-3}, exhaustive=True)
     assert len(runs_in(wanted["out"])) == 5 * 5 and answer["search"]["why"] == "The whole grid was trained."
+
+
+def test_the_deepest_that_is_allowed_may_be_the_answer(wanted: dict[str, Any], monkeypatch: Any) -> None:
+    monkeypatch.setattr(finding_module.Board, "found", lambda board: board.course.reference)
+    monkeypatch.setattr(finding_module.Board, "learned", lambda board, tune: True)
+    search = frostline.find(**wanted, max_k=1)["search"]
+    assert search["named"] == "last 1" and "last 1" in search["chosen_rates"]
+    assert {guess["by"]: guess["place"] for guess in search["guesses"]}["climbing"] == 2
+
+
+def test_what_an_earlier_call_began_and_this_one_does_not_want_is_given_up(
+    wanted: dict[str, Any], monkeypatch: Any
+) -> None:
+    """Else it would be pending for ever, and test never scored."""
+    execute = finding_module.execute
+
+    def interrupted(prepared: Any, runs: Any, *args: Any, **more: Any) -> None:
+        if any(run.trainable == "all" for run in runs):
+            raise KeyboardInterrupt
+        execute(prepared, runs, *args, **more)
+
+    monkeypatch.setattr(finding_module, "execute", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        frostline.find(**wanted)
+    assert not Folder(wanted["out"]).stands
+    monkeypatch.setattr(finding_module, "execute", execute)
+    answer = frostline.find(**wanted, max_k=1)
+    assert answer["search"]["given_up"] and answer["runs"]["pending"] == 0 and "So far" not in answer["sentence"]
+    assert Folder(wanted["out"]).stands
+    assert "all" in {run.trainable for run in Folder(wanted["out"]).asked}
+    again = frostline.find(**wanted)  # which wants it after all
+    assert not again["search"]["given_up"] and "all" in {key[0] for key in runs_in(wanted["out"])}
 
 
 def test_seeds_are_those_that_were_given(wanted: dict[str, Any]) -> None:

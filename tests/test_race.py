@@ -164,6 +164,36 @@ def test_a_small_budget_stops_it_with_the_best_so_far() -> None:
     assert verdict.tune == 3
 
 
+def test_a_budget_that_full_alone_would_break_ends_it_before() -> None:
+    verdict, steps = carried_out(board(budget=20.0), exact(RISING))
+    assert verdict.tune is None and trained(steps).keys() == {0, 2}
+    assert verdict.why.startswith("One training of full takes about 14 s and 8 s of the budget are left")
+
+
+def test_where_full_fails_lower_rates_are_tried_and_then_it_says_so() -> None:
+    def score(trial: Trial) -> float | None:
+        return None if trial.tune == "all" else RISING[trial.tune] + 0.1 * trial.rate
+
+    known = board()
+    verdict, _ = carried_out(known, score)
+    assert {trial.rate for trial in known.outcomes if trial.tune == "all"} == set(RATES)
+    assert verdict.tune is None and verdict.why.startswith("Full failed at every rate that was tried")
+    verdict, _ = carried_out(board(), lambda trial: score(trial) if trial.rate == 2e-4 else RISING[trial.tune])
+    assert verdict.tune == 3
+
+
+def test_what_failed_says_nothing_of_prices() -> None:
+    known = board()
+    known.outcomes |= {Trial(2, 1e-4, 0): Outcome(0.7, PRICE[2]), Trial("all", 1e-4, 0): Outcome(None, 0.0)}
+    assert known.price("all") == pytest.approx(PRICE["all"]) and known.budget == pytest.approx(FULLS * PRICE["all"])
+
+
+def test_with_nothing_between_head_and_reference_the_reference_is_asked_for_its_rate() -> None:
+    verdict, steps = carried_out(board(ks=(0,), reference=1), exact(RISING))
+    first = next(step.trials for step in steps if step.trials[0].tune == 1)
+    assert [trial.rate for trial in first] == [1e-4, 2e-4] and verdict.tune == 1
+
+
 def test_a_rate_that_fails_is_not_chosen() -> None:
     verdict, _ = carried_out(
         board(budget=1000.0),
@@ -192,7 +222,7 @@ def test_whatever_the_scores_it_ends_within_its_means(seed: int, noise: float, b
     )
     assert verdict.tune is None or verdict.tune in PRICE
     assert max(trained(steps).values()) <= 5 + len(RATES) - 1
-    least = 2 * PRICE[0] + 3 * PRICE[2] + PRICE["all"]  # before it looks at the budget
+    least = 2 * PRICE[0] + 2 * PRICE[2]  # before it looks at the budget
     assert known.spent <= max(budget, least) + 1e-6
 
 

@@ -182,7 +182,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
         rows,
         validation,
         folder.predictions,
-        choices_of(folder.spec),
+        replace(choices_of(folder.spec), rates=search["chosen_rates"] if search else {}),
         layers=folder.identity.layers,
         **({"named": search["named"], "looks": search["looks"]} if search else {}),
         probe=search["probes"]["sentence"] if search and search["by_probe"] and _heads_alone(rows) else None,

@@ -1,7 +1,7 @@
 """The search for an answer: a race carried out on a model and a table. Its folder is a sweep's, with every decision beside."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from frostline.report import readable
 from frostline.run import scored_rows, train_rows
 from frostline.specification import CHOSEN_BY_SEARCH, HEAD_RATE, MoreRuns, RunSpec, SweepSpec, Tune
 from frostline.sweep.execute import execute, make_ready
+from frostline.sweep.folder import Folder
 from frostline.sweep.outlook import Outlook
 from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared, prepare
@@ -118,7 +119,7 @@ class _Search:
             chance=rows.chance,
             best=1.0,
             goal=choices_of(spec).goal(rows.chance),
-            operations={run.tune: outlook.operations(run) for run in self.runs.values()},
+            operations={tune: outlook.operations(run) for tune, run in {r.tune: r for r in self.runs.values()}.items()},
             budget=self.budget,
             folds=identity.folds,
         )
@@ -171,14 +172,14 @@ class _Search:
             raise
         if self.probed and verdict.by_probe:
             self.probed.save(self.prepared.store.out / PROBE)
-        elif self.probed and verdict.tune is None and self.board.course.frozen > self.board.course.chance:
+        elif self.probed and verdict.unlearned and self.board.course.frozen > self.board.course.chance:
             score = self.probed.facts["best"]["score"]
             verdict = replace(
                 verdict,
                 why=f"{verdict.why} But a probe on frozen features is, at {score:.3f}: there is something to learn, so "
                 "train longer (--num-train-epochs), or at higher rates (--learning-rate).",
             )
-        self._write(verdict)
+        self._write(verdict, over=True)
         return finish(self.prepared, self.progress)
 
     def _race(self) -> Verdict:
@@ -218,11 +219,18 @@ class _Search:
         return f"  Enough so far: {said(found)}{perhaps}. Trained for {spent} of at most {budget}."
 
     def _outcome(self, run: RunSpec) -> Outcome:
-        facts = self.prepared.store.results().get(run.digest)
-        if facts is None:  # it ended in an error
+        if not self.prepared.store.has(run.digest):  # it ended in an error
             return Outcome(None, 0.0)
+        facts = self.prepared.store.result(run.digest)
         score = facts["validation_best"] if facts["outcome"] != "diverged" else None
         return Outcome(score, facts["cost"]["run_seconds"], run.digest)
+
+    def _given_up(self, own: Set[str]) -> list[str]:
+        """Runs that an earlier call began, with other settings, and that nobody is to finish: they have no result, and this
+        search did not want them."""
+        store = self.prepared.store
+        asked = {run.digest for run in Folder(store.out).asked} - own - store.failures().keys()
+        return sorted(digest for digest in asked if not store.has(digest))
 
     def _asked(self, trials: Sequence[Trial]) -> SweepSpec:
         """The sweep whose runs are just these."""
@@ -235,10 +243,11 @@ class _Search:
         ]
         return self.spec.model_copy(update={**first.values(), "grid": tuple(others)})
 
-    def _write(self, verdict: Verdict | None) -> None:
+    def _write(self, verdict: Verdict | None, *, over: bool = False) -> None:
         tune = verdict.tune if verdict else None
         tune = None if tune is None or self.board.mean(tune) is None else tune
-        course, tried = self.board.course, {trial.tune for step in self.steps for trial in step["trials"]}
+        course, trained = self.board.course, [trial for step in self.steps for trial in step["trials"]]
+        raced, tried = (*course.ks, course.reference), {trial.tune for trial in trained}
         write_search(
             self.prepared.store.out,
             {
@@ -248,12 +257,16 @@ class _Search:
                 "looks": looks(len(course.seeds)),
                 "budget_seconds": self.board.budget,
                 "spent_seconds": self.board.spent,
-                "operations": {self.printed[tune]: course.operations[tune] for tune in (*course.ks, course.reference)},
+                "operations": {self.printed[tune]: course.operations[tune] for tune in raced},
                 "rates": course.rates,
                 "head_rates": course.head_rates,
-                "skipped": [self.printed[k] for k in (*course.ks, course.reference) if k not in tried],
+                "chosen_rates": {self.printed[k]: rate for k in raced if (rate := self.board.rate(k)) is not None},
+                "skipped": [self.printed[k] for k in raced if k not in tried],
+                "given_up": self._given_up({self.runs[trial].digest for trial in trained}) if over else [],
                 "probes": self.probed.facts if self.probed else None,
-                "guesses": judged(self.guesses, course.ks, tune if isinstance(tune, int) else None),
+                "guesses": judged(
+                    self.guesses, [k for k in raced if isinstance(k, int)], tune if isinstance(tune, int) else None
+                ),
                 "steps": [
                     {
                         "why": step["why"],

@@ -63,6 +63,7 @@ class Verdict:
     tune: Tune | None
     why: str
     by_probe: bool = False  # nothing need be trained
+    unlearned: bool = False  # nothing is surely above guessing
 
 
 @dataclass(frozen=True)
@@ -129,10 +130,12 @@ class Board:
         return FULLS * self.price(self.course.reference) if self.course.budget is None else self.course.budget
 
     def price(self, tune: Tune) -> float:
-        """Seconds of a training: what those of this k took, or else that of the nearest in operations, in proportion."""
+        """Seconds of a training: what those of this k took that did not fail, or else those of the nearest in operations, in
+        proportion."""
         taken: dict[Tune, list[float]] = {}
         for trial, outcome in self.outcomes.items():
-            taken.setdefault(trial.tune, []).append(outcome.seconds)
+            if outcome.score is not None:
+                taken.setdefault(trial.tune, []).append(outcome.seconds)
         if not taken:
             return 0.0
         work = self.course.operations
@@ -285,6 +288,10 @@ def race(board: Board) -> Steps:
         if wanted := board.missing(trials):
             yield Step(wanted, why)
 
+    def lower_rates(tune: Tune) -> Generator[Step, None, None]:
+        while (lower := _lower(board, tune)) is not None and board.affords(trials := [Trial(tune, lower, seed)]):
+            yield from run(trials, f"Does a lower rate do {said(tune)} good?")
+
     yield from run(course.trials(0, rate, course.seeds[:2]), "The head alone costs next to nothing.")
     if board.enough_by_itself(0):
         return Verdict(0, "The head alone is so good that no other k can be much better.")
@@ -298,25 +305,32 @@ def race(board: Board) -> Steps:
         return Verdict(None, "A probe on frozen features is so good that no k can be much better.", by_probe=True)
 
     shallow = min(course.first, course.ks[-1])
-    if shallow:
-        highest = [Trial(shallow, one, seed) for one in course.rates[-2:]]
-        yield from run(highest, f"Which learning rate: asked of {said(shallow)}, where it is cheap.")
-        while (lower := _lower(board, shallow)) is not None:
-            yield from run([Trial(shallow, lower, seed)], f"Does a lower rate do {said(shallow)} good?")
-        rate = board.rate(shallow) or rate
+    asked: Tune = shallow or reference  # the head alone has rates of its own
+    highest = [Trial(asked, one, seed) for one in course.rates[-2:]]
+    yield from run(highest, f"Which learning rate: asked of {said(asked)}, where it is cheap.")
+    yield from lower_rates(asked)
+    rate = board.rate(asked) or rate
     lower = course.below(rate)
     two = [Trial(reference, one, seed) for one in (rate, lower) if one is not None]
+    if course.budget is not None and not board.affords(two[:1]):
+        return Verdict(None, _too_dear(board, two[0]))
     if lower is not None and board.affords(two):
         yield from run(two, f"What {said(reference)} reaches at that rate, and at the next lower: it often wants less.")
     else:
         yield from run(two[:1], f"What {said(reference)} reaches, at that rate.")
+    if board.rate(reference) is None:
+        yield from lower_rates(reference)
+    if board.rate(reference) is None:
+        return Verdict(
+            None, f"{said(reference, begins=True)} failed at every rate that was tried: nothing to compare with."
+        )
     first_of_all: list[Tune] = [reference, shallow, 0]
     if not any(map(board.learned, first_of_all)):
         every = [Trial(reference, one, other) for one in course.rates for other in course.seeds[:2]]
         if board.affords(every):
             yield from run(every, "Nothing is surely above guessing yet: every learning rate, and another seed.")
         if not any(map(board.learned, first_of_all)):
-            return Verdict(None, "Nothing that was trained is surely above guessing.")
+            return Verdict(None, "Nothing that was trained is surely above guessing.", unlearned=True)
 
     while True:
         found = board.found()
@@ -349,6 +363,15 @@ def race(board: Board) -> Steps:
         if not board.affords(trials):
             return Verdict(found, f"What is left of the budget does not allow the next step.{_untried(board)}")
         yield from run(trials, why)
+
+
+def _too_dear(board: Board, trial: Trial) -> str:
+    """That the reference cannot be trained within the budget, in words."""
+    needed, left = board.price(trial.tune), max(0.0, board.budget - board.spent)
+    return (
+        f"One training of {said(trial.tune)} takes about {needed:.0f} s and {left:.0f} s of the budget are left: without it "
+        "there is nothing to compare with. Give more (--budget), or let fewer layers stand for full (--max-k)."
+    )
 
 
 def _untried(board: Board) -> str:

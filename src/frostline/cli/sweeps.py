@@ -83,8 +83,8 @@ def find(
     budget: Annotated[
         str | None,
         typer.Option(
-            help="time for training, as in 90s, 10min, 2h; heads, the rates of a shallow k and one full training are done in "
-            "any case [default: that of five and a half full fine-tunings]"
+            help="time for training, as in 90s, 10min, 2h; heads and two trainings of a shallow k are done in any case "
+            "[default: that of five and a half full fine-tunings]"
         ),
     ] = None,
     max_k: Annotated[

@@ -41,6 +41,7 @@ def at_rate(cells: Mapping[str, Sequence[Run]], chance: float | None, choices: C
         best |= {
             k: best[deepest] for k, runs in cells.items() if any(r["learning_rate"] == best[deepest] for r in runs)
         }
+    best |= {k: rate for k, rate in choices.rates.items() if any(r["learning_rate"] == rate for r in cells.get(k, ()))}
     return {k: [run for run in runs if run["learning_rate"] == best[k]] for k, runs in cells.items()}
 
 

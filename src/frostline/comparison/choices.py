@@ -1,6 +1,7 @@
 """What a comparison decides by. Every choice that makes a headline is said on the page."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from frostline.comparison.goal import Goal
@@ -16,6 +17,9 @@ class Choices:
     margin: float = 0.01  # so far below full, in the metric's own units, is as good as full
     by_margin: bool = False  # what is recommended is within the margin; else it reaches the target
     one_rate: bool = False  # the learning rate that is best for full, for every k; else each k has its best
+    rates: Mapping[str, float] = field(
+        default_factory=dict
+    )  # at which a k is shown in any case, as a search compared it
     failed_below: float | None = None  # leave out runs at most this share of the best of their cell, and scores of 0
     leave_out: tuple[str, ...] = ()  # tasks that the operating point over several tasks does not look at
     by_mean: bool = False  # an operating point is where the mean reaches the target, whatever its interval

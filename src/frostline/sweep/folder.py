@@ -11,6 +11,7 @@ from frostline.data import Examples
 from frostline.errors import FrostlineError
 from frostline.sweep.plan import expand, read_identity, read_settings
 from frostline.sweep.rows import read_folds, read_rows
+from frostline.sweep.search import read_search
 from frostline.sweep.store import Store
 from frostline.sweep.tables import run_rows, score_rows
 
@@ -30,7 +31,10 @@ class Folder:
             raise FrostlineError(f"{out} holds no sweep (no sweep.toml): give the folder of a sweep's --out.")
         self.identity = read_identity(written, self.out)
         self.spec = read_settings(written, self.out)
-        self.runs = expand(self.spec, self.identity)
+        self.asked = expand(self.spec, self.identity)
+        search = read_search(self.out)
+        given_up = set(search["given_up"]) if search else set()
+        self.runs = [run for run in self.asked if run.digest not in given_up or self.store.has(run.digest)]
         self.folds = read_folds(self.out)
         self._fold = {run.digest: run.fold for run in self.runs}
 

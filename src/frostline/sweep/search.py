@@ -22,4 +22,4 @@ def read_search(out: Path) -> dict[str, Any] | None:
         facts = json.loads((out / FILE).read_bytes())
     except (OSError, ValueError):
         return None
-    return facts if isinstance(facts, dict) and "named" in facts else None
+    return facts if isinstance(facts, dict) and "chosen_rates" in facts else None

@@ -62,6 +62,10 @@ class Store:
         """Every result in the folder, by digest."""
         return {path.stem: self._read(path) for path in self._files("*.json") if path.name.count(".") == 1}
 
+    def result(self, digest: str) -> dict[str, Any]:
+        """One of them."""
+        return self._read(self.runs / f"{digest}.json")
+
     def failures(self) -> dict[str, dict[str, Any]]:
         """Every run that ended in an error and has no result."""
         found = {path.name.split(".")[0]: path for path in self._files("*.failed.json")}
