@@ -134,7 +134,9 @@ def judge(folder: Path, target: float) -> dict[str, Any]:
     work = searches[0]["operations"]
     grid = sum(work[row["trainable"]] for row in every)
     probes = json.loads((folder / "probe" / "probes.json").read_text())["probes"][0]["probes"]
-    layer = max((p for p in probes if len(p["layers"]) == 1), key=lambda p: p["unseen"])["layers"][0]
+    layer = max((p for p in probes if len(p["layers"]) == 1 and p["unseen"] is not None), key=lambda p: p["unseen"])[
+        "layers"
+    ][0]
     rules = {
         "last quarter": [_printed(round(layers / 4))],
         "last half": [_printed(round(layers / 2))],

@@ -19,8 +19,7 @@ from frostline.cli.printing import size_of
 from frostline.hidden import keep
 from frostline.machine import anonymous_memory, highest
 from frostline.progress import LineProgress
-from frostline.sweep.execute import recipe_of
-from frostline.sweep.prepare import prepare
+from frostline.sweep.prepare import prepare, recipe_of
 
 
 def main() -> None:

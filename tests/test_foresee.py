@@ -19,10 +19,11 @@ from frostline.progress import Progress
 from frostline.sweep import calibrate as calibrate_module
 from frostline.sweep import foresee as foresee_module
 from frostline.sweep.calibrate import Pace, calibrate, plainly
-from frostline.sweep.execute import execute, recipe_of
+from frostline.sweep.execute import execute
 from frostline.sweep.forecast import Cell, Forecast, complete, record, recorded
 from frostline.sweep.foresee import foresee
 from frostline.sweep.outlook import Outlook
+from frostline.sweep.prepare import recipe_of
 from frostline.sweep.store import Store
 from tiny import SMALL, contents, go
 

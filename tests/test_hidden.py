@@ -308,17 +308,29 @@ def test_need_within_a_limit_gives_up_what_is_farthest_from_the_head():
     need = Need((1, 3, 5), head=True)
     whole = need.bytes(10, 100, 8)
     one = 100 * 8 * 4
-    assert need.within(whole, 10, 100, 8) == need
-    assert need.within(whole - 1, 10, 100, 8) == Need((3, 5), head=True)
-    assert need.within(whole - one - 1, 10, 100, 8) == Need((5,), head=True)
-    assert need.within(10 * 8 * 4 + 24 * 10, 10, 100, 8) == Need((), head=True)
-    assert need.within(0, 10, 100, 8) == Need((), head=False)
+    assert need.within(lambda part: part.bytes(10, 100, 8) <= whole) == need
+    assert need.within(lambda part: part.bytes(10, 100, 8) <= whole - 1) == Need((3, 5), head=True)
+    assert need.within(lambda part: part.bytes(10, 100, 8) <= whole - one - 1) == Need((5,), head=True)
+    assert need.within(lambda part: part.bytes(10, 100, 8) <= 10 * 8 * 4 + 24 * 10) == Need((), head=True)
+    assert need.within(lambda part: part.bytes(10, 100, 8) <= 0) == Need((), head=False)
+
+
+def test_vectors_of_texts_go_where_a_cut_would_have_to_and_stay_where_none_is_saved():
+    need = Need((1, 3), head=True, pooled=(0, 1, 2))
+
+    def kept(limit):
+        return need.within(lambda part: part.bytes(10, 100, 8) <= limit)
+
+    assert kept(need.bytes(10, 100, 8) - 1) == Need((1, 3), head=True)
+    one = Need((3,), head=True)
+    assert kept(one.bytes(10, 100, 8)) == one
+    assert kept(one.bytes(10, 100, 8) - 1) == Need((), head=True, pooled=(0, 1, 2))  # less than a cut
 
 
 @given(st.sets(st.integers(0, 12)), st.booleans(), st.integers(0, 10**7), st.integers(1, 99), st.integers(1, 999))
 def test_need_within_is_the_largest_end_that_fits(cuts, head, limit, rows, tokens):
     need = Need(tuple(sorted(cuts)), head)
-    part = need.within(limit, rows, tokens, 64)
+    part = need.within(lambda part: part.bytes(rows, tokens, 64) <= limit)
     if part == Need((), head=False):
         assert Need((), head).bytes(rows, tokens, 64) > limit or not need.cuts or not head
         assert not need.cuts or Need(need.cuts[-1:], head).bytes(rows, tokens, 64) > limit

@@ -173,7 +173,7 @@ def test_the_groups_are_those_that_the_optimizer_is_given(
 @given(st.lists(st.integers(0, 12), unique=True), st.booleans(), st.integers(0, 10**7))
 def test_what_is_kept_is_within_the_limit_and_nearest_the_head(cuts: list[int], head: bool, limit: int) -> None:
     need = Need(tuple(sorted(cuts)), head)
-    kept = need.within(limit, 100, 2000, 64)
+    kept = need.within(lambda part: part.bytes(100, 2000, 64) <= limit)
     assert kept == Need((), False) or kept.bytes(100, 2000, 64) <= limit
     assert kept.cuts == need.cuts[len(need.cuts) - len(kept.cuts) :]
     more = Need(need.cuts[len(need.cuts) - len(kept.cuts) - 1 :], head) if len(kept.cuts) < len(need.cuts) else None

@@ -44,6 +44,20 @@ def test_a_folder_of_another_sweep_is_refused_by_the_name_of_what_differs(
     assert contents(out / "runs") == before
 
 
+def test_what_is_kept_already_needs_no_room(
+    finished_small: Path, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep whose hidden states have filled the disk goes on with them."""
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    monkeypatch.setattr("frostline.sweep.prepare.free_bytes", lambda path: 0)
+    again = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
+    assert again.plan.kept == again.plan.wanted and again.plan.kept.cuts
+    monkeypatch.setattr("frostline.hidden.constants.HF_ASSETS_CACHE", str(tmp_path / "empty"))
+    elsewhere = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
+    assert not elsewhere.plan.kept.cuts
+    assert not (tmp_path / "empty").exists()  # nothing is made where nothing is kept
+
+
 def test_precision_auto_goes_on_with_what_the_sweep_began_with(
     finished_small: Path, settings: dict[str, Any], tmp_path: Path
 ) -> None:

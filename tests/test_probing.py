@@ -55,7 +55,11 @@ def test_probes_are_scikit_learns_on_transformers_own_features(tiny_bert: Path, 
     wanted = (frames["validation"]["label"] == "positive").astype(int)
     *single, last = got.facts["probes"]
     assert [(probe["layers"], probe["vector"]) for probe in single] == [(p.layers, p.pooled) for p in places(3)]
-    best = max(single, key=lambda probe: (probe["unseen"], -probe["layers"][0]))
+    flat = [probe for probe in single if probe["unseen"] is None]
+    assert [(probe["layers"], probe["vector"]) for probe in flat] == [((0,), "first")]  # the same for all texts
+    best = max(
+        (probe for probe in single if probe not in flat), key=lambda probe: (probe["unseen"], -probe["layers"][0])
+    )
     assert [(last["layers"], last["vector"])] == [(p.layers, p.pooled) for p in together(3, best["vector"])]
     for probe in got.facts["probes"]:
         x, new = (
@@ -73,6 +77,28 @@ def test_validation_decides_nothing(tiny_bert: Path, tables: dict[str, Any], tmp
     (turned,) = frostline.probe(model=tiny_bert, label_columns="label", **{**tables, "validation": frame}, **EXACT)
     assert turned.best.place == got.best.place and turned.best.probe.strength == got.best.probe.strength
     assert turned.facts["best"]["score"] == pytest.approx(1 - got.facts["best"]["score"])
+
+
+def test_what_is_not_defined_is_null_and_drawn_as_nothing(
+    frostline: Program, tiny_bert: Path, tables: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the embeddings all texts have the same first token, of which nothing is correlated with anything."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--train", tables["train"], "--validation", tables["validation"], "--text-column", "text"]
+    said = frostline("probe", "--model", tiny_bert, *words, "--label-column", " words ", "--problem-type", "regression")
+    assert said.code == 0 and "nan" not in said.out.lower().replace("nant", ""), said.err
+    facts = json.loads(Path("frostline-probe/probes.json").read_text(), parse_constant=pytest.fail)["probes"][0]
+    assert facts["probes"][0]["unseen"] is None and facts["probes"][0]["validation"] is None
+    assert facts["best"]["score"] is not None and "nan" not in Path("frostline-probe/tables/probes.csv").read_text()
+
+
+def test_where_nothing_can_be_scored_it_says_so(tiny_bert: Path, tables: dict[str, Any], tmp_path: Path) -> None:
+    """The correlation of one row."""
+    frame = pd.read_csv(tables["validation"])[:1]
+    wanted = {**tables, "validation": frame, "problem_type": "regression", **EXACT}
+    (got,) = frostline.probe(model=tiny_bert, label_columns="words", out=tmp_path / "p", **wanted)
+    assert got.facts["best"]["score"] is None and "No probe has a" in got.sentence
+    assert "No probe has a" in (tmp_path / "p" / "report.html").read_text()
 
 
 def test_several_columns_take_one_pass_and_the_next_call_none(

@@ -26,7 +26,7 @@ from frostline.sweep.plan import Plan, expand, read_settings
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.rows import write_rows
 from frostline.sweep.search import read_search
-from frostline.sweep.store import replace as replace_file
+from frostline.sweep.store import write_facts
 from frostline.sweep.tables import frame, write_tables
 from frostline.sweep.weights import BestWeights
 
@@ -202,7 +202,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     answer["data"] = _data_facts(folder.out)
     answer["notes"], answer["columns"] = answer["data"]["notes"], answer["data"].get("columns")
     write_tables(folder.out, rows, folder.scores())
-    replace_file(folder.out / "answer.json", (json.dumps(answer, indent=1, ensure_ascii=False) + "\n").encode())
+    write_facts(folder.out / "answer.json", answer)
     return answer
 
 
@@ -266,7 +266,7 @@ def write_folder(prepared: Prepared) -> None:
         "truncated": prepared.plan.truncated,
         "truncated_by_class": prepared.plan.truncated_by_class,
     }
-    replace_file(out / "data.json", (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
+    write_facts(out / "data.json", facts)
     write_rows(out, "validation", prepared.data.validation, prepared.data.folds)
     for name, examples in prepared.data.others.items():
         write_rows(out, name, examples)

@@ -124,7 +124,7 @@ class _Search:
             folds=identity.folds,
         )
         if self.probed:
-            course = replace(course, frozen=self.probed.facts["best"]["low"])
+            course = replace(course, frozen=-math.inf if (low := self.probed.facts["best"]["low"]) is None else low)
         if guess := self.guesses.get("probes"):
             course = replace(course, first=min(guess, -(-identity.layers // 2)))
         self.board = Board(course, Predictions(rows, self._predictions, looks(len(spec.seeds))))
@@ -291,7 +291,7 @@ def _by_probes(facts: Mapping[str, Any]) -> int | None:
     """The guess that probes of single layers allow, on training rows that they had not seen."""
     scores: dict[int, float] = {}
     for probe in facts["probes"]:
-        if len(probe["layers"]) == 1 and math.isfinite(probe["unseen"]):
+        if len(probe["layers"]) == 1 and probe["unseen"] is not None:
             scores[probe["layers"][0]] = max(scores.get(probe["layers"][0], -math.inf), probe["unseen"])
     best = max(scores.values(), default=0.0)
     spread = 1 - best**2 if facts["metric"] in WITH_SIGN else math.sqrt(max(best * (1 - best), 0.0))

@@ -21,7 +21,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, BinaryIO
@@ -30,7 +30,7 @@ import numpy as np
 import torch
 import xxhash
 from filelock import FileLock
-from huggingface_hub import cached_assets_path
+from huggingface_hub import constants
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -68,8 +68,8 @@ class Recipe:
 
 
 def cache_folder() -> Path:
-    """Where hidden states are kept: among the assets of Hugging Face's own cache."""
-    return Path(cached_assets_path("frostline", "hidden-states"))
+    """Where hidden states are kept: among the assets of Hugging Face's own cache. It need not be there."""
+    return Path(constants.HF_ASSETS_CACHE) / "frostline" / "hidden-states" / "default"
 
 
 class _Shard:
@@ -177,7 +177,7 @@ def keep(
         FrostlineError: the disk is full. What was published before stays.
     """
     place = (folder or cache_folder()) / recipe.key
-    with _full_disk_is_said(place), _locked(place):
+    with _said_of_the_disk(place), _locked(place):
         for leftover in place.glob("*.part"):  # of a process that was killed: nobody else writes under the lock
             shutil.rmtree(leftover)
         (place / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1))
@@ -201,6 +201,16 @@ def not_kept(
         with suppress(OSError, ValueError, KeyError):  # damaged: it will be computed again
             shards.append(_Shard(file.parent))
     return _missing(tokens, rows, [shard for shard in shards if shard.covers(need)])
+
+
+def recipes_like(recipe: Recipe, *, folder: Path | None = None) -> Iterator[Recipe]:
+    """Recipes on disk that differ from this one in how the pass is made alone, which is not known before the model was
+    checked."""
+    for file in (folder or cache_folder()).glob("*/recipe.json"):
+        with suppress(OSError, ValueError, TypeError):  # damaged
+            found = Recipe(**json.loads(file.read_text()))
+            if replace(recipe, model=found.model, packed=found.packed, narrow=found.narrow) == found:
+                yield found
 
 
 def _missing(tokens: Tokens, rows: Rows, shards: Sequence[_Shard]) -> Rows:
@@ -251,10 +261,15 @@ def _name(facts: Any) -> str:
 
 
 @contextmanager
-def _full_disk_is_said(place: Path) -> Iterator[None]:
+def _said_of_the_disk(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise FrostlineError(
+                f"Hidden states cannot be kept in {place} ({error.strerror}): set HF_ASSETS_CACHE to a folder that can be "
+                "written, or keep none (--cache-limit 0)."
+            ) from error
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise FrostlineError(

@@ -29,7 +29,7 @@ def _f1_macro(targets: Array, predictions: Array) -> float:
 
 def _correlation(function: Callable[[Array, Array], Any]) -> Metric:
     def score(targets: Array, predictions: Array) -> float:
-        if not np.isfinite(predictions).all() or np.ptp(predictions) == 0 or np.ptp(targets) == 0:
+        if len(targets) < 2 or not np.isfinite(predictions).all() or np.ptp(predictions) == 0 or np.ptp(targets) == 0:
             return float("nan")
         return float(function(targets, predictions).statistic)
 

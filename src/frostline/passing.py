@@ -56,13 +56,15 @@ class Need:
         """How many of a model's ``layers`` must run for it."""
         return layers if self.head else max((*self.cuts, *self.pooled), default=layers)
 
-    def within(self, limit: int, rows: int, tokens: int, width: int) -> "Need":
-        """The part that fits into ``limit`` bytes: cuts nearest the head first, since they save most."""
-        cuts = list(self.cuts)
-        while cuts and replace(self, cuts=tuple(cuts)).bytes(rows, tokens, width) > limit:
-            cuts.pop(0)
-        kept = replace(self, cuts=tuple(cuts))
-        return kept if kept.bytes(rows, tokens, width) <= limit else Need((), False)
+    def within(self, fits: Callable[["Need"], bool]) -> "Need":
+        """The part that ``fits``: cuts nearest the head first, since they save most; vectors of whole texts where no cut has to
+        go for them."""
+        parts = [
+            replace(self, cuts=self.cuts[first:], pooled=pooled)
+            for first in range(len(self.cuts) + 1)
+            for pooled in dict.fromkeys((self.pooled, ()))
+        ]
+        return next(filter(fits, parts), Need((), False))
 
 
 @dataclass(frozen=True)

@@ -62,15 +62,16 @@ def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
     return None
 
 
-def predict(folder: str | Path, texts: Texts) -> Predictions:
-    """Run the model, or the probe, in ``folder`` over ``texts``, as :func:`frostline.data.read_unlabelled` reads them.
+def predict(folder: str | Path, texts: Texts, *, trust_remote_code: bool = False) -> Predictions:
+    """Run the model, or the probe, in ``folder`` over ``texts``, as :func:`frostline.data.read_unlabelled` reads them; with
+    ``trust_remote_code`` code that comes with the model is run.
 
     Raises:
         FrostlineError: the folder holds no model, or none that transformers can classify with.
     """
     if probe := saved_probe(folder):
         _demand_shape(Path(folder), texts)
-        values, cut = probe.values(texts)
+        values, cut = probe.values(texts, trust_remote_code=trust_remote_code)
         return Predictions(tuple(probe.about["labels"]), values, cut)
     if not (Path(folder) / "config.json").is_file():
         raise FrostlineError(f"{folder} holds no model (no config.json): give DIR/model of a sweep's --out.")
@@ -79,7 +80,7 @@ def predict(folder: str | Path, texts: Texts) -> Predictions:
     with quiet():
         model, info = demand(
             lambda: AutoModelForSequenceClassification.from_pretrained(
-                folder, use_safetensors=True, output_loading_info=True
+                folder, use_safetensors=True, output_loading_info=True, trust_remote_code=trust_remote_code
             ),
             str(folder),
             "transformers cannot load it for classification",
@@ -90,7 +91,11 @@ def predict(folder: str | Path, texts: Texts) -> Predictions:
             "DIR/model of a sweep's --out."
         )
     model.eval()
-    tokenizer = demand(lambda: AutoTokenizer.from_pretrained(folder), str(folder), "its tokenizer cannot be loaded")
+    tokenizer = demand(
+        lambda: AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code),
+        str(folder),
+        "its tokenizer cannot be loaded",
+    )
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 512
     limit = min(tokenizer.model_max_length, positions)
     tokens = encode(tokenizer, texts.texts, texts.pairs, limit)

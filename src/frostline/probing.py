@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from frostline.comparison.evidence import Labelled, Predictions
 from frostline.data import Data, Examples
 from frostline.errors import FrostlineError
-from frostline.hidden import RESERVE, HiddenStates, cache_folder, keep
+from frostline.hidden import RESERVE, HiddenStates, cache_folder, keep, not_kept
 from frostline.machine import Machine, free_bytes, this_machine
 from frostline.metrics import check_metric
 from frostline.passing import POOLED, Need, Rows, ready_for_pass
@@ -25,8 +25,7 @@ from frostline.progress import Progress
 from frostline.report import readable
 from frostline.savedprobe import Place, save_probe, vectors_of
 from frostline.specification import OF_MODEL_AND_DATA, SweepSpec, make_spec
-from frostline.sweep.execute import recipe_of
-from frostline.sweep.prepare import encode_splits, existing, length_limit, read_data, splits_of
+from frostline.sweep.prepare import encode_splits, existing, length_limit, read_data, recipe_of, splits_of
 from frostline.tokens import Tokens
 
 LAST = 4  # so many of the last layers are also read together
@@ -91,7 +90,7 @@ def probe(
     given = {name: settings.pop(name) for name in ("train", "validation") if _is_table(settings.get(name))}
     plain = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in settings.items()}
     spec = make_spec({**plain, "test": "none", "out": "", "tune": 0})
-    named = label_columns.split(",") if isinstance(label_columns, str) else label_columns
+    named = [name.strip() for name in label_columns.split(",")] if isinstance(label_columns, str) else label_columns
     columns: Sequence[str | None] = named or [spec.label_column]
     wanted = [read_data(spec.model_copy(update={"label_column": name}), given) for name in columns]
     progress.begin("loading the model")
@@ -125,12 +124,18 @@ def probe(
 
 def write(folder: Path, found: Sequence[Probed]) -> Path:
     """Write page, table and figure into ``folder``, and the best probe of each column of labels; gives the page's path."""
-    from frostline.report.probes import suffixes, write_probes
+    from frostline.report.probes import write_probes
 
-    facts = [one.facts for one in found]
-    for one, suffix in zip(found, suffixes(facts), strict=True):
-        one.save(folder / f"probe{suffix}")
-    return write_probes(folder, facts)
+    for one, own in zip(found, probe_folders(folder, found), strict=True):
+        one.save(own)
+    return write_probes(folder, [one.facts for one in found])
+
+
+def probe_folders(folder: Path, found: Sequence[Probed]) -> list[Path]:
+    """Where within ``folder`` the best probe of each column of labels is."""
+    from frostline.report.probes import suffixes
+
+    return [folder / f"probe{suffix}" for suffix in suffixes([one.facts for one in found])]
 
 
 def _room(out: str | Path | None) -> Path | None:
@@ -142,7 +147,8 @@ def _room(out: str | Path | None) -> Path | None:
 
 
 def _ours(folder: Path) -> bool:
-    return (folder / "probes.json").exists() or not any(folder.iterdir())
+    """An earlier call that was stopped while it wrote has left probes, but no probes.json yet."""
+    return (folder / "probes.json").exists() or all(path.name.startswith("probe") for path in folder.iterdir())
 
 
 def _is_table(source: Any) -> bool:
@@ -156,8 +162,9 @@ def _states(
     anatomy = pretrained.anatomy
     need = Need((), head=False, pooled=tuple(range(anatomy.count + 1)))
     rows = np.arange(len(tokens))
-    different = len(np.unique(tokens.keys))
     made_by = vectors_of(pretrained, machine, need)
+    recipe = recipe_of(pretrained, machine, made_by)
+    different = len(not_kept(tokens, rows, need, recipe))
     size = need.bytes(different, 0, anatomy.width)
     room = free_bytes(existing(cache_folder())) - RESERVE
     if size > room:
@@ -175,7 +182,6 @@ def _states(
         progress.advance(passed)
 
     with ready_for_pass(pretrained.model, machine):
-        recipe = recipe_of(pretrained, machine, made_by)
         states = keep(made_by, tokens, rows, recipe, progress=advance, warn=progress.note)
     progress.finish(len(rows))
     return states
@@ -217,9 +223,12 @@ def probe_states(
     seen, unseen = vectors("train"), vectors("validation")
 
     def read(place: Place) -> Reading:
-        fitted = FITS[kind](place.features(seen), data.train.targets, len(task.labels))
+        features = place.features(seen)
+        fitted = FITS[kind](features, data.train.targets, len(task.labels))
         values = fitted.values(place.features(unseen))
-        return Reading(place, fitted, score(train, fitted.unseen), score(validation, values), values)
+        # where all texts look alike, what is left out alone tells a guess from the others', and always the wrong one
+        own = score(train, fitted.unseen) if np.ptp(features, 0).any() else np.nan
+        return Reading(place, fitted, own, score(validation, values), values)
 
     layers = pretrained.anatomy.count
     readings = [read(place) for place in places(layers)]
@@ -246,16 +255,25 @@ def probe_states(
             {
                 "layers": reading.place.layers,
                 "vector": reading.place.pooled,
-                "unseen": reading.unseen,
-                "validation": reading.validation,
+                "unseen": _known(reading.unseen),
+                "validation": _known(reading.validation),
                 "strength": reading.probe.strength,
             }
             for reading in readings
         ],
-        "best": {"layers": best.place.layers, "vector": best.place.pooled, **scored},
+        "best": {
+            "layers": best.place.layers,
+            "vector": best.place.pooled,
+            **{name: _known(value) for name, value in scored.items()},
+        },
         "notes": data.notes,
     }
     return Probed({**facts, "sentence": sentence(facts)}, best, pretrained, machine)
+
+
+def _known(score: float) -> float | None:
+    """None for what is not defined, as a correlation with what is the same for all."""
+    return score if np.isfinite(score) else None
 
 
 def _rank(reading: Reading) -> tuple[float, int, int]:
@@ -285,6 +303,11 @@ def _joined(examples: Examples) -> Iterator[str]:
 def sentence(facts: Mapping[str, Any]) -> str:
     """What the probes say, in words."""
     best, metric = facts["best"], facts["metric"].replace("_", " ")
+    if best["score"] is None or best["low"] is None or best["high"] is None:
+        return (
+            f"No probe has a {metric} that is defined: it predicts the same for every text, or there are too few "
+            "validation rows."
+        )
     rows = f"{facts['validation_rows']:,} validation {'row' if facts['validation_rows'] == 1 else 'rows'}"
     where = readable.layers(best["layers"])
     vector = {"first": "the first token", "mean": "the mean of all tokens", "last": "the last token"}[best["vector"]]

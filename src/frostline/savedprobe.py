@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
+from torch import Tensor
 
 from frostline.checking import packs
 from frostline.data import Texts
@@ -18,7 +19,7 @@ from frostline.machine import Machine, this_machine
 from frostline.passing import POOLED, Need, Pass, ready_for_pass
 from frostline.pretrained import Pretrained, load_pretrained
 from frostline.probes import Features, Probe
-from frostline.sweep.store import replace
+from frostline.sweep.store import replace, write_facts
 from frostline.tokens import encode
 
 FORMAT = 1
@@ -50,10 +51,7 @@ def save_probe(
 ) -> None:
     """Write a probe for ``frostline predict``; the model itself stays where it is. ``facts`` are what is said of it."""
     arrays = {name: getattr(probe, name) for name in ("weights", "bias", "mean", "scale")}
-    folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f".{WEIGHTS}.part"
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, part)
-    part.replace(folder / WEIGHTS)
+    replace(folder / WEIGHTS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
     about = {
         "format": FORMAT,
         "model": pretrained.name if pretrained.revision else str(pretrained.folder.resolve()),
@@ -65,7 +63,7 @@ def save_probe(
         "sharpness": probe.sharpness,
         **{name: facts[name] for name in SAID},
     }
-    replace(folder / FACTS, (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode())
+    write_facts(folder / FACTS, about)
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class SavedProbe:
     about: Mapping[str, Any]
     probe: Probe
 
-    def values(self, texts: Texts) -> tuple[Any, int]:
+    def values(self, texts: Texts, *, trust_remote_code: bool = False) -> tuple[Any, int]:
         """Probabilities ``[n, C]``, or numbers ``[n, 1]``, and how many texts were cut.
 
         Raises:
@@ -84,7 +82,11 @@ class SavedProbe:
         """
         about, place = self.about, Place(tuple(self.about["layers"]), self.about["pooled"])
         pretrained = load_pretrained(
-            about["model"], labels=about["labels"], problem_type=about["problem_type"], revision=about["revision"]
+            about["model"],
+            labels=about["labels"],
+            problem_type=about["problem_type"],
+            revision=about["revision"],
+            trust_remote_code=trust_remote_code,
         )
         if pretrained.weights != about["weights"]:
             raise FrostlineError(
@@ -97,20 +99,18 @@ class SavedProbe:
         tokens = encode(pretrained.tokenizer, texts.texts, texts.pairs, about["max_length"])
         made_by = vectors_of(pretrained, machine, Need((), head=False, pooled=place.layers))
         batches = made_by.batches(tokens.lengths, np.arange(len(tokens)))
-        vectors: dict[int, list[Any]] = {layer: [] for layer in place.layers}
+        says = self.probe.probabilities if about["labels"] else self.probe.values
+        values = np.zeros((len(tokens), len(self.probe.bias)), np.float32)
         with ready_for_pass(pretrained.model, machine):
-            for states in made_by.states(tokens, batches):
-                for layer, parts in vectors.items():
-                    parts.append(_apart(states[f"pooled-{layer}"]))
-        back = np.argsort(np.concatenate([batch.rows for batch in batches]))
-        features = place.features(lambda layer: torch.cat(vectors[layer]).numpy()[back])
-        values = self.probe.probabilities(features) if about["labels"] else self.probe.values(features)
-        return values.astype(np.float32), int((tokens.dropped > 0).sum())
+            for batch, states in zip(batches, made_by.states(tokens, batches), strict=True):
+                values[batch.rows] = says(place.features(partial(_pooled, states)))
+        return values, int((tokens.dropped > 0).sum())
 
 
-def _apart(vectors: torch.Tensor) -> torch.Tensor:
-    """``[n, 3 D]`` -> ``[n, 3, D]``"""
-    return vectors.view(len(vectors), len(POOLED), -1)
+def _pooled(states: Mapping[str, Tensor], layer: int) -> Any:
+    """``[n, 3, D]``: what a pass gives for the texts of a batch after ``layer`` layers."""
+    vectors = states[f"pooled-{layer}"]
+    return vectors.view(len(vectors), len(POOLED), -1).numpy()
 
 
 def saved_probe(folder: str | Path) -> SavedProbe | None:

@@ -175,6 +175,7 @@ def probe(
     On first token, mean and last token of each text. The best one is saved, for `frostline predict`.
     """
     from frostline.probing import probe as probe_model
+    from frostline.probing import probe_folders
     from frostline.progress import suitable_progress
 
     progress = suitable_progress()
@@ -188,7 +189,7 @@ def probe(
         print_probes(one.facts)
         print(f"\n{one.sentence}\n")
     print(out / "report.html")
-    for folder in sorted(path.parent for path in out.glob("probe*/probe.json")):
+    for folder in probe_folders(out, found):
         print(folder)
 
 
@@ -205,6 +206,9 @@ def predict(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="write over a file that is there already")] = False,
     text_column: Annotated[str | None, typer.Option(help="column with the text")] = None,
     text_pair_column: Annotated[str | None, typer.Option(help="column with the second text of a pair")] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
+    ] = False,
 ) -> None:
     """Labels and probabilities for a table of texts.
 
@@ -224,7 +228,7 @@ def predict(
     texts, columns = read_unlabelled(
         file, text_column=text_column, text_pair_column=text_pair_column, trained=trained_columns(model)
     )
-    predictions = predict_texts(model, texts)
+    predictions = predict_texts(model, texts, trust_remote_code=trust_remote_code)
     print(f"{file}: {columns}.", file=sys.stderr)
     _write_rows(target, list(predictions.rows(texts)), predictions.columns(texts))
     cut = f"; {predictions.truncated} were longer than the model takes and were cut" if predictions.truncated else ""

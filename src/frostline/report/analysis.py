@@ -1,6 +1,5 @@
 """The page of an analysis: what many results say together, in OUT/report.html with tables and figures beside it."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from frostline.report.fronts import pareto_fronts
 from frostline.report.panels import learning_curves, relative_change, train_beside_validation
 from frostline.report.tables import Table, save_tables
 from frostline.report.templates import render
-from frostline.sweep.store import file_name, replace
+from frostline.sweep.store import file_name, replace, write_facts
 
 Analysis = Mapping[str, Any]
 MANY = 6  # curves; of more than these only the small figures are drawn, so that the page stays light
@@ -58,7 +57,7 @@ def write_analysis(
     of_groups = (table for group in groups for table in group["tables"])
     save_tables(out, [*(table for table in tables.values() if table), *of_groups])
     plain = {**analysis, "groups": [{k: v for k, v in group.items() if k != "suffix"} for group in analysis["groups"]]}
-    replace(out / "analysis.json", (json.dumps(plain, indent=1, ensure_ascii=False) + "\n").encode())
+    write_facts(out / "analysis.json", plain)
     replace(out / "report.html", text.encode())
     return out / "report.html"
 

@@ -1,6 +1,6 @@
 """The page of a probing: a curve over the layers for every column of labels, with table and figure beside it."""
 
-import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from frostline.report.drawing import FAILED, QUIET, STYLE, TRAIN, VALIDATION, fi
 from frostline.report.sentences import headline
 from frostline.report.tables import Column, Row, Table, save_tables
 from frostline.report.templates import render
-from frostline.sweep.store import file_name, replace
+from frostline.sweep.store import file_name, replace, write_facts
 
 Facts = Mapping[str, Any]
 VECTORS = {"first": (VALIDATION, "o"), "mean": (TRAIN, "s"), "last": (FAILED, "^")}  # a colour and a mark each
@@ -35,7 +35,7 @@ def write_probes(out: Path, found: Sequence[Facts]) -> Path:
     )
     save_figures(out, figures)
     save_tables(out, tables.values())
-    replace(out / "probes.json", (json.dumps({"probes": list(found)}, indent=1, ensure_ascii=False) + "\n").encode())
+    write_facts(out / "probes.json", {"probes": found})
     replace(page, text.encode())
     return page
 
@@ -82,13 +82,13 @@ def probe_curve(facts: Facts) -> Figure:
         layers = facts["layers"]
         for vector, (colour, mark) in VECTORS.items():
             some = [probe for probe in facts["probes"] if probe["vector"] == vector]
-            single = [(probe["layers"][0], probe["validation"]) for probe in some if len(probe["layers"]) == 1]
+            single = [(probe["layers"][0], _drawn(probe)) for probe in some if len(probe["layers"]) == 1]
             axes.plot(
                 *zip(*single, strict=True), color=colour, marker=mark, markersize=6, linewidth=2, label=_said(vector)
             )
             for probe in some:
                 if len(probe["layers"]) > 1:
-                    axes.plot(layers + 1.5, probe["validation"], mark, color=colour, markersize=6)
+                    axes.plot(layers + 1.5, _drawn(probe), mark, color=colour, markersize=6)
         for height, name, dots in ((facts["chance"], "guessing", (4, 4)), (facts["words"], "words alone", (1, 2))):
             if height is not None:
                 axes.axhline(height, color=QUIET, linewidth=1, linestyle=(0, dots), label=f"{name} {height:.3f}")
@@ -103,6 +103,11 @@ def probe_curve(facts: Facts) -> Figure:
         figure.legend(loc="outside lower left", ncols=3)
         figure.set_label(f"Score of probes on validation over {layers} layers. {facts['sentence']}")
     return figure
+
+
+def _drawn(probe: Facts) -> float:
+    """Its score; where it has none nothing is drawn."""
+    return math.nan if probe["validation"] is None else float(probe["validation"])
 
 
 def _said(vector: str) -> str:

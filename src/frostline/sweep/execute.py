@@ -7,19 +7,17 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import torch
 
 from frostline.checking import Check, check
 from frostline.errors import FrostlineError
-from frostline.hidden import Recipe, keep
-from frostline.machine import Machine, hand_back, settled_memory
-from frostline.passing import Pass, Rows, ready_for_pass
-from frostline.pretrained import Pretrained
+from frostline.hidden import keep
+from frostline.machine import hand_back, settled_memory
+from frostline.passing import Rows, ready_for_pass
 from frostline.progress import Progress
 from frostline.run import Result, cut_of, run, run_stacked
 from frostline.specification import RunSpec
 from frostline.sweep.outlook import Outlook
-from frostline.sweep.prepare import Prepared, rows_needed
+from frostline.sweep.prepare import Prepared, recipe_of, rows_needed
 from frostline.sweep.stacks import in_stacks, stack_size
 from frostline.sweep.weights import UNUSABLE, BestWeights
 from frostline.sweep.workers import side_by_side, workers_for
@@ -204,25 +202,6 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> No
         bench.states = keep(made_by, bench.tokens, rows, recipe, progress=advance, warn=progress.note)
     bench.pass_seconds = perf_counter() - begun
     progress.finish(work)
-
-
-def recipe_of(pretrained: Pretrained, machine: Machine, made_by: Pass) -> Recipe:
-    """What determines this model's hidden states on this machine."""
-    facts = machine.facts()
-    return Recipe(
-        model=pretrained.name,
-        weights=pretrained.weights,
-        precision=machine.precision,
-        attention=str(pretrained.model.config._attn_implementation),
-        device=str(facts["device_name"]),
-        threads=torch.get_num_threads(),
-        instructions=str(facts["instructions"]),
-        torch=str(facts["torch"]),
-        transformers=str(facts["transformers"]),
-        head_reads=made_by.reads,
-        packed=made_by.packed,
-        narrow=" ".join(made_by.narrow.modules) if made_by.narrow else "",
-    )
 
 
 def _failure(spec: RunSpec, error: BaseException) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from frostline.sweep.store import replace
+from frostline.sweep.store import write_facts
 
 FILE = "forecast.json"
 
@@ -93,4 +93,4 @@ def recorded(out: Path) -> list[dict[str, Any]]:
 
 
 def _write(out: Path, calls: Iterable[Mapping[str, Any]]) -> None:
-    replace(out / FILE, (json.dumps({"calls": list(calls)}, indent=1) + "\n").encode())
+    write_facts(out / FILE, {"calls": calls})

@@ -20,10 +20,10 @@ from frostline.sweep.calibrate import (
     pace_of_pass,
     plainly,
 )
-from frostline.sweep.execute import recipe_of, sharing
+from frostline.sweep.execute import sharing
 from frostline.sweep.forecast import Cell, Forecast
 from frostline.sweep.outlook import Load, Outlook
-from frostline.sweep.prepare import Prepared, existing, rows_needed
+from frostline.sweep.prepare import Prepared, existing, recipe_of, rows_needed
 from frostline.sweep.workers import in_each, workers_for
 
 PLAN_SECONDS = 10.0  # that a plan may spend on timing

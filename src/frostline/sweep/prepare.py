@@ -1,6 +1,7 @@
 """Make a sweep ready to run: its data read, its model loaded, its plan made. Nothing is written here."""
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,12 +13,12 @@ import torch
 from frostline.checking import Check, head_reads, need_for
 from frostline.data import Data, Examples, class_weights, glue_task, load_data
 from frostline.errors import FrostlineError
-from frostline.hidden import RESERVE, cache_folder
+from frostline.hidden import RESERVE, Recipe, cache_folder, not_kept, recipes_like
 from frostline.layers import probe_batch
 from frostline.machine import Machine, free_bytes, this_machine
 from frostline.metrics import check_metric
 from frostline.parts import depth, parameters_of, remarks
-from frostline.passing import Rows
+from frostline.passing import Need, Pass, Rows
 from frostline.pretrained import Pretrained, load_pretrained
 from frostline.progress import Progress
 from frostline.run import Bench, subset_rows, train_rows
@@ -347,8 +348,17 @@ def _plan(
     unique = rows[np.unique(bench.tokens.keys[rows], return_index=True)[1]]
     count, tokens = len(unique), int(bench.tokens.lengths[unique].sum())
     free = max(0, free_bytes(existing(cache_folder())) - RESERVE)
-    limit = free if spec.cache_limit is None else min(free, int(spec.cache_limit * 1e9))
-    kept = wanted.within(limit, count, tokens, anatomy.width)
+    allowed = math.inf if spec.cache_limit is None else spec.cache_limit * 1e9
+
+    def fits(need: Need) -> bool:
+        """Whether there is room for it on the disk, where a part may lie already, and within what is allowed in all."""
+        recipe = recipe_of(bench.pretrained, bench.machine, bench.pass_for(need))
+        lacking = (not_kept(bench.tokens, rows, need, one) for one in recipes_like(recipe))
+        missing = min(lacking, key=len, default=unique)
+        more = need.bytes(len(missing), int(bench.tokens.lengths[missing].sum()), anatomy.width)
+        return more <= free and need.bytes(count, tokens, anatomy.width) <= allowed
+
+    kept = wanted.within(fits)
     train = data.train.targets
     by_class = {
         label: share
@@ -369,7 +379,7 @@ def _plan(
         wanted=wanted,
         kept=kept,
         cache_bytes=kept.bytes(count, tokens, anatomy.width),
-        limit_bytes=limit,
+        limit_bytes=int(min(free, allowed)),
         free_bytes=free,
         truncated={name: tokens.truncated() for name, tokens in encoded.items()},
         truncated_by_class=by_class,
@@ -377,6 +387,25 @@ def _plan(
         notes=(*data.notes, *_remarks(runs, bench.pretrained)),
         results_bytes=len(runs) * (scored * 4 * max(1, len(identity.labels)) + 12_000),
         model_bytes=4 * sum(p.numel() for p in model.parameters()),
+    )
+
+
+def recipe_of(pretrained: Pretrained, machine: Machine, made_by: Pass) -> Recipe:
+    """What determines this model's hidden states on this machine."""
+    facts = machine.facts()
+    return Recipe(
+        model=pretrained.name,
+        weights=pretrained.weights,
+        precision=machine.precision,
+        attention=str(pretrained.model.config._attn_implementation),
+        device=str(facts["device_name"]),
+        threads=torch.get_num_threads(),
+        instructions=str(facts["instructions"]),
+        torch=str(facts["torch"]),
+        transformers=str(facts["transformers"]),
+        head_reads=made_by.reads,
+        packed=made_by.packed,
+        narrow=" ".join(made_by.narrow.modules) if made_by.narrow else "",
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from frostline.sweep.store import replace
+from frostline.sweep.store import write_facts
 
 FILE = "search.json"
 PROBE = "probe"  # folder of the probe that a search ended with
@@ -13,7 +13,7 @@ PROBE = "probe"  # folder of the probe that a search ended with
 
 def write_search(out: Path, facts: Mapping[str, Any]) -> None:
     """Write down every step so far, and the verdict (None while it goes on)."""
-    replace(out / FILE, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
+    write_facts(out / FILE, facts)
 
 
 def read_search(out: Path) -> dict[str, Any] | None:

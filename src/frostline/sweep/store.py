@@ -11,6 +11,7 @@ whole, and resuming, growing a grid and merging folders are one operation: list 
 
 import errno
 import json
+import math
 import os
 import re
 import tomllib
@@ -146,6 +147,19 @@ def _damaged(path: Path, error: Exception) -> FrostlineError:
 def replace(path: Path, content: bytes) -> None:
     """Write a file that is rebuilt at will: whole or not at all."""
     os.replace(_write_aside(path, content), path)
+
+
+def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
+    """Write plain facts as JSON, whole or not at all; a number that is not defined becomes null."""
+    replace(path, _json(_defined(facts)))
+
+
+def _defined(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _defined(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_defined(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _write_aside(path: Path, content: bytes) -> Path:
