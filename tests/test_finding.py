@@ -18,7 +18,8 @@ from frostline.gather import gather
 from frostline.progress import Progress
 from frostline.statistics import quantile_of
 from frostline.sweep.folder import Folder
-from frostline.sweep.search import FILE, read_search
+from frostline.sweep.prepare import prepare
+from frostline.sweep.search import FILE, chosen_rates, read_search, want_again, write_search
 from tiny import SMALL
 
 FREE = {"negative", "positive", "train", "validation/test", "train/validation"}  # names of labels and splits
@@ -149,6 +150,46 @@ def test_what_an_earlier_call_began_and_this_one_does_not_want_is_given_up(
     assert "all" in {run.trainable for run in Folder(wanted["out"]).asked}
     again = frostline.find(**wanted)  # which wants it after all
     assert not again["search"]["given_up"] and "all" in {key[0] for key in runs_in(wanted["out"])}
+
+
+def test_a_sweep_that_asks_for_what_was_given_up_gets_it(wanted: dict[str, Any]) -> None:
+    frostline.find(**wanted, max_k=1)
+    out, settings = wanted["out"], {name: x for name, x in wanted.items() if name not in ("out", "budget", "progress")}
+    sweep = frostline.Sweep(**{**finding_module.DEFAULTS, **settings}, out=out, tune="all", progress=Progress())
+    finding_module.write_folder(prepare(sweep.spec, {}, Progress()))
+    (run, *_) = [run for run in Folder(out).asked if run.trainable == "all"]
+    search = read_search(out)
+    assert search is not None and not Folder(out).stands
+    write_search(out, {**search, "given_up": [run.digest]})
+    assert run.digest not in {one.digest for one in Folder(out).runs}
+    want_again(out, {run.digest})
+    assert run.digest in {one.digest for one in Folder(out).runs}
+    write_search(out, {**search, "given_up": [run.digest]})
+    Folder(out).store.fail(run.digest, {"digest": run.digest, "reason": "it was"})
+    assert run.digest in {one.digest for one in Folder(out).runs}  # what failed is not hidden
+
+
+def test_rates_that_somebody_tried_since_are_compared_as_in_any_sweep(wanted: dict[str, Any]) -> None:
+    search = {
+        "chosen_rates": {"last 1": 1e-3, "all": 1e-4},
+        "steps": [{"runs": [{"trainable": k, "learning_rate": r} for k, r in (("last 1", 1e-3), ("all", 1e-4))]}],
+    }
+    rows = [{"trainable": k, "learning_rate": r, "status": "done"} for k, r in (("last 1", 1e-3), ("all", 1e-4))]
+    assert chosen_rates(search, rows) == {"last 1": 1e-3, "all": 1e-4}
+    assert chosen_rates(search, [*rows, {**rows[1], "learning_rate": 1e-5}]) == {"last 1": 1e-3}
+    assert chosen_rates(search, [*rows, {**rows[1], "learning_rate": 1e-5, "status": "pending"}]).keys() == {
+        "last 1",
+        "all",
+    }
+
+
+def test_a_budget_that_full_would_break_is_said_and_nothing_is_recommended(wanted: dict[str, Any]) -> None:
+    answer = frostline.find(**{**wanted, "budget": 1e-6})
+    (size,) = answer["sizes"]
+    assert size["recommended"] is None and answer["sentence"].startswith("One training of full takes about")
+    assert answer["search"]["lacks"] == "all" and not Path(wanted["out"], "model").exists()
+    assert answer["sentence"] in Path(wanted["out"], "report.html").read_text()
+    assert frostline.find(**wanted)["search"]["lacks"] is None  # with more of it, it goes on
 
 
 def test_seeds_are_those_that_were_given(wanted: dict[str, Any]) -> None:

@@ -167,7 +167,10 @@ def test_a_small_budget_stops_it_with_the_best_so_far() -> None:
 def test_a_budget_that_full_alone_would_break_ends_it_before() -> None:
     verdict, steps = carried_out(board(budget=20.0), exact(RISING))
     assert verdict.tune is None and trained(steps).keys() == {0, 2}
-    assert verdict.why.startswith("One training of full takes about 14 s and 8 s of the budget are left")
+    assert (
+        verdict.why.startswith("One training of full takes about 14 s, and 8 s of the budget are left")
+        and verdict.alone
+    )
 
 
 def test_where_full_fails_lower_rates_are_tried_and_then_it_says_so() -> None:
@@ -192,6 +195,8 @@ def test_with_nothing_between_head_and_reference_the_reference_is_asked_for_its_
     verdict, steps = carried_out(board(ks=(0,), reference=1), exact(RISING))
     first = next(step.trials for step in steps if step.trials[0].tune == 1)
     assert [trial.rate for trial in first] == [1e-4, 2e-4] and verdict.tune == 1
+    verdict, _ = carried_out(board(ks=(0,), reference=1, budget=3.0), exact(RISING))
+    assert verdict.tune == 1  # it is trained already, whatever is left of the budget
 
 
 def test_a_rate_that_fails_is_not_chosen() -> None:

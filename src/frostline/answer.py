@@ -28,18 +28,18 @@ def make_answer(
     layers: int,
     named: str | None = None,
     looks: int = 1,
-    probe: str | None = None,
+    instead: str | None = None,
 ) -> dict[str, Any]:
     """The answer for every train size, in plain values for JSON; the largest size speaks first.
 
     ``runs`` are rows of the results table; ``logits`` gives a run's predictions on the validation rows. ``named`` is the
     k that a search has ended with: it is recommended, and how sure that is is said. ``looks``: so often, at most, that
-    search looked at intervals before it went on. ``probe``: what a probe on frozen features reaches, where that ended it.
+    search looked at intervals before it went on. ``instead``: the sentence of a search that ended without any k to recommend.
     """
     evidence = Predictions(validation, logits, looks)
     sizes = sorted({run["train_size"] for run in runs}, reverse=True)
     answers = [
-        answer_one([run for run in runs if run["train_size"] == size], evidence, choices, layers, named, probe)
+        answer_one([run for run in runs if run["train_size"] == size], evidence, choices, layers, named, instead)
         for size in sizes
     ]
     adjust(answers)
@@ -67,14 +67,14 @@ def answer_one(
     choices: Choices,
     layers: int | None,
     named: str | None = None,
-    probe: str | None = None,
+    instead: str | None = None,
 ) -> dict[str, Any]:
     """The answer for one train size: what :func:`frostline.comparison.curve.compare` found, a recommendation, a sentence."""
     choices = replace(choices, corrected=choices.corrected and evidence.chance is not None)
     answer = compare(runs, evidence, choices)
     main = main_point(answer)
-    if probe:
-        return {**answer, "recommended": None, "sentence": f"Train no layer. {probe}"}
+    if instead:
+        return {**answer, "recommended": None, "sentence": instead}
     steps = [cell for cell in answer["cells"] if cell["trainable"] != NAMED]
     if named not in [cell["trainable"] for cell in answer["cells"] if any(run["in_mean"] for run in cell["points"])]:
         named = None  # all its runs failed

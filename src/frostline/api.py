@@ -14,6 +14,7 @@ from filelock import FileLock
 from frostline.answer import add_test, make_answer
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Labelled
+from frostline.comparison.outcomes import ANSWERS
 from frostline.errors import FrostlineError
 from frostline.progress import Progress, suitable_progress
 from frostline.run import restore, run
@@ -25,7 +26,7 @@ from frostline.sweep.foresee import foresee
 from frostline.sweep.plan import Plan, expand, read_settings
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.rows import write_rows
-from frostline.sweep.search import read_search
+from frostline.sweep.search import chosen_rates, read_search, want_again
 from frostline.sweep.store import write_facts
 from frostline.sweep.tables import frame, write_tables
 from frostline.sweep.weights import BestWeights
@@ -94,6 +95,7 @@ class Sweep:
             missing = sum(not prepared.store.has(spec.digest) for spec in asked)
             self._foresee(prepared, progress)
             write_folder(prepared)
+            want_again(self.out, {spec.digest for spec in asked})
             forecast = prepared.plan.forecast
             call = record(self.out, forecast) if missing and forecast else None
             begun = perf_counter()
@@ -153,9 +155,14 @@ class Sweep:
             progress.close()
 
 
-def _heads_alone(rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether nothing was asked for but the head alone: what else is trained afterwards speaks for itself."""
-    return all(row["tuned_layers"] == 0 for row in rows)
+def _instead(search: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> str | None:
+    """The sentence of a search that ended without any k to recommend; None where there is one, and where what was trained
+    since speaks for itself."""
+    if search["by_probe"] and all(row["tuned_layers"] == 0 for row in rows):
+        return f"Train no layer. {search['probes']['sentence']}"
+    if search["lacks"] and not any(row["trainable"] == search["lacks"] and row["outcome"] in ANSWERS for row in rows):
+        return str(search["why"])
+    return None
 
 
 def finish(prepared: Prepared, progress: Progress, *, save_model: bool = True) -> dict[str, Any]:
@@ -182,10 +189,10 @@ def rebuild(out: str | Path) -> dict[str, Any]:
         rows,
         validation,
         folder.predictions,
-        replace(choices_of(folder.spec), rates=search["chosen_rates"] if search else {}),
+        replace(choices_of(folder.spec), rates=chosen_rates(search, rows) if search else {}),
         layers=folder.identity.layers,
         **({"named": search["named"], "looks": search["looks"]} if search else {}),
-        probe=search["probes"]["sentence"] if search and search["by_probe"] and _heads_alone(rows) else None,
+        instead=_instead(search, rows) if search else None,
     )
     answer["search"] = search
     test = _labelled(folder, "test") if folder.stands else None

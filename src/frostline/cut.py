@@ -1,7 +1,7 @@
 """The real model, run from a cut on.
 
 Layer ``c`` and those above it run as they are; the layers below hand their input on, and the kept hidden
-states take the place of what they would have computed. No forward is rewritten: transformers' own code runs
+states take the place of what they would have computed. No architecture's forward is rewritten: transformers' own code runs
 from the input to the logits.
 
 ``cut`` is the number of lower layers that do not run, 0 .. L. At 0 the embeddings' output is replaced; at L

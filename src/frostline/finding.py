@@ -26,7 +26,7 @@ from frostline.sweep.folder import Folder
 from frostline.sweep.outlook import Outlook
 from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared, prepare
-from frostline.sweep.search import PROBE, write_search
+from frostline.sweep.search import PROBE, read_search, write_search
 
 DEFAULTS = {
     "learning_rate": (5e-5, 1e-4, 2e-4),  # that may be tried
@@ -100,6 +100,7 @@ class _Search:
 
     def __post_init__(self) -> None:
         prepared, spec = self.prepared, self.spec
+        self.earlier = read_search(prepared.store.out)
         self.runs = {Trial(run.tune, run.learning_rate, run.seed): run for run in expand(spec, prepared.identity)}
         self._folds = {run.digest: run.fold for run in self.runs.values()}
         self.printed = {run.tune: run.trainable for run in self.runs.values()}
@@ -226,9 +227,11 @@ class _Search:
         return Outcome(score, facts["cost"]["run_seconds"], run.digest)
 
     def _given_up(self, own: Set[str]) -> list[str]:
-        """Runs that an earlier call began, with other settings, and that nobody is to finish: they have no result, and this
-        search did not want them."""
+        """Runs that an earlier search began, with other settings, and that nobody is to finish: they have no result, and this
+        one did not want them."""
         store = self.prepared.store
+        if self.earlier is None:  # what is there is a sweep's, which may go on
+            return []
         asked = {run.digest for run in Folder(store.out).asked} - own - store.failures().keys()
         return sorted(digest for digest in asked if not store.has(digest))
 
@@ -262,6 +265,7 @@ class _Search:
                 "head_rates": course.head_rates,
                 "chosen_rates": {self.printed[k]: rate for k in raced if (rate := self.board.rate(k)) is not None},
                 "skipped": [self.printed[k] for k in raced if k not in tried],
+                "lacks": self.printed[course.reference] if verdict and verdict.alone else None,
                 "given_up": self._given_up({self.runs[trial].digest for trial in trained}) if over else [],
                 "probes": self.probed.facts if self.probed else None,
                 "guesses": judged(

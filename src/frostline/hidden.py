@@ -174,7 +174,7 @@ def keep(
     """Hidden states of these rows of ``tokens``: those on disk are used, the others computed in one pass and kept.
 
     Raises:
-        FrostlineError: the disk is full. What was published before stays.
+        FrostlineError: the disk is full, or the folder cannot be written. What was published before stays.
     """
     place = (folder or cache_folder()) / recipe.key
     with _said_of_the_disk(place), _locked(place):
@@ -268,7 +268,7 @@ def _said_of_the_disk(place: Path) -> Iterator[None]:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise FrostlineError(
                 f"Hidden states cannot be kept in {place} ({error.strerror}): set HF_ASSETS_CACHE to a folder that can be "
-                "written, or keep none (--cache-limit 0)."
+                "written; a sweep can also keep none (--cache-limit 0)."
             ) from error
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise

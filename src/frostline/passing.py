@@ -28,9 +28,8 @@ from frostline.tokens import Tokens
 
 BUDGET = {"cpu": 4096, "cuda": 32768, "mps": 8192}  # tokens in one batch, at most
 WIDE = 384  # of a model that is wider than this they are fewer, so that a batch takes no more memory
-TINY = (
-    4  # texts of at most STEP tokens are packed by themselves, up to one for so many tokens; others one for every STEP
-)
+# Texts of at most STEP tokens are packed by themselves, up to one for so many tokens; others one for every STEP.
+TINY = 4
 GRID = 4  # so many times the tokens of a batch may stand in its padded grid, for a text of that length and shorter ones
 POOLED = ("first", "mean", "last")  # vectors of a text: of its first token, the mean of all, of its last
 

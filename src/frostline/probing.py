@@ -28,6 +28,7 @@ from frostline.specification import OF_MODEL_AND_DATA, SweepSpec, make_spec
 from frostline.sweep.prepare import encode_splits, existing, length_limit, read_data, recipe_of, splits_of
 from frostline.tokens import Tokens
 
+WRITTEN = ("probe", "figures", "tables", "report.html", "probes.json")  # in the folder, and a probe_<column> each
 LAST = 4  # so many of the last layers are also read together
 
 
@@ -147,8 +148,8 @@ def _room(out: str | Path | None) -> Path | None:
 
 
 def _ours(folder: Path) -> bool:
-    """An earlier call that was stopped while it wrote has left probes, but no probes.json yet."""
-    return (folder / "probes.json").exists() or all(path.name.startswith("probe") for path in folder.iterdir())
+    """Whether there is nothing but what is written here, perhaps by a call that was stopped meanwhile."""
+    return all(path.name in WRITTEN or path.name.startswith("probe_") for path in folder.iterdir())
 
 
 def _is_table(source: Any) -> bool:
@@ -283,7 +284,8 @@ def _rank(reading: Reading) -> tuple[float, int, int]:
 
 
 def _words(data: Data, validation: Labelled) -> float | None:
-    """What words and pairs of words reach without any model; None where the texts hold no words."""
+    """What words and pairs of words reach without any model; None where the texts hold no words, or where it is not
+    defined."""
     number = not data.task.labels
     model = Ridge(1.0, solver="sparse_cg") if number else LogisticRegression(max_iter=1000)
     chain = make_pipeline(TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+"), model)
@@ -292,7 +294,7 @@ def _words(data: Data, validation: Labelled) -> float | None:
     chain.fit(list(_joined(data.train)), data.train.targets)
     predicted = chain.predict(list(_joined(data.validation)))
     values = predicted[:, None] if number else np.eye(len(data.task.labels))[predicted]
-    return validation.score(values, np.arange(len(predicted)))
+    return _known(validation.score(values, np.arange(len(predicted))))
 
 
 def _joined(examples: Examples) -> Iterator[str]:

@@ -57,13 +57,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``tune``: the smallest k that is enough by the means of what was trained; None where nothing is learned. ``why``:
-    what ended the race."""
+    """``tune``: the smallest k that is enough by the means of what was trained; None where there is none, as the flags say.
+    ``why``: what ended the race."""
 
     tune: Tune | None
     why: str
     by_probe: bool = False  # nothing need be trained
     unlearned: bool = False  # nothing is surely above guessing
+    alone: bool = False  # of what everything is compared with there is nothing
 
 
 @dataclass(frozen=True)
@@ -312,8 +313,8 @@ def race(board: Board) -> Steps:
     rate = board.rate(asked) or rate
     lower = course.below(rate)
     two = [Trial(reference, one, seed) for one in (rate, lower) if one is not None]
-    if course.budget is not None and not board.affords(two[:1]):
-        return Verdict(None, _too_dear(board, two[0]))
+    if course.budget is not None and board.missing(two[:1]) and not board.affords(two[:1]):
+        return Verdict(None, _too_dear(board, two[0]), alone=True)
     if lower is not None and board.affords(two):
         yield from run(two, f"What {said(reference)} reaches at that rate, and at the next lower: it often wants less.")
     else:
@@ -321,9 +322,8 @@ def race(board: Board) -> Steps:
     if board.rate(reference) is None:
         yield from lower_rates(reference)
     if board.rate(reference) is None:
-        return Verdict(
-            None, f"{said(reference, begins=True)} failed at every rate that was tried: nothing to compare with."
-        )
+        why = f"{said(reference, begins=True)} failed at every rate that was tried: there is nothing to compare with."
+        return Verdict(None, why, alone=True)
     first_of_all: list[Tune] = [reference, shallow, 0]
     if not any(map(board.learned, first_of_all)):
         every = [Trial(reference, one, other) for one in course.rates for other in course.seeds[:2]]
@@ -367,11 +367,15 @@ def race(board: Board) -> Steps:
 
 def _too_dear(board: Board, trial: Trial) -> str:
     """That the reference cannot be trained within the budget, in words."""
-    needed, left = board.price(trial.tune), max(0.0, board.budget - board.spent)
+    needed, left = (_lasting(one) for one in (board.price(trial.tune), max(0.0, board.budget - board.spent)))
     return (
-        f"One training of {said(trial.tune)} takes about {needed:.0f} s and {left:.0f} s of the budget are left: without it "
+        f"One training of {said(trial.tune)} takes about {needed}, and {left} of the budget are left: without it "
         "there is nothing to compare with. Give more (--budget), or let fewer layers stand for full (--max-k)."
     )
+
+
+def _lasting(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _untried(board: Board) -> str:

@@ -1,6 +1,6 @@
 """Runs trained as one: what K runs train of a model is there K times, and one forward takes the rows of all.
 
-No forward is rewritten, and no architecture is known by name. A batch holds the texts of all runs, those of a run one
+No architecture's forward is rewritten, and none is known by name. A batch holds the texts of all runs, those of a run one
 after another, so the leading dimension of what a module is given falls into K equal shares. A module that holds trained
 parameters treats each share with that run's own. What is frozen is shared, and takes the rows as they come.
 

@@ -180,8 +180,8 @@ def print_probes(facts: Mapping[str, Any]) -> None:
         layers = one["layers"]
         name = readable.layers(layers)
         best = facts["best"]["layers"] == layers and facts["best"]["vector"] == one["vector"]
-        rows.setdefault(name, {"after layer": name, **dict.fromkeys(vectors, "")})[one["vector"]] = readable.score(
-            one["validation"]
+        rows.setdefault(name, {"after layer": name, **dict.fromkeys(vectors, "")})[one["vector"]] = (
+            "-" if one["validation"] is None else f"{one['validation']:.3f}"
         ) + (" *" if best else "")
     print(
         f"\n{facts['columns']['label']}: {readable.metric(facts['metric'])} on {facts['validation_rows']:,} validation rows"

@@ -14,8 +14,8 @@ from frostline.cli.results import print_counts
 from frostline.errors import FrostlineError
 from frostline.specification import CHOSEN_BY_SEARCH, OF_MODEL_AND_DATA, read_seconds
 
-# Settings for which a search has defaults of its own.
 SWEEP = "frostline-sweep"  # the folder of a sweep that is only planned
+# Settings for which a search has defaults of its own.
 OF_SEARCH = ("learning_rate", "head_learning_rate", "seeds", "folds", "evaluations_per_epoch")
 
 
@@ -277,7 +277,7 @@ def _show(answer: dict[str, Any], out: Path) -> None:
     rows = [answer_row(cell, full) for cell in largest["cells"]]
     print_table(rows, tuple(rows[0]))
     print(f"\n{answer['sentence']}")
-    if answer["search"]:
+    if answer["search"] and answer["search"]["why"] not in answer["sentence"]:
         print(answer["search"]["why"])
     if answer["tested"] and largest["recommended"]:
         from frostline.report.sentences import tested

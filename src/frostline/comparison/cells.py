@@ -34,7 +34,7 @@ def _rank(run: Run) -> tuple[bool, bool, int]:
 
 def at_rate(cells: Mapping[str, Sequence[Run]], chance: float | None, choices: Choices) -> dict[str, list[Run]]:
     """The runs of each k at the learning rate it is shown at: its best on validation, or by choice the best of full, where it
-    has runs at that."""
+    has runs at that, or the one at which a search compared it."""
     best = {k: best_rate(runs, chance, choices) for k, runs in cells.items()}
     deepest = next((k for k in reversed(list(cells)) if k != NAMED), None)
     if choices.one_rate and deepest is not None:

@@ -353,7 +353,9 @@ def _plan(
     def fits(need: Need) -> bool:
         """Whether there is room for it on the disk, where a part may lie already, and within what is allowed in all."""
         recipe = recipe_of(bench.pretrained, bench.machine, bench.pass_for(need))
-        lacking = (not_kept(bench.tokens, rows, need, one) for one in recipes_like(recipe))
+        whole = layers in need.pooled  # then the last layer ran for all tokens, and elsewhere mostly did not
+        alike = [one for one in recipes_like(recipe) if bool(one.narrow) != whole]
+        lacking = (not_kept(bench.tokens, rows, need, one) for one in alike)
         missing = min(lacking, key=len, default=unique)
         more = need.bytes(len(missing), int(bench.tokens.lengths[missing].sum()), anatomy.width)
         return more <= free and need.bytes(count, tokens, anatomy.width) <= allowed

@@ -1,7 +1,7 @@
 """What a search for an answer did and decided, kept beside its runs."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,27 @@ PROBE = "probe"  # folder of the probe that a search ended with
 def write_search(out: Path, facts: Mapping[str, Any]) -> None:
     """Write down every step so far, and the verdict (None while it goes on)."""
     write_facts(out / FILE, facts)
+
+
+def want_again(out: Path, runs: Set[str]) -> None:
+    """Runs that a search has given up are asked for by somebody else."""
+    search = read_search(out)
+    if search and runs & set(search["given_up"]):
+        write_search(out, {**search, "given_up": sorted(set(search["given_up"]) - runs)})
+
+
+def chosen_rates(search: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The rate at which a search compared each k, of those of which nobody has tried others since."""
+
+    def by_k(runs: Iterable[Mapping[str, Any]]) -> dict[str, set[float]]:
+        rates: dict[str, set[float]] = {}
+        for run in runs:
+            rates.setdefault(run["trainable"], set()).add(run["learning_rate"])
+        return rates
+
+    tried = by_k(run for step in search["steps"] for run in step["runs"])
+    known = by_k(row for row in rows if row["status"] == "done")
+    return {k: rate for k, rate in search["chosen_rates"].items() if known.get(k, set()) <= tried.get(k, set())}
 
 
 def read_search(out: Path) -> dict[str, Any] | None:
