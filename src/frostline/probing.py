@@ -148,8 +148,9 @@ def _room(out: str | Path | None) -> Path | None:
 
 
 def _ours(folder: Path) -> bool:
-    """Whether there is nothing but what is written here, perhaps by a call that was stopped meanwhile."""
-    return all(path.name in WRITTEN or path.name.startswith("probe_") for path in folder.iterdir())
+    """Whether it was written here, perhaps by a call that was stopped meanwhile, or is empty."""
+    own = (path.name in WRITTEN or path.name.startswith(("probe_", ".")) for path in folder.iterdir())
+    return (folder / "probes.json").exists() or all(own)
 
 
 def _is_table(source: Any) -> bool:

@@ -277,8 +277,9 @@ def _show(answer: dict[str, Any], out: Path) -> None:
     rows = [answer_row(cell, full) for cell in largest["cells"]]
     print_table(rows, tuple(rows[0]))
     print(f"\n{answer['sentence']}")
-    if answer["search"] and answer["search"]["why"] not in answer["sentence"]:
-        print(answer["search"]["why"])
+    why = answer["search"] and answer["search"]["why"]
+    if why and why not in answer["sentence"]:
+        print(why)
     if answer["tested"] and largest["recommended"]:
         from frostline.report.sentences import tested
 

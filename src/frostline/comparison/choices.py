@@ -17,9 +17,7 @@ class Choices:
     margin: float = 0.01  # so far below full, in the metric's own units, is as good as full
     by_margin: bool = False  # what is recommended is within the margin; else it reaches the target
     one_rate: bool = False  # the learning rate that is best for full, for every k; else each k has its best
-    rates: Mapping[str, float] = field(
-        default_factory=dict
-    )  # at which a k is shown in any case, as a search compared it
+    rates: Mapping[str, float] = field(default_factory=dict)  # at which a search compared a k, and it is shown
     failed_below: float | None = None  # leave out runs at most this share of the best of their cell, and scores of 0
     leave_out: tuple[str, ...] = ()  # tasks that the operating point over several tasks does not look at
     by_mean: bool = False  # an operating point is where the mean reaches the target, whatever its interval
