@@ -134,9 +134,8 @@ def judge(folder: Path, target: float) -> dict[str, Any]:
     work = searches[0]["operations"]
     grid = sum(work[row["trainable"]] for row in every)
     probes = json.loads((folder / "probe" / "probes.json").read_text())["probes"][0]["probes"]
-    layer = max((p for p in probes if len(p["layers"]) == 1 and p["unseen"] is not None), key=lambda p: p["unseen"])[
-        "layers"
-    ][0]
+    known = [probe for probe in probes if len(probe["layers"]) == 1 and probe["unseen"] is not None]
+    layer = max(known, key=lambda probe: probe["unseen"])["layers"][0]
     rules = {
         "last quarter": [_printed(round(layers / 4))],
         "last half": [_printed(round(layers / 2))],

@@ -168,7 +168,7 @@ def test_a_budget_that_full_alone_would_break_ends_it_before() -> None:
     verdict, steps = carried_out(board(budget=20.0), exact(RISING))
     assert verdict.tune is None and trained(steps).keys() == {0, 2}
     assert (
-        verdict.why.startswith("One training of full takes about 14 s, and 8 s of the budget are left")
+        verdict.why.startswith("One training of full takes about 14 s, and 7.6 s of the budget are left")
         and verdict.alone
     )
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from frostline.api import Sweep, best_weights, choices_of, finish, write_folder
 from frostline.comparison.evidence import Labelled, Predictions, among_all
 from frostline.errors import FrostlineError
+from frostline.folding import lasting
 from frostline.guesses import by_layer, judged, logme
 from frostline.machine import settled_objects
 from frostline.metrics import WITH_SIGN
@@ -18,7 +19,6 @@ from frostline.passing import POOLED
 from frostline.probing import Probed, probe_states
 from frostline.progress import Progress, suitable_progress
 from frostline.race import Board, Course, Outcome, Step, Trial, Verdict, looks, race, said
-from frostline.report import readable
 from frostline.run import scored_rows, train_rows
 from frostline.specification import CHOSEN_BY_SEARCH, HEAD_RATE, MoreRuns, RunSpec, SweepSpec, Tune
 from frostline.sweep.execute import execute, make_ready
@@ -214,7 +214,7 @@ class _Search:
     def _so_far(self) -> str:
         """Where the answer lies, and what has been spent on it."""
         *smaller, found = self.board.candidates()
-        spent, budget = (readable.seconds(seconds) for seconds in (self.board.spent, self.board.budget))
+        spent, budget = (lasting(seconds) for seconds in (self.board.spent, self.board.budget))
         perhaps = f", perhaps less ({said(smaller[0])} to {said(smaller[-1])})" if len(smaller) > 1 else ""
         perhaps = perhaps or (f", perhaps {said(smaller[0])}" if smaller else "")
         return f"  Enough so far: {said(found)}{perhaps}. Trained for {spent} of at most {budget}."

@@ -1,4 +1,4 @@
-"""Numbers without a gap, and texts that differ only in a number, drawn together for people to read."""
+"""Numbers without a gap, and texts that differ only in a number, drawn together for people to read; and durations."""
 
 from collections.abc import Iterable
 
@@ -17,6 +17,16 @@ def stretches(numbers: Iterable[int]) -> list[tuple[int, int]]:
         else:
             found.append((number, number))
     return found
+
+
+def lasting(seconds: float) -> str:
+    """A duration as one says it."""
+    if seconds < 119.5:
+        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    if seconds < 595:
+        minutes, rest = divmod(round(seconds / 10), 6)
+        return f"{minutes} min" + (f" {10 * rest} s" if rest else "")
+    return f"{seconds / 60:.0f} min" if seconds < 7170 else f"{seconds / 3600:.1f} h"
 
 
 def folded(paths: Iterable[str], start: str) -> tuple[str, ...]:

@@ -18,6 +18,11 @@ Array = NDArray[Any]
 Metric = Callable[[Array, Array], float]  # (targets, predictions)
 
 
+def defined(score: float) -> float | None:
+    """None for what is not defined, as a correlation with what is the same for all."""
+    return score if np.isfinite(score) else None
+
+
 def _f1(targets: Array, predictions: Array) -> float:
     """F1 of the class with index 1, as in GLUE."""
     return float(sk.f1_score(targets, predictions, labels=[1], average="macro", zero_division=0.0))

@@ -17,7 +17,7 @@ from frostline.data import Data, Examples
 from frostline.errors import FrostlineError
 from frostline.hidden import RESERVE, HiddenStates, cache_folder, keep, not_kept
 from frostline.machine import Machine, free_bytes, this_machine
-from frostline.metrics import check_metric
+from frostline.metrics import check_metric, defined
 from frostline.passing import POOLED, Need, Rows, ready_for_pass
 from frostline.pretrained import Pretrained, load_pretrained
 from frostline.probes import FITS, Probe
@@ -257,8 +257,8 @@ def probe_states(
             {
                 "layers": reading.place.layers,
                 "vector": reading.place.pooled,
-                "unseen": _known(reading.unseen),
-                "validation": _known(reading.validation),
+                "unseen": defined(reading.unseen),
+                "validation": defined(reading.validation),
                 "strength": reading.probe.strength,
             }
             for reading in readings
@@ -266,16 +266,11 @@ def probe_states(
         "best": {
             "layers": best.place.layers,
             "vector": best.place.pooled,
-            **{name: _known(value) for name, value in scored.items()},
+            **{name: defined(value) for name, value in scored.items()},
         },
         "notes": data.notes,
     }
     return Probed({**facts, "sentence": sentence(facts)}, best, pretrained, machine)
-
-
-def _known(score: float) -> float | None:
-    """None for what is not defined, as a correlation with what is the same for all."""
-    return score if np.isfinite(score) else None
 
 
 def _rank(reading: Reading) -> tuple[float, int, int]:
@@ -295,7 +290,7 @@ def _words(data: Data, validation: Labelled) -> float | None:
     chain.fit(list(_joined(data.train)), data.train.targets)
     predicted = chain.predict(list(_joined(data.validation)))
     values = predicted[:, None] if number else np.eye(len(data.task.labels))[predicted]
-    return _known(validation.score(values, np.arange(len(predicted))))
+    return defined(validation.score(values, np.arange(len(predicted))))
 
 
 def _joined(examples: Examples) -> Iterator[str]:

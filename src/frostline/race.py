@@ -21,6 +21,7 @@ from scipy import stats
 from frostline.comparison.evidence import Evidence, Run
 from frostline.comparison.goal import Goal
 from frostline.comparison.points import seeds_to_tell
+from frostline.folding import lasting
 from frostline.specification import Tune
 from frostline.statistics import FULL, Array, Pair
 
@@ -367,15 +368,11 @@ def race(board: Board) -> Steps:
 
 def _too_dear(board: Board, trial: Trial) -> str:
     """That the reference cannot be trained within the budget, in words."""
-    needed, left = (_lasting(one) for one in (board.price(trial.tune), max(0.0, board.budget - board.spent)))
+    needed, left = (lasting(one) for one in (board.price(trial.tune), max(0.0, board.budget - board.spent)))
     return (
         f"One training of {said(trial.tune)} takes about {needed}, and {left} of the budget are left: without it "
         "there is nothing to compare with. Give more (--budget), or let fewer layers stand for full (--max-k)."
     )
-
-
-def _lasting(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _untried(board: Board) -> str:

@@ -21,6 +21,7 @@ from frostline.hidden import HiddenStates
 from frostline.layers import HEAD, POOLER, Anatomy, count_parameters
 from frostline.linear import ready_weights
 from frostline.machine import Machine, peak_memory
+from frostline.metrics import defined
 from frostline.narrow import Narrow
 from frostline.packing import packable
 from frostline.parts import depth
@@ -453,4 +454,4 @@ def _logits(trained: Trained) -> dict[str, NDArray[Any]]:
 
 def _plain(scores: dict[str, float]) -> dict[str, float | None]:
     """Scores for JSON, which has no word for what is not defined but null."""
-    return {name: value if math.isfinite(value) else None for name, value in scores.items()}
+    return {name: defined(value) for name, value in scores.items()}

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from frostline.folding import lasting
 from frostline.report import readable
 
 
@@ -27,11 +28,6 @@ def _text(value: Any) -> str:
 def size_of(count: float) -> str:
     """Bytes as a terminal shows them."""
     return readable.size(count).replace(readable.UNBROKEN, " ")
-
-
-def duration_of(seconds: float) -> str:
-    """A duration as a terminal shows it."""
-    return readable.seconds(seconds).replace(readable.UNBROKEN, " ")
 
 
 def answer_row(cell: Mapping[str, Any], full: str) -> dict[str, Any]:
@@ -115,10 +111,10 @@ def _costs(cell: Any) -> dict[str, str]:
     if cell is None:
         return dict.fromkeys(("a run", "in all", "memory", "a run by Trainer"), "")
     return {
-        "a run": duration_of(cell.seconds),
-        "in all": duration_of(cell.runs * cell.seconds),
+        "a run": lasting(cell.seconds),
+        "in all": lasting(cell.runs * cell.seconds),
         "memory": size_of(cell.memory_bytes),
-        "a run by Trainer": "" if cell.trainer_seconds is None else duration_of(cell.trainer_seconds),
+        "a run by Trainer": "" if cell.trainer_seconds is None else lasting(cell.trainer_seconds),
     }
 
 
@@ -135,14 +131,14 @@ def print_forecast(forecast: Any) -> None:
         print(remark)
     runs = forecast.seconds - forecast.pass_seconds
     print(
-        f"\nPredicted, from steps timed here: about {duration_of(forecast.seconds)} (the pass "
-        f"{duration_of(forecast.pass_seconds)}, runs {duration_of(runs)}"
+        f"\nPredicted, from steps timed here: about {lasting(forecast.seconds)} (the pass "
+        f"{lasting(forecast.pass_seconds)}, runs {lasting(runs)}"
         + (f", {forecast.workers} at a time" if forecast.workers > 1 else "")
         + f") and at most {size_of(forecast.memory_bytes)} of memory{' a run' if forecast.workers > 1 else ''}."
     )
     if forecast.trainer_seconds is not None:
         print(
-            f"The same runs by transformers' Trainer as it comes: about {duration_of(forecast.trainer_seconds)}, "
+            f"The same runs by transformers' Trainer as it comes: about {lasting(forecast.trainer_seconds)}, "
             f"{forecast.trainer_seconds / forecast.seconds:.1f} times as long (every layer of every batch,\npadded, in float32; "
             "validation eight texts at a time)."
         )

@@ -7,6 +7,8 @@ from decimal import Decimal
 from pathlib import PurePath
 from typing import Any
 
+from frostline.folding import lasting
+
 UNKNOWN = "–"
 UNBROKEN = "\u00a0"  # no line ends between a number and its unit
 
@@ -61,14 +63,7 @@ def percent_interval(low: float | None, high: float | None) -> str:
 
 def seconds(value: float | None) -> str:
     """A duration as one says it."""
-    if value is None:
-        return UNKNOWN
-    if value < 119.5:
-        return f"{value:.2g}{UNBROKEN}s" if value < 9.95 else f"{value:.0f}{UNBROKEN}s"
-    if value < 595:
-        minutes, rest = divmod(round(value / 10), 6)
-        return f"{minutes}{UNBROKEN}min" + (f"{UNBROKEN}{10 * rest}{UNBROKEN}s" if rest else "")
-    return f"{value / 60:.0f}{UNBROKEN}min" if value < 7170 else f"{value / 3600:.1f}{UNBROKEN}h"
+    return UNKNOWN if value is None else lasting(value).replace(" ", UNBROKEN)
 
 
 def size(count: float | None) -> str:

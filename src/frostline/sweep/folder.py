@@ -33,8 +33,8 @@ class Folder:
         self.spec = read_settings(written, self.out)
         self.asked = expand(self.spec, self.identity)
         search = read_search(self.out)
-        given_up = set(search["given_up"]) if search else set()
-        given_up -= {*self.store.failures(), *filter(self.store.has, given_up)}
+        if given_up := set(search["given_up"]) if search else set():
+            given_up -= {*self.store.failures(), *filter(self.store.has, given_up)}
         self.runs = [run for run in self.asked if run.digest not in given_up]
         self.folds = read_folds(self.out)
         self._fold = {run.digest: run.fold for run in self.runs}

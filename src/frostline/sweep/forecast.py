@@ -3,7 +3,7 @@
 import heapq
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -92,5 +92,5 @@ def recorded(out: Path) -> list[dict[str, Any]]:
     return calls
 
 
-def _write(out: Path, calls: Iterable[Mapping[str, Any]]) -> None:
+def _write(out: Path, calls: Sequence[Mapping[str, Any]]) -> None:
     write_facts(out / FILE, {"calls": calls})

@@ -151,14 +151,14 @@ def replace(path: Path, content: bytes) -> None:
 
 def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
     """Write plain facts as JSON, whole or not at all; a number that is not defined becomes null."""
-    replace(path, _json(_defined(facts)))
+    replace(path, _json(_with_nulls(facts)))
 
 
-def _defined(value: Any) -> Any:
+def _with_nulls(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _defined(one) for name, one in value.items()}
+        return {name: _with_nulls(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_defined(one) for one in value]
+        return [_with_nulls(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
