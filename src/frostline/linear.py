@@ -4,7 +4,8 @@ For training on a processor with short numbers that is a copy in the lower preci
 forward; for scoring, in every precision, it is the layout that oneDNN's products read fastest, which a plain call makes
 inside. Either is made when the layer is next called after its weight has changed, and takes the place of the other.
 
-The products are torch's own: under autocast bf16 in, sums in fp32, bf16 out; gradients of weights are handed back in fp32.
+The products are torch's own: under autocast bf16 in, sums in fp32, bf16 out; gradients of weights are handed in as they
+are (:mod:`frostline.gradients`).
 """
 
 import weakref
@@ -17,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from frostline.gradients import hand_in
 from frostline.machine import Machine
 from frostline.replacing import forwards_replaced
 
@@ -106,6 +108,7 @@ class _Product(torch.autograd.Function):
     ) -> Tensor:
         ctx.wide = x.dtype
         ctx.save_for_backward(short, copy)
+        ctx.weight = weight
         return F.linear(short, copy, short_bias)
 
     @staticmethod
@@ -114,9 +117,11 @@ class _Product(torch.autograd.Function):
         gradient = gradients[0].to(copy.dtype)
         wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
         flat = gradient.flatten(0, -2)
+        if wants_weight:
+            hand_in(ctx.weight, flat.t() @ x.flatten(0, -2))
         return (
             (gradient @ copy).to(ctx.wide) if wants_x else None,
-            (flat.t() @ x.flatten(0, -2)).float() if wants_weight else None,
+            None,
             flat.sum(0).float() if wants_bias else None,
             None,
             None,

@@ -24,6 +24,7 @@ from transformers import (
 
 from frostline.absent import take_away, unread
 from frostline.errors import FrostlineError
+from frostline.gradients import drop
 from frostline.layers import EMBEDDINGS, HEAD, LAYER, POOLER, Anatomy, find_layers
 
 WANTED_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
@@ -58,7 +59,7 @@ class Pretrained:
         self._draw(generator_seed)
         for name, parameter in parameters.items():
             parameter.requires_grad_(name in names)
-            parameter.grad = None
+        drop(parameters.values())
         return {name: p for name, p in parameters.items() if name in names}
 
     def restore(self) -> None:
@@ -72,8 +73,7 @@ class Pretrained:
         for name, value in self._changed.items():
             self.model.get_parameter(name).data = value
         self._changed.clear()
-        for parameter in self.model.parameters():
-            parameter.grad = None
+        drop(self.model.parameters())
 
     def have(self, cut: int | None) -> None:
         """Have the weights that the model needs from ``cut`` on (None: all), whatever was let go before."""

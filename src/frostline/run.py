@@ -20,6 +20,7 @@ from frostline.dropout import Dropout
 from frostline.hidden import HiddenStates
 from frostline.layers import HEAD, POOLER, Anatomy, count_parameters
 from frostline.linear import ready_weights
+from frostline.lookup import few_rows
 from frostline.machine import Machine, peak_memory
 from frostline.metrics import defined
 from frostline.narrow import Narrow
@@ -334,6 +335,7 @@ def forward_from(bench: Bench, specs: Sequence[RunSpec]) -> Iterator[Forward]:
     with (
         packable(pretrained.model) if bench.packed else nullcontext() as packing,
         ready_weights(pretrained.model, bench.machine) if runs == 1 and not head_alone else nullcontext(),
+        few_rows(pretrained.model, bench.machine) if runs == 1 else nullcontext(),
         dropout.instead(pretrained.model) if dropout else nullcontext(),
         cut_at(pretrained.model, pretrained.anatomy, cut, packing=packing, runs=runs, narrow=bench.narrow) as upper,
         torch.random.fork_rng(),  # for types that drop without nn.Dropout

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.graph import increment_version
 from transformers import get_scheduler
 
+from frostline.gradients import AdamW, clip, drop, total_norm
 from frostline.metrics import is_constant, score
 from frostline.specification import Settings
 
@@ -158,11 +159,10 @@ def train(
     per_epoch = math.ceil(len(learners[0].rows) / batch)
     total = max(1, math.ceil(settings.num_train_epochs * per_epoch))
     warmup = settings.warmup_steps if settings.warmup_steps >= 1 else settings.warmup_steps * total
-    optimizer = torch.optim.AdamW(
+    optimizer = AdamW(
         _drawn_together([group for learner in learners for group in learner.groups]),
         betas=(settings.adam_beta1, settings.adam_beta2),
         eps=settings.adam_epsilon,
-        fused=True,
     )
     tensors = [p for group in optimizer.param_groups for p in group["params"]]
     schedule = get_scheduler(settings.lr_scheduler_type, optimizer, math.ceil(warmup), total)
@@ -180,28 +180,28 @@ def train(
         going = [(n, course) for n, course in enumerate(courses) if course.goes_on]
         losses = [problem.loss(output[n], rows[n]) for n, _ in going]
         torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
-        norms = [nn.utils.get_total_norm(course.gradients()) for _, course in going]
+        norms = [total_norm(course.tensors) for _, course in going]
         both = torch.stack([torch.stack([x.detach().float() for x in some]) for some in (losses, norms)]).tolist()
         for (_, course), loss, size, norm in zip(going, *both, norms, strict=True):
             if not (math.isfinite(loss) and math.isfinite(size)):
                 what = "gradient" if math.isfinite(loss) else "loss"
                 course.diverge(f"the {what} of step {step} of {total} is not finite")
             elif 0 < settings.max_grad_norm < CLIPPED_FROM * size:  # to clip what is shorter is to multiply it by 1
-                nn.utils.clip_grads_with_norm_(course.tensors, settings.max_grad_norm, norm)
-        if not any(course.goes_on for course in courses):
-            break
+                clip(course.tensors, settings.max_grad_norm, norm)
         for course in courses:
             if not course.goes_on:
-                course.drop_gradients()
+                drop(course.tensors)
+        if not any(course.goes_on for course in courses):
+            break
         optimizer.step()
         increment_version(tensors)  # the fused step does not say that it has changed them, and kept copies must know
         schedule.step()
-        optimizer.zero_grad(set_to_none=True)
         for n, course in enumerate(courses):
             course.seen(rows[n], output[n], step)
         on_step(step, total)
         if step in evaluate_after:
             begun = perf_counter()
+            optimizer.settle()
             set_mode(False)
             logits = logits_of(np.stack([validation_rows] * len(courses)))
             for n, course in enumerate(courses):
@@ -248,13 +248,6 @@ class _Course:
             self.to_come = shuffled(rows, self.learner.order)
         rows, self.to_come = self.to_come[:batch], self.to_come[batch:]
         return rows
-
-    def gradients(self) -> list[Tensor]:
-        return [p.grad for p in self.tensors if p.grad is not None]
-
-    def drop_gradients(self) -> None:
-        for p in self.tensors:
-            p.grad = None
 
     def diverge(self, reason: str) -> None:
         self.trained.outcome, self.trained.reason = "diverged", reason

@@ -1,0 +1,216 @@
+"""Gradients in the form that they come in, and AdamW on them.
+
+A step of a small batch takes longer to move what AdamW needs than to compute it, so two things are not done that change
+nothing but the time. Under autocast a product gives its weight's gradient in bf16; in fp32 it is the same number in twice
+the room, which is written, read for its length and read again for the step. It is kept as it came, and widened where it
+is used, one weight at a time. Of a table of embeddings, rows that no text has read have neither gradient nor moments:
+each step multiplies them all by the same factor, the decay. They wait, and are multiplied when somebody reads them.
+
+The steps are torch's own: what short gradients give is the same to the last bit, and so are tables without decay.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim.adamw import adamw
+
+
+@dataclass
+class _Short:
+    """A gradient as a product gave it, and what it is to be multiplied by."""
+
+    numbers: Tensor
+    factor: Tensor | None = None
+
+    def wide(self) -> Tensor:
+        numbers = self.numbers.float()
+        return numbers if self.factor is None else torch.mul(numbers, self.factor)
+
+
+class Table:
+    """A trained table ``[N, D]``, of which R rows were read so far; the others wait for their decay.
+
+    It stays with its parameter until it is closed.
+    """
+
+    def __init__(self, parameter: Tensor) -> None:
+        self.parameter = parameter
+        self.read = torch.empty(0, dtype=torch.long)  # [R]
+        self.place = torch.full((len(parameter),), -1)  # [N], of each row among those
+        self.gradient: Tensor | None = None  # [R, D], of the step under way
+        self.waiting = 1.0  # what the others are to be multiplied by
+        vars(parameter)["table"] = self
+
+    def reads(self, ids: Tensor) -> None:
+        """To be said before rows ``ids`` are read for training."""
+        rows = torch.unique(ids)
+        new = rows[self.place[rows] < 0]
+        if len(new):
+            self.place[new] = torch.arange(len(new)) + len(self.read)
+            self.read = torch.cat([self.read, new])
+            with torch.no_grad():
+                self.parameter[new] *= self.waiting
+
+    def add(self, ids: Tensor, gradient: Tensor, padding: int | None) -> None:
+        """The gradient ``[..., D]`` of what was read as ``ids [...]``; the row ``padding`` has none."""
+        nowhere = -1 if padding is None else int(self.place[padding])
+        self._add(
+            torch.ops.aten.embedding_dense_backward(gradient.float(), self.place[ids], len(self.read), nowhere, False)
+        )
+
+    def _add(self, gradient: Tensor) -> None:
+        self.gradient = gradient if self.gradient is None else _filled(self.gradient, len(gradient)) + gradient
+
+    def now(self) -> Tensor | None:
+        """The gradient of the rows that were read, ``[R, D]``."""
+        if self.parameter.grad is not None:  # somebody read the parameter itself: all of it
+            self.reads(torch.arange(len(self.place)))
+            self._add(self.parameter.grad[self.read])
+            self.parameter.grad = None
+        return self.gradient
+
+    def step(self, group: dict[str, Any], state: dict[str, Any]) -> None:
+        values, gradient = self.parameter[self.read], self.now()
+        assert gradient is not None
+        for name in ("exp_avg", "exp_avg_sq"):
+            state[name] = _filled(state.get(name, values[:0]), len(values))
+        _adamw(values, _filled(gradient, len(values)), group, state)
+        self.parameter[self.read] = values
+        self.waiting *= 1 - group["lr"] * group["weight_decay"]
+
+    def settle(self) -> None:
+        """Have all rows as they are to be."""
+        if self.waiting != 1:
+            values = self.parameter[self.read]
+            self.parameter.mul_(self.waiting)
+            self.parameter[self.read] = values
+            self.waiting = 1.0
+
+    def close(self) -> None:
+        with torch.no_grad():
+            self.settle()
+        del vars(self.parameter)["table"]
+
+
+def _filled(x: Tensor, rows: int) -> Tensor:
+    """With zeros for rows that came later."""
+    return x if len(x) == rows else F.pad(x, (0, 0, 0, rows - len(x)))
+
+
+def hand_in(parameter: Tensor, gradient: Tensor) -> None:
+    """Keep a gradient of the step under way; where a weight is used twice, the second is added to the first in fp32."""
+    before = _short(parameter)
+    vars(parameter)["short"] = _Short(gradient if before is None else before.numbers.float() + gradient.float())
+
+
+def gradient_of(parameter: Tensor) -> Tensor | None:
+    """The gradient of the step under way in fp32 (of a table, of the rows that were read); None where there is none."""
+    if table := _table(parameter):
+        return table.now()
+    short = _short(parameter)
+    if short is None:
+        return parameter.grad
+    return short.wide() if parameter.grad is None else parameter.grad + short.wide()
+
+
+def total_norm(parameters: Sequence[Tensor]) -> Tensor:
+    """The length of all gradients as one vector."""
+    if not any(_short(p) or _table(p) for p in parameters):
+        return nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+    gradients = (gradient for p in parameters if (gradient := gradient_of(p)) is not None)
+    norms: list[Tensor] = [torch.linalg.vector_norm(gradient) for gradient in gradients]
+    whole: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    return whole
+
+
+def clip(parameters: Iterable[Tensor], limit: float, norm: Tensor) -> None:
+    """Shorten gradients whose length is ``norm`` to ``limit``, as ``nn.utils.clip_grads_with_norm_`` does."""
+    factor = torch.clamp(limit / (norm + 1e-6), max=1.0)
+    wide = []
+    for parameter in parameters:
+        if parameter.grad is not None:
+            wide.append(parameter)
+        if short := _short(parameter):
+            short.factor = factor
+        if (table := _table(parameter)) and table.gradient is not None:
+            table.gradient.mul_(factor)
+    nn.utils.clip_grads_with_norm_(wide, limit, norm)
+
+
+def drop(parameters: Iterable[Tensor]) -> None:
+    """Forget the gradients."""
+    for parameter in parameters:
+        parameter.grad = None
+        vars(parameter).pop("short", None)
+        if table := _table(parameter):
+            table.gradient = None
+
+
+def _short(parameter: Tensor) -> _Short | None:
+    return vars(parameter).get("short")
+
+
+def _table(parameter: Tensor) -> Table | None:
+    return vars(parameter).get("table")
+
+
+class AdamW(torch.optim.AdamW):
+    """torch's fused AdamW, on gradients in whatever form they are. A step drops those that it has used."""
+
+    def __init__(self, groups: list[dict[str, Any]], *, betas: tuple[float, float], eps: float) -> None:
+        super().__init__(groups, betas=betas, eps=eps, fused=True)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                self._step_of(parameter, group)
+        super().step()
+        self.zero_grad(set_to_none=True)
+
+    def _step_of(self, parameter: Tensor, group: dict[str, Any]) -> None:
+        """Of one whose gradient is in a form of its own."""
+        table, short = _table(parameter), _short(parameter)
+        gradient = gradient_of(parameter) if table or short else None
+        if gradient is None:
+            return
+        state = self.state[parameter]
+        if table:
+            table.step(group, state)
+        else:
+            if not state:
+                state |= {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+            _adamw(parameter, gradient, group, state)
+        drop([parameter])
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Have every row of every table as it is to be; before anybody looks at them but by lookups in training."""
+        for group in self.param_groups:
+            for table in filter(None, map(_table, group["params"])):
+                table.settle()
+
+
+def _adamw(values: Tensor, gradient: Tensor, group: dict[str, Any], state: dict[str, Any]) -> None:
+    """torch's step of one tensor, in place."""
+    beta1, beta2 = group["betas"]
+    adamw(
+        [values],
+        [gradient],
+        [state["exp_avg"]],
+        [state["exp_avg_sq"]],
+        [],
+        [state.setdefault("step", torch.zeros(()))],
+        fused=True,
+        amsgrad=False,
+        beta1=beta1,
+        beta2=beta2,
+        lr=group["lr"],
+        weight_decay=group["weight_decay"],
+        eps=group["eps"],
+        maximize=False,
+    )

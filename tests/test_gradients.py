@@ -1,0 +1,100 @@
+"""Gradients kept in short numbers, against the same in fp32 by torch's own ways."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from frostline.gradients import AdamW, clip, drop, gradient_of, hand_in, total_norm
+
+SHAPES = [(40, 24), (24,), (7, 130), (1, 1)]
+
+
+def parameters_of(seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    return [nn.Parameter(torch.randn(shape, generator=draw)) for shape in SHAPES]
+
+
+def gradients_of(seed):
+    draw = torch.Generator().manual_seed(seed)
+    return [torch.randn(shape, generator=draw).bfloat16() for shape in SHAPES]
+
+
+def groups(parameters):
+    return [
+        {"params": [p for p in parameters if (p.dim() > 1) == decays], "lr": 0.01, "weight_decay": 0.1 * decays}
+        for decays in (True, False)
+    ]
+
+
+@pytest.mark.parametrize("short", [{0, 1, 2, 3}, {0, 2}, set()])
+@pytest.mark.parametrize("limit", [0.5, 1e6])
+def test_steps_are_torchs_own_on_wide_gradients(short, limit):
+    mine, theirs = parameters_of(), parameters_of()
+    how = {"betas": (0.9, 0.99), "eps": 1e-6}
+    optimizer, other = AdamW(groups(mine), **how), torch.optim.AdamW(groups(theirs), **how, fused=True)
+    for step in range(5):
+        for n, (p, q, gradient) in enumerate(zip(mine, theirs, gradients_of(step), strict=True)):
+            q.grad = gradient.float()
+            if n in short:
+                hand_in(p, gradient)
+            else:
+                p.grad = gradient.float()
+        norm = total_norm(mine)
+        assert torch.equal(norm, nn.utils.clip_grad_norm_(theirs, limit))
+        clip(mine, limit, norm)
+        for p, q in zip(mine, theirs, strict=True):
+            assert torch.equal(gradient_of(p), q.grad)
+        optimizer.step()
+        other.step()
+        for p, q in zip(mine, theirs, strict=True):
+            assert torch.equal(p, q) and gradient_of(p) is None
+
+
+def test_those_that_are_used_twice_are_added_in_fp32():
+    (parameter, *_), (gradient, *_) = parameters_of(), gradients_of(0)
+    small = gradient * 2**-12  # lost beside the other in bf16
+    hand_in(parameter, gradient)
+    hand_in(parameter, small)
+    wanted = gradient.float() + small.float()
+    assert torch.equal(gradient_of(parameter), wanted) and not torch.equal(wanted.bfloat16().float(), wanted)
+    parameter.grad = torch.ones_like(parameter)  # by a way that hands nothing in
+    assert torch.equal(gradient_of(parameter), 1 + wanted)
+    assert torch.equal(total_norm([parameter]), torch.linalg.vector_norm(1 + wanted))
+    AdamW([{"params": [parameter], "lr": 0.1, "weight_decay": 0.0}], betas=(0.9, 0.99), eps=1e-8).step()
+    (other, *_) = parameters_of()
+    other.grad = 1 + wanted
+    torch.optim.AdamW([other], lr=0.1, weight_decay=0.0, betas=(0.9, 0.99), fused=True).step()
+    assert torch.equal(parameter, other)
+
+
+def test_what_is_dropped_is_gone():
+    parameters = parameters_of()
+    for parameter, gradient in zip(parameters, gradients_of(0), strict=True):
+        hand_in(parameter, gradient)
+    drop(parameters)
+    assert all(gradient_of(p) is None for p in parameters)
+    before = [p.detach().clone() for p in parameters]
+    AdamW(groups(parameters), betas=(0.9, 0.99), eps=1e-6).step()
+    assert all(torch.equal(p, q) for p, q in zip(parameters, before, strict=True))
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.01, 100))
+def test_clipped_gradients_are_as_long_as_the_limit_at_most(seed, limit):
+    parameters = parameters_of()
+    for parameter, gradient in zip(parameters, gradients_of(seed), strict=True):
+        hand_in(parameter, gradient)
+    norm = float(total_norm(parameters))
+    clip(parameters, limit, torch.tensor(norm))
+    assert float(total_norm(parameters)) == pytest.approx(min(norm, limit), rel=1e-5)
+    assert np.isfinite(norm)
+
+
+def test_a_gradient_that_is_not_finite_shows_in_the_norm():
+    parameters = parameters_of()
+    for parameter, gradient in zip(parameters, gradients_of(0), strict=True):
+        hand_in(parameter, gradient)
+    hand_in(parameters[2], torch.full(SHAPES[2], torch.inf))
+    assert not torch.isfinite(total_norm(parameters))
