@@ -179,9 +179,11 @@ def test_where_full_fails_lower_rates_are_tried_and_then_it_says_so() -> None:
 
     known = board()
     verdict, _ = carried_out(known, score)
-    assert {trial.rate for trial in known.outcomes if trial.tune == "all"} == set(RATES)
+    assert {trial.rate for trial in known.outcomes if trial.tune == "all"} == {1e-4, 5e-5}  # none that is higher
     assert verdict.tune is None and verdict.why.startswith("Full failed at every rate that was tried")
-    verdict, _ = carried_out(board(), lambda trial: score(trial) if trial.rate == 2e-4 else RISING[trial.tune])
+    verdict, _ = carried_out(
+        board(budget=1e3), lambda trial: score(trial) if trial.rate == 1e-4 else RISING[trial.tune]
+    )
     assert verdict.tune == 3
 
 
@@ -226,7 +228,7 @@ def test_whatever_the_scores_it_ends_within_its_means(seed: int, noise: float, b
         known, lambda trial: None if rng.random() < 0.05 else curve[trial.tune] + rng.normal(0, noise)
     )
     assert verdict.tune is None or verdict.tune in PRICE
-    assert max(trained(steps).values()) <= 5 + len(RATES) - 1
+    assert max(trained(steps).values()) <= 5 + 2 * (len(RATES) - 1)
     least = 2 * PRICE[0] + 2 * PRICE[2]  # before it looks at the budget
     assert known.spent <= max(budget, least) + 1e-6
 
@@ -302,24 +304,27 @@ def test_seeds_that_differ_ask_for_more_of_them() -> None:
     assert trained(steps)["all"] >= 5
 
 
-def test_a_lower_rate_of_full_is_asked_as_long_as_it_helps() -> None:
+def test_other_rates_of_full_are_asked_after_the_climb_as_long_as_they_may_help() -> None:
     def score(trial: Trial) -> float:
         of_rate = 0.05 * RATES.index(trial.rate)
         return RISING[trial.tune] + (-of_rate if trial.tune == "all" else of_rate if trial.tune == 2 else 0.0)
 
     _, steps = carried_out(board(budget=1e4), score)
     rates = [trial.rate for step in steps for trial in step.trials if trial.tune == "all"]
-    assert rates[:3] == [2e-4, 1e-4, 5e-5]
+    assert rates[:4] == [1e-4, 1e-4, 2e-4, 5e-5]
 
 
-def test_full_is_first_asked_at_two_rates_at_once_where_the_budget_allows_it() -> None:
-    def first_of_full(**more: Any) -> list[float]:
-        _, steps = carried_out(board(**more), exact(RISING))
-        return next([t.rate for t in step.trials] for step in steps if {t.tune for t in step.trials} == {"all"})
+def test_full_begins_with_two_seeds_at_the_middle_rate_or_at_a_lower_one_if_that_is_what_a_shallow_k_wants() -> None:
+    def first_of_full(score: Any = None, **more: Any) -> list[tuple[float, int]]:
+        _, steps = carried_out(board(**more), score or exact(RISING))
+        trials = next(step.trials for step in steps if {t.tune for t in step.trials} == {"all"})
+        return [(trial.rate, trial.seed) for trial in trials]
 
-    assert first_of_full(budget=1e4) == [1e-4, 5e-5]
-    assert first_of_full(budget=40.0) == [1e-4]
-    assert first_of_full(budget=1e4, rates=(1e-4,)) == [1e-4]
+    assert first_of_full(budget=1e4) == [(1e-4, 0), (1e-4, 1)]
+    assert first_of_full(budget=35.0) == [(1e-4, 0)]
+    assert first_of_full(budget=1e4, rates=(3e-4,)) == [(3e-4, 0), (3e-4, 1)]
+    assert first_of_full(lambda t: RISING[t.tune] + t.rate * 100, budget=1e4) == [(1e-4, 0), (1e-4, 1)]
+    assert first_of_full(lambda t: RISING[t.tune] - t.rate * 100, budget=1e4) == [(5e-5, 0), (5e-5, 1)]
 
 
 @pytest.mark.parametrize(
@@ -334,7 +339,7 @@ def test_rates_are_asked_from_the_highest_down_as_long_as_a_lower_one_is_better(
     )
     first = [step.trials for step in steps[1:] if step.trials[0].tune == 2][: len(asked)]
     assert [[trial.rate for trial in trials] for trials in first] == asked
-    assert next(step for step in steps if step.trials[0].tune == "all").trials[0].rate == best
+    assert next(step for step in steps if step.trials[0].tune == "all").trials[0].rate == min(best, 5e-5)  # the middle
 
 
 def test_below_a_k_that_is_too_little_two_are_climbed_at_a_time() -> None:
@@ -348,13 +353,37 @@ def test_below_a_k_that_is_too_little_two_are_climbed_at_a_time() -> None:
     assert climbed(slow, budget=2 * PRICE["all"] + 3 * PRICE[2] + PRICE[1] + PRICE[3]) == [[1]]
 
 
-def test_the_climb_leaves_room_for_a_second_seed_of_what_is_named() -> None:
-    slow: dict[Tune, float] = {0: 0.6, 1: 0.7, 2: 0.73, 3: 0.75, 4: 0.77, 5: 0.80, 6: 0.80, "all": 0.80}
-    known = board(budget=75.0)
-    verdict, steps = carried_out(known, exact(slow))
-    assert trained(steps)["all"] == 3 and 5 not in trained(steps)  # with k = 5, full's second seed would not fit in
-    assert any("second seed" in step.why for step in steps)
-    assert verdict.tune == "all" and known.spent <= 75.0
+def test_a_second_seed_of_what_is_named_comes_before_another_rate_of_full() -> None:
+    def seeds_and_rates(budget: float) -> tuple[int, set[float]]:
+        known = board(budget=budget)
+        verdict, steps = carried_out(known, exact(RISING))
+        assert verdict.tune == 3 and known.spent <= budget
+        assert any("second seed" in step.why for step in steps) == (budget == 62.0)
+        return len(known.runs(3)), {trial.rate for trial in known.outcomes if trial.tune == "all"}
+
+    assert seeds_and_rates(62.0) == (2, {1e-4})
+    assert seeds_and_rates(1e3) == (2, {1e-4, 5e-5})
+
+
+def test_what_goes_side_by_side_ends_when_the_longest_place_is_done() -> None:
+    known = board(abreast=2)
+    assert known.takes([Trial(k, 1e-4, 0) for k in ("all", 2, 1)]) == 0.0  # nothing is known of prices
+    known.outcomes |= {Trial(k, 1e-4, 0): Outcome(RISING[k], price, abreast=2) for k, price in PRICE.items() if k}
+    known.steps += [(Trial("all", 1e-4, 0), Trial(2, 1e-4, 0), Trial(1, 1e-4, 0)), (Trial(3, 1e-4, 0),)]
+    assert known.spent == 14.5 + 6.5
+    assert known.takes([Trial("all", 1e-4, seed) for seed in (1, 2, 3)]) == 29.0
+    assert known.takes([Trial("all", 1e-4, 0)]) == 0.0 and known.budget == FULLS * 14.5 / 2
+
+
+def test_no_core_rests_while_there_is_something_that_may_be_wanted() -> None:
+    slow: dict[Tune, float] = {**RISING, 3: 0.77, 4: 0.78}
+    _, steps = carried_out(board(abreast=2, budget=1e4, first=3), lambda t: slow[t.tune] - t.rate)  # lower is better
+    asked = next(step for step in steps if step.why.startswith("Does a lower rate"))
+    assert [trial.tune for trial in asked.trials] == [3, 1, 2] and asked.why.endswith(
+        "good? Meanwhile: the last layer and the last 2 layers."
+    )
+    _, steps = carried_out(board(budget=1e4, first=3), lambda t: slow[t.tune] - t.rate)
+    assert not any("Meanwhile" in step.why for step in steps)  # one after the other nothing is free
 
 
 def test_room_is_left_also_where_a_training_alone_takes_longer_than_those_before() -> None:

@@ -27,6 +27,7 @@ from frostline.sweep.outlook import Outlook
 from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.search import PROBE, read_search, write_search
+from frostline.sweep.workers import workers_for
 
 DEFAULTS = {
     "learning_rate": (5e-5, 1e-4, 2e-4),  # that may be tried
@@ -51,7 +52,7 @@ def find(
     Takes the settings of :class:`frostline.Sweep` but for ``tune``, ``tune_modules`` and ``grid``, with one train size; those in
     ``DEFAULTS`` have other defaults. ``learning_rate`` are the rates that may be tried,
     ``head_learning_rate`` those of the head alone (every other k has the first), ``seeds`` the most of any k. ``budget``:
-    seconds of training, by default what five and a half full fine-tunings take. ``max_k``:
+    seconds of training, by default what five full fine-tunings take. ``max_k``:
     train no more layers than these; the deepest then stands for full. ``exhaustive``: train the whole grid. The same call
     again goes on where it stopped, and Ctrl-C leaves the best answer so far.
 
@@ -123,6 +124,7 @@ class _Search:
             operations={tune: outlook.operations(run) for tune, run in {r.tune: r for r in self.runs.values()}.items()},
             budget=self.budget,
             folds=identity.folds,
+            abreast=workers_for(prepared, [run for run in self.runs.values() if run.tune == reference][:2]),
         )
         if self.probed:
             course = replace(course, frozen=-math.inf if (low := self.probed.facts["best"]["low"]) is None else low)
@@ -195,7 +197,8 @@ class _Search:
             return verdict
 
     def _grid(self) -> Verdict:
-        self._take(Step(tuple(self.runs), "The whole grid, as was asked."))
+        self.board.steps.append(tuple(self.runs))
+        self._take(Step(self.board.steps[-1], "The whole grid, as was asked."))
         return Verdict(self.board.found(), "The whole grid was trained.")
 
     def _take(self, step: Step) -> None:
@@ -224,7 +227,8 @@ class _Search:
             return Outcome(None, 0.0)
         facts = self.prepared.store.result(run.digest)
         score = facts["validation_best"] if facts["outcome"] != "diverged" else None
-        return Outcome(score, facts["cost"]["run_seconds"], run.digest)
+        abreast = facts["provenance"]["workers"]
+        return Outcome(score, facts["cost"]["run_seconds"] * abreast, run.digest, abreast)
 
     def _given_up(self, own: Set[str]) -> list[str]:
         """Runs that an earlier search began, with other settings, and that nobody is to finish: they have no result, and this
@@ -280,7 +284,7 @@ class _Search:
                                 "learning_rate": trial.rate,
                                 "seed": trial.seed,
                                 "score": outcome.score,
-                                "seconds": outcome.seconds,
+                                "seconds": outcome.seconds / outcome.abreast,
                             }
                             for trial, outcome in step["trials"].items()
                         ],

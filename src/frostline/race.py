@@ -11,6 +11,7 @@ the 5 % (:data:`RUNGS`). Numbers that cost little may say where to begin, never 
 a probe that no k could beat by much ends the race before it has begun.
 """
 
+import heapq
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,8 +26,7 @@ from frostline.folding import lasting
 from frostline.specification import Tune
 from frostline.statistics import FULL, Array, Pair
 
-FULLS = 5.5  # trainings of the reference that the default budget is worth
-ALONE = 1.25  # times the price of a training, at most, where nothing is trained beside it
+FULLS = 5  # trainings of the reference that the default budget is worth, as many side by side as are trained here
 RUNGS = (2, 3, 5)  # seeds at which it is looked whether more are wanted; with more allowed, each doubling
 
 
@@ -41,11 +41,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it: its score (None: it failed), the seconds it took, and the name of its result."""
+    """What came of it: its score (None: it failed), the seconds from its start to its end, the name of its result, and how
+    many trainings went side by side, itself included."""
 
     score: float | None
     seconds: float
     run: str = ""
+    abreast: int = 1
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,17 @@ class Course:
     folds: int = 0  # of the rows, one for each seed in turn; 0: every seed is scored on all
     frozen: float = -math.inf  # what a probe on frozen features surely reaches
     first: int = 2  # the k at which the rate is asked: cheap, and near to what is likely to be named
+    abreast: int = 1  # trainings that go side by side where there are several
 
     def below(self, rate: float) -> float | None:
         """The next lower rate."""
         lower = [one for one in self.rates if one < rate]
         return lower[-1] if lower else None
+
+    @property
+    def asked(self) -> Tune:
+        """What the rate is asked of; the reference, where only the head lies below: that has rates of its own."""
+        return min(self.first, self.ks[-1]) or self.reference
 
     def trials(self, tune: Tune, rate: float, seeds: Sequence[int]) -> list[Trial]:
         """Trainings of a k with these seeds; of the head alone at every rate of a head, since they cost next to nothing."""
@@ -120,20 +128,28 @@ class Board:
     course: Course
     evidence: Evidence
     outcomes: dict[Trial, Outcome] = field(default_factory=dict)
+    steps: list[tuple[Trial, ...]] = field(default_factory=list)  # what was trained together
 
     @property
     def spent(self) -> float:
-        """Seconds of all trainings."""
-        return sum(outcome.seconds for outcome in self.outcomes.values())
+        """Seconds of all trainings, by the clock."""
+        return sum(map(self._took, self.steps))
+
+    def _took(self, step: Sequence[Trial]) -> float:
+        """Seconds of a step, by the clock."""
+        ended = [self.outcomes[trial] for trial in step if trial in self.outcomes]
+        return _clock([one.seconds for one in ended], max((one.abreast for one in ended), default=1))
 
     @property
     def budget(self) -> float:
         """Seconds that all trainings may take."""
-        return FULLS * self.price(self.course.reference) if self.course.budget is None else self.course.budget
+        if self.course.budget is not None:
+            return self.course.budget
+        return FULLS * self.price(self.course.reference) / self.course.abreast
 
     def price(self, tune: Tune) -> float:
-        """Seconds of a training: what those of this k took that did not fail, or else those of the nearest in operations, in
-        proportion."""
+        """Seconds of a training from its start to its end: what those of this k took that did not fail, or else those of the
+        nearest in operations, in proportion."""
         taken: dict[Tune, list[float]] = {}
         for trial, outcome in self.outcomes.items():
             if outcome.score is not None:
@@ -144,9 +160,13 @@ class Board:
         nearest = min(taken, key=lambda k: abs(math.log(max(work[k], 1.0) / max(work[tune], 1.0))))
         return float(np.median(taken[nearest])) * work[tune] / max(work[nearest], 1.0)
 
-    def affords(self, trials: Sequence[Trial], *, at: float = 1.0) -> bool:
-        """Whether what is left of the budget will do for those of these that are not done, ``at`` times their price."""
-        return self.spent + at * sum(self.price(trial.tune) for trial in self.missing(trials)) <= self.budget
+    def takes(self, trials: Sequence[Trial]) -> float:
+        """Seconds by the clock of those of these that are not done, trained as one step."""
+        return _clock([self.price(trial.tune) for trial in self.missing(trials)], self.course.abreast)
+
+    def affords(self, *steps: Sequence[Trial]) -> bool:
+        """Whether what is left of the budget will do for these steps, one after the other."""
+        return self.spent + sum(map(self.takes, steps)) <= self.budget
 
     def missing(self, trials: Sequence[Trial]) -> tuple[Trial, ...]:
         return tuple(trial for trial in dict.fromkeys(trials) if trial not in self.outcomes)
@@ -278,6 +298,15 @@ class Board:
         return [*(k for k in self.smaller() if self.surely(k) is None), self.found()]
 
 
+def _clock(seconds: Sequence[float], abreast: int) -> float:
+    """When the last of these trainings ends, if the longest begins first and each begins as soon as one of so many places is
+    free."""
+    places = [0.0] * abreast
+    for one in sorted(seconds, reverse=True):
+        heapq.heapreplace(places, places[0] + one)
+    return max(places)
+
+
 Steps = Generator[Step, None, Verdict]
 
 
@@ -288,7 +317,10 @@ def race(board: Board) -> Steps:
 
     def run(trials: Sequence[Trial], why: str) -> Generator[Step, None, None]:
         if wanted := board.missing(trials):
-            yield Step(wanted, why)
+            company = _company(board, wanted) if board.steps else []
+            beside = " and ".join(said(k) for k in dict.fromkeys(trial.tune for trial in company))
+            board.steps.append((*wanted, *company))
+            yield Step(board.steps[-1], f"{why} Meanwhile: {beside}." if company else why)
 
     def lower_rates(tune: Tune) -> Generator[Step, None, None]:
         while (lower := _lower(board, tune)) is not None and board.affords(trials := [Trial(tune, lower, seed)]):
@@ -306,26 +338,23 @@ def race(board: Board) -> Steps:
                 return Verdict(0, "The head alone is so good that no other k can be much better.")
         return Verdict(None, "A probe on frozen features is so good that no k can be much better.", by_probe=True)
 
-    shallow = min(course.first, course.ks[-1])
-    asked: Tune = shallow or reference  # the head alone has rates of its own
+    asked = course.asked
     highest = [Trial(asked, one, seed) for one in course.rates[-2:]]
     yield from run(highest, f"Which learning rate: asked of {said(asked)}, where it is cheap.")
     yield from lower_rates(asked)
     rate = board.rate(asked) or rate
-    lower = course.below(rate)
-    two = [Trial(reference, one, seed) for one in (rate, lower) if one is not None]
+    often = min(rate, course.middle())
+    two = [Trial(reference, often, one) for one in course.seeds[:2]]
     if course.budget is not None and board.missing(two[:1]) and not board.affords(two[:1]):
         return Verdict(None, _too_dear(board, two[0]), alone=True)
-    if lower is not None and board.affords(two):
-        yield from run(two, f"What {said(reference)} reaches at that rate, and at the next lower: it often wants less.")
-    else:
-        yield from run(two[:1], f"What {said(reference)} reaches, at that rate.")
+    why = f"What {said(reference)} reaches" + ("." if often == rate else ", at a lower rate: it often wants less.")
+    yield from run(two if board.affords(two) else two[:1], why)
     if board.rate(reference) is None:
         yield from lower_rates(reference)
     if board.rate(reference) is None:
         why = f"{said(reference, begins=True)} failed at every rate that was tried: there is nothing to compare with."
         return Verdict(None, why, alone=True)
-    first_of_all: list[Tune] = [reference, shallow, 0]
+    first_of_all: list[Tune] = [reference, asked, 0]
     if not any(map(board.learned, first_of_all)):
         every = [Trial(reference, one, other) for one in course.rates for other in course.seeds[:2]]
         if board.affords(every):
@@ -335,14 +364,14 @@ def race(board: Board) -> Steps:
 
     while True:
         found = board.found()
-        lower = _lower(board, reference)
+        other = _other_rate(board)
         if unknown := board.untried():
             trials = [Trial(k, rate, seed) for k in unknown[:2]]
-            if not (_hardly(board, unknown[0]) and board.affords(trials)):
+            if not (board.affords(trials) and (_hardly(board, unknown[0]) or _is_cheap(course, trials[-1].tune))):
                 trials = trials[:1]
             why = f"Climbing: is {' enough, or '.join(said(trial.tune) for trial in trials)} enough?"
-        elif lower is not None:
-            trials, why = [Trial(reference, lower, seed)], f"Does a lower rate do {said(reference)} good?"
+        elif other is not None and board.affords(asking := [Trial(reference, other, seed)]):
+            trials, why = asking, f"Does another rate do {said(reference)} good?"
         else:
             doubtful = [k for k in board.candidates() if board.surely(k) is None and board.rate(k) is not None]
             if not doubtful:
@@ -358,12 +387,27 @@ def race(board: Board) -> Steps:
                 doubtful, trials = doubtful[-1:], fewer
             why = f"It is not sure of {' and '.join(map(said, doubtful))}: more seeds, and of {said(reference)}."
         second = _second_seed(board, found)
-        if second and board.affords(second) and not board.affords([*trials, *second], at=ALONE):
+        if second and board.affords(second) and not board.affords(trials, second):
             of = " and ".join(said(k) for k in dict.fromkeys(trial.tune for trial in second))
             trials, why = second, f"Before the budget ends, a second seed of {of}: of one nothing is known for sure."
         if not board.affords(trials):
             return Verdict(found, f"What is left of the budget does not allow the next step.{_untried(board)}")
         yield from run(trials, why)
+
+
+def _company(board: Board, trials: Sequence[Trial]) -> list[Trial]:
+    """What is trained beside these while cores would rest: of the next k, and second seeds of those that are known, whatever
+    makes it take no longer."""
+    course, company = board.course, list[Trial]()
+    if not board.takes(trials):  # nobody knows how long
+        return []
+    rate = board.rate(course.asked) or course.middle()
+    next_ones = [Trial(k, rate, course.seeds[0]) for k in board.untried()]
+    for one in [*next_ones, *_second_seed(board, board.found())]:
+        more = [*trials, *company, one]
+        if one not in trials and board.takes(more) <= board.takes(more[:-1]):
+            company.append(one)
+    return company
 
 
 def _too_dear(board: Board, trial: Trial) -> str:
@@ -404,9 +448,25 @@ def _lower(board: Board, tune: Tune) -> float | None:
     return board.course.below(lowest)
 
 
+def _other_rate(board: Board) -> float | None:
+    """A rate that the reference may want more than its best: that of the k that was asked, and lower ones than were tried, as
+    long as the lowest is its best."""
+    course, best = board.course, board.rate(board.course.reference)
+    tried = {trial.rate for trial in board.outcomes if trial.tune == course.reference}
+    asked = board.rate(course.asked)
+    if asked is not None and asked not in tried:
+        return asked
+    return _lower(board, course.reference) if best == min(tried) else None
+
+
 def _hardly(board: Board, k: int) -> bool:
     """Whether a deeper k is not enough, so that the next one may be trained beside this one."""
     return any(board.enough(deeper) is False for deeper in board.course.ks if deeper > k)
+
+
+def _is_cheap(course: Course, tune: Tune) -> bool:
+    """Whether it is shallower than what the rate is asked of."""
+    return isinstance(tune, int) and isinstance(course.asked, int) and tune < course.asked
 
 
 def _more_seeds(board: Board, doubtful: Sequence[Tune]) -> list[Trial]:
