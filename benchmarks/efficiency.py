@@ -42,7 +42,7 @@ from frostline.sweep.prepare import Prepared, rows_needed  # noqa: E402
 
 IMPORTS = perf_counter() - START
 OPTIMIZER_BYTES = (
-    42  # moved for each trained parameter and step, whatever the batch: weight, gradient, AdamW's two moments
+    36  # for each parameter and step, whatever the batch: weight, its copy for products, gradient, AdamW's two moments
 )
 NAMES = {
     "loading the model": "start-up",
@@ -195,7 +195,7 @@ def _phases(
         names = trained(same[0], outlook.anatomy)
         loads = [(run, outlook.load(run)) for run in same]
         steps = sum(matrices.training(names, load.steps, outlook.cut(run)) for run, load in loads)
-        moved = sum(load.steps.count for _, load in loads) * OPTIMIZER_BYTES * matrices.trained(names)
+        moved = sum(load.steps.count for _, load in loads) * OPTIMIZER_BYTES * matrices.moved(names)
         took = sum(results[run.digest]["cost"]["train_seconds"] for run in same)
         training += took
         yield {

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
+from frostline import lookup
 from frostline.checking import narrow_of
 from frostline.cost import Batches, Matrices, batched, by_length, drawn
 from frostline.layers import LAYER, find_layers, probe_batch
@@ -157,6 +158,16 @@ def test_named_parts_cost_more_than_the_last_layers_with_as_many_parameters(outl
     kept = Outlook(look.bench, Need((1, 2), head=True))
     named = spec_with(spec, tune="named", tune_modules=("layer.1", "pooler"))
     assert kept.operations(named) > kept.operations(spec_with(spec, tune=1))
+
+
+def test_a_step_moves_all_that_it_trains_but_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_model("bert")
+    names = frozenset(name for name, _ in model.named_parameters())
+    every = Matrices.of(model, find_layers(model))
+    words = model.bert.embeddings.word_embeddings.weight
+    assert every.moved(names) == every.trained(names) == sum(p.numel() for p in model.parameters())
+    monkeypatch.setattr(lookup, "LARGE", len(words))
+    assert Matrices.of(model, find_layers(model)).moved(names) == every.trained(names) - words.numel()
 
 
 def test_a_narrow_last_layer_costs_as_much_less_as_its_modules_run_for_fewer_tokens() -> None:

@@ -58,6 +58,15 @@ def test_what_is_frozen_gets_no_gradient():
     assert torch.equal(module.bias.grad, torch.full((4,), 3.0))
 
 
+def test_a_weight_that_is_made_of_others_hands_its_gradient_on():
+    module, x, own = nn.Linear(8, 8), torch.randn(3, 8), torch.randn(8, 8, requires_grad=True)
+    del module.weight
+    with ready_weights(module, BF16), BF16.autocast():
+        module.weight = own * 2
+        module(x).float().sum().backward()
+    assert own.grad is not None and own.grad.dtype == torch.float32 and own.grad.any()
+
+
 @pytest.mark.parametrize("change", ["step", "copy"])
 def test_a_copy_is_as_new_as_its_weight(change):
     """The fused optimizer does not count its changes by itself; train tells it (tests/test_training.py)."""

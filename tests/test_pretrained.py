@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from frostline.errors import FrostlineError
+from frostline.gradients import gradient_of, hand_in
 from frostline.layers import EMBEDDINGS, HEAD, POOLER, find_layers
 from frostline.parts import parameters_of
 from frostline.pretrained import load_pretrained, set_train_mode
@@ -395,11 +396,14 @@ def test_start_puts_pretrained_values_back(tiny_bert):
         assert equal(values(pretrained), truth)
         assert set(trained) == anatomy.tuned(k)
         for name, parameter in pretrained.model.named_parameters():
-            assert parameter.requires_grad == (name in trained) and parameter.grad is None
+            assert parameter.requires_grad == (name in trained) and gradient_of(parameter) is None
         with torch.no_grad():
             for parameter in trained.values():
                 parameter.add_(1.0)
                 parameter.grad = torch.ones_like(parameter)
+                hand_in(parameter, torch.ones_like(parameter))
+    pretrained.release()
+    assert all(gradient_of(parameter) is None for parameter in pretrained.model.parameters())
 
 
 def test_restore_undoes_a_training(tiny_bert):

@@ -11,8 +11,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import frostline.run
-from frostline import passing
+from frostline import lookup, passing
 from frostline.checking import head_reads, need_for
+from frostline.gradients import hand_in
 from frostline.hidden import Recipe, keep
 from frostline.layers import HEAD, POOLER, probe_batch
 from frostline.machine import Machine
@@ -351,6 +352,38 @@ def test_long_texts_are_scored_in_parts(bench, monkeypatch, k):
     assert len(again) > len(scored) and max(again) <= max(scored) // 3
     for name, logits in whole.logits.items():
         np.testing.assert_allclose(parts.logits[name], logits, atol=1e-5)
+
+
+@pytest.mark.parametrize("evaluations", [0, 1])
+def test_rows_of_tables_that_wait_change_nothing_but_the_time(plain, monkeypatch, evaluations):
+    """Words that are in validation texts and not in those of training are read with the decay that they waited for."""
+    spec = spec_of("all", train_size=8, num_train_epochs=4, weight_decay=2.0, evaluations_per_epoch=evaluations)
+    whole, after = run(spec, plain), weights_of(plain)
+    monkeypatch.setattr(lookup, "LARGE", 8)
+    met, meet = [], lookup.Table.meet
+    monkeypatch.setattr(lookup.Table, "meet", lambda self, ids: [meet(self, ids), met.append((self, len(self.rows)))])
+    few = run(spec, plain)
+    words, known = max((len(table.place_of), rows) for table, rows in met)
+    assert 0 < known < words  # others wait
+    for name, logits in whole.logits.items():
+        np.testing.assert_allclose(few.logits[name], logits, atol=2e-5)
+    for name, value in weights_of(plain).items():
+        torch.testing.assert_close(value, after[name], rtol=1e-4, atol=1e-5)
+    for name, value in few.learned.items():
+        torch.testing.assert_close(value, whole.learned[name], rtol=1e-4, atol=1e-5)
+
+
+def test_the_audit_sees_gradients_in_whatever_form(plain, monkeypatch):
+    train = frostline.run.train
+
+    def leaking(*args, **kwargs):
+        frozen = next(p for p in plain.pretrained.model.parameters() if not p.requires_grad and p.dim() > 1)
+        hand_in(frozen, torch.ones_like(frozen))
+        return train(*args, **kwargs)
+
+    monkeypatch.setattr(frostline.run, "train", leaking)
+    with pytest.raises(AssertionError, match="frozen_gradients_none"):
+        run(spec_of(1), plain)
 
 
 def test_a_run_learns(bench):

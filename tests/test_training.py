@@ -229,6 +229,7 @@ def test_a_run_that_diverges_late_leaves_its_best_epoch():
     settings = Settings(num_train_epochs=2, per_device_train_batch_size=4, warmup_steps=0)
     trained = fit(line, settings, forward=forward, after=lambda step: steps.append(line.values()))
     assert (trained.outcome, trained.steps, len(trained.evaluations)) == ("diverged", 8, 1)
+    assert same(line.values(), steps[5]) and not same(line.values(), steps[-1])
 
 
 def scripted(line, scores):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from frostline.layers import HEAD, LAYER, POOLER, Anatomy
+from frostline.lookup import large_tables
 from frostline.narrow import Narrow
 
 Lengths = NDArray[np.int64]
@@ -78,13 +79,15 @@ class Matrices:
     sizes: Mapping[str, int]  # by parameter
     parameters: Mapping[str, int]  # of every kind, by parameter
     narrow: Narrow | None = None  # what of the last layer runs for one token a text
+    large: frozenset[str] = frozenset()  # tables of which a step moves the rows that were read, which are few
 
     @classmethod
     def of(cls, model: nn.Module, anatomy: Anatomy, narrow: Narrow | None = None) -> "Matrices":
         tables = {f"{path}.weight" for path, module in model.named_modules() if isinstance(module, nn.Embedding)}
         known = dict(model.named_parameters())
         sizes = {name: p.numel() for name, p in known.items() if p.dim() > 1 and name not in tables}
-        return cls(anatomy, sizes, {name: p.numel() for name, p in known.items()}, narrow)
+        large = frozenset(f"{path}.weight" for path in large_tables(model))
+        return cls(anatomy, sizes, {name: p.numel() for name, p in known.items()}, narrow, large)
 
     @cached_property
     def layers(self) -> tuple[int, ...]:
@@ -125,6 +128,10 @@ class Matrices:
     def trained(self, names: Set[str]) -> int:
         """Parameters, matrices or not."""
         return sum(self.parameters[name] for name in names)
+
+    def moved(self, names: Set[str]) -> int:
+        """Those that a step goes through: all but large tables."""
+        return self.trained(names - self.large)
 
     @cached_property
     def _narrow(self) -> int:

@@ -6,7 +6,8 @@ the room, which is written, read for its length and read again for the step. It 
 is used, one weight at a time. Of a table of embeddings, rows that no text has read have neither gradient nor moments:
 each step multiplies them all by the same factor, the decay. They wait, and are multiplied when somebody reads them.
 
-The steps are torch's own: what short gradients give is the same to the last bit, and so are tables without decay.
+The steps are torch's own. What short gradients give is the same to the last bit; rows of tables are the same but for
+rounding, since decays that were waited for are multiplied first, and the length of a gradient is summed in another order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,68 +33,73 @@ class _Short:
 
 
 class Table:
-    """A trained table ``[N, D]``, of which R rows were read so far; the others wait for their decay.
+    """A trained table ``[N, D]``, of which R rows were met so far; the others wait for their decay.
 
     It stays with its parameter until it is closed.
     """
 
     def __init__(self, parameter: Tensor) -> None:
         self.parameter = parameter
-        self.read = torch.empty(0, dtype=torch.long)  # [R]
-        self.place = torch.full((len(parameter),), -1)  # [N], of each row among those
+        self.rows = torch.empty(0, dtype=torch.long)  # [R], in the order in which they were met
+        self.place_of = torch.full((len(parameter),), -1)  # [N], of each row among those
         self.gradient: Tensor | None = None  # [R, D], of the step under way
         self.waiting = 1.0  # what the others are to be multiplied by
         vars(parameter)["table"] = self
 
-    def reads(self, ids: Tensor) -> None:
+    def meet(self, ids: Tensor) -> None:
         """To be said before rows ``ids`` are read for training."""
         rows = torch.unique(ids)
-        new = rows[self.place[rows] < 0]
-        if len(new):
-            self.place[new] = torch.arange(len(new)) + len(self.read)
-            self.read = torch.cat([self.read, new])
+        new = rows[self.place_of[rows] < 0]
+        if not len(new):
+            return
+        self.place_of[new] = torch.arange(len(new)) + len(self.rows)
+        self.rows = torch.cat([self.rows, new])
+        if self.waiting != 1:
             with torch.no_grad():
                 self.parameter[new] *= self.waiting
 
     def add(self, ids: Tensor, gradient: Tensor, padding: int | None) -> None:
         """The gradient ``[..., D]`` of what was read as ``ids [...]``; the row ``padding`` has none."""
-        nowhere = -1 if padding is None else int(self.place[padding])
-        self._add(
-            torch.ops.aten.embedding_dense_backward(gradient.float(), self.place[ids], len(self.read), nowhere, False)
-        )
+        nowhere = -1 if padding is None else int(self.place_of[padding])
+        places, backward = self.place_of[ids], torch.ops.aten.embedding_dense_backward
+        self._add(backward(gradient.float(), places, len(self.rows), nowhere, False))
 
     def _add(self, gradient: Tensor) -> None:
         self.gradient = gradient if self.gradient is None else _filled(self.gradient, len(gradient)) + gradient
 
-    def now(self) -> Tensor | None:
-        """The gradient of the rows that were read, ``[R, D]``."""
-        if self.parameter.grad is not None:  # somebody read the parameter itself: all of it
-            self.reads(torch.arange(len(self.place)))
-            self._add(self.parameter.grad[self.read])
+    def take_in(self) -> None:
+        """Take over the gradient of somebody who has read the parameter itself, and so all its rows."""
+        if self.parameter.grad is not None:
+            self.meet(torch.arange(len(self.place_of)))
+            self._add(self.parameter.grad[self.rows])
             self.parameter.grad = None
-        return self.gradient
 
-    def step(self, group: dict[str, Any], state: dict[str, Any]) -> None:
-        values, gradient = self.parameter[self.read], self.now()
-        assert gradient is not None
+    def step(self, gradient: Tensor, group: dict[str, Any], state: dict[str, Any]) -> None:
+        count = len(self.rows)
+        values = self.parameter[self.rows]
         for name in ("exp_avg", "exp_avg_sq"):
-            state[name] = _filled(state.get(name, values[:0]), len(values))
-        _adamw(values, _filled(gradient, len(values)), group, state)
-        self.parameter[self.read] = values
+            known = state.get(name, values[:0])
+            if len(known) < count:  # with room for some that will come
+                state[name] = _filled(known, count + count // 4)
+        moments = {name: x[:count] if x.dim() else x for name, x in state.items()}
+        _adamw(values, _filled(gradient, count), group, moments)
+        state["step"] = moments["step"]
+        self.parameter[self.rows] = values
         self.waiting *= 1 - group["lr"] * group["weight_decay"]
 
     def settle(self) -> None:
         """Have all rows as they are to be."""
         if self.waiting != 1:
-            values = self.parameter[self.read]
-            self.parameter.mul_(self.waiting)
-            self.parameter[self.read] = values
+            with torch.no_grad():
+                values = self.parameter[self.rows]
+                self.parameter.mul_(self.waiting)
+                self.parameter[self.rows] = values
             self.waiting = 1.0
 
     def close(self) -> None:
-        with torch.no_grad():
-            self.settle()
+        """All is as if there had been no table."""
         del vars(self.parameter)["table"]
+        self.settle()
 
 
 def _filled(x: Tensor, rows: int) -> Tensor:
@@ -110,7 +116,8 @@ def hand_in(parameter: Tensor, gradient: Tensor) -> None:
 def gradient_of(parameter: Tensor) -> Tensor | None:
     """The gradient of the step under way in fp32 (of a table, of the rows that were read); None where there is none."""
     if table := _table(parameter):
-        return table.now()
+        table.take_in()
+        return table.gradient
     short = _short(parameter)
     if short is None:
         return parameter.grad
@@ -123,7 +130,7 @@ def total_norm(parameters: Sequence[Tensor]) -> Tensor:
         return nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
     gradients = (gradient for p in parameters if (gradient := gradient_of(p)) is not None)
     norms: list[Tensor] = [torch.linalg.vector_norm(gradient) for gradient in gradients]
-    whole: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    whole: Tensor = torch.linalg.vector_norm(torch.stack(norms or [torch.zeros(())]))
     return whole
 
 
@@ -170,7 +177,11 @@ class AdamW(torch.optim.AdamW):
             for parameter in group["params"]:
                 self._step_of(parameter, group)
         super().step()
-        self.zero_grad(set_to_none=True)
+        self.zero_grad()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for group in self.param_groups:
+            drop(group["params"])
 
     def _step_of(self, parameter: Tensor, group: dict[str, Any]) -> None:
         """Of one whose gradient is in a form of its own."""
@@ -180,16 +191,15 @@ class AdamW(torch.optim.AdamW):
             return
         state = self.state[parameter]
         if table:
-            table.step(group, state)
+            table.step(gradient, group, state)
         else:
             if not state:
                 state |= {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
             _adamw(parameter, gradient, group, state)
         drop([parameter])
 
-    @torch.no_grad()
     def settle(self) -> None:
-        """Have every row of every table as it is to be; before anybody looks at them but by lookups in training."""
+        """Have every row of every table as it is to be; before anybody looks at them but by lookups."""
         for group in self.param_groups:
             for table in filter(None, map(_table, group["params"])):
                 table.settle()

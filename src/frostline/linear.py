@@ -117,11 +117,13 @@ class _Product(torch.autograd.Function):
         gradient = gradients[0].to(copy.dtype)
         wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
         flat = gradient.flatten(0, -2)
-        if wants_weight:
-            hand_in(ctx.weight, flat.t() @ x.flatten(0, -2))
+        of_weight = flat.t() @ x.flatten(0, -2) if wants_weight else None
+        if of_weight is not None and ctx.weight.is_leaf:
+            hand_in(ctx.weight, of_weight)
+            of_weight = None
         return (
             (gradient @ copy).to(ctx.wide) if wants_x else None,
-            None,
+            None if of_weight is None else of_weight.float(),
             flat.sum(0).float() if wants_bias else None,
             None,
             None,

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from frostline.cut import Upper, cut_at
 from frostline.data import subset_indices
 from frostline.dropout import Dropout
+from frostline.gradients import gradient_of
 from frostline.hidden import HiddenStates
 from frostline.layers import HEAD, POOLER, Anatomy, count_parameters
 from frostline.linear import ready_weights
@@ -53,13 +54,13 @@ class Bench:
     states: HiddenStates | None = None
     cache_seconds: float = 0.0  # of the pass, for each run that used it
     workers: int = 1  # runs at the same time, which share the clock
-    in_parts: bool = True  # what is scored, so that long texts take no more memory than in training
+    plain: bool = False  # as transformers by itself: what is scored not in parts, and every row of a table in each step
     pass_seconds: float = 0.0  # by the clock: having the hidden states at hand, whatever of them was there
 
     def parts(self, lengths: NDArray[np.int64], cut: int | None) -> list[slice]:
         """The parts in which texts that have these ``lengths``, ``[K, B]``, are scored from ``cut`` on; by the head alone,
         which takes little room, all at once."""
-        if not self.in_parts or cut == self.pretrained.anatomy.count:
+        if self.plain or cut == self.pretrained.anatomy.count:
             return [slice(0, lengths.shape[1])]
         return list(parts_within(lengths, tokens_at_once(self.machine.device, self.pretrained.anatomy) // 2))
 
@@ -335,7 +336,7 @@ def forward_from(bench: Bench, specs: Sequence[RunSpec]) -> Iterator[Forward]:
     with (
         packable(pretrained.model) if bench.packed else nullcontext() as packing,
         ready_weights(pretrained.model, bench.machine) if runs == 1 and not head_alone else nullcontext(),
-        few_rows(pretrained.model, bench.machine) if runs == 1 else nullcontext(),
+        few_rows(pretrained.model) if runs == 1 and not bench.plain else nullcontext(),
         dropout.instead(pretrained.model) if dropout else nullcontext(),
         cut_at(pretrained.model, pretrained.anatomy, cut, packing=packing, runs=runs, narrow=bench.narrow) as upper,
         torch.random.fork_rng(),  # for types that drop without nn.Dropout
@@ -378,7 +379,7 @@ class _Audit:
             "by_place": by_place,
             "each_parameter_in_one_place": set(places) == set(parameters),
             "frozen_bytes_unchanged": pretrained.frozen_digest(self.names) == self.before,
-            "frozen_gradients_none": all(p.grad is None for n, p in parameters.items() if n not in self.names),
+            "frozen_gradients_none": all(gradient_of(p) is None for n, p in parameters.items() if n not in self.names),
             "frozen_in_eval_mode": self.frozen_in_train_mode == 0 and not frozen_dropout,
         }
         wrong = [name for name, value in facts.items() if value is False]

@@ -210,6 +210,7 @@ def train(
             set_mode(True)
             evaluation_seconds += perf_counter() - begun
     set_mode(False)
+    optimizer.settle()
     if any(course.goes_on for course in courses):
         begun = perf_counter()
         rows = np.stack([learner.rows[: settings.train_score_rows] for learner in learners])
@@ -269,8 +270,8 @@ class _Course:
         trained.evaluations.append(Evaluation(epoch, trained.steps, scores, train, logits))
         if not settings.load_best_model_at_end or _is_new_best(self.problem.metric, trained.evaluations, trained.best):
             trained.best = len(trained.evaluations) - 1
-            if not last and settings.load_best_model_at_end:
-                self.best_values = {name: p.detach().clone() for name, p in self.learner.parameters.items()}
+            keeps = not last and settings.load_best_model_at_end
+            self.best_values = {n: p.detach().clone() for n, p in self.learner.parameters.items()} if keeps else {}
 
     def finish(self, logits: NDArray[np.float32], rows: Rows) -> None:
         """After the last step: score training rows, and look whether the best evaluation is worth anything."""
@@ -283,10 +284,9 @@ class _Course:
             self.diverge("its logits of the validation rows are not finite")
 
     def restore_best(self) -> None:
-        if self.best_values and self.trained.best < len(self.trained.evaluations) - 1:
-            with torch.no_grad():
-                for name, value in self.best_values.items():
-                    self.learner.parameters[name].copy_(value)
+        with torch.no_grad():
+            for name, value in self.best_values.items():
+                self.learner.parameters[name].copy_(value)
 
 
 def _is_new_best(metric: str, evaluations: Sequence[Evaluation], best: int) -> bool:

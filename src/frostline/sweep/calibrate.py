@@ -32,7 +32,7 @@ STEPS = 12  # timed at one k, at most
 SCORED = 4  # batches of evaluation timed at one k, at most
 PASSED = 3  # batches of the pass
 AROUND = 0.1  # seconds that it takes to begin and end a timed run, about
-STEP_BYTES = 12  # of each trained parameter in a step: its gradient, what products read of it, and AdamW's moments
+STEP_BYTES = 12  # of each parameter that a step moves: its gradient, what products read of it, and AdamW's moments
 SCORED_BYTES = 8  # while validation is scored: the moments
 COPY_BYTES = 4  # the copy that is trained, or that of the best epoch
 STILL = 1e-12  # a learning rate that leaves weights about where they are
@@ -166,7 +166,7 @@ def plainly(outlook: Outlook, wanted: Sequence[Wanted], rate: float) -> Timed:
     """The cheapest and the dearest k as plain transformers computes them: padded, uncut and in fp32."""
     bench = outlook.bench
     machine = Machine(bench.machine.device, "float32")
-    uncut = replace(bench, machine=machine, packed=False, narrow=None, states=None, in_parts=False)
+    uncut = replace(bench, machine=machine, packed=False, narrow=None, states=None, plain=True)
     timer = _Timer(uncut, outlook.plain, rate / 2, _idle(bench))
     with settled_memory():
         points = timer.points([_plain(one) for one in _plain_ends(wanted)], 0.0)
@@ -257,13 +257,13 @@ class _Timer:
             return None
         operations, _ = one.operations(self.matrices)
         tokens = max(self._work(rows.ravel()).tokens for rows in seen.batches)
-        parameters = len(runs) * self.matrices.trained(one.names)
+        copied, moved = (len(runs) * count(one.names) for count in (self.matrices.trained, self.matrices.moved))
         found, scored_bytes = self._scored(one, runs, int(np.clip(0.4 * budget / (scored * len(runs)), 1, SCORED)))
         return Point(
             step=(operations, operations * statistics.median(paces)),
             scored=found,
             around=seen.around,
-            step_bytes=max(0.0, seen.peak - self.idle - (STEP_BYTES + COPY_BYTES) * parameters) / tokens,
+            step_bytes=max(0.0, seen.peak - self.idle - STEP_BYTES * moved - COPY_BYTES * copied) / tokens,
             scored_bytes=scored_bytes,
             stack=len(runs),
         )

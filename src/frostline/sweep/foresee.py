@@ -88,9 +88,9 @@ def _cells(
         training, evaluation = (float(np.mean(each)) / workers for each in zip(*times, strict=True))
         near = found.cut.nearest(spec.tune)
         together = min(near.stack, len(alike))  # their memory is that of all
-        parameters = together * matrices.trained(trained(spec, anatomy))
+        copied, moved = (together * count(trained(spec, anatomy)) for count in (matrices.trained, matrices.moved))
         keeps_best = spec.load_best_model_at_end and spec.evaluations_per_epoch
-        best = parameters if keeps_best else 0
+        best = copied if keeps_best else 0
         yield Cell(
             trainable=trainable,
             train_size=size,
@@ -101,8 +101,8 @@ def _cells(
             memory_bytes=found.memory_bytes
             + COPY_BYTES * (most + best)  # of all that was trained by then there are copies
             + max(
-                STEP_BYTES * parameters + near.step_bytes * together * max(load.longest for load in loads),
-                SCORED_BYTES * parameters + near.scored_bytes * together * max(load.longest_scored for load in loads),
+                STEP_BYTES * moved + near.step_bytes * together * max(load.longest for load in loads),
+                SCORED_BYTES * moved + near.scored_bytes * together * max(load.longest_scored for load in loads),
             ),
             trainer_seconds=_plain_seconds(outlook, by_plain, found.scoring_seconds, spec) if by_plain else None,
             timed=spec.tune in found.cut,
