@@ -120,13 +120,13 @@ def test_a_head_that_is_as_good_as_the_probe_is_trained_more_before_the_probe_en
     assert trained(steps) == {0: 5} and verdict.tune == 0 and not verdict.by_probe
 
 
-def test_the_spread_is_of_the_k_with_most_seeds_at_its_best_rate() -> None:
-    known = board()
-    assert known.spread == 0.0
-    known.outcomes |= {Trial(0, rate, seed): Outcome(0.6 + rate * seed, 1.0) for rate in (1.0, 2.0) for seed in (0, 1)}
-    assert known.spread == pytest.approx(np.std([0.6, 2.6], ddof=1))
-    known.outcomes |= {Trial("all", 1e-4, seed): Outcome(0.8, 1.0) for seed in (0, 1, 2)}
-    assert known.spread == pytest.approx(0.0)
+def test_one_run_that_its_rows_show_to_be_above_guessing_has_learned_whatever_others_reach() -> None:
+    known = Board(course(), (rows := Rows(alike=False)).evidence)
+    for seed, score in enumerate((0.5, 0.54, 0.5, 0.5)):
+        known.outcomes[trial] = rows.outcome(trial := Trial("all", 1e-4, seed), score)
+    assert not known.learned("all")  # 800 rows: a standard error of .018, and it was looked four times
+    known.outcomes[trial] = rows.outcome(trial := Trial("all", 1e-4, 4), 0.62)
+    assert known.learned("all") and not known.learned(3)
 
 
 def test_the_head_alone_is_trained_at_all_rates_of_a_head_whenever_it_is() -> None:

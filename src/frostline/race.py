@@ -24,9 +24,9 @@ from frostline.comparison.goal import Goal
 from frostline.comparison.points import seeds_to_tell
 from frostline.folding import lasting
 from frostline.specification import Tune
-from frostline.statistics import FULL, Array, Pair
+from frostline.statistics import FULL, Pair
 
-FULLS = 5  # trainings of the reference that the default budget is worth, as many side by side as are trained here
+FULLS = 4.5  # trainings of the reference that the default budget is worth, as many side by side as are trained here
 RUNGS = (2, 3, 5)  # seeds at which it is looked whether more are wanted; with more allowed, each doubling
 
 
@@ -231,25 +231,6 @@ class Board:
         low, high = both.interval(self.course.goal.weights)
         return True if low >= self.course.goal.least else False if high < self.course.goal.least else None
 
-    def error(self, both: Pair, weights: Array) -> tuple[float, float]:
-        """Standard error of a contrast, with its degrees of freedom. Of one seed it is taken for granted that another would
-        move it as much as other rows would, or as the seeds of the k that was trained most often do."""
-        if both.runs > 1:
-            _, error, freedom = both.contrast(weights)
-            return error, max(freedom, 1.0)
-        rows = [error for error in both.errors if error.source == "rows"]
-        by_row = sum(max(float(weights @ error.covariance @ weights), 0.0) for error in rows)
-        by_seed = max(by_row, float(weights @ weights) * self.spread**2)
-        return math.sqrt(by_row + by_seed), rows[0].freedom if rows else math.inf
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation between seeds, of the k that has most of them, of several the widest; 0 where none has two."""
-        at_best = [self.runs(tune) for tune in dict.fromkeys(trial.tune for trial in self.outcomes)]
-        several = [[run["validation_best"] for run in runs] for runs in at_best if len(runs) > 1]
-        most = max(map(len, several), default=0)
-        return max((float(np.std(scores, ddof=1)) for scores in several if len(scores) == most), default=0.0)
-
     def rows_decide(self, tune: Tune) -> bool:
         """Whether more seeds would hardly make it surer: those that are allowed would likely not tell, most of the doubt is
         from the rows, and all rows are scored."""
@@ -264,21 +245,24 @@ class Board:
         return (wanted is None or wanted > len(self.course.seeds)) and by["seeds"] < by["rows"]
 
     def learned(self, tune: Tune) -> bool:
-        """Whether its mean lies surely above guessing."""
-        return self._above(tune, self.course.chance)
+        """Whether one of its runs lies surely above guessing, as far as the rows go: then there is something to learn, whatever
+        other seeds reach."""
+        alone = [self.evidence.pair([run], [run]) for run in self.runs(tune)]
+        return any(both is not None and self._learned(both) for both in alone)
+
+    def _learned(self, both: Pair) -> bool:
+        """Of one of all the runs that it may be."""
+        rows = [error for error in both.errors if error.source == "rows"]
+        error = math.sqrt(sum(max(float(FULL @ one.covariance @ FULL), 0.0) for one in rows))
+        quantile = 1 - (1 - both.quantile) / len(self.outcomes)
+        least = float(stats.t.ppf(quantile, min((one.freedom for one in rows), default=math.inf))) * error
+        return float(both.means[1]) - least > self.course.chance
 
     def enough_by_itself(self, tune: Tune) -> bool:
         """Whether no reference, however good, could be so much better that it is not enough; one seed cannot tell."""
-        return len(self.runs(tune)) > 1 and self._above(tune, self.course.goal.beside(self.course.best))
-
-    def _above(self, tune: Tune, score: float) -> bool:
         runs = self.runs(tune)
-        both = self.evidence.pair(runs, runs)
-        if both is None:
-            return False
-        error, freedom = self.error(both, FULL)
-        least = float(stats.t.ppf(both.quantile, freedom)) * error
-        return float(both.means[1]) - least > score
+        both = self.evidence.pair(runs, runs) if len(runs) > 1 else None
+        return both is not None and both.interval(FULL)[0] > self.course.goal.beside(self.course.best)
 
     def found(self) -> Tune:
         """The smallest k that is enough by its mean, or the reference."""
