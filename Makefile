@@ -9,7 +9,7 @@ demo: $(VENV)/demo
 	$(BIN)/frostline demo
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest $(PYTEST)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile $(PYTEST)
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .

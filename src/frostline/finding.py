@@ -278,6 +278,7 @@ class _Search:
                 "steps": [
                     {
                         "why": step["why"],
+                        "seconds": self.board.took(tuple(step["trials"])),
                         "runs": [
                             {
                                 "trainable": self.printed[trial.tune],

@@ -133,9 +133,9 @@ class Board:
     @property
     def spent(self) -> float:
         """Seconds of all trainings, by the clock."""
-        return sum(map(self._took, self.steps))
+        return sum(map(self.took, self.steps))
 
-    def _took(self, step: Sequence[Trial]) -> float:
+    def took(self, step: Sequence[Trial]) -> float:
         """Seconds of a step, by the clock."""
         ended = [self.outcomes[trial] for trial in step if trial in self.outcomes]
         return _clock([one.seconds for one in ended], max((one.abreast for one in ended), default=1))
@@ -145,7 +145,13 @@ class Board:
         """Seconds that all trainings may take."""
         if self.course.budget is not None:
             return self.course.budget
-        return FULLS * self.price(self.course.reference) / self.course.abreast
+        known = [
+            one for trial, one in self.outcomes.items() if trial.tune == self.course.reference and one.score is not None
+        ]
+        shares = [one.seconds / one.abreast for one in known] or [
+            self.price(self.course.reference) / self.course.abreast
+        ]
+        return FULLS * float(np.median(shares))
 
     def price(self, tune: Tune) -> float:
         """Seconds of a training from its start to its end: what those of this k took that did not fail, or else those of the
@@ -195,6 +201,14 @@ class Board:
             for rate, scores in known.items()
         }
         return max(means, key=lambda rate: means[rate])
+
+    @property
+    def seed(self) -> int:
+        """The first that the reference has at its best rate, so that others can be paired with it; the first of all, where
+        nothing is known of the reference."""
+        rate = self.rate(self.course.reference)
+        has = {} if rate is None else self.scores(self.course.reference, rate)
+        return next((seed for seed in self.course.seeds if seed in has), self.course.seeds[0])
 
     def mean(self, tune: Tune) -> float | None:
         """At its best rate."""
@@ -301,10 +315,9 @@ def race(board: Board) -> Steps:
 
     def run(trials: Sequence[Trial], why: str) -> Generator[Step, None, None]:
         if wanted := board.missing(trials):
-            company = _company(board, wanted) if board.steps else []
-            beside = " and ".join(said(k) for k in dict.fromkeys(trial.tune for trial in company))
+            company = _company(board, wanted)
             board.steps.append((*wanted, *company))
-            yield Step(board.steps[-1], f"{why} Meanwhile: {beside}." if company else why)
+            yield Step(board.steps[-1], f"{why} No core rests meanwhile: {_listed(company)}." if company else why)
 
     def lower_rates(tune: Tune) -> Generator[Step, None, None]:
         while (lower := _lower(board, tune)) is not None and board.affords(trials := [Trial(tune, lower, seed)]):
@@ -327,9 +340,9 @@ def race(board: Board) -> Steps:
     yield from run(highest, f"Which learning rate: asked of {said(asked)}, where it is cheap.")
     yield from lower_rates(asked)
     rate = board.rate(asked) or rate
-    often = min(rate, course.middle())
+    often = rate if asked == reference else min(rate, course.middle())
     two = [Trial(reference, often, one) for one in course.seeds[:2]]
-    if course.budget is not None and board.missing(two[:1]) and not board.affords(two[:1]):
+    if course.budget is not None and board.rate(reference) is None and not board.affords(two[:1]):
         return Verdict(None, _too_dear(board, two[0]), alone=True)
     why = f"What {said(reference)} reaches" + ("." if often == rate else ", at a lower rate: it often wants less.")
     yield from run(two if board.affords(two) else two[:1], why)
@@ -342,7 +355,7 @@ def race(board: Board) -> Steps:
     if not any(map(board.learned, first_of_all)):
         every = [Trial(reference, one, other) for one in course.rates for other in course.seeds[:2]]
         if board.affords(every):
-            yield from run(every, "Nothing is surely above guessing yet: every learning rate, and another seed.")
+            yield from run(every, "Nothing is surely above guessing yet: every learning rate, with two seeds.")
         if not any(map(board.learned, first_of_all)):
             return Verdict(None, "Nothing that was trained is surely above guessing.", unlearned=True)
 
@@ -350,11 +363,11 @@ def race(board: Board) -> Steps:
         found = board.found()
         other = _other_rate(board)
         if unknown := board.untried():
-            trials = [Trial(k, rate, seed) for k in unknown[:2]]
+            trials = [Trial(k, rate, board.seed) for k in unknown[:2]]
             if not (board.affords(trials) and (_hardly(board, unknown[0]) or _is_cheap(course, trials[-1].tune))):
                 trials = trials[:1]
             why = f"Climbing: is {' enough, or '.join(said(trial.tune) for trial in trials)} enough?"
-        elif other is not None and board.affords(asking := [Trial(reference, other, seed)]):
+        elif other is not None and board.affords(asking := [Trial(reference, other, one) for one in course.seeds[:2]]):
             trials, why = asking, f"Does another rate do {said(reference)} good?"
         else:
             doubtful = [k for k in board.candidates() if board.surely(k) is None and board.rate(k) is not None]
@@ -371,7 +384,8 @@ def race(board: Board) -> Steps:
                 doubtful, trials = doubtful[-1:], fewer
             why = f"It is not sure of {' and '.join(map(said, doubtful))}: more seeds, and of {said(reference)}."
         second = _second_seed(board, found)
-        if second and board.affords(second) and not board.affords(trials, second):
+        left = [trial for trial in second if trial not in (*trials, *_company(board, board.missing(trials)))]
+        if left and board.affords(second) and not board.affords(trials, left):
             of = " and ".join(said(k) for k in dict.fromkeys(trial.tune for trial in second))
             trials, why = second, f"Before the budget ends, a second seed of {of}: of one nothing is known for sure."
         if not board.affords(trials):
@@ -386,12 +400,18 @@ def _company(board: Board, trials: Sequence[Trial]) -> list[Trial]:
     if not board.takes(trials):  # nobody knows how long
         return []
     rate = board.rate(course.asked) or course.middle()
-    next_ones = [Trial(k, rate, course.seeds[0]) for k in board.untried()]
+    next_ones = [Trial(k, rate, board.seed) for k in board.untried()]
     for one in [*next_ones, *_second_seed(board, board.found())]:
         more = [*trials, *company, one]
         if one not in trials and board.takes(more) <= board.takes(more[:-1]):
             company.append(one)
     return company
+
+
+def _listed(trials: Sequence[Trial]) -> str:
+    """In words, each k once."""
+    *names, last = dict.fromkeys(said(trial.tune) for trial in trials)
+    return f"{', '.join(names)} and {last}" if names else last
 
 
 def _too_dear(board: Board, trial: Trial) -> str:
@@ -433,14 +453,15 @@ def _lower(board: Board, tune: Tune) -> float | None:
 
 
 def _other_rate(board: Board) -> float | None:
-    """A rate that the reference may want more than its best: that of the k that was asked, and lower ones than were tried, as
-    long as the lowest is its best."""
-    course, best = board.course, board.rate(board.course.reference)
+    """A rate that the reference may want more than its best: that of the k that was asked, where none so low has failed, and
+    lower ones than were tried, as long as the lowest is its best."""
+    course = board.course
     tried = {trial.rate for trial in board.outcomes if trial.tune == course.reference}
+    failed = [rate for rate in tried if not board.scores(course.reference, rate)]
     asked = board.rate(course.asked)
-    if asked is not None and asked not in tried:
+    if asked is not None and asked not in tried and asked < min(failed, default=math.inf):
         return asked
-    return _lower(board, course.reference) if best == min(tried) else None
+    return _lower(board, course.reference)
 
 
 def _hardly(board: Board, k: int) -> bool:
