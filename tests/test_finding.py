@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -16,6 +17,7 @@ from frostline.data import read_unlabelled
 from frostline.errors import FrostlineError
 from frostline.gather import gather
 from frostline.progress import Progress
+from frostline.race import FULLS
 from frostline.statistics import quantile_of
 from frostline.sweep.folder import Folder
 from frostline.sweep.prepare import prepare
@@ -63,6 +65,20 @@ def test_the_folder_holds_just_what_was_trained_and_why(wanted: dict[str, Any]) 
     assert json.loads((out / "answer.json").read_text())["search"]["why"] == search["why"]
     page = (out / "report.html").read_text()
     assert "How it was found" in page and search["steps"][0]["why"] in page
+
+
+def test_side_by_side_its_steps_take_what_the_clock_says(
+    wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding_module, "workers_for", lambda prepared, runs: 2)
+    search = frostline.find(**{**wanted, "workers": 2, "budget": None})["search"]
+    of_full = [run["seconds"] for step in search["steps"] for run in step["runs"] if run["trainable"] == "all"]
+    assert search["budget_seconds"] == pytest.approx(FULLS * np.median(of_full))
+    assert search["spent_seconds"] == pytest.approx(sum(step["seconds"] for step in search["steps"]))
+    beside = [step for step in search["steps"] if len(step["runs"]) == 2 and step["runs"][0]["trainable"] != "last 0"]
+    assert beside
+    for step in beside:  # a run's seconds are its share of the clock's
+        assert step["seconds"] == pytest.approx(2 * max(run["seconds"] for run in step["runs"]))
 
 
 def test_every_key_of_the_answer_is_documented(wanted: dict[str, Any]) -> None:
