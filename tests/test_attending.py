@@ -61,19 +61,26 @@ def text_by_text(
     st.sampled_from(["none", "padding", "causal", "additive", "by head"]),
     st.sampled_from([0.0, 0.1, 0.5]),
     st.integers(0, 99),
+    st.integers(0, 5),
 )
-def test_each_text_is_attended_to_as_if_it_were_alone(lengths: list[int], kind: str, p: float, seed: int) -> None:
-    mask, places = masks(lengths, kind), Places.shared(torch.tensor(lengths), HEADS)
-    ours = [x.requires_grad_() for x in packed(lengths, torch.float32, seed)]
-    theirs = [x.detach().clone().requires_grad_() for x in ours]
-    out = attend(*ours, mask, places, scale=None, dropout=Dropout(seed), dropped=p)
+def test_each_text_is_attended_to_as_if_it_were_alone(
+    lengths: list[int], kind: str, p: float, seed: int, empty: int
+) -> None:
+    mask, real = masks(lengths, kind), sum(lengths)
+    places = Places.shared(torch.tensor(lengths), HEADS, real + empty)
+    ours = [x.requires_grad_() for x in packed([*lengths, empty], torch.float32, seed)]
+    theirs = [x.detach()[:, :, :real].clone().requires_grad_() for x in ours]
+    whole = attend(*ours, mask, places, scale=None, dropout=Dropout(seed), dropped=p)
+    out, behind = whole[:, :real], whole[:, real:]
+    assert behind.shape[1] == empty and not behind.any()
     wanted = text_by_text(theirs, lengths, mask, places, p, seed)
     assert out.shape == wanted.shape and torch.allclose(out, wanted, atol=1e-6)
     weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(seed))
-    (out * weights).sum().backward()
+    ((out * weights).sum() + behind.sum()).backward()
     (wanted * weights).sum().backward()
     for one, other in zip(ours, theirs, strict=True):
-        assert torch.allclose(one.grad, other.grad, atol=1e-5)
+        assert torch.allclose(one.grad[:, :, :real], other.grad, atol=1e-5)
+        assert not one.grad[:, :, real:].any()
 
 
 @pytest.mark.parametrize("scale", [None, 0.7])
@@ -102,14 +109,14 @@ def test_rows_are_shared_where_there_is_room(lengths: list[int]) -> None:
 
 def test_a_mask_is_worked_out_once_for_all_layers() -> None:
     lengths = [3, 9, 4, 2]
-    places, mask = Places.shared(torch.tensor(lengths), HEADS), masks(lengths, "padding")
+    places, mask = Places.shared(torch.tensor(lengths), HEADS, sum(lengths)), masks(lengths, "padding")
     assert places.bias(mask) is places.bias(mask) and places.bias(mask) is not places.bias(masks(lengths, "causal"))
 
 
 def test_short_numbers_come_back_as_they_were_given() -> None:
     lengths = [3, 7, 5]
     heads = [x.requires_grad_() for x in packed(lengths, torch.bfloat16, 0)]
-    mask, places = masks(lengths, "padding"), Places.shared(torch.tensor(lengths), HEADS)
+    mask, places = masks(lengths, "padding"), Places.shared(torch.tensor(lengths), HEADS, sum(lengths))
     with torch.autocast("cpu", torch.bfloat16):
         out = attend(*heads, mask, places, scale=None, dropout=None, dropped=0.0)
         out.float().sum().backward()
@@ -122,7 +129,7 @@ def test_short_numbers_come_back_as_they_were_given() -> None:
 )
 def test_scoring_is_training_without_dropout(lengths: list[int], kind: str) -> None:
     mask, heads = masks(lengths, kind), packed(lengths, torch.float32, 0)
-    places = Places.shared(torch.tensor(lengths), HEADS)
+    places = Places.shared(torch.tensor(lengths), HEADS, sum(lengths))
     learned = attend(*heads, mask, places, scale=None, dropout=None, dropped=0.0)
     assert torch.equal(attended(*heads, mask, places, scale=None), learned)
     for text, length in enumerate(lengths):

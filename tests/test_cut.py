@@ -6,6 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import frostline.cut as cut_module
+import frostline.packing as packing_module
 from frostline.cut import cut_at
 from frostline.layers import find_layers
 from frostline.packing import packable
@@ -29,7 +31,7 @@ def states_of(model, anatomy, batch, packing=None):
     seen, mask = {}, batch["attention_mask"].bool()
 
     def tap(n, hidden):
-        seen[n] = hidden if packing else hidden[mask][None]
+        seen[n] = hidden[:, : int(mask.sum())] if packing else hidden[mask][None]
 
     with torch.no_grad(), cut_at(model, anatomy, None, packing=packing, tap=tap) as whole:
         whole(batch)
@@ -241,7 +243,31 @@ def test_batches_do_not_leak_into_each_other():
     states = states_of(model, anatomy, long)[2]
     with torch.no_grad(), path_of(model, "packed") as packing, cut_at(model, anatomy, 2, packing=packing) as upper:
         truth = upper(long, states)
-        with pytest.raises((RuntimeError, IndexError)):
+        with pytest.raises(AssertionError, match="not those of this batch"):
             upper(short, states)
         assert packing.layout is None and upper._kept is None
         assert torch.equal(upper(long, states), truth)
+
+
+@pytest.mark.parametrize("model_type", ["bert", "gpt2", "llama", "modernbert"])
+@pytest.mark.parametrize("long", [128, 8])
+def test_rounding_tokens_up_changes_no_number(model_type, long, monkeypatch):
+    """Neither a logit nor a gradient, whether attention sees one grid or texts of like length together."""
+    found, lengths = [], (20, 18, 7, 3)
+    monkeypatch.setattr(packing_module, "LONG", long)
+    monkeypatch.setattr(packing_module, "GROUP", 0)
+    for step in (1, 16):
+        monkeypatch.setattr(cut_module, "STEP", step)
+        model = small_model(model_type)
+        batch = small_batch(model, lengths)
+        with (
+            path_of(model, "packed") as packing,
+            cut_at(model, find_layers(model, batch), None, packing=packing) as whole,
+        ):
+            logits = whole(batch)
+            logits.square().sum().backward()
+        gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        found.append((logits.detach(), gradients))
+    (logits, gradients), (others, more) = found
+    assert gradients.keys() == more.keys() and furthest([logits], [others]) < 1e-6
+    assert furthest(gradients.values(), [more[name] for name in gradients]) < 1e-5

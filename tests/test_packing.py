@@ -14,8 +14,8 @@ from small_models import small_batch, small_model
 ragged = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
 
-def layout_of(lengths, more=0):
-    return Layout(torch.tensor(lengths), max(lengths) + more)
+def layout_of(lengths, more=0, **how):
+    return Layout(torch.tensor(lengths), max(lengths) + more, **how)
 
 
 def numbers(*shape):
@@ -80,10 +80,20 @@ def test_runs_stand_side_by_side_filled_up_with_their_own_first_token(runs):
     assert torch.equal(layout.unpack(packed), layout_of(lengths).unpack(real))
 
 
-@given(stacks)
-def test_what_fills_up_has_no_gradient(runs):
+@given(ragged, st.integers(1, 16))
+def test_tokens_are_rounded_up_with_copies_of_the_first(lengths, step):
+    layout, real = layout_of(lengths, step=step), layout_of(lengths)
+    x = numbers(len(lengths), max(lengths), 2)
+    packed, tokens = layout.pack(x), real.pack(x)
+    assert packed.shape[1] % step == 0 and 0 <= packed.shape[1] - sum(lengths) < step
+    assert torch.equal(packed[:, : sum(lengths)], tokens) and (packed[0, sum(lengths) :] == x[0, 0]).all()
+    assert torch.equal(layout.apart(tokens), packed) and torch.equal(layout.unpack(packed), real.unpack(tokens))
+
+
+@given(stacks, st.integers(1, 16))
+def test_what_fills_up_has_no_gradient(runs, step):
     lengths = torch.tensor([length for run in runs for length in run])
-    layout = Layout(lengths, int(lengths.max()), len(runs))
+    layout = Layout(lengths, int(lengths.max()), len(runs), step=step)
     packed = layout.pack(numbers(len(lengths), layout.length, 2)).requires_grad_()
     layout.unpack(packed).sum().backward()
     assert torch.equal(packed.grad[..., 0] == 1, layout.taken) and torch.equal(packed.grad[..., 0] != 0, layout.taken)

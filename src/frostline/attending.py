@@ -9,10 +9,11 @@ backward pass is the few products that it takes. The numbers are those of torch'
 Shapes: B texts, T real tokens, R rows of the grid, S its width, H heads, C head size.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from frostline.dropout import Dropout
@@ -27,13 +28,16 @@ class Places:
     heads: Tensor  # [R * H * S], for each place the head of a token, of T * H; for a place without a token the first
     tokens: Tensor  # [t * H], the place of each head of the texts' tokens
     count: int  # H
+    empty: int = 0  # heads of tokens that are none of the texts', behind the others; what they see is nothing
     _biases: list[tuple[Tensor | None, Tensor]] = field(default_factory=list)  # of the masks last seen
 
     @classmethod
-    def shared(cls, lengths: Tensor, count: int) -> "Places":
-        """For texts of these ``lengths`` ``[B]``, packed in their order; texts that fit share a row."""
+    def shared(cls, lengths: Tensor, count: int, tokens: int) -> "Places":
+        """For texts of these ``lengths`` ``[B]``, packed in their order among so many ``tokens``, the last of which may be
+        none of theirs; texts that fit share a row."""
         row, start = torch.tensor(shared_rows(lengths.tolist())).unbind(1)
-        return cls._of(lengths, count, torch.arange(len(lengths)), row, start, int(lengths.max()))
+        found = cls._of(lengths, count, torch.arange(len(lengths)), row, start, int(lengths.max()))
+        return replace(found, empty=(tokens - int(lengths.sum())) * count)
 
     @classmethod
     def alone(cls, lengths: Tensor, count: int, texts: Tensor, width: int) -> "Places":
@@ -144,7 +148,8 @@ def _weights(queries: Tensor, keys: Tensor, bias: Tensor, scale: float) -> Tenso
 
 def _out_of_grid(x: Tensor, places: Places, dtype: torch.dtype) -> Tensor:
     """``[R * H, S, C]`` -> ``[t * H, C]``"""
-    return x.view(-1, x.shape[2]).index_select(0, places.tokens).to(dtype)
+    out = x.view(-1, x.shape[2]).index_select(0, places.tokens).to(dtype)
+    return F.pad(out, (0, 0, 0, places.empty)) if places.empty else out
 
 
 class _Attended(torch.autograd.Function):
@@ -175,7 +180,7 @@ class _Attended(torch.autograd.Function):
         places, scale = ctx.places, ctx.scale
         with torch.autocast("cpu", enabled=False):
             gradient = torch.zeros_like(values).view(-1, values.shape[2])
-            gradient.index_copy_(0, places.tokens, gradients[0].float())
+            gradient.index_copy_(0, places.tokens, gradients[0][: len(places.tokens)].float())
             gradient = gradient.view_as(values)
             of_weights = gradient @ values.transpose(1, 2)
             if kept is not None:

@@ -21,6 +21,8 @@ from frostline.narrow import Narrow
 from frostline.packing import Layout, Packing
 from frostline.replacing import forwards_replaced
 
+STEP = 16  # on a CPU packed batches have a multiple of so many tokens: for each number kernels are prepared anew
+
 Tap = Callable[[int, Tensor], None]  # (number of layers passed, hidden states)
 
 
@@ -47,7 +49,8 @@ class Upper:
 
     def __call__(self, batch: Batch, kept: Tensor | None = None, *, room: int = 0, texts: int = 0) -> Tensor:
         mask = batch["attention_mask"]
-        self._layout = Layout(mask.sum(1), mask.shape[1], self.runs, room, texts)
+        step = STEP if self.packing and mask.device.type == "cpu" else 1
+        self._layout = Layout(mask.sum(1), mask.shape[1], self.runs, room, texts, step)
         apart = None if kept is None else self._layout.apart(kept)
         self._kept = apart if apart is None or self.packing else self._layout.unpack(apart)
         if self.packing:

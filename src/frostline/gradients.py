@@ -28,8 +28,9 @@ class _Short:
     factor: Tensor | None = None
 
     def wide(self) -> Tensor:
-        numbers = self.numbers.float()
-        return numbers if self.factor is None else torch.mul(numbers, self.factor)
+        if self.factor is None:
+            return self.numbers.float()
+        return self.numbers.to(torch.float32, copy=True).mul_(self.factor)
 
 
 class Table:

@@ -1,6 +1,6 @@
 """Batches without padding: only attention sees a grid.
 
-Shapes: B batch, S padded length, T real tokens of the batch, D width, H heads, C head size.
+Shapes: B batch, S padded length, T tokens of the packed batch, D width, H heads, C head size.
 
 Between the first layer that runs and the last, hidden states are ``[1, T, D]``. The attention function
 registered here scatters heads into the grid ``[B, H, S, C]``, calls the attention that transformers would
@@ -8,7 +8,8 @@ have called, with the mask that transformers itself built, and gathers the real 
 take the way of :mod:`frostline.attending`. All else in a layer works token by token, as transformers has it.
 
 Of K stacked runs the grid holds the texts, those of a run one after another, and hidden states are ``[K, T, D]``, T
-being the tokens of the run that has most; what is left over in the others are copies of their own first token.
+being the tokens of the run that has most, rounded up to a multiple of the layout's ``step``; what is left over are copies
+of a run's own first token.
 
 Where a batch is given a ``room``, nothing that is computed for a text hangs on its company: T is the room, as many tokens
 are said to be read as there could be texts of that kind, and attention sees texts of one length, rounded up, in a grid of
@@ -48,6 +49,7 @@ class Layout:
     runs: int = 1  # K, with as many texts each
     room: int = 0  # places for the tokens of a run, where they are more than there are tokens
     texts: int = 0  # with a room: so many tokens are said to be read
+    step: int = 1  # T is a multiple of it
 
     @property
     def batch(self) -> int:
@@ -64,7 +66,13 @@ class Layout:
     @cached_property
     def taken(self) -> Tensor:  # [K, T], true where a real token stands among those of its run
         counts = self.lengths.view(self.runs, -1).sum(1)
-        return torch.arange(max(self.room, int(counts.max())), device=counts.device) < counts[:, None]
+        return torch.arange(self.tokens, device=counts.device) < counts[:, None]
+
+    @cached_property
+    def tokens(self) -> int:
+        """T"""
+        most = int(self.lengths.view(self.runs, -1).sum(1).max())
+        return max(self.room, -(-most // self.step) * self.step)
 
     @cached_property
     def filling(self) -> Tensor:  # [K * T], the number of the real token in each place, of all runs' tokens in order
@@ -102,7 +110,7 @@ class Layout:
     def places_of(self, heads: int) -> Places:
         """Where so many heads of each token stand in a grid whose rows short texts share."""
         if heads not in self._places:
-            self._places[heads] = Places.shared(self.lengths, heads)
+            self._places[heads] = Places.shared(self.lengths, heads, self.tokens)
         return self._places[heads]
 
     @cached_property
@@ -111,9 +119,9 @@ class Layout:
 
     def from_groups(self, parts: list[Tensor]) -> Tensor:
         """``[1, T, ...]`` in the batch's order of what each group's tokens have, ``[1, t, ...]``; zeros fill the room."""
-        tokens = sum(part.shape[1] for part in parts)
-        if self.room > tokens:
-            parts = [*parts, parts[0].new_zeros(1, self.room - tokens, *parts[0].shape[2:])]
+        empty = self.tokens - sum(part.shape[1] for part in parts)
+        if empty:
+            parts = [*parts, parts[0].new_zeros(1, empty, *parts[0].shape[2:])]
         whole = torch.cat(parts, 1)
         return whole if self._order is None else whole.index_select(1, self._order)
 
@@ -121,7 +129,7 @@ class Layout:
     def _order(self) -> Tensor | None:
         """``[T]``, for each place where its token is among those of the groups, one after another; None where it is the same."""
         grouped = torch.cat([group.tokens for group in self.groups])
-        every = torch.arange(max(self.room, len(grouped)), device=grouped.device)
+        every = torch.arange(self.tokens, device=grouped.device)
         order = torch.cat([torch.argsort(grouped), every[len(grouped) :]])
         return None if torch.equal(order, every) else order
 
@@ -150,7 +158,8 @@ class Layout:
         return self.apart(grid.index_select(0, self.index)[None])
 
     def apart(self, x: Tensor) -> Tensor:  # [1, all tokens, ...], those of a run one after another -> [K, T, ...]
-        if self.runs == 1 and not self.room:
+        assert x.shape[1] == len(self.index), "the tokens are not those of this batch"
+        if self.runs == 1 and x.shape[1] == self.tokens:
             return x
         return x[0].index_select(0, self.filling).view(*self.taken.shape, *x.shape[2:])
 
