@@ -30,7 +30,7 @@ from frostline.sweep.outlook import Outlook
 from frostline.sweep.prepare import Prepared
 
 T = TypeVar("T")
-WORTH = 1e12  # operations of all runs from which on more than one worker is begun: some seconds of a core
+WORTH = 1e11  # operations of all runs from which on more than one worker is begun: a second of a core or two
 COPIES = 6  # of what a run trains, in bytes of fp32: values, gradients, two moments, best and pretrained values
 KEPT = 64  # numbers that a step keeps for each token, layer and unit of width, about; for the bound of memory alone
 OFTEN = 0.1  # seconds between two words of a worker about how far it is
