@@ -38,7 +38,7 @@ def groups(model, decay):
     return [{"params": [*model.parameters()], "lr": 0.01, "weight_decay": decay}]
 
 
-def taught(model, steps, decay, *, limit=0.1, settled=True):
+def assert_taught_alike(model, steps, decay, *, limit=0.1, settled=True):
     """With tables as few rows of large ones; and a copy of it with torch's own, after the same steps."""
     other = copy.deepcopy(model)
     mine, theirs = AdamW(groups(model, decay), **HOW), torch.optim.AdamW(groups(other, decay), **HOW, fused=True)
@@ -65,7 +65,7 @@ def taught(model, steps, decay, *, limit=0.1, settled=True):
 def test_steps_are_those_of_the_whole_table(padding, decay, settled):
     started = Reader(padding)
     before = started.tables[0].weight.detach().clone()
-    mine, theirs = taught(started, batches(6), decay, settled=settled)
+    mine, theirs = assert_taught_alike(started, batches(6), decay, settled=settled)
     for one, other in zip(mine.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
     unread = torch.arange(ROWS) >= 260
@@ -75,7 +75,7 @@ def test_steps_are_those_of_the_whole_table(padding, decay, settled):
 
 
 def test_without_decay_and_clipping_it_is_equal_to_the_last_bit():
-    mine, theirs = taught(Reader(), batches(6), 0.0, limit=1e6)
+    mine, theirs = assert_taught_alike(Reader(), batches(6), 0.0, limit=1e6)
     assert all(torch.equal(one, other) for one, other in zip(mine.parameters(), theirs.parameters(), strict=True))
 
 
@@ -100,7 +100,7 @@ def test_rows_that_are_read_late_have_had_their_decay():
 
 def test_a_table_that_is_read_twice_in_a_step():
     one, two = batches(2)
-    taught(Reader(tables=2), [(one, two), (two + 200, one), (one, one)], 0.5)
+    assert_taught_alike(Reader(tables=2), [(one, two), (two + 200, one), (one, one)], 0.5)
 
 
 def test_a_table_that_somebody_reads_as_a_whole():
@@ -108,7 +108,7 @@ def test_a_table_that_somebody_reads_as_a_whole():
         def forward(self, ids):
             return super().forward(ids) + self.tables[0].weight.square().mean()
 
-    taught(Whole(), batches(4), 0.5)
+    assert_taught_alike(Whole(), batches(4), 0.5)
 
 
 def test_what_is_dropped_leaves_no_trace():

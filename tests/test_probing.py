@@ -70,6 +70,17 @@ def test_probes_are_scikit_learns_on_transformers_own_features(tiny_bert: Path, 
         assert hand.score(new, wanted) == pytest.approx(probe["validation"], abs=1e-12), probe
 
 
+def test_probes_side_by_side_are_those_of_one_at_a_time(
+    tiny_bert: Path, tables: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = []
+    for threads in (1, 3):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        (got,) = frostline.probe(model=tiny_bert, label_columns=["label"], **tables, **EXACT)
+        facts.append(got.facts)
+    assert facts[0] == facts[1]
+
+
 def test_validation_decides_nothing(tiny_bert: Path, tables: dict[str, Any], tmp_path: Path) -> None:
     (got,) = frostline.probe(model=tiny_bert, label_columns="label", **tables, **EXACT)
     frame = pd.read_csv(tables["validation"])

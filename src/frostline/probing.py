@@ -2,15 +2,18 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
+from threadpoolctl import threadpool_limits
 
 from frostline.comparison.evidence import Labelled, Predictions
 from frostline.data import Data, Examples
@@ -30,6 +33,7 @@ from frostline.tokens import Tokens
 
 WRITTEN = ("probe", "figures", "tables", "report.html", "probes.json")  # in the folder, and a probe_<column> each
 LAST = 4  # so many of the last layers are also read together
+ABREAST = 4  # probes that are fitted at the same time, at most: each takes memory for all rows
 
 
 @dataclass(frozen=True)
@@ -233,7 +237,8 @@ def probe_states(
         return Reading(place, fitted, own, score(validation, values), values)
 
     layers = pretrained.anatomy.count
-    readings = [read(place) for place in places(layers)]
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(min(ABREAST, torch.get_num_threads())) as pool:
+        readings = list(pool.map(read, places(layers)))
     vector = max(readings, key=_rank).place.pooled
     readings += [read(place) for place in together(layers, vector)]
     best = max(readings, key=_rank)

@@ -136,7 +136,9 @@ def costs(curve: Curve, *, suffix: str = "") -> Table:
         f"makes hidden states; it counts for how many times cheaper a run is. {rules.rates(curve)}"
     )
     if len({cell["workers"] for cell in curve["cells"] if cell["workers"]}) > 1:
-        caption += " Runs went in different company: one by itself has all cores, and its time is no share of the clock."
+        caption += (
+            " Runs went in different company: one by itself has all cores, and its time is no share of the clock."
+        )
     return Table(
         f"costs{suffix}",
         _about("Cost and failures by tuned layers", curve, suffix),
