@@ -95,13 +95,13 @@ def test_seconds_are_compared_of_runs_in_like_company() -> None:
     rows, logits = make_runs(clear)
     for row in rows:
         alone = row["trainable"] == "last 1" or (row["trainable"] == "last 2" and row["seed"] == 0)
-        row["workers"] = 1 if alone else 2
+        row["abreast"] = 1 if alone else 2
         row["train_seconds"] *= 1.5 if alone else 1.0
     (size,) = answer_of((rows, logits))["sizes"]
     found = cells(size)
-    assert (found["last 2"]["seconds"], found["last 2"]["workers"]) == (3.0, 2)
+    assert (found["last 2"]["seconds"], found["last 2"]["abreast"]) == (3.0, 2)
     assert found["last 2"]["times_cheaper"] == pytest.approx(5 / 3.5)
-    assert (found["last 1"]["seconds"], found["last 1"]["workers"]) == (3.0, 1)
+    assert (found["last 1"]["seconds"], found["last 1"]["abreast"]) == (3.0, 1)
     assert found["last 1"]["times_cheaper"] is None and found["all"]["times_cheaper"] == 1.0
 
 

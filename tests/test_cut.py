@@ -271,3 +271,24 @@ def test_rounding_tokens_up_changes_no_number(model_type, long, monkeypatch):
     (logits, gradients), (others, more) = found
     assert gradients.keys() == more.keys() and furthest([logits], [others]) < 1e-6
     assert furthest(gradients.values(), [more[name] for name in gradients]) < 1e-5
+
+
+def test_a_room_is_not_rounded():
+    """A pass computes the same number of tokens in every batch, however many are real."""
+    model = small_model("bert")
+    batch, seen = small_batch(model), []
+    real = int(batch["attention_mask"].sum())
+    room = real + 16 - real % 16 - 8  # no multiple of what tokens are rounded up to
+    with (
+        torch.no_grad(),
+        path_of(model, "packed") as packing,
+        cut_at(
+            model,
+            find_layers(model, batch),
+            None,
+            packing=packing,
+            tap=lambda n, hidden: seen.append(hidden.shape[1]),
+        ) as whole,
+    ):
+        whole(batch, room=room, texts=room // 8)
+    assert set(seen) == {room}

@@ -18,7 +18,7 @@ from tiny import go
 DESIGN = """
 model, task, train_size, trainable, tuned_layers, tune_embeddings, seed, learning_rate, status, reason, outcome,
 metric, validation_best, validation_last, train_last, test, best_epoch, trainable_parameters, train_seconds,
-cache_seconds, workers, peak_memory_bytes
+cache_seconds, abreast, peak_memory_bytes
 """
 
 

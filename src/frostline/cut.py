@@ -49,7 +49,7 @@ class Upper:
 
     def __call__(self, batch: Batch, kept: Tensor | None = None, *, room: int = 0, texts: int = 0) -> Tensor:
         mask = batch["attention_mask"]
-        step = STEP if self.packing and mask.device.type == "cpu" else 1
+        step = STEP if self.packing and not room and mask.device.type == "cpu" else 1
         self._layout = Layout(mask.sum(1), mask.shape[1], self.runs, room, texts, step)
         apart = None if kept is None else self._layout.apart(kept)
         self._kept = apart if apart is None or self.packing else self._layout.unpack(apart)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -224,7 +225,13 @@ def probe_states(
         return split.score(values, np.arange(len(split.targets)))
 
     def vectors(split: str) -> Callable[[int], Any]:
-        return lru_cache(LAST)(lambda layer: states.pooled(layer, rows[split]).numpy())
+        kept, lock = lru_cache(LAST)(lambda layer: states.pooled(layer, rows[split]).numpy()), Lock()
+
+        def of(layer: int) -> Any:
+            with lock:  # else those that want the same layer at the same time read it once each
+                return kept(layer)
+
+        return of
 
     seen, unseen = vectors("train"), vectors("validation")
 
@@ -237,7 +244,9 @@ def probe_states(
         return Reading(place, fitted, own, score(validation, values), values)
 
     layers = pretrained.anatomy.count
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(min(ABREAST, torch.get_num_threads())) as pool:
+    cores = torch.get_num_threads()
+    abreast = min(ABREAST, cores)
+    with threadpool_limits(cores // abreast, "blas"), ThreadPoolExecutor(abreast) as pool:
         readings = list(pool.map(read, places(layers)))
     vector = max(readings, key=_rank).place.pooled
     readings += [read(place) for place in together(layers, vector)]

@@ -53,7 +53,7 @@ class Bench:
     narrow: Narrow | None = None  # what of the last layer is computed for the head's token only
     states: HiddenStates | None = None
     cache_seconds: float = 0.0  # of the pass, for each run that used it
-    workers: int = 1  # runs at the same time, which share the clock
+    workers: int = 1  # so many runs share the cores, and so the clock; 1: a run has them all
     plain: bool = False  # as transformers by itself: what is scored not in parts, and every row of a table in each step
     pass_seconds: float = 0.0  # by the clock: having the hidden states at hand, whatever of them was there
 

@@ -109,8 +109,8 @@ def sentence(
         said = f"{_what(recommended, layers)}: {terms.compared(cell, full)}"
         if cell["times_cheaper"] and cell["times_cheaper"] >= 1.05:
             said += f", {_times(cell['times_cheaper'])} times cheaper to train"
-            if searched and cell["peak_memory_bytes"] and full["peak_memory_bytes"]:
-                said += f", with {_percent(cell['peak_memory_bytes'] / full['peak_memory_bytes'])} % of the memory"
+        if searched and cell["peak_memory_bytes"] and full["peak_memory_bytes"]:
+            said += f", with {_percent(cell['peak_memory_bytes'] / full['peak_memory_bytes'])} % of the memory"
     if searched:
         said += f". {_certainty(answer, point, terms)}"
     elif seeds == 1:

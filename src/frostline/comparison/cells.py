@@ -87,8 +87,8 @@ def describe(
     """
 
     in_means = {id(run) for run in good}
-    together = max((run["workers"] for run in good if run.get("workers")), default=None)
-    abreast = [run for run in good if run.get("workers") == together]  # by itself a run takes more of the clock
+    together = max((run["abreast"] for run in good if run.get("abreast")), default=None)
+    alike = [run for run in good if (run.get("abreast") or None) == together]  # one by itself takes more of the clock
 
     def mean(name: str, some: Sequence[Run] = good) -> float | None:
         values = [run[name] for run in some if run.get(name) is not None]
@@ -121,8 +121,8 @@ def describe(
         "difference": _difference(both),
         "pairing_gain": gain,
         "trainable_parameters": next((run.get("trainable_parameters") for run in ended), None),
-        "seconds": mean("train_seconds", abreast),
-        "workers": together,
+        "seconds": mean("train_seconds", alike),
+        "abreast": together,
         "shared_seconds": mean("cache_seconds"),
         "peak_memory_bytes": mean("peak_memory_bytes"),
     }

@@ -83,7 +83,7 @@ def _relate(cells: Sequence[dict[str, Any]], reference: dict[str, Any] | None) -
     """Put what is relative to the reference into the cells."""
     for cell in cells:
         ours, theirs = (c and c["seconds"] and c["seconds"] + (c["shared_seconds"] or 0.0) for c in (cell, reference))
-        alike = reference is not None and cell["workers"] == reference["workers"]
+        alike = reference is not None and cell["abreast"] == reference["abreast"]
         cell["times_cheaper"] = theirs / ours if ours and theirs and alike else None
     for name in ("share", "share_corrected") if reference else ():
         assert reference is not None

@@ -34,13 +34,13 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "trainable_parameters": ("trainable_parameters",),
     "train_seconds": ("train_seconds", "seconds", "train_runtime"),
     "cache_seconds": ("cache_seconds",),
-    "workers": ("workers",),
+    "abreast": ("abreast",),
     "peak_memory_bytes": ("peak_memory_bytes",),
     "chance": ("chance",),
 }
 NUMBERS = (
     *("train_size", "learning_rate", "train_last", "trainable_parameters", "train_seconds", "cache_seconds"),
-    *("workers", "peak_memory_bytes", "chance", "layers"),
+    *("abreast", "peak_memory_bytes", "chance", "layers"),
 )
 METRICS = {  # what others call the metrics
     **{"mcc": "matthews_correlation", "matthews": "matthews_correlation", "matthews_corrcoef": "matthews_correlation"},

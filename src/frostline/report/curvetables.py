@@ -135,7 +135,7 @@ def costs(curve: Curve, *, suffix: str = "") -> Table:
         "Failed runs have the 95 % interval of their rate below. “Shared” is a run’s share of the pass that "
         f"makes hidden states; it counts for how many times cheaper a run is. {rules.rates(curve)}"
     )
-    if len({cell["workers"] for cell in curve["cells"] if cell["workers"]}) > 1:
+    if len({cell["abreast"] for cell in curve["cells"] if cell["abreast"]}) > 1:
         caption += (
             " Runs went in different company: one by itself has all cores, and its time is no share of the clock."
         )

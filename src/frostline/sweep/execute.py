@@ -41,7 +41,7 @@ def execute(
     make_ready(prepared, missing, progress, pass_work)
     bench.cache_seconds = bench.states.seconds / max(1, len(sharers)) if bench.states else 0.0
     stacks = list(in_stacks(missing, lambda runs: stack_size(runs, bench, prepared.spec.stack, progress.note)))
-    bench.workers = min(workers, len(stacks))
+    bench.workers = workers
 
     def attempt(stack: Sequence[RunSpec], progress: Progress) -> None:
         _attempt(stack, prepared, sum(work[spec.digest] for spec in stack), progress, weights)

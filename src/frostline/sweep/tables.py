@@ -32,11 +32,11 @@ COLUMNS = (
     "trainable_parameters",
     "train_seconds",
     "cache_seconds",
-    "workers",
+    "abreast",
     "peak_memory_bytes",
     "run",
 )
-INTEGERS = ("train_size", "tuned_layers", "seed", "trainable_parameters", "workers", "peak_memory_bytes")
+INTEGERS = ("train_size", "tuned_layers", "seed", "trainable_parameters", "abreast", "peak_memory_bytes")
 FLOATS = (
     *("learning_rate", "validation_best", "validation_last", "train_last", "test", "best_epoch"),
     *("train_seconds", "cache_seconds"),
@@ -76,7 +76,7 @@ def run_rows(
                 "reason": facts.get("reason", failure.get("reason", "")),
                 "test": test[0]["scores"][facts["metric"]] if facts and test else None,
                 "trainable_parameters": facts.get("audit", {}).get("trainable_parameters"),
-                "workers": facts.get("provenance", {}).get("workers"),
+                "abreast": facts.get("provenance", {}).get("workers"),
                 "run": spec.digest,
                 **{name: facts.get("cost", {}).get(name) for name in COST},
                 **{
