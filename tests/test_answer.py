@@ -103,6 +103,7 @@ def test_seconds_are_compared_of_runs_in_like_company() -> None:
     assert found["last 2"]["times_cheaper"] == pytest.approx(5 / 3.5)
     assert (found["last 1"]["seconds"], found["last 1"]["abreast"]) == (3.0, 1)
     assert found["last 1"]["times_cheaper"] is None and found["all"]["times_cheaper"] == 1.0
+    assert size["pareto"]["seconds"] == ["last 0", "last 2"] and "last 1" in size["pareto"]["trainable_parameters"]
 
 
 def test_an_overwhelming_difference_is_told() -> None:

@@ -268,6 +268,7 @@ def cells_of(means: Sequence[float], std: float = 0.01, costs: Sequence[float] |
             **{
                 "validation": {"mean": mean, "std": std, "n": 4},
                 "shared_seconds": None,
+                "abreast": 1,
                 "seconds": costs[k] if costs else k,
             },
             **{"trainable_parameters": k, "peak_memory_bytes": None},

@@ -1,6 +1,6 @@
 """From the cells of a curve to a number of layers: the smallest k that is enough, by several rules."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -105,20 +105,28 @@ def knee(cells: Sequence[Cell]) -> str | None:
 
 def pareto(cells: Sequence[Cell]) -> dict[str, list[str]]:
     """For each cost the k that no other beats: none has at least its mean for less, nor more for the same."""
-    return {cost: _front(cells, _cost(cost)) for cost in COSTS}
+    return {cost: _front(cells, prices(cells, cost)) for cost in COSTS}
 
 
-def _cost(name: str) -> Callable[[Cell], float | None]:
-    if name == "seconds":  # a run's share of the pass counts
-        return lambda cell: None if cell[name] is None else cell[name] + (cell["shared_seconds"] or 0.0)
-    return lambda cell: cell[name]
+def prices(cells: Sequence[Cell], cost: str) -> list[float | None]:
+    """What each of the cells costs, as far as it can be compared: seconds, with a run's share of the pass, of those whose
+    runs went in the company that is largest."""
+    if cost != "seconds":
+        return [cell[cost] for cell in cells]
+    largest = max((cell["abreast"] or 0 for cell in cells), default=0)
+    return [
+        None
+        if cell["seconds"] is None or (cell["abreast"] or 0) < largest
+        else cell["seconds"] + (cell["shared_seconds"] or 0.0)
+        for cell in cells
+    ]
 
 
-def _front(cells: Sequence[Cell], cost: Callable[[Cell], float | None]) -> list[str]:
+def _front(cells: Sequence[Cell], prices: Sequence[float | None]) -> list[str]:
     known = [
         (cell["validation"]["mean"], price, cell["trainable"])
-        for cell in cells
-        if cell["validation"]["mean"] is not None and (price := cost(cell)) is not None
+        for cell, price in zip(cells, prices, strict=True)
+        if cell["validation"]["mean"] is not None and price is not None
     ]
     return [
         name

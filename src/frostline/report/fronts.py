@@ -7,18 +7,20 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from frostline.comparison.points import prices
 from frostline.report import readable
 from frostline.report.drawing import QUIET, STYLE, VALIDATION, figure_of
-from frostline.report.figures import COSTS, MOST_LABELS, Cell, unit_of
+from frostline.report.figures import COSTS, MOST_LABELS, unit_of
 
 
 def pareto_fronts(curve: Mapping[str, Any], *, metric: str, narrow: bool = False) -> Figure:
     """Mean score over each cost, a panel for each, a point for each k; those that no other beats are full, and joined.
 
-    Seconds count a run's share of the pass, as the front does; a cost that nobody knows has no panel.
+    Seconds are those that the front compares; a cost that nobody knows has no panel.
     ``narrow`` draws for a phone.
     """
-    costs = {cost: COSTS[cost] for cost in COSTS if any(_price(cell, cost) is not None for cell in curve["cells"])}
+    cells = curve["cells"]
+    costs = {cost: COSTS[cost] for cost in COSTS if any(price is not None for price in prices(cells, cost))}
     with matplotlib.rc_context(STYLE):
         panels = max(1, len(costs))
         figure, axes = (
@@ -28,8 +30,8 @@ def pareto_fronts(curve: Mapping[str, Any], *, metric: str, narrow: bool = False
         for panel, (cost, (title, units)) in zip(axes, costs.items(), strict=False):
             known = [
                 (price, cell["validation"]["mean"], cell["trainable"])
-                for cell in curve["cells"]
-                if cell["validation"]["mean"] is not None and (price := _price(cell, cost)) is not None
+                for cell, price in zip(cells, prices(cells, cost), strict=True)
+                if cell["validation"]["mean"] is not None and price is not None
             ]
             unit, worth = unit_of(max((price for price, _, _ in known), default=1.0), units)
             front = curve["pareto"][cost]
@@ -45,11 +47,6 @@ def pareto_fronts(curve: Mapping[str, Any], *, metric: str, narrow: bool = False
             f"Mean {metric} on validation over cost. Choices that no other beats, by cost: {'; '.join(said)}."
         )
     return figure
-
-
-def _price(cell: Cell, cost: str) -> float | None:
-    value: float | None = cell[cost]
-    return value + (cell["shared_seconds"] or 0.0) if cost == "seconds" and value is not None else value
 
 
 def _panel(axes: Axes, points: Sequence[tuple[float, float, str]], front: Sequence[str]) -> None:
