@@ -113,7 +113,7 @@ def original(folder: Path, name: str) -> Path:
     return folder
 
 
-def same(one: Data, two: Data) -> None:
+def assert_same(one: Data, two: Data) -> None:
     """Same texts, targets and labels, split by split."""
     assert one.task.name == two.task.name and one.task.labels == two.task.labels
     assert one.task.problem_type == two.task.problem_type and set(one.others) == set(two.others)
@@ -169,7 +169,7 @@ def test_original_files_give_what_the_hub_gives(tmp_path: Path, name: str) -> No
         load_data(glue=name, data=tmp_path / "saved", test="none"),
         load_data(glue=name.lower(), data=original(tmp_path / "files", name), test="none"),
     )
-    same(saved, files)
+    assert_same(saved, files)
     for data in (saved, files):
         assert data.task.name == name and len(data.train) == 8 and len(data.validation) == 4
         assert data.train.texts == tuple(text(name, "train", i, 0) for i in range(8))
@@ -208,7 +208,7 @@ def test_parquet_shards_as_on_the_hub(tmp_path: Path, name: str, below: str) -> 
             shard = table.shard(2, part, contiguous=True) if split == "train" else table
             shard.to_parquet(str(folder / f"{split}-{part:05}-of-{2 if split == 'train' else 1:05}.parquet"))
     splits.save_to_disk(tmp_path / "saved")
-    same(
+    assert_same(
         load_data(glue=name, data=tmp_path / "hub", test="none"),
         load_data(glue=name, data=tmp_path / "saved", test="none"),
     )
@@ -220,7 +220,7 @@ def test_from_the_hub(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(datasets, "load_dataset", lambda *what: asked.append(what) or hub_set(name))
     files = load_data(glue=name, data=original(tmp_path, name), test="none")
     for data in (None, HUB_SET, "somebody/else"):
-        same(load_data(glue=name, data=data, test="none"), files)
+        assert_same(load_data(glue=name, data=data, test="none"), files)
     config = glue_task(name).config
     assert asked == [(HUB_SET, config), (HUB_SET, config), ("somebody/else", None)]
     many = {"train": 40, "validation": 4, "validation_mismatched": 2}
@@ -245,7 +245,7 @@ def test_a_folder_of_all_tasks(tmp_path: Path) -> None:
     for name in ("CoLA", "RTE"):
         original(tmp_path / "glue_data" / name, name)
     data = load_data(glue="rte", data=tmp_path / "glue_data", test="none")
-    same(data, load_data(glue="rte", data=tmp_path / "glue_data" / "RTE", test="none"))
+    assert_same(data, load_data(glue="rte", data=tmp_path / "glue_data" / "RTE", test="none"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -260,11 +260,11 @@ def test_files_by_their_own_flags(tmp_path: Path, name: str) -> None:
         validation=files / dev,
         test=saved["validation_matched" if name == "MNLI" else "validation"],
     )
-    same(both, mixed)
+    assert_same(both, mixed)
     assert mixed.test is not None and mixed.test.digest() == mixed.validation.digest()
     assert mixed.task.columns == glue_task(name).layouts[0] and both.others == {}
     frame = pd.DataFrame(saved["train"].to_pandas())
-    same(both, load_data(glue=name, train=frame, validation=files / dev, test="none"))
+    assert_same(both, load_data(glue=name, train=frame, validation=files / dev, test="none"))
 
 
 def test_mnli_has_two_validation_sets_and_rows_without_gold_label(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_mnli_as_its_authors_hand_it_on(tmp_path: Path) -> None:
         lines = [header + "\n", *(line("MNLI", header, word, i) for i in range(SIZES[word]))]
         write(tmp_path / "a" / f"multinli_1.0_{split}.txt", lines)
         (tmp_path / "a" / f"multinli_1.0_{split}.jsonl").write_text("{}")
-    same(
+    assert_same(
         load_data(glue="mnli", data=tmp_path / "a", test="none"),
         load_data(glue="mnli", data=original(tmp_path / "b", "MNLI"), test="none"),
     )
@@ -356,13 +356,15 @@ def test_mrpc_by_its_public_names(tmp_path: Path) -> None:
         path = tmp_path / "msr" / f"msr_paraphrase_{split}.txt"
         write(path, [(files / f"{old}.tsv").read_bytes().decode("utf-8")])
     data = load_data(glue="mrpc", data=tmp_path / "msr", validation=files / "dev.tsv")
-    same(data, load_data(glue="mrpc", data=files, test="none"))
+    assert_same(data, load_data(glue="mrpc", data=files, test="none"))
     assert data.test is not None and data.test.digest() == data.validation.digest()
     # The usual script leaves all of them in one folder, with a list of numbers beside them.
     write(files / "dev_ids.tsv", ["1\t2\n"])
     for split in ("train", "test"):
         write(files / f"msr_paraphrase_{split}.txt", ["never read\n"])
-    same(load_data(glue="mrpc", data=files, test="none"), load_data(glue="mrpc", data=tmp_path / "glue", test="none"))
+    assert_same(
+        load_data(glue="mrpc", data=files, test="none"), load_data(glue="mrpc", data=tmp_path / "glue", test="none")
+    )
 
 
 def test_the_original_files_of_stsb(tmp_path: Path) -> None:
@@ -376,7 +378,7 @@ def test_the_original_files_of_stsb(tmp_path: Path) -> None:
         write(tmp_path / "sts" / f"{stem}.csv", rows)
     data = load_data(glue="stsb", data=tmp_path / "sts")
     assert data.test is not None and data.test.targets.tolist() == [0.0, 3.8, 5.0]
-    same(data, load_data(glue="sts-b", data=original(tmp_path / "glue", "STS-B"), test="none"))
+    assert_same(data, load_data(glue="sts-b", data=original(tmp_path / "glue", "STS-B"), test="none"))
     train = tmp_path / "sts" / "sts-train.csv"
     assert f"{train}: 4 rows have more cells than the 7 columns named; the rest was left out." in data.notes
 
@@ -394,7 +396,7 @@ def test_labels_as_numbers_or_words(name: str) -> None:
         data = load_data(glue=name, train=frame, validation=frame, test="none")
         assert data.task.labels == labels and data.train.targets.tolist() == order
         expected = expected or data
-        same(data, expected)
+        assert_same(data, expected)
 
 
 def test_wrong_labels_and_scores(tmp_path: Path) -> None:

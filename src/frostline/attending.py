@@ -6,7 +6,7 @@ into a grid and back by one lookup each; the grid is as wide as the longest text
 each seeing itself alone. Scale and mask are part of the first product, dropout's factor is part of the values, and the
 backward pass is the few products that it takes. The numbers are those of torch's plain path in fp32, text by text.
 
-Shapes: B texts, T real tokens, R rows of the grid, S its width, H heads, C head size.
+Shapes: B texts, T tokens of the packed batch, R rows of the grid, S its width, H heads, C head size.
 """
 
 from dataclasses import dataclass, field, replace
@@ -147,7 +147,7 @@ def _weights(queries: Tensor, keys: Tensor, bias: Tensor, scale: float) -> Tenso
 
 
 def _out_of_grid(x: Tensor, places: Places, dtype: torch.dtype) -> Tensor:
-    """``[R * H, S, C]`` -> ``[t * H, C]``"""
+    """``[R * H, S, C]`` -> ``[t * H, C]``, with zeros behind for what is ``empty``"""
     out = x.view(-1, x.shape[2]).index_select(0, places.tokens).to(dtype)
     return F.pad(out, (0, 0, 0, places.empty)) if places.empty else out
 
