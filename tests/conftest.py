@@ -14,10 +14,14 @@ os.environ["COLUMNS"] = "120"
 
 import pytest
 import torch
+from hypothesis import settings as of_properties
 
 from tiny import QUICK, SMALL, Frostline, Said, go, sentences, tiny_bert_folder, write_csv
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
+
+of_properties.register_profile("any machine", deadline=None)  # how long an example takes says nothing
+of_properties.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

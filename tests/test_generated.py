@@ -38,7 +38,7 @@ def words(value):
 # What generate promises.
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(tasks, sizes, sizes, sizes, seeds)
 def test_sizes_balance_and_no_duplicates(task, train, validation, test, seed):
     tables = generate(task, train=train, validation=validation, test=test, seed=seed)
@@ -56,7 +56,7 @@ def test_sizes_balance_and_no_duplicates(task, train, validation, test, seed):
         assert max(counts[label] for label in TASKS[task].labels) - min(counts[x] for x in TASKS[task].labels) <= 1
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(tasks, seeds)
 def test_a_seed_gives_the_same_tables_and_another_seed_others(task, seed):
     ask = {"train": 30, "validation": 20, "test": 20}

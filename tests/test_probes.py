@@ -102,7 +102,7 @@ def test_rows_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(st.integers(0, 1000), st.sampled_from([2, 3]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_order_and_scale_of_the_features_do_not_matter(seed: int, classes: int) -> None:
     x, y = drawn(40, 6, classes, seed)
     order = np.random.default_rng(seed).permutation(6)

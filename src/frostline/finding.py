@@ -52,7 +52,7 @@ def find(
     Takes the settings of :class:`frostline.Sweep` but for ``tune``, ``tune_modules`` and ``grid``, with one train size; those in
     ``DEFAULTS`` have other defaults. ``learning_rate`` are the rates that may be tried,
     ``head_learning_rate`` those of the head alone (every other k has the first), ``seeds`` the most of any k. ``budget``:
-    seconds of training, by default what four and a half full fine-tunings take. ``max_k``:
+    seconds of training, by default what four full fine-tunings take. ``max_k``:
     train no more layers than these; the deepest then stands for full. ``exhaustive``: train the whole grid. The same call
     again goes on where it stopped, and Ctrl-C leaves the best answer so far.
 

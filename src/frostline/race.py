@@ -26,7 +26,7 @@ from frostline.folding import lasting
 from frostline.specification import Tune
 from frostline.statistics import FULL, Pair
 
-FULLS = 4.5  # trainings of the reference that the default budget is worth, as many side by side as are trained here
+FULLS = 4  # trainings of the reference that the default budget is worth, as many side by side as are trained here
 RUNGS = (2, 3, 5)  # seeds at which it is looked whether more are wanted; with more allowed, each doubling
 
 

@@ -84,7 +84,7 @@ def find(
         str | None,
         typer.Option(
             help="time for training, as in 90s, 10min, 2h; heads and two trainings of a shallow k are done in any case "
-            "[default: that of four and a half full fine-tunings]"
+            "[default: that of four full fine-tunings]"
         ),
     ] = None,
     max_k: Annotated[
