@@ -77,8 +77,8 @@ def _two_stages(out: Path, settings: Mapping[str, str], tunes: Sequence[Any]) ->
 
     run(tune=tunes, learning_rate=RATES, seeds=list(CHOOSING))
     best = _best_rates(Folder(out).rows())
-    for k in tunes:
-        run(tune=k, learning_rate=best[_printed(k)], seeds=list(FRESH))
+    first, *others = [{"tune": k, "learning_rate": best[_printed(k)], "seeds": list(FRESH)} for k in tunes]
+    run(**first, grid=others)
 
 
 def _best_rates(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
