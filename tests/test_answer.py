@@ -253,12 +253,44 @@ def test_what_a_mean_rests_on_is_said() -> None:
     def but_one(k: int | str, seed: int, rate: float) -> str:
         return "ok" if seed == 0 else "diverged"
 
-    assert (
-        "which 1 of 5 seeds (the others failed) does not show"
-        in answer_of(make_runs(clear, outcome=but_one))["sentence"]
-    )
-    later = answer_of(make_runs(clear, outcome=lambda k, seed, rate: "ok" if seed < 1 else "pending"))
+    weak = answer_of(make_runs(lambda *_: 0.51, outcome=but_one))
+    assert "which 1 of 5 seeds (the others failed) does not show" in weak["sentence"]
+    later = answer_of(make_runs(lambda *_: 0.51, outcome=lambda k, seed, rate: "ok" if seed < 1 else "pending"))
     assert "which 1 of 5 seeds (the others failed or have not run) does not show" in later["sentence"]
+    failed = "4 of 5 runs of tuning the last 2 layers failed and 4 of 5 runs of full fine-tuning failed."
+    assert answer_of(make_runs(clear, outcome=but_one))["sentence"].endswith(failed)
+
+
+def test_a_run_that_its_rows_show_to_be_above_guessing_has_learned_however_far_the_others_are() -> None:
+    def score(k: int | str, seed: int, rate: float, size: int) -> float:
+        return {0: 0.5, 1: 0.5, 2: 0.86}.get(k, 0.9 if seed else 0.7)  # type: ignore[call-overload, no-any-return]
+
+    answer = answer_of(make_runs(score, seeds=2))
+    size = answer["sizes"][0]
+    full, two = cells(size)["all"], cells(size)["last 2"]
+    assert size["learned"] and full["validation"]["low"] < 0.5  # by the mean of two seeds nothing is sure
+    assert two["share_corrected"]["estimate"] == pytest.approx(0.36 / 0.3, abs=0.01)
+    assert two["share_corrected"]["low"] is two["share_corrected"]["high"] is None
+    assert "cannot be told whether tuning the last 2 layers is enough: it reaches 120" in answer["sentence"]
+
+
+def test_where_full_has_learned_nothing_no_share_is_given_and_what_is_kept_is_said() -> None:
+    answer = answer_of(make_runs(lambda k, *_: 0.6 if k == 2 else 0.51, seeds=3))
+    assert not answer["sizes"][0]["learned"]
+    assert all(cell["share_corrected"]["estimate"] is None for cell in answer["sizes"][0]["cells"])
+    assert answer["sentence"].endswith(
+        "which 3 seeds do not show to be above guessing (0.500). What is kept, tuning the last 2 layers, reaches 0.600, "
+        "which is."
+    )
+
+
+def test_before_full_has_run_there_is_no_answer_yet() -> None:
+    answer = answer_of(make_runs(clear, outcome=lambda k, *_: "pending" if k == "all" else "ok"))
+    assert answer["sizes"][0]["recommended"] is None
+    assert answer["sentence"] == (
+        "No answer yet: full fine-tuning, with which everything is compared, has not run. The best so far, tuning the "
+        "last 2 layers, reaches 0.900. So far 15 of 20 runs have ended."
+    )
 
 
 def test_one_seed_is_an_estimate() -> None:
@@ -267,18 +299,31 @@ def test_one_seed_is_an_estimate() -> None:
     assert answer["sentence"].endswith("One seed has no spread, so this is an estimate: run it with --seeds 5.")
     assert answer["sizes"][0]["cells"][0]["share"]["low"] is None
     bad = answer_of(make_runs(lambda *_: 0.4, seeds=1))
-    assert (
-        bad["sentence"] == "Cannot tell: full fine-tuning reaches accuracy 0.400, which is not above guessing (0.500)."
+    assert bad["sentence"] == (
+        "Cannot tell: full fine-tuning reaches accuracy 0.400, which one seed does not show to be above guessing (0.500)."
     )
 
 
-def test_no_seed_in_common_is_said() -> None:
+def test_with_one_seed_beside_several_the_means_of_all_are_compared() -> None:
+    made = make_runs(
+        lambda k, seed, *_: 0.9 if k != "all" or seed else 0.7,
+        ks=(2, "all"),
+        seeds=3,
+        outcome=lambda k, seed, rate: "ok" if k == "all" or not seed else "pending",
+    )
+    two = cells(answer_of(made)["sizes"][0])["last 2"]
+    assert two["difference"]["means"] == pytest.approx([0.9, (0.9 + 0.9 + 0.7) / 3])
+    assert two["difference"]["low"] is None
+
+
+def test_without_two_seeds_in_common_all_are_compared_without_pairing() -> None:
     made = make_runs(
         clear, ks=(2, "all"), seeds=4, outcome=lambda k, seed, rate: "ok" if (k == "all") == (seed < 2) else "diverged"
     )
     answer = answer_of(made)
-    assert cells(answer["sizes"][0])["last 2"]["share"] is None
-    assert answer["sizes"][0]["recommended"]["trainable"] == "all"
+    share = cells(answer["sizes"][0])["last 2"]["share_corrected"]
+    assert share["low"] < 1 < share["high"] and share["estimate"] == pytest.approx(1)
+    assert answer["sizes"][0]["recommended"]["trainable"] == "last 2"
 
 
 def test_each_k_takes_its_best_learning_rate_on_validation() -> None:

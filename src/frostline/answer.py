@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from frostline.comparison.cells import NAMED
+from frostline.comparison.cells import NAMED, by_depth
 from frostline.comparison.choices import Choices
 from frostline.comparison.curve import compare, main_point
 from frostline.comparison.evidence import Evidence, Labelled, Logits, Predictions, Run
 from frostline.comparison.many import adjust
 from frostline.comparison.outcomes import ANSWERS
-from frostline.sentence import Terms, sentence
+from frostline.sentence import Terms, sentence, unfinished
 from frostline.statistics import ratio
 
 SCHEMA_VERSION = 3
@@ -75,6 +75,8 @@ def answer_one(
     main = main_point(answer)
     if instead:
         return {**answer, "recommended": None, "sentence": instead}
+    if awaited := named is None and _awaited(runs):
+        return {**answer, "recommended": None, "sentence": unfinished(answer, awaited, len(runs))}
     steps = [cell for cell in answer["cells"] if cell["trainable"] != NAMED]
     if named not in [cell["trainable"] for cell in answer["cells"] if any(run["in_mean"] for run in cell["points"])]:
         named = None  # all its runs failed
@@ -106,6 +108,13 @@ def add_test(answer: dict[str, Any], runs: Sequence[Run], test: Labelled, logits
             recommended["test_share"] = vars(ratio(both)) if both else None
             recommended["test_share_corrected"] = vars(ratio(both, test.chance)) if both else None
     return answer
+
+
+def _awaited(runs: Sequence[Run]) -> str | None:
+    """The deepest k, with which everything is to be compared, where none of its runs has ended, but others have."""
+    pending = {k: all(run["status"] == "pending" for run in some) for k, some in by_depth(runs).items() if k != NAMED}
+    deepest = next(reversed(pending), None)
+    return deepest if deepest and pending[deepest] and not all(pending.values()) else None
 
 
 def _smallest_sure(cells: Sequence[Mapping[str, Any]], point: Mapping[str, Any]) -> str | None:

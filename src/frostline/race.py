@@ -17,7 +17,6 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import stats
 
 from frostline.comparison.evidence import Evidence, Run
 from frostline.comparison.goal import Goal
@@ -259,18 +258,9 @@ class Board:
         return (wanted is None or wanted > len(self.course.seeds)) and by["seeds"] < by["rows"]
 
     def learned(self, tune: Tune) -> bool:
-        """Whether one of its runs lies surely above guessing, as far as the rows go: then there is something to learn, whatever
-        other seeds reach."""
-        alone = [self.evidence.pair([run], [run]) for run in self.runs(tune)]
-        return any(both is not None and self._learned(both) for both in alone)
-
-    def _learned(self, both: Pair) -> bool:
-        """Of one of all the runs that it may be."""
-        rows = [error for error in both.errors if error.source == "rows"]
-        error = math.sqrt(sum(max(float(FULL @ one.covariance @ FULL), 0.0) for one in rows))
-        quantile = 1 - (1 - both.quantile) / len(self.outcomes)
-        least = float(stats.t.ppf(quantile, min((one.freedom for one in rows), default=math.inf))) * error
-        return float(both.means[1]) - least > self.course.chance
+        """Whether its mean lies surely above guessing, or one of its runs does, as far as the rows go: then there is something
+        to learn, whatever other seeds reach."""
+        return bool(self.evidence.learned(self.runs(tune), len(self.outcomes)))
 
     def enough_by_itself(self, tune: Tune) -> bool:
         """Whether no reference, however good, could be so much better that it is not enough; one seed cannot tell."""

@@ -1,6 +1,6 @@
 """The answer in words: what to tune, how good that is against full, how sure it is."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,12 +84,13 @@ def sentence(
         )
     if evidence.chance is not None:
         guessing = f"guessing ({_number(evidence.chance)})"
-        if seeds > 1 and not answer["learned"]:
-            return f"Cannot tell: {against}, which {_good(full, seeds)} not show to be above {guessing}."
+        if not answer["learned"] and (seeds > 1 or evidence.rows is not None):
+            return (
+                f"Cannot tell: {against}, which {_good(full, seeds)} not show to be above {guessing}."
+                f"{_kept_beside(cell, full, evidence.chance)}"
+            )
         kept = terms.share(cell)
-        if kept is None:
-            return f"Cannot tell: no seed succeeded both in {_tuning(cell)} and in {full_name}."
-        if kept["estimate"] is None:
+        if kept is None or kept["estimate"] is None:
             return f"Cannot tell: {against}, which is not above {guessing}."
     likely = cells.get(point["estimate"], full)
     seen = _seen(answer["cells"], evidence)
@@ -117,7 +118,28 @@ def sentence(
         said += ". One seed has no spread, so this is an estimate: run it with --seeds 5"
     elif unsure:
         said += f". With {seen} it cannot be told whether {_tuning(cells[point['possible']])} is enough"
-    return f"{said}.{beside}{_advice(cells, evidence)}"
+    return f"{said}.{_failed(dict.fromkeys((cell['trainable'], full['trainable'])), cells)}{beside}{_advice(cells, evidence)}"
+
+
+def _failed(names: Iterable[str], cells: Mapping[str, Cell]) -> str:
+    """Which of these k rest on fewer runs than were made, since the others failed."""
+    parts = [
+        f"{cell['runs'] - cell['validation']['n']} of {cell['runs']} runs of {_tuning(cell)} failed"
+        for cell in (cells[name] for name in names)
+        if cell["validation"]["n"] < cell["runs"]
+    ]
+    return f" {' and '.join(parts)}." if parts else ""
+
+
+def unfinished(answer: Mapping[str, Any], awaited: str, runs: int) -> str:
+    """What is said before any run of the k has ended that everything is compared with: ``runs`` in all."""
+    done = sum(cell["runs"] + cell["errors"] for cell in answer["cells"])
+    known = [cell for cell in answer["cells"] if cell["validation"]["mean"] is not None]
+    best = max(known, key=lambda cell: cell["validation"]["mean"], default=None)
+    said = f"No answer yet: {tuning(awaited)}, with which everything is compared, has not run."
+    if best is not None:
+        said += f" The best so far, {_tuning(best)}, reaches {_number(best['validation']['mean'])}."
+    return f"{said} So far {done} of {runs} runs have ended."
 
 
 def _certainty(answer: Mapping[str, Any], point: Mapping[str, Any], terms: Terms) -> str:
@@ -130,7 +152,20 @@ def _certainty(answer: Mapping[str, Any], point: Mapping[str, Any], terms: Terms
         )
     if name == point["sure"] and possible:
         return f"Whether {tuning(possible)} is enough cannot be told{seeds}"
-    return f"That is likely, not sure: the interval reaches below {terms.line}{seeds if possible == name else ''}"
+    cell = next(cell for cell in answer["cells"] if cell["trainable"] == name)
+    if (cell["difference"] if terms.choices.by_margin else terms.share(cell))["low"] is not None:  # type: ignore[index]
+        return f"That is likely, not sure: the interval reaches below {terms.line}{seeds if possible == name else ''}"
+    count = cell["validation"]["n"]
+    why = "one seed has no interval" if count == 1 else f"{count} seeds lie too far apart for an interval"
+    return f"That is likely, not sure: {why}{seeds if possible == name else ''}"
+
+
+def _kept_beside(cell: Cell, full: Cell, chance: float) -> str:
+    """What is kept, where full is not surely above guessing (``chance``), but that is."""
+    low = cell["validation"]["low"]
+    if cell is full or low is None or not low > chance:
+        return ""
+    return f" What is kept, {_tuning(cell)}, reaches {_number(cell['validation']['mean'])}, which is."
 
 
 def _named_alone(named: Mapping[str, Any], evidence: Evidence, *, compared: bool) -> str:
@@ -152,7 +187,7 @@ def _named_beside(named: Cell | None, answer: Mapping[str, Any], terms: Terms) -
         return ""
     kept = terms.share(named)
     if kept is None or kept["estimate"] is None:
-        return " The named parts cannot be compared: none of their seeds succeeded together with those of the others."
+        return " The named parts cannot be compared: none of their runs succeeded."
     full = next(cell for cell in answer["cells"] if cell["trainable"] == answer["reference"])
     return f" The named parts reach {terms.compared(named, full)}."
 
@@ -175,7 +210,7 @@ def _good(cell: Mapping[str, Any], seeds: int) -> str:
     """The seeds that a cell's mean rests on, and the verb."""
     good = cell["validation"]["n"]
     if good == seeds:
-        return f"{seeds} seeds do"
+        return "one seed does" if seeds == 1 else f"{seeds} seeds do"
     others = "failed" if cell["runs"] == seeds else "failed or have not run"
     return f"{good} of {seeds} seeds (the others {others}) {'does' if good == 1 else 'do'}"
 

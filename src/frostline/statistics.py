@@ -24,8 +24,8 @@ GROUPS = 50  # of rows, in the jackknife
 QUANTILE = 0.975  # of Student's t: the ends of a two-sided interval of 95 %
 
 
-def quantile_of(looks: int) -> float:
-    """Of Student's t, where results are looked at up to so many times."""
+def quantile_of(looks: float) -> float:
+    """Of Student's t, where results are looked at up to so many times, or the best of so many is."""
     return 1 - (1 - QUANTILE) / looks
 
 
@@ -123,8 +123,11 @@ def pair(scores: Array, jackknife: Array | None = None, one_row: float = 0.0, qu
     return Pair(scores.mean(0), (seeds, *_rows(jackknife, one_row)), runs, quantile)
 
 
-def unpaired(cell: Array, full: Array) -> Pair:
-    """The comparison of scores ``[n]`` with scores ``[m]`` of other seeds, or of seeds that have nothing in common."""
+def unpaired(
+    cell: Array, full: Array, jackknife: Array | None = None, one_row: float = 0.0, quantile: float = QUANTILE
+) -> Pair:
+    """The comparison of scores ``[n]`` with scores ``[m]`` of other seeds, or of seeds that have nothing in common; where rows
+    are known, the means of both with a group of rows left out, ``[groups, 2]``."""
     errors = [
         Error(
             "seeds",
@@ -133,7 +136,8 @@ def unpaired(cell: Array, full: Array) -> Pair:
         )
         for scores, one in ((cell, CELL), (full, FULL))
     ]
-    return Pair(np.array([cell.mean(), full.mean()]), tuple(errors), min(len(cell), len(full)))
+    rows = _rows(None if jackknife is None else jackknife[:, None], one_row)
+    return Pair(np.array([cell.mean(), full.mean()]), (*errors, *rows), min(len(cell), len(full)), quantile)
 
 
 def _rows(jackknife: Array | None, one_row: float) -> tuple[Error, ...]:
@@ -170,12 +174,12 @@ def mean_interval(
     return pair(np.stack([scores] * 2, -1), twice, one_row, quantile).interval(CELL)
 
 
-def score_interval(score: float, jackknife: Array, one_row: float) -> tuple[float, float]:
+def score_interval(score: float, jackknife: Array, one_row: float, quantile: float = QUANTILE) -> tuple[float, float]:
     """The interval of one model's score, with ``[groups]`` left-out scores: it knows the rows, and no seed."""
     if len(jackknife) < 2:  # of a single row
         return -np.inf, np.inf
     twice = np.stack([jackknife] * 2, -1)[:, None]
-    return Pair(np.full(2, score), _rows(twice, one_row), 1).interval(CELL)
+    return Pair(np.full(2, score), _rows(twice, one_row), 1, quantile).interval(CELL)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -229,20 +233,21 @@ class Ratio:
     high: float | None
 
 
-def ratio(pair: Pair, base: float = 0.0) -> Ratio:
+def ratio(pair: Pair, base: float = 0.0, above: bool | None = None) -> Ratio:
     """``(cell - base) / (full - base)`` with Fieller's interval; ``base`` is what guessing scores.
 
     The shares inside the interval are those ``p`` for which ``cell - base - p (full - base)`` does not differ from 0.
-    Not defined unless full is surely above ``base``.
+    Not defined unless full is surely ``above`` the base, which single runs may show where the seeds' mean does not: then there
+    are no bounds. None: nobody has said whether it is.
     """
     cell, full = pair.means - base
-    if not full > 0:
+    if not full > 0 or above is False:
         return Ratio(None, None, None)
     estimate = float(cell / full)
     if pair.runs < 2:
         return Ratio(estimate, None, None)
     if not surely_above(pair, base):
-        return Ratio(None, None, None)
+        return Ratio(estimate if above else None, None, None)
     return Ratio(estimate, _bound(pair, base, estimate, -1), _bound(pair, base, estimate, +1))
 
 

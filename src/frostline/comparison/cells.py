@@ -80,10 +80,12 @@ def describe(
     evidence: Evidence,
     both: Pair | None,
     gain: float | None,
+    learned: bool | None,
 ) -> dict[str, Any]:
     """A cell in plain values: ``runs`` of the grid, ``ended`` with their outcomes, ``good`` those in the means.
 
-    ``both``: its comparison with full; ``gain``: what pairing gave.
+    ``both``: its comparison with full; ``gain``: what pairing gave; ``learned``: whether full is surely above guessing, None
+    where nobody can tell.
     """
 
     in_means = {id(run) for run in good}
@@ -117,7 +119,9 @@ def describe(
             for run in ended
         ],
         "share": _plain(ratio(both)) if both else None,
-        "share_corrected": _plain(ratio(both, evidence.chance)) if both and evidence.chance is not None else None,
+        "share_corrected": _plain(ratio(both, evidence.chance, learned))
+        if both and evidence.chance is not None
+        else None,
         "difference": _difference(both),
         "pairing_gain": gain,
         "trainable_parameters": next((run.get("trainable_parameters") for run in ended), None),

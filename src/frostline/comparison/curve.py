@@ -8,7 +8,6 @@ from frostline.comparison.cells import FULL, NAMED, at_rate, by_depth, counted, 
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Evidence, Run
 from frostline.comparison.outcomes import ANSWERS, judged
-from frostline.statistics import surely_above
 
 OF_ITSELF = {"estimate": 1.0, "low": 1.0, "high": 1.0}
 
@@ -25,6 +24,7 @@ def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[s
     ladder = [k for k in shown if k != NAMED]
     reference = next((k for k in reversed(ladder) if any(run["outcome"] in ANSWERS for run in good[k])), None)
     both = {k: evidence.pair(good[k], good[reference]) if reference else None for k in shown}
+    learned = evidence.learned(good[reference]) if reference else None
     cells = [
         describe(
             shown[k],
@@ -34,6 +34,7 @@ def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[s
             evidence,
             both[k],
             evidence.pairing(good[k], good[reference]) if reference and k != reference else None,
+            learned,
         )
         for k in shown
     ]
@@ -48,14 +49,13 @@ def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[s
     found.append(points.margin_point(steps, of_reference, choices.margin))
     decides = choices.decides
     main = main_point({"operating_points": found, "decides": decides})
-    learns = both[reference] if reference else None
     return {
         "train_size": runs[0]["train_size"],
         "seeds": len({run["seed"] for run in runs}),
         "rates": "one for all, the best of full" if choices.one_rate else "the best of each k on validation",
         "reference": reference,
         "reference_is_full": reference == FULL,
-        "learned": bool(learns and evidence.chance is not None and surely_above(learns, evidence.chance)),
+        "learned": bool(learned),
         "cells": cells,
         "operating_points": found,
         "decides": decides,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from frostline.metrics import chance, is_known, lowest, metrics_for, predict
 from frostline.statistics import (
+    QUANTILE,
     Pair,
     mean_interval,
     pair,
@@ -21,6 +22,7 @@ from frostline.statistics import (
     row_groups,
     score_interval,
     summarize,
+    surely_above,
     unpaired,
 )
 
@@ -46,6 +48,10 @@ class Evidence(Protocol):
 
     def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
         """The comparison of the runs of a cell with those of full; None where it has no runs to rest on."""
+
+    def learned(self, runs: Sequence[Run], among: int | None = None) -> bool | None:
+        """Whether it is sure that something was learned: their mean lies surely above guessing, or, where predictions are
+        known, a single one of them does, chosen ``among`` so many; None where that cannot be told."""
 
     def pairing(self, cell: Sequence[Run], full: Sequence[Run]) -> float | None:
         """What pairing by seed gains, as in :func:`frostline.statistics.pairing_gain`; None where nothing is paired."""
@@ -77,7 +83,14 @@ class Scores:
         both = self._both(cell, full)
         if len(both):
             return pair(both)
-        return unpaired(*(np.array([_score(run) for run in runs]) for runs in (cell, full)))
+        ours, theirs = (np.array([_score(run) for run in runs]) for runs in (cell, full))
+        return unpaired(ours, theirs)
+
+    def learned(self, runs: Sequence[Run], among: int | None = None) -> bool | None:
+        if self.chance is None or len(runs) < 2:
+            return None
+        both = self.pair(runs, runs)
+        return both is not None and surely_above(both, self.chance)
 
     def pairing(self, cell: Sequence[Run], full: Sequence[Run]) -> float | None:
         return pairing_gain(self._both(cell, full))
@@ -118,7 +131,8 @@ class Labelled:
 
 
 class Predictions:
-    """Scores of runs, and the same with a group of rows left out, each computed once; runs are paired by seed and row.
+    """Scores of runs, and the same with a group of rows left out, each computed once; runs are paired by seed and row,
+    where two seeds stand on both sides; with fewer all runs of both are compared, without pairing.
 
     ``looks``: so many times, at most, results were looked at before it was decided whether to train more.
     """
@@ -139,12 +153,30 @@ class Predictions:
         return self.known[run]
 
     def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
-        both = self._both(cell, full)  # [seeds, 2, 1 + groups]
-        if not len(both):
+        if not cell or not full:
             return None
-        rows = self.rows_of([ours["run"] for ours, _ in _by_seed(cell, full)])
-        found = pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self._one_row(rows), self.quantile)
+        both = self._both(cell, full)  # [seeds, 2, 1 + groups]
+        rows = self.rows_of(
+            [run["run"] for run in ([ours for ours, _ in _by_seed(cell, full)] if len(both) > 1 else cell)]
+        )
+        if len(both) > 1:
+            found = pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self._one_row(rows), self.quantile)
+        else:
+            ours, theirs = (
+                np.array([self[run["run"]] for run in runs]) for runs in (cell, full)
+            )  # each [n, 1 + groups]
+            means = np.stack([ours[:, 1:].mean(0), theirs[:, 1:].mean(0)], 1)
+            found = unpaired(ours[:, 0], theirs[:, 0], means, self._one_row(rows), self.quantile)
         return replace(found, covered=rows / self.rows)
+
+    def learned(self, runs: Sequence[Run], among: int | None = None) -> bool | None:
+        if not runs:
+            return None
+        both, looks = self.pair(runs, runs), (1 - QUANTILE) / (1 - self.quantile)
+        if both is not None and surely_above(both, self.chance):
+            return True
+        quantile = quantile_of(looks * (among or len(runs)))
+        return any(self.alone(run["run"], quantile)["low"] > self.chance for run in runs)
 
     def pairing(self, cell: Sequence[Run], full: Sequence[Run]) -> float | None:
         return pairing_gain(self._both(cell, full)[:, :, 0])
@@ -157,10 +189,10 @@ class Predictions:
         interval = mean_interval(scores[:, 0], scores[:, 1:].T, one_row, self.quantile)
         return _described(scores[:, 0], interval, self.metric)
 
-    def alone(self, run: str) -> dict[str, float]:
+    def alone(self, run: str, quantile: float = QUANTILE) -> dict[str, float]:
         """The score of one run, and its interval from the rows."""
         score, *left_out = self[run]
-        low, high = score_interval(score, np.array(left_out), self._one_row(self.rows_of([run])))
+        low, high = score_interval(score, np.array(left_out), self._one_row(self.rows_of([run])), quantile)
         return {"score": float(score), "low": max(low, lowest(self.metric)), "high": min(high, 1.0)}
 
     def rows_of(self, runs: Iterable[str]) -> int:

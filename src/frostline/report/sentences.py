@@ -7,12 +7,14 @@ from frostline.folding import stretches
 from frostline.report import readable
 
 
-def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int) -> str | None:
-    """What "cannot tell" means for this size; None where everything can be told."""
+def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int, *, searched: bool) -> str | None:
+    """What "cannot tell" means for this size; None where everything can be told. ``searched``: a search has chosen what to
+    train, and recommends by the means."""
     line = readable.goal(main)
     if size["reference"] and not size["learned"] and seeds > 1:
+        name = reference_of(size)
         return (
-            "The best that was trained is not surely above guessing, so a share of its gain means nothing yet. More "
+            f"{name[0].upper()}{name[1:]} is not surely above guessing, so a share of its gain means nothing yet. More "
             "training examples, more epochs or another learning rate would have to show first that the task is learned."
         )
     if main["verdict"] != "cannot tell":
@@ -28,9 +30,10 @@ def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int) ->
         surely = f"No smaller choice has its whole interval above {line} {of} {sure}, so none is surely enough."
     else:
         surely = f"The whole interval of {sure} lies above {line} {of} full: that is surely enough."
+    enough = "enough by its mean" if searched else "surely enough"
     return (
-        f"{surely} The interval of {possible} reaches above {line}, so it may be enough; these seeds and validation rows "
-        "cannot tell. What is recommended is the smallest choice that is surely enough. More seeds make the intervals "
+        f"{surely} Nothing speaks against {possible}, so it may be enough; these seeds and validation rows "
+        f"cannot tell. What is recommended is the smallest choice that is {enough}. More seeds make the intervals "
         "narrower, and so do more validation rows."
     )
 
