@@ -262,6 +262,22 @@ def test_where_frozen_features_are_enough_nothing_more_is_trained(wanted: dict[s
     assert frostline.find(**{**wanted, "train": rows, "target": 0.6, "folds": 0})["search"] == search
 
 
+def test_a_probe_that_reaches_more_than_what_is_named_is_said_and_kept(
+    wanted: dict[str, Any], monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(finding_module.Board, "learned", lambda board, tune: True)
+    answer = frostline.find(**wanted, max_k=1, folds=0)
+    search, size = answer["search"], answer["sizes"][0]
+    (cell,) = (one for one in size["cells"] if one["trainable"] == search["named"])
+    best, rows = search["probes"]["best"]["score"], search["probes"]["validation_rows"]
+    assert best > cell["validation"]["mean"] and search["probe_beats"]
+    assert answer["sentence"].endswith(
+        f" A probe on frozen features reaches more, {best:.3f} on {rows} validation rows, without training a layer: it is "
+        "in probe, for `frostline predict`."
+    )
+    assert answer["sentence"] == size["sentence"] and (wanted["out"] / "probe" / "probe.json").exists()
+
+
 def test_without_room_for_them_there_are_no_probes(wanted: dict[str, Any]) -> None:
     answer = frostline.find(**wanted, cache_limit=0.0)
     assert answer["search"]["probes"] is None and answer["search"]["guesses"] == []
@@ -273,6 +289,7 @@ def test_without_room_for_them_there_are_no_probes(wanted: dict[str, Any]) -> No
         ({"tune": "0,1"}, "A search chooses tune itself"),
         ({"budget": 0.0}, "budget cannot be 0"),
         ({"max_k": 0}, "max_k cannot be 0"),
+        ({"max_k": 9}, "max_k = 9 is more than the 3 layers of the model: give at most 3."),
         ({"train_size": "20,40"}, "A search has one train size"),
         ({"max_kk": 3}, "There is no setting 'max_kk'"),
     ],

@@ -12,7 +12,7 @@ from frostline.comparison.choices import Choices
 from frostline.comparison.curve import compare, main_point
 from frostline.comparison.evidence import Evidence, Labelled, Logits, Predictions, Run
 from frostline.comparison.many import adjust
-from frostline.comparison.outcomes import ANSWERS
+from frostline.comparison.outcomes import ANSWERS, done, scored
 from frostline.sentence import Terms, sentence, unfinished
 from frostline.statistics import ratio
 
@@ -54,7 +54,7 @@ def make_answer(
         "margin": choices.margin if choices.by_margin else None,
         "looks": looks,
         "chance": validation.chance,
-        "validation_rows": len(validation.targets),
+        "validation_rows": evidence.rows_of(run["run"] for run in scored(done(runs))) or len(validation.targets),
         "sentence": answers[0]["sentence"],
         "runs": {status: sum(run["status"] == status for run in runs) for status in ("done", "failed", "pending")},
         "sizes": answers,
@@ -78,7 +78,8 @@ def answer_one(
     if awaited := named is None and _awaited(runs):
         return {**answer, "recommended": None, "sentence": unfinished(answer, awaited, len(runs))}
     steps = [cell for cell in answer["cells"] if cell["trainable"] != NAMED]
-    if named not in [cell["trainable"] for cell in answer["cells"] if any(run["in_mean"] for run in cell["points"])]:
+    there = [cell["trainable"] for cell in answer["cells"] if any(run["in_mean"] for run in cell["points"])]
+    if named not in there or answer["reference"] is None:
         named = None  # all its runs failed
     name = named or _smallest_sure(steps, main) or _best_cell(answer["cells"])
     answer["recommended"] = _recommended(answer["cells"], name) if name else None

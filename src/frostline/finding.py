@@ -27,6 +27,7 @@ from frostline.sweep.outlook import Outlook
 from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.search import PROBE, read_search, write_search
+from frostline.sweep.store import make_folder
 from frostline.sweep.workers import workers_for
 
 DEFAULTS = {
@@ -78,6 +79,7 @@ def find(
             sweep.spec, sweep.sources, shown, tunes=lambda layers: _candidates(layers, max_k), probes=True
         )
         tunes = _candidates(prepared.identity.layers, max_k)
+        make_folder(prepared.store.out)
         for note in prepared.plan.notes:
             shown.note(note)
         return _Search(prepared, sweep.spec.model_copy(update={"tune": tunes}), shown, budget).carry_out(
@@ -88,7 +90,11 @@ def find(
 
 
 def _candidates(layers: int, max_k: int | None) -> tuple[Tune, ...]:
-    return (*range(layers + 1), "all") if max_k is None or max_k > layers else tuple(range(max_k + 1))
+    if max_k is None:
+        return (*range(layers + 1), "all")
+    if max_k > layers:
+        raise FrostlineError(f"max_k = {max_k} is more than the {layers} layers of the model: give at most {layers}.")
+    return tuple(range(max_k + 1))
 
 
 @dataclass
@@ -171,9 +177,10 @@ class _Search:
                 verdict = self._grid() if exhaustive else self._race()
         except KeyboardInterrupt:
             self._write(Verdict(self.board.found(), "It was interrupted; the same command goes on."))
-            finish(self.prepared, self.progress, save_model=False)
+            answer = finish(self.prepared, self.progress, save_model=False)
+            self.progress.note(f"So far: {answer['sentence']} The page: {self.prepared.store.out / 'report.html'}")
             raise
-        if self.probed and verdict.by_probe:
+        if self.probed and (verdict.by_probe or self._probe_beats(verdict)):
             self.probed.save(self.prepared.store.out / PROBE)
         elif self.probed and verdict.unlearned and self.board.course.frozen > self.board.course.chance:
             score = self.probed.facts["best"]["score"]
@@ -184,6 +191,12 @@ class _Search:
             )
         self._write(verdict, over=True)
         return finish(self.prepared, self.progress)
+
+    def _probe_beats(self, verdict: Verdict | None) -> bool:
+        """Whether the best probe scores more than what is named does in the mean."""
+        mean = self.board.mean(verdict.tune) if verdict and verdict.tune is not None else None
+        score = self.probed.facts["best"]["score"] if self.probed else None
+        return mean is not None and score is not None and score > mean
 
     def _race(self) -> Verdict:
         steps = race(self.board)
@@ -217,10 +230,10 @@ class _Search:
     def _so_far(self) -> str:
         """Where the answer lies, and what has been spent on it."""
         *smaller, found = self.board.candidates()
-        spent, budget = (lasting(seconds) for seconds in (self.board.spent, self.board.budget))
+        most = f" of at most {lasting(self.board.budget)}" if self.board.budget_stands else ""
         perhaps = f", perhaps less ({said(smaller[0])} to {said(smaller[-1])})" if len(smaller) > 1 else ""
         perhaps = perhaps or (f", perhaps {said(smaller[0])}" if smaller else "")
-        return f"  Enough so far: {said(found)}{perhaps}. Trained for {spent} of at most {budget}."
+        return f"  Enough so far: {said(found)}{perhaps}. Trained for {lasting(self.board.spent)}{most}."
 
     def _outcome(self, run: RunSpec) -> Outcome:
         if not self.prepared.store.has(run.digest):  # it ended in an error
@@ -261,6 +274,7 @@ class _Search:
                 "named": None if tune is None else self.printed[tune],
                 "why": verdict.why if verdict else None,
                 "by_probe": bool(verdict and verdict.by_probe),
+                "probe_beats": self._probe_beats(verdict),
                 "looks": looks(len(course.seeds)),
                 "budget_seconds": self.board.budget,
                 "spent_seconds": self.board.spent,

@@ -50,6 +50,12 @@ class Predictions:
         return ["row", "text", *pair, *values]
 
 
+def demand_model(folder: str | Path) -> None:
+    """Raise a FrostlineError where there is neither a model nor a probe."""
+    if not any((Path(folder) / name).is_file() for name in ("config.json", "probe.json")):
+        raise FrostlineError(f"{folder} holds no model (no config.json): give DIR/model of a sweep's --out.")
+
+
 def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
     """The columns that a sweep's model or a probe was trained on; None for another classifier, which does not say."""
     for name in ("frostline.json", "probe.json"):
@@ -69,12 +75,11 @@ def predict(folder: str | Path, texts: Texts, *, trust_remote_code: bool = False
     Raises:
         FrostlineError: the folder holds no model, or none that transformers can classify with.
     """
+    demand_model(folder)
     if probe := saved_probe(folder):
         _demand_shape(Path(folder), texts)
         values, cut = probe.values(texts, trust_remote_code=trust_remote_code)
         return Predictions(tuple(probe.about["labels"]), values, cut)
-    if not (Path(folder) / "config.json").is_file():
-        raise FrostlineError(f"{folder} holds no model (no config.json): give DIR/model of a sweep's --out.")
     _demand_shape(Path(folder), texts)
     require_files(str(folder), Path(folder))
     with quiet():

@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from frostline.comparison.evidence import Labelled, Predictions
 from frostline.data import Data, Examples
+from frostline.data.load import NO_TEST_SET
 from frostline.errors import FrostlineError
 from frostline.hidden import RESERVE, HiddenStates, cache_folder, keep, not_kept
 from frostline.machine import Machine, free_bytes, this_machine
@@ -30,6 +31,7 @@ from frostline.report import readable
 from frostline.savedprobe import Place, save_probe, vectors_of
 from frostline.specification import OF_MODEL_AND_DATA, SweepSpec, make_spec
 from frostline.sweep.prepare import encode_splits, existing, length_limit, read_data, recipe_of, splits_of
+from frostline.sweep.store import make_folder
 from frostline.tokens import Tokens
 
 WRITTEN = ("probe", "figures", "tables", "report.html", "probes.json")  # in the folder, and a probe_<column> each
@@ -99,6 +101,8 @@ def probe(
     named = [name.strip() for name in label_columns.split(",")] if isinstance(label_columns, str) else label_columns
     columns: Sequence[str | None] = named or [spec.label_column]
     wanted = [read_data(spec.model_copy(update={"label_column": name}), given) for name in columns]
+    if folder is not None:
+        make_folder(folder)
     progress.begin("loading the model")
     machine = this_machine(spec.device, spec.precision)
     first = wanted[0].task
@@ -282,7 +286,7 @@ def probe_states(
             "vector": best.place.pooled,
             **{name: defined(value) for name, value in scored.items()},
         },
-        "notes": data.notes,
+        "notes": [note for note in data.notes if note != NO_TEST_SET],
     }
     return Probed({**facts, "sentence": sentence(facts)}, best, pretrained, machine)
 

@@ -144,13 +144,19 @@ class Board:
         """Seconds that all trainings may take."""
         if self.course.budget is not None:
             return self.course.budget
-        known = [
-            one for trial, one in self.outcomes.items() if trial.tune == self.course.reference and one.score is not None
-        ]
-        shares = [one.seconds / one.abreast for one in known] or [
-            self.price(self.course.reference) / self.course.abreast
-        ]
+        shares = self._of_reference or [self.price(self.course.reference) / self.course.abreast]
         return FULLS * float(np.median(shares))
+
+    @property
+    def budget_stands(self) -> bool:
+        """Whether it was given, or the reference was timed; before that it is an estimate from the operations of others."""
+        return self.course.budget is not None or bool(self._of_reference)
+
+    @property
+    def _of_reference(self) -> list[float]:
+        """Seconds that each training of the reference took of the clock, as its share."""
+        of_it = (one for trial, one in self.outcomes.items() if trial.tune == self.course.reference)
+        return [one.seconds / one.abreast for one in of_it if one.score is not None]
 
     def price(self, tune: Tune) -> float:
         """Seconds of a training from its start to its end: what those of this k took that did not fail, or else those of the

@@ -72,6 +72,7 @@ def analyze(
     """
     from frostline.analysis import analyze as analyze_groups
     from frostline.gather import gather
+    from frostline.sweep.store import make_folder
 
     protocol = _protocol(as_published)
     groups = gather(
@@ -98,6 +99,7 @@ def analyze(
     _demand_tasks("--metric", [name for name in _by_task(metric) if name], tasks)
     _demand_tasks("--leave-out", _words(leave_out) or [], tasks)
     choices = _choices(protocol, given)
+    make_folder(out)
     analysis = analyze_groups(groups, choices)
     page = _write(out, analysis, protocol, ", ".join(source.name for source in sources), groups)
     _print_analysis(analysis, protocol)

@@ -206,6 +206,9 @@ def predict(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="write over a file that is there already")] = False,
     text_column: Annotated[str | None, typer.Option(help="column with the text")] = None,
     text_pair_column: Annotated[str | None, typer.Option(help="column with the second text of a pair")] = None,
+    column_names: Annotated[
+        str | None, typer.Option(help="columns of a CSV or TSV file without a header, with commas")
+    ] = None,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
     ] = False,
@@ -215,8 +218,8 @@ def predict(
     One row a text: where it stands in the file (a header is row 1), the text, its label, the probability of each label.
     """
     from frostline.data import read_unlabelled
+    from frostline.prediction import demand_model, trained_columns
     from frostline.prediction import predict as predict_texts
-    from frostline.prediction import trained_columns
 
     target = out or file.with_name(f"{file.stem}.predictions.csv")
     if target.suffix not in (".csv", ".jsonl", ".parquet"):
@@ -225,8 +228,13 @@ def predict(
         raise FrostlineError(f"{target} holds the texts themselves and would be overwritten: give another --out.")
     if target.exists() and not overwrite:
         raise FrostlineError(f"{target} is there already: give another --out, or --overwrite.")
+    demand_model(model)
     texts, columns = read_unlabelled(
-        file, text_column=text_column, text_pair_column=text_pair_column, trained=trained_columns(model)
+        file,
+        column_names=None if column_names is None else [name.strip() for name in column_names.split(",")],
+        text_column=text_column,
+        text_pair_column=text_pair_column,
+        trained=trained_columns(model),
     )
     predictions = predict_texts(model, texts, trust_remote_code=trust_remote_code)
     print(f"{file}: {columns}.", file=sys.stderr)
@@ -287,7 +295,7 @@ def _show(answer: dict[str, Any], out: Path) -> None:
     print(f"\n{out / 'report.html'}")
     if largest["recommended"]:
         print(out / "model")
-    elif answer["search"] and answer["search"]["by_probe"]:
+    if answer["search"] and (answer["search"]["by_probe"] or answer["search"]["probe_beats"]):
         from frostline.sweep.search import PROBE
 
         print(out / PROBE)

@@ -89,3 +89,5 @@ def _relate(cells: Sequence[dict[str, Any]], reference: dict[str, Any] | None) -
         assert reference is not None
         if reference[name] and reference[name]["low"] is not None:
             reference[name] = OF_ITSELF
+    if reference and reference["difference"]["low"] is not None:
+        reference["difference"] |= {"low": 0.0, "high": 0.0, "error": 0.0, "p": 1.0}

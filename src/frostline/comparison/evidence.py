@@ -196,7 +196,8 @@ class Predictions:
         return {"score": float(score), "low": max(low, lowest(self.metric)), "high": min(high, 1.0)}
 
     def rows_of(self, runs: Iterable[str]) -> int:
-        return int(np.any([self.scored[run] for run in runs if self[run] is not None], axis=0).sum())
+        scored = [self.scored[run] for run in runs if self[run] is not None]
+        return int(np.any(scored, axis=0).sum()) if scored else 0
 
     def _one_row(self, rows: int) -> float:
         """How far one row moves a score of so many."""

@@ -21,6 +21,8 @@ from frostline.data.tasks import CLASSIFICATION, Task, decide_task, hidden, labe
 from frostline.data.wording import listed, nearest, quoted
 from frostline.errors import FrostlineError
 
+SET_ASIDE = ("test", "validation")  # in this order
+NO_TEST_SET = "There is no test set, as asked."
 SHARE = 0.1  # of the training rows, set aside for each of validation and test where no file is given, by default
 MOST_HELD_OUT = 2000  # but no more rows: every run scores them
 HOLD_OUT, NO_TEST = "hold out", "none"
@@ -125,9 +127,15 @@ def load_data(
         if "test" not in splits and test is None:
             test = NO_TEST
             notes.append("No rows are set aside, for validation or test; --test FILE has a test.")
-    for split in ("test", "validation"):
+    aside = [split for split in SET_ASIDE if split not in splits and not (split == "test" and _is_word(test, NO_TEST))]
+    if held_out_share is not None and held_out_share * len(aside) >= 1:
+        raise FrostlineError(
+            f"held_out_share = {held_out_share:g} for each of {' and '.join(aside)} leaves no training rows: give less than "
+            f"{1 / len(aside):g}."
+        )
+    for split in SET_ASIDE:
         if split == "test" and _is_word(test, NO_TEST):
-            notes += ["There is no test set, as asked."] * asked_for_none
+            notes += [NO_TEST_SET] * asked_for_none
         elif split == "validation" and folds:
             numbers = fold_numbers(splits["train"], task, folds, data_seed)
             notes.append(

@@ -299,8 +299,11 @@ def _rates(cell: Cell) -> dict[str, Value]:
 
 
 def _tried(row: Values) -> list[str]:
-    tried = str(row["learning_rates_tried"]).split()
-    return [f"of {', '.join(readable.rate(float(rate)) for rate in tried)}"] if len(tried) > 1 else []
+    tried = [readable.rate(float(rate)) for rate in str(row["learning_rates_tried"]).split()]
+    two = [
+        ", ".join(tried[n : n + 2]) for n in range(0, len(tried), 2)
+    ]  # a line, so that the table is no wider for them
+    return ",\n".join([f"of {two[0]}", *two[1:]]).splitlines() if len(tried) > 1 else []
 
 
 def _of_all(row: Values) -> list[str]:

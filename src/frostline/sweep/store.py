@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -160,6 +161,21 @@ def _with_nulls(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_with_nulls(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def make_folder(folder: Path) -> Path:
+    """Make it where there is none, and see that files can be written into it, before anything that takes long.
+
+    Raises:
+        FrostlineError: it cannot be made or written into.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise FrostlineError(f"{folder} cannot be written into ({error.strerror}): choose another --out.") from error
+    return folder
 
 
 def _write_aside(path: Path, content: bytes) -> Path:
