@@ -230,7 +230,7 @@ class Board:
         ]
 
     def pair(self, tune: Tune) -> Pair | None:
-        """This k beside the reference, on the seeds that both have; None where there are none."""
+        """This k beside the reference; None where one of them has no run."""
         return self.evidence.pair(self.runs(tune), self.runs(self.course.reference))
 
     def enough(self, tune: Tune) -> bool | None:
@@ -266,7 +266,7 @@ class Board:
     def learned(self, tune: Tune) -> bool:
         """Whether its mean lies surely above guessing, or one of its runs does, as far as the rows go: then there is something
         to learn, whatever other seeds reach."""
-        return bool(self.evidence.learned(self.runs(tune), len(self.outcomes)))
+        return bool(self.evidence.learned(self.runs(tune), sum(trial.tune == tune for trial in self.outcomes)))
 
     def enough_by_itself(self, tune: Tune) -> bool:
         """Whether no reference, however good, could be so much better that it is not enough; one seed cannot tell."""

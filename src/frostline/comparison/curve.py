@@ -7,7 +7,7 @@ from frostline.comparison import points
 from frostline.comparison.cells import FULL, NAMED, at_rate, by_depth, counted, describe
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Evidence, Run
-from frostline.comparison.outcomes import ANSWERS, judged
+from frostline.comparison.outcomes import ANSWERS, done, judged
 
 OF_ITSELF = {"estimate": 1.0, "low": 1.0, "high": 1.0}
 
@@ -24,7 +24,7 @@ def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[s
     ladder = [k for k in shown if k != NAMED]
     reference = next((k for k in reversed(ladder) if any(run["outcome"] in ANSWERS for run in good[k])), None)
     both = {k: evidence.pair(good[k], good[reference]) if reference else None for k in shown}
-    learned = evidence.learned(good[reference]) if reference else None
+    learned = evidence.learned(good[reference], len(done(every[reference]))) if reference else None
     cells = [
         describe(
             shown[k],

@@ -132,7 +132,7 @@ class Labelled:
 
 class Predictions:
     """Scores of runs, and the same with a group of rows left out, each computed once; runs are paired by seed and row,
-    where two seeds stand on both sides; with fewer all runs of both are compared, without pairing.
+    where two seeds stand on both sides; with fewer all runs of both are compared, without pairing, where all rows are scored.
 
     ``looks``: so many times, at most, results were looked at before it was decided whether to train more.
     """
@@ -147,7 +147,7 @@ class Predictions:
     def __getitem__(self, run: str) -> NDArray[np.float64]:  # [1 + groups], the score on all rows first
         if run not in self.known:
             logits = self.logits(run)
-            scored = self.scored[run] = np.asarray(~np.isnan(logits).any(axis=1))
+            scored = self.scored[run] = _scored_rows(logits)
             rows = [np.arange(len(scored)), *self.groups]
             self.known[run] = np.array([self.split.score(logits, some[scored[some]]) for some in rows])
         return self.known[run]
@@ -156,15 +156,13 @@ class Predictions:
         if not cell or not full:
             return None
         both = self._both(cell, full)  # [seeds, 2, 1 + groups]
-        rows = self.rows_of(
-            [run["run"] for run in ([ours for ours, _ in _by_seed(cell, full)] if len(both) > 1 else cell)]
-        )
-        if len(both) > 1:
+        sides = [self.rows_of(run["run"] for run in runs) for runs in (cell, full)]
+        if len(both) > 1 or (len(both) and sides[0] != sides[1]):  # with folds rows tell more than seeds do
+            rows = self.rows_of(ours["run"] for ours, _ in _by_seed(cell, full))
             found = pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self._one_row(rows), self.quantile)
         else:
-            ours, theirs = (
-                np.array([self[run["run"]] for run in runs]) for runs in (cell, full)
-            )  # each [n, 1 + groups]
+            rows = min(sides)
+            ours, theirs = (np.array([self[run["run"]] for run in some]) for some in (cell, full))  # [n, 1 + groups]
             means = np.stack([ours[:, 1:].mean(0), theirs[:, 1:].mean(0)], 1)
             found = unpaired(ours[:, 0], theirs[:, 0], means, self._one_row(rows), self.quantile)
         return replace(found, covered=rows / self.rows)
@@ -172,8 +170,11 @@ class Predictions:
     def learned(self, runs: Sequence[Run], among: int | None = None) -> bool | None:
         if not runs:
             return None
-        both, looks = self.pair(runs, runs), (1 - QUANTILE) / (1 - self.quantile)
-        if both is not None and surely_above(both, self.chance):
+        both, looks = (
+            self.pair(runs, runs),
+            2 * (1 - QUANTILE) / (1 - self.quantile),
+        )  # half for the mean, half for the runs
+        if both is not None and surely_above(replace(both, quantile=quantile_of(looks)), self.chance):
             return True
         quantile = quantile_of(looks * (among or len(runs)))
         return any(self.alone(run["run"], quantile)["low"] > self.chance for run in runs)
@@ -196,8 +197,14 @@ class Predictions:
         return {"score": float(score), "low": max(low, lowest(self.metric)), "high": min(high, 1.0)}
 
     def rows_of(self, runs: Iterable[str]) -> int:
-        scored = [self.scored[run] for run in runs if self[run] is not None]
+        scored = [self._scored(run) for run in runs]
         return int(np.any(scored, axis=0).sum()) if scored else 0
+
+    def _scored(self, run: str) -> NDArray[np.bool_]:
+        """Which rows it is scored on."""
+        if run not in self.scored:
+            self.scored[run] = _scored_rows(self.logits(run))
+        return self.scored[run]
 
     def _one_row(self, rows: int) -> float:
         """How far one row moves a score of so many."""
@@ -206,6 +213,10 @@ class Predictions:
     def _both(self, cell: Sequence[Run], full: Sequence[Run]) -> NDArray[np.float64]:
         both = [[self[ours["run"]], self[theirs["run"]]] for ours, theirs in _by_seed(cell, full)]
         return np.array(both).reshape(len(both), 2, 1 + len(self.groups))
+
+
+def _scored_rows(logits: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.asarray(~np.isnan(logits).any(axis=1))
 
 
 def among_all(logits: NDArray[Any], scored: NDArray[np.bool_]) -> NDArray[Any]:
