@@ -9,7 +9,7 @@ demo: $(VENV)/demo
 	$(BIN)/frostline demo
 
 test: $(VENV)/test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile $(PYTEST)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST)
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ import pytest
 
 from frostline.answer import add_test, make_answer
 from frostline.comparison.choices import Choices
-from frostline.comparison.evidence import Labelled
+from frostline.comparison.evidence import Labelled, Predictions
 
 ROWS, LAYERS = 1000, 4
 TARGETS = np.arange(ROWS) % 2
@@ -61,9 +61,9 @@ def make_runs(
     return rows, logits
 
 
-def answer_of(made: Made, target: float = 0.95) -> dict[str, Any]:
+def answer_of(made: Made, target: float = 0.95, **search: Any) -> dict[str, Any]:
     runs, logits = made
-    answer = make_answer(runs, VALIDATION, logits.__getitem__, Choices(target=target), layers=LAYERS)
+    answer = make_answer(runs, VALIDATION, logits.__getitem__, Choices(target=target), layers=LAYERS, **search)
     json.dumps(answer, allow_nan=False)  # plain values, all of them defined or None
     return answer
 
@@ -279,8 +279,7 @@ def test_where_full_has_learned_nothing_no_share_is_given_and_what_is_kept_is_sa
     assert not answer["sizes"][0]["learned"]
     assert all(cell["share_corrected"]["estimate"] is None for cell in answer["sizes"][0]["cells"])
     assert answer["sentence"].endswith(
-        "which 3 seeds do not show to be above guessing (0.500). What is kept, tuning the last 2 layers, reaches 0.600, "
-        "which is."
+        "which 3 seeds do not show to be above guessing (0.500). Tuning the last 2 layers reaches 0.600, which is above it."
     )
 
 
@@ -289,8 +288,18 @@ def test_before_full_has_run_there_is_no_answer_yet() -> None:
     assert answer["sizes"][0]["recommended"] is None
     assert answer["sentence"] == (
         "No answer yet: full fine-tuning, with which everything is compared, has not run. The best so far, tuning the "
-        "last 2 layers, reaches 0.900. So far 15 of 20 runs have ended."
+        "last 2 layers, reaches accuracy 0.900. So far 15 of 20 runs have ended."
     )
+    rates = make_runs(clear, rates=(1e-4, 2e-4), outcome=lambda k, *_: "pending" if k == "all" else "ok")
+    assert answer_of(rates)["sentence"].endswith("So far 30 of 40 runs have ended.")
+    beside = make_runs(
+        lambda k, *_: 0.9 if k == "named" else 0.8,
+        ks=(0, "named", "all"),
+        outcome=lambda k, *_: "pending" if k == "all" else "ok",
+    )
+    assert "The best so far, tuning the head only, reaches accuracy 0.800." in answer_of(beside)["sentence"]
+    awaited = answer_of(make_runs(clear, ks=(0, 1)), reference="all")
+    assert awaited["sentence"].startswith("No answer yet: full fine-tuning") and not awaited["sizes"][0]["recommended"]
 
 
 def test_one_seed_is_an_estimate() -> None:
@@ -314,6 +323,16 @@ def test_with_one_seed_beside_several_the_means_of_all_are_compared() -> None:
     two = cells(answer_of(made)["sizes"][0])["last 2"]
     assert two["difference"]["means"] == pytest.approx([0.9, (0.9 + 0.9 + 0.7) / 3])
     assert two["difference"]["low"] is None
+
+
+def test_with_folds_one_seed_in_common_is_compared_on_its_rows() -> None:
+    easy = np.arange(len(TARGETS)) < len(TARGETS) // 2
+    right, wrong = np.eye(2)[TARGETS], np.eye(2)[1 - TARGETS]
+    folds = {"easy": np.where(easy[:, None], right, np.nan), "hard": np.where(easy[:, None], np.nan, wrong)}
+    runs = [{"run": name, "seed": seed} for seed, name in enumerate(folds)]
+    both = Predictions(VALIDATION, folds.__getitem__).pair(runs[:1], runs)
+    assert both is not None and both.means.tolist() == [1.0, 1.0] and both.runs == 1
+    assert both.covered == pytest.approx(0.5)
 
 
 def test_without_two_seeds_in_common_all_are_compared_without_pairing() -> None:

@@ -121,7 +121,7 @@ BAD = [
     ("--train t.csv --out kept", "kept exists and holds no sweep"),
     ("--train t.csv --out t.csv", "t.csv/sweep.toml cannot be read"),
     ("--train t.csv --out t.csv/o", "cannot be read"),
-    ("--train t.csv --out /proc/none", "/proc/none cannot be made"),
+    ("--train t.csv --out /proc/none", "/proc/none cannot be written into"),
     ("--train t.csv --data kept", "one of the two"),
     ("--train t.csv --validation none", "k is chosen on validation"),
     ("--train t.csv --device cuda:7", "device cannot be 'cuda:7'"),
@@ -285,6 +285,17 @@ def test_predictions_take_the_columns_of_training_and_overwrite_nothing_unasked(
     with (here / "new.predictions.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert row["text"] == "a good film"
+
+
+def test_predictions_of_a_file_without_a_header(frostline: Frostline, here: Path, finished_sweep: Path) -> None:
+    (here / "bare.csv").write_text("a good film,7\na bad film,8\n")
+    model = str(finished_sweep / "model")
+    done = frostline("predict", model, "bare.csv", "--column-names", "text,number")
+    assert (done.code, done.err) == (0, "bare.csv: text is column 'text'.\n")
+    assert done.out == "bare.predictions.csv: 2 texts\n"
+    assert (
+        "holds no model (no config.json)" in frostline("predict", ".", "nothing.csv").err
+    )  # before it looks at the texts
 
 
 def test_the_version_is_told(frostline: Frostline) -> None:

@@ -61,7 +61,7 @@ def close(a: Any, b: Any) -> bool:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tables, st.randoms(use_true_random=False))
 def test_the_order_of_runs_does_not_matter(table: dict[tuple[str, int], float], random: Any) -> None:
     runs = runs_of(table)
@@ -73,7 +73,7 @@ def test_the_order_of_runs_does_not_matter(table: dict[tuple[str, int], float], 
     assert close(ours, theirs)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(tables, st.one_of(st.none(), scores), st.booleans())
 def test_any_table_gives_a_coherent_answer(
     table: dict[tuple[str, int], float], chance: float | None, corrected: bool
@@ -158,7 +158,7 @@ def test_unknown_chance_leaves_out_what_needs_it() -> None:
     assert not got["learned"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tables, st.floats(-0.3, 0.3))
 def test_differences_do_not_change_when_all_scores_move(table: dict[tuple[str, int], float], by: float) -> None:
     here, there = (

@@ -117,6 +117,14 @@ def test_a_tenth_is_held_out_but_no_more_than_runs_can_score_in_no_time(monkeypa
     assert len(load_data(train=frame(50), test="none", held_out_share=0.1).validation) == 5  # as asked
 
 
+def test_a_share_held_out_leaves_rows_to_train_on() -> None:
+    assert "for each of test and validation leaves no training rows: give less than 0.5." in refusal(
+        train=frame(50), held_out_share=0.5
+    )
+    assert "for each of validation leaves" in refusal(train=frame(50), test=frame(10, 100), held_out_share=1.0)
+    assert load_data(train=frame(50), test="hold out", held_out_share=0.6, folds=3).train_rows < 20
+
+
 def test_shards_are_one_table(tmp_path: Path) -> None:
     for i in range(2):
         frame(10, 10 * i).to_parquet(tmp_path / f"train-{i:05}-of-00002.parquet")

@@ -4,14 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.data import CLASSIFICATION, REGRESSION, Columns, Examples, Task, fold_numbers, hold_out, subset_indices
 from frostline.errors import FrostlineError
-
-settings.register_profile("frostline", deadline=None, max_examples=60)  # machines in use are slow at times
-settings.load_profile("frostline")
 
 counts_by_class = st.lists(st.integers(1, 60), min_size=2, max_size=8)
 seeds = st.integers(0, 2**32 - 1)

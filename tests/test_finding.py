@@ -12,6 +12,7 @@ import pytest
 
 import frostline
 import frostline.finding as finding_module
+from frostline.api import rebuild
 from frostline.comparison.evidence import Predictions
 from frostline.data import read_unlabelled
 from frostline.errors import FrostlineError
@@ -269,13 +270,53 @@ def test_a_probe_that_reaches_more_than_what_is_named_is_said_and_kept(
     answer = frostline.find(**wanted, max_k=1, folds=0)
     search, size = answer["search"], answer["sizes"][0]
     (cell,) = (one for one in size["cells"] if one["trainable"] == search["named"])
-    best, rows = search["probes"]["best"]["score"], search["probes"]["validation_rows"]
-    assert best > cell["validation"]["mean"] and search["probe_beats"]
+    best = search["probes"]["best"]
+    assert best["score"] > cell["validation"]["mean"] and best["low"] > search["probes"]["chance"]
+    assert answer["sentence"] == size["sentence"]
     assert answer["sentence"].endswith(
-        f" A probe on frozen features reaches more, {best:.3f} on {rows} validation rows, without training a layer: it is "
-        "in probe, for `frostline predict`."
+        f" A probe on frozen features reaches more, accuracy {best['score']:.3f} (95 % interval {best['low']:.3f} to "
+        f"{best['high']:.3f}), without training a layer: it is in the folder probe beside the model, for `frostline predict`."
     )
-    assert answer["sentence"] == size["sentence"] and (wanted["out"] / "probe" / "probe.json").exists()
+    assert (wanted["out"] / "probe" / "probe.json").exists()
+    (wanted["out"] / "probe" / "probe.json").unlink()
+    assert "probe" not in rebuild(wanted["out"])["sentence"]
+
+
+def test_a_probe_that_reaches_less_than_what_is_named_is_neither_said_nor_kept(
+    wanted: dict[str, Any], monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(finding_module.Board, "learned", lambda board, tune: True)
+    monkeypatch.setattr(finding_module.Board, "mean", lambda board, tune: 2.0)
+    answer = frostline.find(**wanted, max_k=1, folds=0)
+    assert answer["search"]["probes"] and "probe" not in answer["sentence"]
+    assert not (wanted["out"] / "probe").exists()
+
+
+def test_stopped_before_full_has_run_there_is_no_answer_yet(wanted: dict[str, Any], monkeypatch: Any) -> None:
+    notes: list[str] = []
+
+    class Noting(Progress):
+        def note(self, sentence: str) -> None:
+            notes.append(sentence)
+
+    def stop(*_: Any, **__: Any) -> None:
+        if len(runs_in(wanted["out"])) > 2:
+            raise KeyboardInterrupt
+        execute(*_, **__)
+
+    execute = finding_module.execute
+    monkeypatch.setattr(finding_module, "execute", stop)
+    with pytest.raises(KeyboardInterrupt):
+        frostline.find(**{**wanted, "progress": Noting()})
+    answer = json.loads((wanted["out"] / "answer.json").read_text())
+    assert answer["search"]["awaits"] == "all" and answer["sizes"][0]["recommended"] is None
+    ended = answer["runs"]["done"]
+    assert answer["sentence"].startswith(
+        "No answer yet: full fine-tuning, with which everything is compared, has not run. The best so far, tuning "
+    )
+    assert answer["sentence"].endswith(f" So far {ended} of {sum(answer['runs'].values())} runs have ended.")
+    assert notes[-1] == f"So far: {answer['sentence']} The page: {wanted['out'] / 'report.html'}"
+    assert "No answer yet" in (wanted["out"] / "report.html").read_text()
 
 
 def test_without_room_for_them_there_are_no_probes(wanted: dict[str, Any]) -> None:

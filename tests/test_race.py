@@ -212,6 +212,16 @@ def test_a_rate_that_fails_is_not_chosen() -> None:
     assert verdict.tune == 3
 
 
+def test_a_budget_stands_once_it_is_given_or_full_was_timed() -> None:
+    known = board()
+    assert not known.budget_stands and board(budget=1.0).budget_stands
+    known.outcomes[Trial(2, 1e-4, 0)] = Outcome(0.7, 4.0)
+    known.outcomes[Trial("all", 1e-4, 0)] = Outcome(None, 4.0)  # it failed
+    assert not known.budget_stands
+    known.outcomes[Trial("all", 1e-4, 1)] = Outcome(0.8, 14.5)
+    assert known.budget_stands and known.budget == FULLS * 14.5
+
+
 def test_the_same_outcomes_give_the_same_steps() -> None:
     rng = np.random.default_rng(0)
     noise: dict[Trial, float] = {}

@@ -29,17 +29,21 @@ def make_answer(
     named: str | None = None,
     looks: int = 1,
     instead: str | None = None,
+    reference: str | None = None,
 ) -> dict[str, Any]:
     """The answer for every train size, in plain values for JSON; the largest size speaks first.
 
     ``runs`` are rows of the results table; ``logits`` gives a run's predictions on the validation rows. ``named`` is the
     k that a search has ended with: it is recommended, and how sure that is is said. ``looks``: so often, at most, that
-    search looked at intervals before it went on. ``instead``: the sentence of a search that ended without any k to recommend.
+    search looked at intervals before it went on. ``instead``: the sentence of a search that ended without any k to recommend;
+    ``reference``: the k that one which has not ended is going to compare with.
     """
     evidence = Predictions(validation, logits, looks)
     sizes = sorted({run["train_size"] for run in runs}, reverse=True)
     answers = [
-        answer_one([run for run in runs if run["train_size"] == size], evidence, choices, layers, named, instead)
+        answer_one(
+            [run for run in runs if run["train_size"] == size], evidence, choices, layers, named, instead, reference
+        )
         for size in sizes
     ]
     adjust(answers)
@@ -68,6 +72,7 @@ def answer_one(
     layers: int | None,
     named: str | None = None,
     instead: str | None = None,
+    reference: str | None = None,
 ) -> dict[str, Any]:
     """The answer for one train size: what :func:`frostline.comparison.curve.compare` found, a recommendation, a sentence."""
     choices = replace(choices, corrected=choices.corrected and evidence.chance is not None)
@@ -75,18 +80,21 @@ def answer_one(
     main = main_point(answer)
     if instead:
         return {**answer, "recommended": None, "sentence": instead}
-    if awaited := named is None and _awaited(runs):
-        return {**answer, "recommended": None, "sentence": unfinished(answer, awaited, len(runs))}
+    pending = sum(run["status"] == "pending" for run in runs)
+    so_far = f" So far {len(runs) - pending} of {len(runs)} runs have ended." if 0 < pending < len(runs) else ""
+    if named is None and (awaited := _awaited(runs, reference)):
+        return {
+            **answer,
+            "recommended": None,
+            "sentence": unfinished(answer, awaited, evidence.metric) + so_far,
+        }
     steps = [cell for cell in answer["cells"] if cell["trainable"] != NAMED]
     there = [cell["trainable"] for cell in answer["cells"] if any(run["in_mean"] for run in cell["points"])]
     if named not in there or answer["reference"] is None:
         named = None  # all its runs failed
     name = named or _smallest_sure(steps, main) or _best_cell(answer["cells"])
     answer["recommended"] = _recommended(answer["cells"], name) if name else None
-    answer["sentence"] = sentence(answer, main, Terms(evidence, choices), layers, searched=named is not None)
-    pending = sum(run["status"] == "pending" for run in runs)
-    if 0 < pending < len(runs):
-        answer["sentence"] += f" So far {len(runs) - pending} of {len(runs)} runs have ended."
+    answer["sentence"] = sentence(answer, main, Terms(evidence, choices), layers, searched=named is not None) + so_far
     return answer
 
 
@@ -111,11 +119,12 @@ def add_test(answer: dict[str, Any], runs: Sequence[Run], test: Labelled, logits
     return answer
 
 
-def _awaited(runs: Sequence[Run]) -> str | None:
-    """The deepest k, with which everything is to be compared, where none of its runs has ended, but others have."""
-    pending = {k: all(run["status"] == "pending" for run in some) for k, some in by_depth(runs).items() if k != NAMED}
-    deepest = next(reversed(pending), None)
-    return deepest if deepest and pending[deepest] and not all(pending.values()) else None
+def _awaited(runs: Sequence[Run], reference: str | None) -> str | None:
+    """The k with which everything is to be compared, by default the deepest, where none of its runs has ended, but others
+    have."""
+    ended = {run["trainable"] for run in runs if run["status"] != "pending"}
+    awaited = reference or next((k for k in reversed(by_depth(runs)) if k != NAMED), None)
+    return awaited if ended and awaited not in ended else None
 
 
 def _smallest_sure(cells: Sequence[Mapping[str, Any]], point: Mapping[str, Any]) -> str | None:

@@ -193,9 +193,10 @@ def rebuild(out: str | Path) -> dict[str, Any]:
         layers=folder.identity.layers,
         **({"named": search["named"], "looks": search["looks"]} if search else {}),
         instead=_instead(search, rows) if search else None,
+        reference=search["awaits"] if search else None,
     )
-    if search and search["probe_beats"] and answer["sizes"][0]["recommended"]:
-        answer["sizes"][0]["sentence"] += _better_probe(search["probes"])
+    if search:
+        answer["sizes"][0]["sentence"] += _better_probe(folder.out, search["probes"], answer)
         answer["sentence"] = answer["sizes"][0]["sentence"]
     answer["search"] = search
     test = _labelled(folder, "test") if folder.stands else None
@@ -216,11 +217,18 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     return answer
 
 
-def _better_probe(facts: Mapping[str, Any]) -> str:
-    """That frozen features reach more than what is recommended."""
+def _better_probe(out: Path, facts: Mapping[str, Any] | None, answer: Mapping[str, Any]) -> str:
+    """That the probe which a search has kept reaches more than what is recommended; nothing where that is not so."""
+    size = answer["sizes"][0]
+    if facts is None or size["recommended"] is None or not (out / PROBE / "probe.json").is_file():
+        return ""
+    named = next(cell for cell in size["cells"] if cell["trainable"] == size["recommended"]["trainable"])
+    best, mean = facts["best"], named["validation"]["mean"]
+    if len(answer["sizes"]) > 1 or best["score"] is None or not best["score"] > mean:
+        return ""
     return (
-        f" A probe on frozen features reaches more, {facts['best']['score']:.3f} on {facts['validation_rows']:,} validation "
-        f"rows, without training a layer: it is in {PROBE}, for `frostline predict`."
+        f" A probe on frozen features reaches more, {answer['metric']} {best['score']:.3f} (95 % interval {best['low']:.3f} to "
+        f"{best['high']:.3f}), without training a layer: it is in the folder {PROBE} beside the model, for `frostline predict`."
     )
 
 
@@ -299,13 +307,13 @@ def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Pr
 
     weights = best_weights(prepared.store.out)
     recommended = answer["sizes"][0]["recommended"]
+    if prepared.grown():
+        progress.note("Another call has added runs to this folder meanwhile: the same command again saves the model.")
+        return None
     if recommended is None:
         weights.drop()
         return None
     target = prepared.store.out / "model"
-    if prepared.grown():
-        progress.note("Another call has added runs to this folder meanwhile: the same command again saves the model.")
-        return None
     if not _is_saved(target, recommended["run"], answer["sentence"]):
         spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended["run"])
         make_ready(prepared, [spec], progress)

@@ -177,12 +177,12 @@ class _Search:
                 verdict = self._grid() if exhaustive else self._race()
         except KeyboardInterrupt:
             self._write(Verdict(self.board.found(), "It was interrupted; the same command goes on."))
+            self._keep_probe(self.board.found())
             answer = finish(self.prepared, self.progress, save_model=False)
             self.progress.note(f"So far: {answer['sentence']} The page: {self.prepared.store.out / 'report.html'}")
             raise
-        if self.probed and (verdict.by_probe or self._probe_beats(verdict)):
-            self.probed.save(self.prepared.store.out / PROBE)
-        elif self.probed and verdict.unlearned and self.board.course.frozen > self.board.course.chance:
+        self._keep_probe(None if verdict.by_probe else verdict.tune)
+        if self.probed and verdict.unlearned and self.board.course.frozen > self.board.course.chance:
             score = self.probed.facts["best"]["score"]
             verdict = replace(
                 verdict,
@@ -192,11 +192,15 @@ class _Search:
         self._write(verdict, over=True)
         return finish(self.prepared, self.progress)
 
-    def _probe_beats(self, verdict: Verdict | None) -> bool:
-        """Whether the best probe scores more than what is named does in the mean."""
-        mean = self.board.mean(verdict.tune) if verdict and verdict.tune is not None else None
-        score = self.probed.facts["best"]["score"] if self.probed else None
-        return mean is not None and score is not None and score > mean
+    def _keep_probe(self, named: Tune | None) -> None:
+        """Save the best probe where it is surely above guessing and scores more than the mean of what is named, if a k is."""
+        course, mean = self.board.course, None if named is None else self.board.mean(named)
+        if (
+            self.probed
+            and course.frozen > course.chance
+            and (mean is None or self.probed.facts["best"]["score"] > mean)
+        ):
+            self.probed.save(self.prepared.store.out / PROBE)
 
     def _race(self) -> Verdict:
         steps = race(self.board)
@@ -274,9 +278,9 @@ class _Search:
                 "named": None if tune is None else self.printed[tune],
                 "why": verdict.why if verdict else None,
                 "by_probe": bool(verdict and verdict.by_probe),
-                "probe_beats": self._probe_beats(verdict),
+                "awaits": None if over or course.reference in tried else self.printed[course.reference],
                 "looks": looks(len(course.seeds)),
-                "budget_seconds": self.board.budget,
+                "budget_seconds": self.board.budget if self.board.budget_stands else None,
                 "spent_seconds": self.board.spent,
                 "operations": {self.printed[tune]: course.operations[tune] for tune in raced},
                 "rates": course.rates,

@@ -87,7 +87,7 @@ def sentence(
         if not answer["learned"] and (seeds > 1 or evidence.rows is not None):
             return (
                 f"Cannot tell: {against}, which {_good(full, seeds)} not show to be above {guessing}."
-                f"{_kept_beside(cell, full, evidence.chance)}"
+                f"{_recommended_beside(cell, full, evidence, sum(c['runs'] for c in cells.values()))}"
             )
         kept = terms.share(cell)
         if kept is None or kept["estimate"] is None:
@@ -131,15 +131,14 @@ def _failed(names: Iterable[str], cells: Mapping[str, Cell]) -> str:
     return f" {' and '.join(parts)}." if parts else ""
 
 
-def unfinished(answer: Mapping[str, Any], awaited: str, runs: int) -> str:
-    """What is said before any run of the k has ended that everything is compared with: ``runs`` in all."""
-    done = sum(cell["runs"] + cell["errors"] for cell in answer["cells"])
-    known = [cell for cell in answer["cells"] if cell["validation"]["mean"] is not None]
+def unfinished(answer: Mapping[str, Any], awaited: str, metric: str) -> str:
+    """What is said before any run of the k has ended that everything is compared with."""
+    known = [c for c in answer["cells"] if c["trainable"] != NAMED and c["validation"]["mean"] is not None]
     best = max(known, key=lambda cell: cell["validation"]["mean"], default=None)
     said = f"No answer yet: {tuning(awaited)}, with which everything is compared, has not run."
     if best is not None:
-        said += f" The best so far, {_tuning(best)}, reaches {_number(best['validation']['mean'])}."
-    return f"{said} So far {done} of {runs} runs have ended."
+        said += f" The best so far, {_tuning(best)}, reaches {metric} {_number(best['validation']['mean'])}."
+    return said
 
 
 def _certainty(answer: Mapping[str, Any], point: Mapping[str, Any], terms: Terms) -> str:
@@ -155,17 +154,18 @@ def _certainty(answer: Mapping[str, Any], point: Mapping[str, Any], terms: Terms
     cell = next(cell for cell in answer["cells"] if cell["trainable"] == name)
     if (cell["difference"] if terms.choices.by_margin else terms.share(cell))["low"] is not None:  # type: ignore[index]
         return f"That is likely, not sure: the interval reaches below {terms.line}{seeds if possible == name else ''}"
-    count = cell["validation"]["n"]
-    why = "one seed has no interval" if count == 1 else f"{count} seeds lie too far apart for an interval"
+    full = next(cell for cell in answer["cells"] if cell["trainable"] == answer["reference"])
+    one = next((c for c in (cell, full) if c["validation"]["n"] == 1), None)
+    why = f"one seed of {_tuning(one)} has no interval" if one else f"the seeds of {_tuning(full)} lie too far apart"
     return f"That is likely, not sure: {why}{seeds if possible == name else ''}"
 
 
-def _kept_beside(cell: Cell, full: Cell, chance: float) -> str:
-    """What is kept, where full is not surely above guessing (``chance``), but that is."""
-    low = cell["validation"]["low"]
-    if cell is full or low is None or not low > chance:
+def _recommended_beside(cell: Cell, full: Cell, evidence: Evidence, among: int) -> str:
+    """What the recommended k reaches, where full is not surely above guessing, but that is; ``among`` so many runs."""
+    if cell is full or not evidence.learned([point for point in cell["points"] if point["in_mean"]], among):
         return ""
-    return f" What is kept, {_tuning(cell)}, reaches {_number(cell['validation']['mean'])}, which is."
+    name = _tuning(cell)
+    return f" {name[0].upper()}{name[1:]} reaches {_number(cell['validation']['mean'])}, which is above it."
 
 
 def _named_alone(named: Mapping[str, Any], evidence: Evidence, *, compared: bool) -> str:
@@ -187,7 +187,7 @@ def _named_beside(named: Cell | None, answer: Mapping[str, Any], terms: Terms) -
         return ""
     kept = terms.share(named)
     if kept is None or kept["estimate"] is None:
-        return " The named parts cannot be compared: none of their runs succeeded."
+        return " The named parts cannot be compared: none of their runs has succeeded so far."
     full = next(cell for cell in answer["cells"] if cell["trainable"] == answer["reference"])
     return f" The named parts reach {terms.compared(named, full)}."
 

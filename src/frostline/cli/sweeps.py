@@ -295,10 +295,11 @@ def _show(answer: dict[str, Any], out: Path) -> None:
     print(f"\n{out / 'report.html'}")
     if largest["recommended"]:
         print(out / "model")
-    if answer["search"] and (answer["search"]["by_probe"] or answer["search"]["probe_beats"]):
+    if answer["search"]:
         from frostline.sweep.search import PROBE
 
-        print(out / PROBE)
+        if (out / PROBE / "probe.json").is_file():
+            print(out / PROBE)
     if failed := answer["runs"]["failed"]:
         print(
             f"{failed} {'run' if failed == 1 else 'runs'} ended in an error; `frostline status {out}` says why, and "

@@ -127,7 +127,8 @@ def load_data(
         if "test" not in splits and test is None:
             test = NO_TEST
             notes.append("No rows are set aside, for validation or test; --test FILE has a test.")
-    aside = [split for split in SET_ASIDE if split not in splits and not (split == "test" and _is_word(test, NO_TEST))]
+    not_wanted = {"test": _is_word(test, NO_TEST), "validation": bool(folds)}
+    aside = [split for split in SET_ASIDE if split not in splits and not not_wanted[split]]
     if held_out_share is not None and held_out_share * len(aside) >= 1:
         raise FrostlineError(
             f"held_out_share = {held_out_share:g} for each of {' and '.join(aside)} leaves no training rows: give less than "

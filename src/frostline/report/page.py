@@ -130,7 +130,9 @@ def _size(size: Mapping[str, Any], n: int, answer: Answer, results: Mapping[str,
         "seeds": seeds,
         "best": readable.cell_of(size, recommended["trainable"]) if recommended else None,
         "full": readable.cell_of(size, size["reference"]),
-        "cannot_tell": sentences.cannot_tell(size, main, seeds, searched=answer["search"] is not None),
+        "cannot_tell": sentences.cannot_tell(size, main, seeds, searched=answer["search"] is not None)
+        if recommended
+        else None,
         "test_sentences": sentences.tested(size, metric) if answer["tested"] and recommended else [],
         "rules": rules.others(size, main),
         "front": rules.front(size),

@@ -32,7 +32,7 @@ def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int, *,
         surely = f"The whole interval of {sure} lies above {line} {of} full: that is surely enough."
     enough = "enough by its mean" if searched else "surely enough"
     return (
-        f"{surely} Nothing speaks against {possible}, so it may be enough; these seeds and validation rows "
+        f"{surely} {possible[0].upper()}{possible[1:]} is not ruled out, so it may be enough; these seeds and validation rows "
         f"cannot tell. What is recommended is the smallest choice that is {enough}. More seeds make the intervals "
         "narrower, and so do more validation rows."
     )

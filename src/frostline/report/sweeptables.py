@@ -134,11 +134,10 @@ def search(found: Mapping[str, Any]) -> Table:
         Column("seconds", "time", readable.seconds),
     )
     skipped = ", ".join(readable.trainable(name) for name in found["skipped"])
-    over = found["spent_seconds"] > found["budget_seconds"]
+    budget = found["budget_seconds"]
     caption = (
-        f"Every step of the search and its reason; {readable.seconds(found['spent_seconds'])} of training, of "
-        f"{readable.seconds(found['budget_seconds'])} that it could take"
-        + (" (heads and two trainings of a shallow k are done in any case). " if over else ". ")
+        f"Every step of the search and its reason; {readable.seconds(found['spent_seconds'])} of training"
+        + (f", of {readable.seconds(budget)} that it could take. " if budget is not None else ". ")
         + (f"It ended so: {found['why']} " if found["why"] else "It has not ended. ")
         + (f"Not trained: {skipped}." if skipped else "Every k was trained.")
     )
