@@ -101,8 +101,6 @@ def probe(
     named = [name.strip() for name in label_columns.split(",")] if isinstance(label_columns, str) else label_columns
     columns: Sequence[str | None] = named or [spec.label_column]
     wanted = [read_data(spec.model_copy(update={"label_column": name}), given) for name in columns]
-    if folder is not None:
-        make_folder(folder)
     progress.begin("loading the model")
     machine = this_machine(spec.device, spec.precision)
     first = wanted[0].task
@@ -120,6 +118,8 @@ def probe(
     parts = [tokens for splits in encoded for tokens in splits.values()]
     ends = np.cumsum([len(part) for part in parts])
     rows = iter([np.arange(end - len(part), end) for part, end in zip(parts, ends, strict=True)])
+    if folder is not None:
+        make_folder(folder)
     states = _states(spec, pretrained, machine, Tokens.join(parts), progress)
     found = []
     for data, splits in zip(wanted, encoded, strict=True):

@@ -163,7 +163,7 @@ def _with_nulls(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def make_folder(folder: Path) -> Path:
+def make_folder(folder: Path) -> None:
     """Make it where there is none, and see that files can be written into it, before anything that takes long.
 
     Raises:
@@ -175,7 +175,6 @@ def make_folder(folder: Path) -> Path:
             pass
     except OSError as error:
         raise FrostlineError(f"{folder} cannot be written into ({error.strerror}): choose another --out.") from error
-    return folder
 
 
 def _write_aside(path: Path, content: bytes) -> Path:
