@@ -343,6 +343,6 @@ def test_mistakes(wanted: dict[str, Any], more: dict[str, Any], message: str) ->
 
 def test_a_damaged_record_says_nothing(tmp_path: Path) -> None:
     assert read_search(tmp_path) is None
-    for damage in ("", "[]", "{"):
+    for damage in ("", "[]", "{", '{"named": "all"}'):
         (tmp_path / FILE).write_text(damage)
         assert read_search(tmp_path) is None

@@ -41,16 +41,19 @@ class Terms:
 
     def compared(self, cell: Cell, full: Cell) -> str:
         """A cell beside full."""
-        ours, theirs = map(_number, cell["difference"]["means"])  # of the runs that are compared
+        means = cell["difference"]["means"]  # of the runs that are compared
+        ours, theirs = map(_number, means)
+        one = cell["validation"]["n"] == 1 and means[1] != full["validation"]["mean"]
+        on = " on the one seed that both have" if one else ""
         metric = self.evidence.metric
         if self.choices.by_margin:
             apart = cell["difference"]
             between = _interval(apart, "{:+.3f}".format)
-            return f"{metric} {ours} against {theirs} by {_tuning(full)}, a difference of {apart['estimate']:+.3f}{between}"
+            return f"{metric} {ours} against {theirs} by {_tuning(full)}, a difference of {apart['estimate']:+.3f}{between}{on}"
         kept = self.share(cell)
         assert kept is not None
         whole = f"what {_tuning(full)} gains over guessing" if self.of_gain else f"the score of {_tuning(full)}"
-        return f"{_percent(kept['estimate'])} % of {whole}{_interval(kept, _percent)}, {metric} {ours} against {theirs}"
+        return f"{_percent(kept['estimate'])} % of {whole}{_interval(kept, _percent)}, {metric} {ours} against {theirs}{on}"
 
 
 def sentence(

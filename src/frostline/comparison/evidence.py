@@ -132,7 +132,7 @@ class Labelled:
 
 class Predictions:
     """Scores of runs, and the same with a group of rows left out, each computed once; runs are paired by seed and row,
-    where two seeds stand on both sides; with fewer all runs of both are compared, without pairing, where all rows are scored.
+    where they have a seed in common; else all runs of both are compared, without pairing.
 
     ``looks``: so many times, at most, results were looked at before it was decided whether to train more.
     """
@@ -156,12 +156,11 @@ class Predictions:
         if not cell or not full:
             return None
         both = self._both(cell, full)  # [seeds, 2, 1 + groups]
-        sides = [self.rows_of(run["run"] for run in runs) for runs in (cell, full)]
-        if len(both) > 1 or (len(both) and sides[0] != sides[1]):  # with folds rows tell more than seeds do
+        if len(both):
             rows = self.rows_of(ours["run"] for ours, _ in _by_seed(cell, full))
             found = pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self._one_row(rows), self.quantile)
         else:
-            rows = min(sides)
+            rows = min(self.rows_of(run["run"] for run in runs) for runs in (cell, full))
             ours, theirs = (np.array([self[run["run"]] for run in some]) for some in (cell, full))  # [n, 1 + groups]
             means = np.stack([ours[:, 1:].mean(0), theirs[:, 1:].mean(0)], 1)
             found = unpaired(ours[:, 0], theirs[:, 0], means, self._one_row(rows), self.quantile)

@@ -8,6 +8,17 @@ from typing import Any
 from frostline.sweep.store import write_facts
 
 FILE = "search.json"
+READ = {
+    "named",
+    "looks",
+    "by_probe",
+    "lacks",
+    "awaits",
+    "chosen_rates",
+    "given_up",
+    "steps",
+    "probes",
+}  # of its keys, elsewhere
 PROBE = "probe"  # folder of the probe that a search ended with
 
 
@@ -38,9 +49,9 @@ def chosen_rates(search: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -
 
 
 def read_search(out: Path) -> dict[str, Any] | None:
-    """What was written down; None where the folder is a plain sweep's, or the file is damaged."""
+    """What was written down; None where the folder is a plain sweep's, or the file is damaged or lacks something."""
     try:
         facts = json.loads((out / FILE).read_bytes())
     except (OSError, ValueError):
         return None
-    return facts if isinstance(facts, dict) and "chosen_rates" in facts else None
+    return facts if isinstance(facts, dict) and facts.keys() >= READ else None
