@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.folding import folded, stretches
+from frostline.folding import between_commas, capital, folded, stretches
 
 NUMBERS = st.sets(st.integers(0, 30))
 
@@ -15,6 +15,17 @@ def test_stretches_hold_every_number_and_a_gap_lies_between(numbers: set[int]) -
     found = stretches(numbers)
     assert [n for first, last in found for n in range(first, last + 1)] == sorted(numbers)
     assert all(one[1] + 1 < other[0] for one, other in pairwise(found))
+
+
+@given(st.lists(st.text("ab 1", max_size=4), min_size=1))
+def test_what_stands_between_commas_comes_back_without_blanks(words: list[str]) -> None:
+    assert between_commas(" , ".join(words)) == [word.strip() for word in words]
+
+
+@given(st.text())
+def test_a_capital_in_front_changes_no_other_letter(text: str) -> None:
+    said = capital(text)
+    assert said.endswith(text[1:]) and said[: len(said) - len(text[1:])] == text[:1].upper()
 
 
 @given(NUMBERS, st.sampled_from(["", ".output", ".attention.query"]))

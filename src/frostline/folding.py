@@ -1,4 +1,4 @@
-"""Numbers without a gap, and texts that differ only in a number, drawn together for people to read; and durations."""
+"""How texts and numbers are taken and said: lists with commas, stretches without a gap, durations, a capital in front."""
 
 from collections.abc import Iterable
 
@@ -6,6 +6,16 @@ from collections.abc import Iterable
 def plain(name: str) -> str:
     """A name without case and all that is neither letter nor digit: SST-2, sst2 and sst_2 are one."""
     return "".join(char for char in name.casefold() if char.isalnum())
+
+
+def capital(text: str) -> str:
+    """Text with a capital letter in front."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def between_commas(text: str) -> list[str]:
+    """What stands between the commas of a text, without the blanks around it."""
+    return [part.strip() for part in text.split(",")]
 
 
 def stretches(numbers: Iterable[int]) -> list[tuple[int, int]]:

@@ -100,7 +100,7 @@ def _standard(features: Features) -> tuple[Array, Array]:
     """Mean and standard deviation of each feature; 1 for what is constant."""
     count = len(features)
     mean = sum(part.sum(0) for part in _chunks(features)) / count
-    variance = sum(np.square(part - mean).sum(0) for part in _chunks(features)) / count
+    variance = sum(np.einsum("nd,nd->d", apart := part - mean, apart) for part in _chunks(features)) / count
     scale = np.sqrt(variance)
     scale[scale <= 1e-12 * np.maximum(1.0, np.abs(mean))] = 1.0
     return mean, scale
@@ -122,7 +122,10 @@ def _primal(features: Features, mean: Array, scale: Array, wanted: Array, penalt
     parts = [slice(n, n + CHUNK) for n in range(0, count, CHUNK)]
 
     def standard(part: slice) -> Array:
-        return (features[part].astype(float) - mean) / scale
+        x = features[part].astype(float)
+        x -= mean
+        x /= scale
+        return x
 
     for part in parts:
         x = standard(part)
@@ -131,14 +134,14 @@ def _primal(features: Features, mean: Array, scale: Array, wanted: Array, penalt
     sizes, vectors = linalg.eigh(products, overwrite_a=True, check_finite=False)
     along = vectors.T @ moments  # [D, C]
     shrunk = 1.0 / (np.maximum(sizes, 0.0)[:, None] + penalties)  # [D, strengths]
-    unseen = [np.zeros_like(wanted) for _ in penalties]
+    weights = shrunk[:, :, None] * along[:, None]  # [D, strengths, C], along the eigenvectors
+    unseen = np.empty((count, *weights.shape[1:]))
     for part in parts:
         turned = standard(part) @ vectors
-        leverage = np.square(turned) @ shrunk + 1.0 / count  # [rows, strengths]
-        for n, values in enumerate(unseen):
-            fitted = turned @ (shrunk[:, n, None] * along)
-            values[part] = wanted[part] - (wanted[part] - fitted) / (1.0 - leverage[:, n, None])
-    return unseen, lambda n: vectors @ (shrunk[:, n, None] * along)
+        fitted = np.tensordot(turned, weights, 1)
+        leverage = np.square(turned, out=turned) @ shrunk + 1.0 / count  # [rows, strengths]
+        unseen[part] = wanted[part, None] - (wanted[part, None] - fitted) / (1.0 - leverage)[:, :, None]
+    return list(unseen.swapaxes(0, 1)), lambda n: vectors @ weights[:, n]
 
 
 def _dual(features: Features, mean: Array, scale: Array, wanted: Array, penalties: Array) -> Solution:

@@ -20,6 +20,7 @@ from frostline.comparison.evidence import Labelled, Predictions
 from frostline.data import Data, Examples
 from frostline.data.load import NO_TEST_SET
 from frostline.errors import FrostlineError
+from frostline.folding import between_commas
 from frostline.hidden import RESERVE, HiddenStates, cache_folder, keep, not_kept
 from frostline.machine import Machine, free_bytes, this_machine
 from frostline.metrics import check_metric, defined
@@ -98,7 +99,7 @@ def probe(
     given = {name: settings.pop(name) for name in ("train", "validation") if _is_table(settings.get(name))}
     plain = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in settings.items()}
     spec = make_spec({**plain, "test": "none", "out": "", "tune": 0})
-    named = [name.strip() for name in label_columns.split(",")] if isinstance(label_columns, str) else label_columns
+    named = between_commas(label_columns) if isinstance(label_columns, str) else label_columns
     columns: Sequence[str | None] = named or [spec.label_column]
     wanted = [read_data(spec.model_copy(update={"label_column": name}), given) for name in columns]
     progress.begin("loading the model")

@@ -21,7 +21,7 @@ import numpy as np
 from frostline.comparison.evidence import Evidence, Run
 from frostline.comparison.goal import Goal
 from frostline.comparison.points import seeds_to_tell
-from frostline.folding import lasting
+from frostline.folding import capital, lasting
 from frostline.specification import Tune
 from frostline.statistics import FULL, Pair
 
@@ -487,4 +487,4 @@ def said(tune: Tune, *, begins: bool = False) -> str:
     words = "full" if tune == "all" else str(tune)
     if isinstance(tune, int):
         words = {0: "the head alone", 1: "the last layer"}.get(tune, f"the last {tune} layers")
-    return f"{words[0].upper()}{words[1:]}" if begins else words
+    return capital(words) if begins else words

@@ -7,6 +7,7 @@ from typing import Any
 from frostline.comparison.cells import FULL, NAMED
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Evidence
+from frostline.folding import capital
 
 Cell = Mapping[str, Any]
 
@@ -168,7 +169,7 @@ def _recommended_beside(cell: Cell, full: Cell, evidence: Evidence, among: int) 
     if cell is full or not evidence.learned([point for point in cell["points"] if point["in_mean"]], among):
         return ""
     name = _tuning(cell)
-    return f" {name[0].upper()}{name[1:]} reaches {_number(cell['validation']['mean'])}, which is above it."
+    return f" {capital(name)} reaches {_number(cell['validation']['mean'])}, which is above it."
 
 
 def _named_alone(named: Mapping[str, Any], evidence: Evidence, *, compared: bool) -> str:

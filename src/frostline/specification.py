@@ -27,6 +27,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from frostline.errors import FrostlineError
+from frostline.folding import between_commas
 
 Tune = Annotated[int, Field(ge=0)] | Literal["all", "named"]  # tuned layers; "all" is full: embeddings too
 
@@ -34,7 +35,7 @@ Tune = Annotated[int, Field(ge=0)] | Literal["all", "named"]  # tuned layers; "a
 def _as_list(value: Any) -> Any:
     """One value, or text with commas, as a list."""
     if isinstance(value, str):
-        return [_number(part.strip()) for part in value.split(",") if part.strip()]
+        return [_number(part) for part in between_commas(value) if part]
     return list(value) if isinstance(value, list | tuple | range | set) else [value]
 
 
@@ -49,7 +50,7 @@ def _number(text: str) -> int | float | str:
 
 def _as_texts(value: Any) -> Any:
     """Text with commas as a list of texts; a label that looks like a number stays text."""
-    values = [part.strip() for part in value.split(",")] if isinstance(value, str) else _as_list(value)
+    values = between_commas(value) if isinstance(value, str) else _as_list(value)
     return [str(x) if isinstance(x, int | float) else x for x in values]
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from frostline.folding import between_commas
 from frostline.specification import Settings, SweepSpec, read_toml
 
 
@@ -85,6 +86,6 @@ def _plain(flags: dict[str, Any]) -> dict[str, Any]:
     """Words of the command line that a TOML file has other means for."""
     weights = flags.get("class_weights", "")
     if "=" in weights:
-        parts = [part.rpartition("=") for part in weights.split(",")]
+        parts = [part.rpartition("=") for part in between_commas(weights)]
         flags["class_weights"] = {label: weight for label, _, weight in parts}
     return flags

@@ -12,7 +12,7 @@ from frostline.cli.flags import shown, with_settings
 from frostline.cli.printing import print_groups, print_table
 from frostline.cli.program import FAILED_RUNS, app
 from frostline.errors import FrostlineError
-from frostline.folding import plain
+from frostline.folding import between_commas, plain
 
 
 @app.command(short_help="Cells, operating points and failures of anybody's results.")
@@ -281,7 +281,7 @@ def _print_places(counts: Any, printed: Mapping[str, float]) -> None:
 
 def _words(words: Sequence[str] | None) -> list[str] | None:
     """Several values, each word with commas or not; None where none is given."""
-    return [part.strip() for some in words for part in some.split(",") if part.strip()] if words else None
+    return [part for some in words for part in between_commas(some) if part] if words else None
 
 
 def _choices(protocol: Any, given: Mapping[str, Any]) -> Any:
@@ -325,7 +325,7 @@ def _print_analysis(analysis: Mapping[str, Any], protocol: Any) -> None:
 def _pairs(flag: str, words: Sequence[str] | None) -> dict[str, str]:
     """``a=b,c=d`` as a dictionary."""
     found = {}
-    for word in (part for some in words or () for part in some.split(",")):
+    for word in (part for some in words or () for part in between_commas(some)):
         name, equals, value = word.partition("=")
         if not (name.strip() and equals and value.strip()):
             raise FrostlineError(f"{flag} {word!r} is no pair: give NAME=VALUE, several with commas.")
@@ -335,9 +335,9 @@ def _pairs(flag: str, words: Sequence[str] | None) -> dict[str, str]:
 
 def _by_task(words: Sequence[str] | None) -> dict[str, str]:
     """``f1`` for every task, or ``MRPC=f1``."""
-    single = [word for some in words or () for word in some.split(",") if "=" not in word]
-    paired = [word for some in words or () for word in some.split(",") if "=" in word]
-    return {**({"": single[0].strip()} if single else {}), **_pairs("--metric", paired)}
+    single = [word for some in words or () for word in between_commas(some) if "=" not in word]
+    paired = [word for some in words or () for word in between_commas(some) if "=" in word]
+    return {**({"": single[0]} if single else {}), **_pairs("--metric", paired)}
 
 
 def _number(flag: str, value: str) -> float:

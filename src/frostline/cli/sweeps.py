@@ -12,6 +12,7 @@ from frostline.cli.printing import answer_row, print_forecast, print_groups, pri
 from frostline.cli.program import FAILED_RUNS, app
 from frostline.cli.results import print_counts
 from frostline.errors import FrostlineError
+from frostline.folding import between_commas
 from frostline.specification import CHOSEN_BY_SEARCH, OF_MODEL_AND_DATA, read_seconds
 
 SWEEP = "frostline-sweep"  # the folder of a sweep that is only planned
@@ -231,7 +232,7 @@ def predict(
     demand_model(model)
     texts, columns = read_unlabelled(
         file,
-        column_names=None if column_names is None else [name.strip() for name in column_names.split(",")],
+        column_names=None if column_names is None else between_commas(column_names),
         text_column=text_column,
         text_pair_column=text_pair_column,
         trained=trained_columns(model),

@@ -169,10 +169,8 @@ class Predictions:
     def learned(self, runs: Sequence[Run], among: int | None = None) -> bool | None:
         if not runs:
             return None
-        both, looks = (
-            self.pair(runs, runs),
-            2 * (1 - QUANTILE) / (1 - self.quantile),
-        )  # half for the mean, half for the runs
+        both = self.pair(runs, runs)
+        looks = 2 * (1 - QUANTILE) / (1 - self.quantile)  # half of the error for the mean, half for the runs
         if both is not None and surely_above(replace(both, quantile=quantile_of(looks)), self.chance):
             return True
         quantile = quantile_of(looks * (among or len(runs)))

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from frostline.folding import between_commas
+
 Words = tuple[str, ...]
 
 
@@ -10,7 +12,7 @@ def _words(text: str) -> Words:
 
 
 def _phrases(text: str) -> Words:
-    return tuple(phrase.strip() for phrase in text.split(","))
+    return tuple(between_commas(text))
 
 
 class Film(NamedTuple):

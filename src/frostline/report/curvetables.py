@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from frostline.comparison.outcomes import FAILURES
+from frostline.folding import capital
 from frostline.report import readable, rules
 from frostline.report.tables import Column, Row, Table, Value, Values
 
@@ -260,11 +261,6 @@ def _about(title: str, curve: Curve, suffix: str) -> str:
     return f"{title}, {about}" if about else title
 
 
-def capital(text: str) -> str:
-    """Text with a capital letter in front."""
-    return text[:1].upper() + text[1:]
-
-
 def _rows(curve: Curve, values: Callable[[Cell], Mapping[str, Value]]) -> tuple[Row, ...]:
     """A row for each k; the recommended one set off."""
     recommended = curve.get("recommended")
@@ -300,9 +296,7 @@ def _rates(cell: Cell) -> dict[str, Value]:
 
 def _tried(row: Values) -> list[str]:
     tried = [readable.rate(float(rate)) for rate in str(row["learning_rates_tried"]).split()]
-    two = [
-        ", ".join(tried[n : n + 2]) for n in range(0, len(tried), 2)
-    ]  # a line, so that the table is no wider for them
+    two = [", ".join(tried[n : n + 2]) for n in range(0, len(tried), 2)]  # in a line: the table is no wider for them
     return ",\n".join([f"of {two[0]}", *two[1:]]).splitlines() if len(tried) > 1 else []
 
 

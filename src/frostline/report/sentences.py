@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from frostline.folding import stretches
+from frostline.folding import capital, stretches
 from frostline.report import readable
 
 
@@ -14,7 +14,7 @@ def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int, *,
     if size["reference"] and not size["learned"] and seeds > 1:
         name = reference_of(size)
         return (
-            f"{name[0].upper()}{name[1:]} is not surely above guessing, so a share of its gain means nothing yet. More "
+            f"{capital(name)} is not surely above guessing, so a share of its gain means nothing yet. More "
             "training examples, more epochs or another learning rate would have to show first that the task is learned."
         )
     if main["verdict"] != "cannot tell":
@@ -32,7 +32,7 @@ def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int, *,
         surely = f"The whole interval of {sure} lies above {line} {of} full: that is surely enough."
     enough = "enough by its mean" if searched else "surely enough"
     return (
-        f"{surely} {possible[0].upper()}{possible[1:]} is not ruled out, so it may be enough; these seeds and validation rows "
+        f"{surely} {capital(possible)} is not ruled out, so it may be enough; these seeds and validation rows "
         f"cannot tell. What is recommended is the smallest choice that is {enough}. More seeds make the intervals "
         "narrower, and so do more validation rows."
     )
@@ -47,12 +47,12 @@ def tested(size: Mapping[str, Any], metric: str) -> list[str]:
     seeds = "1 seed" if test["n"] == 1 else f"{test['n']} seeds"
     known = f", 95 % interval {readable.score_interval(test['low'], test['high'])}" if test["low"] is not None else ""
     said = [
-        f"{metric[0].upper()}{metric[1:]} {readable.score(test['mean'])} on test with {name_of(cell['trainable'])} tuned "
+        f"{capital(metric)} {readable.score(test['mean'])} on test with {name_of(cell['trainable'])} tuned "
         f"(mean of {seeds}{known})."
     ]
     if full is not None and cell is not full:
         name = reference_of(size)
-        said.append(f"{name[0].upper()}{name[1:]} reaches {readable.score(full['test']['mean'])}.")
+        said.append(f"{capital(name)} reaches {readable.score(full['test']['mean'])}.")
         share = recommended.get("test_share_corrected")
         if share and share["estimate"] is not None:
             between = readable.percent_interval(share["low"], share["high"])

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from frostline.comparison.choices import Choices
 from frostline.data.glue import GLUE
 from frostline.errors import FrostlineError
-from frostline.folding import plain
+from frostline.folding import between_commas, plain
 from frostline.specification import Tune
 
 HERE = files("frostline.studies")
@@ -113,7 +113,7 @@ def depths(words: str | Sequence[Any], layers: int) -> list[Tune]:
     """
     words = words if isinstance(words, str) else ",".join(map(str, words))
     found: list[Tune] = []
-    for part in (part.strip() for part in words.split(",")):
+    for part in between_commas(words):
         if part in NAMES:
             found.append(NAMES[part])
             continue

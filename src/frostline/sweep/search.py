@@ -8,17 +8,8 @@ from typing import Any
 from frostline.sweep.store import write_facts
 
 FILE = "search.json"
-READ = {
-    "named",
-    "looks",
-    "by_probe",
-    "lacks",
-    "awaits",
-    "chosen_rates",
-    "given_up",
-    "steps",
-    "probes",
-}  # of its keys, elsewhere
+# The keys that are read elsewhere.
+READ = {"named", "looks", "by_probe", "lacks", "awaits", "chosen_rates", "given_up", "steps", "probes"}
 PROBE = "probe"  # folder of the probe that a search ended with
 
 
