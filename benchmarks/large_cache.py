@@ -17,7 +17,7 @@ import torch
 from frostline import Sweep
 from frostline.cli.printing import size_of
 from frostline.hidden import keep
-from frostline.machine import anonymous_memory, highest
+from frostline.memory import anonymous_memory, highest
 from frostline.progress import LineProgress
 from frostline.sweep.prepare import prepare, recipe_of
 

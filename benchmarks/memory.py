@@ -60,7 +60,7 @@ def trainer(work: Path, side: str) -> dict[str, Facts]:
 
 def _held() -> Facts:
     """Bytes that this process holds: all, and those that are no mapped file."""
-    from frostline.machine import anonymous_memory
+    from frostline.memory import anonymous_memory
 
     process = psutil.Process()
     return {"resident": int(process.memory_info().rss), "own": anonymous_memory(process)}
@@ -69,7 +69,7 @@ def _held() -> Facts:
 @contextmanager
 def _most() -> Iterator[dict[str, Any]]:
     """The most of both while the context is open."""
-    from frostline.machine import highest
+    from frostline.memory import highest
 
     with highest(lambda: _held()["resident"]) as resident, highest(lambda: _held()["own"]) as own:
         yield {"resident": resident, "own": own}

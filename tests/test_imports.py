@@ -25,6 +25,7 @@ ORDER = (
         "specification",
         "race",
         "machine",
+        "memory",
         "layers",
         "absent",
         "parts",

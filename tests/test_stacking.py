@@ -14,7 +14,8 @@ from torch import nn
 from frostline.checking import head_reads, narrow_of, need_for
 from frostline.hidden import HiddenStates, Recipe, keep
 from frostline.layers import HEAD, POOLER, find_layers, probe_batch
-from frostline.machine import Machine, settled_memory
+from frostline.machine import Machine
+from frostline.memory import settled_memory
 from frostline.packing import packable
 from frostline.passing import Need
 from frostline.pretrained import Pretrained

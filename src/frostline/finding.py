@@ -13,7 +13,7 @@ from frostline.comparison.evidence import Labelled, Predictions, among_all
 from frostline.errors import FrostlineError
 from frostline.folding import lasting
 from frostline.guesses import by_layer, judged, logme
-from frostline.machine import settled_objects
+from frostline.memory import settled_objects
 from frostline.metrics import WITH_SIGN
 from frostline.passing import POOLED
 from frostline.probing import Probed, probe_states

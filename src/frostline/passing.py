@@ -21,7 +21,8 @@ from frostline.cost import Batches, Matrices
 from frostline.cut import cut_at
 from frostline.layers import EMBEDDINGS, Anatomy
 from frostline.linear import ready_weights
-from frostline.machine import Machine, settled_memory
+from frostline.machine import Machine
+from frostline.memory import settled_memory
 from frostline.narrow import Narrow, read_at
 from frostline.packing import STEP, packable
 from frostline.tokens import Tokens

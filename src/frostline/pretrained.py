@@ -26,6 +26,7 @@ from frostline.absent import take_away, unread
 from frostline.errors import FrostlineError
 from frostline.gradients import drop
 from frostline.layers import EMBEDDINGS, HEAD, LAYER, POOLER, Anatomy, find_layers
+from frostline.memory import drop_mapped
 
 WANTED_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 LONGEST = 512  # tokens, where neither the user nor the model sets a lower limit
@@ -56,6 +57,7 @@ class Pretrained:
         for name in names - self.new - self._changed.keys():
             self._changed[name] = parameters[name].data
             parameters[name].data = parameters[name].data.clone()
+        drop_mapped(self._changed.values())
         self._draw(generator_seed)
         for name, parameter in parameters.items():
             parameter.requires_grad_(name in names)

@@ -22,7 +22,8 @@ from frostline.hidden import HiddenStates
 from frostline.layers import HEAD, POOLER, Anatomy, count_parameters
 from frostline.linear import ready_weights
 from frostline.lookup import few_rows
-from frostline.machine import Machine, peak_memory
+from frostline.machine import Machine
+from frostline.memory import peak_memory
 from frostline.metrics import defined
 from frostline.narrow import Narrow
 from frostline.packing import packable

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from frostline.cost import Batches, Matrices, batched
 from frostline.hidden import HiddenStates
-from frostline.machine import Machine, peak_memory, settled_memory
+from frostline.machine import Machine
+from frostline.memory import peak_memory, settled_memory
 from frostline.passing import Need, Rows, ready_for_pass
 from frostline.run import Bench, generator_seed, opened, run_stacked, train_rows
 from frostline.specification import RunSpec, Tune

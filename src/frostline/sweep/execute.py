@@ -11,7 +11,7 @@ import numpy as np
 from frostline.checking import Check, check
 from frostline.errors import FrostlineError
 from frostline.hidden import keep
-from frostline.machine import hand_back, settled_memory
+from frostline.memory import hand_back, settled_memory
 from frostline.passing import Rows, ready_for_pass
 from frostline.progress import Progress
 from frostline.run import Result, cut_of, run, run_stacked

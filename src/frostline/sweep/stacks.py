@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from frostline.checking import stack_refusal
-from frostline.machine import memory_limit
+from frostline.memory import memory_limit
 from frostline.parts import trained
 from frostline.run import Bench, generator_seed, kind_of, rehearse
 from frostline.specification import RunSpec

@@ -1,0 +1,194 @@
+"""Memory: the most that a run takes of it, and what is handed back to the system while runs go on."""
+
+import ctypes
+import gc
+import mmap
+import platform
+import re
+import threading
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from time import thread_time
+
+import psutil
+import torch
+from torch import Tensor
+
+from frostline.machine import Machine
+
+LARGE = 4 << 20  # bytes of a block
+SHORTEST, LONGEST = 0.02, 0.25  # seconds between two looks at what is in use
+PAGE_OUT = 21  # Linux's number for that wish
+
+
+class PeakMemory:
+    """The most memory seen since :func:`peak_memory` was entered, in bytes: on a GPU its own, else what the process
+    has in use (files mapped from disk do not count), looked at as often as costs 2 % of a core, 4 to 50 times a second."""
+
+    bytes = 0
+
+
+@contextmanager
+def peak_memory(machine: Machine) -> Iterator[PeakMemory]:
+    """Measure the peak of what runs inside."""
+    gc.collect()
+    if machine.device.type == "cuda":
+        peak = PeakMemory()
+        torch.cuda.reset_peak_memory_stats(machine.device)
+        yield peak
+        peak.bytes = torch.cuda.max_memory_allocated(machine.device)
+        return
+    with highest(_meter()) as peak:
+        yield peak
+
+
+@contextmanager
+def highest(used: Callable[[], int]) -> Iterator[PeakMemory]:
+    """The highest of what ``used`` says while the context is open."""
+    peak, done = PeakMemory(), threading.Event()
+
+    def sample() -> None:
+        ended = False
+        while not ended:
+            begun = thread_time()
+            peak.bytes = max(peak.bytes, used())
+            ended = done.wait(min(max(SHORTEST, 50 * (thread_time() - begun)), LONGEST))
+        peak.bytes = max(peak.bytes, used())
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        thread.join()
+
+
+def memory_limit(device: torch.device) -> int:
+    """Bytes that one training may take: most of a GPU's that others leave, or half of what the machine has available."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(0.85 * (free + torch.cuda.memory_reserved(device)))
+    return int(0.5 * psutil.virtual_memory().available)
+
+
+def anonymous_memory(process: psutil.Process) -> int:
+    """Bytes held by a process that are no mapped file."""
+    memory = process.memory_info()
+    return int(memory.rss - getattr(memory, "shared", 0))
+
+
+@cache
+def _meter() -> Callable[[], int]:
+    """The bytes that this process has in use. What was freed, but is still held for the next run, does not count:
+    with glibc the heap says so itself; elsewhere it counts."""
+    process, libc = psutil.Process(), _glibc()
+    if libc is None:
+        return lambda: anonymous_memory(process)
+    libc.malloc_trim(0)  # now the system holds what is in use, and nothing more
+    outside = anonymous_memory(process) - libc.mallinfo2().in_use
+    return lambda: outside + libc.mallinfo2().in_use
+
+
+@contextmanager
+def settled_objects() -> Iterator[None]:
+    """What is there by now is not searched for garbage again; one in another does nothing."""
+    if gc.get_freeze_count():
+        yield
+        return
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+@contextmanager
+def settled_memory(*, sparing: bool = False) -> Iterator[None]:
+    """For many short trainings in one process: objects settled, and freed memory is used again instead of being handed back
+    to the system and asked for anew, page by page. ``sparing``: large blocks are handed back all the same, since a heap of
+    large and small ones never fills its gaps."""
+    with settled_objects():
+        _keep_freed(True, sparing=sparing)
+        try:
+            yield
+        finally:
+            _keep_freed(False)
+            hand_back()
+
+
+def hand_back() -> None:
+    """Give freed memory back to the system."""
+    if libc := _glibc():
+        libc.malloc_trim(0)
+
+
+def drop_mapped(tensors: Iterable[Tensor]) -> None:
+    """Of these, let go what is mapped from files: the system reads it again for whoever asks. Where it takes no such wish
+    (it has to be Linux, and nobody else may have the page in use), it stays."""
+    libc = _glibc()
+    if libc is None:
+        return
+    mapped = _mapped()
+    for tensor in tensors:
+        begin = tensor.data_ptr()
+        end = begin + tensor.nbytes
+        place = bisect(mapped, begin, key=lambda stretch: stretch[0]) - 1
+        if place >= 0 and end <= mapped[place][1]:
+            begin = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE  # what shares the first page may be in use
+            libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(max(0, end - begin)), PAGE_OUT)
+
+
+def _mapped() -> list[tuple[int, int]]:
+    """Where the memory is that is mapped from files, in rising order."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    found = (re.match(r"([0-9a-f]+)-([0-9a-f]+) .* /", line) for line in lines)
+    return [(int(one[1], 16), int(one[2], 16)) for one in found if one]
+
+
+def _keep_freed(keep: bool, *, sparing: bool = False) -> None:
+    if libc := _glibc():
+        trim_threshold, mmap_threshold, mmap_max = -1, -3, -4
+        libc.mallopt(trim_threshold, 2**31 - 1 if keep else 128 << 10)
+        libc.mallopt(mmap_max, 0 if keep and not sparing else 65536)
+        libc.mallopt(mmap_threshold, LARGE if keep else 128 << 10)
+
+
+class _Mallinfo(ctypes.Structure):
+    """glibc's own count of its heap."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in [
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        ]
+    ]
+
+    @property
+    def in_use(self) -> int:
+        return int(self.uordblks + self.hblkhd)
+
+
+@cache
+def _glibc() -> ctypes.CDLL | None:
+    """The C library, where it is one that can be asked and told about its heap."""
+    if platform.libc_ver()[0] != "glibc":
+        return None
+    libc = ctypes.CDLL("libc.so.6")
+    if not hasattr(libc, "mallinfo2"):
+        return None
+    libc.mallinfo2.restype = _Mallinfo
+    return libc
