@@ -13,7 +13,7 @@ alone are the truth; full comes first, and where it is not surely above guessing
 as a process of its own with an empty cache, three times, with seeds that the truth has not seen; Trainer's full fine-tuning
 as users run it beside it, scored after each epoch. Of the grid's work: in operations, which do not hang on what else the
 machine does; the fresh seeds count. A k meets the target if the truth's interval of its share of full's gain over guessing
-reaches it.
+reaches it; a search that names nothing, since it is not sure that anything is learned, is shown and not counted.
 """
 
 import argparse
@@ -37,6 +37,7 @@ from frostline.sweep.folder import Folder
 
 HERE = Path(__file__).parent
 RATES, OF_HEAD = "5e-5,1e-4,2e-4", "1e-3,3e-3,1e-2,3e-2"
+MEETS = {True: "yes", False: "no", None: "-"}
 CHOOSING, FRESH, FINDS = (1000, 1001), tuple(range(2000, 2005)), 3
 
 
@@ -148,12 +149,14 @@ def judge(folder: Path, target: float) -> dict[str, Any]:
     best = searches[0]["probes"]["best"]
 
     def judged(name: str | None) -> dict[str, Any]:
-        share = cells[name]["share_corrected"] if name in cells else {"estimate": 0.0, "high": 0.0}
+        if name is None:
+            return {"meets": None, "regret": None}
         if name == "a probe":
             share = {
-                "estimate": (best["score"] - curve["guessing"]) / gain,
-                "high": (best["high"] - curve["guessing"]) / gain,
+                kind: (best[of] - curve["guessing"]) / gain for kind, of in (("estimate", "score"), ("high", "high"))
             }
+        else:
+            share = cells[name]["share_corrected"]
         high = np.inf if share["high"] is None else share["high"]
         return {"meets": bool(max(share["estimate"], high) >= target), "regret": max(0.0, target - share["estimate"])}
 
@@ -178,8 +181,8 @@ def tables(found: Mapping[str, Mapping[str, Any]]) -> str:
             ", ".join(
                 f"{name.removeprefix('last ')} {100 * share['estimate']:.0f}" for name, share in facts["shares"].items()
             ),
-            ", ".join(str(one["named"]) for one in facts["rules"]["find"]),
-            ", ".join("yes" if one["meets"] else "no" for one in facts["rules"]["find"]),
+            ", ".join(one["named"] or "nothing" for one in facts["rules"]["find"]),
+            ", ".join(MEETS[one["meets"]] for one in facts["rules"]["find"]),
             ", ".join(f"{100 * share:.0f} %" for share in facts["of_grid"]),
             ", ".join(f"{share:.2f}" for share in facts["of_trainer"]),
         ]
@@ -187,7 +190,7 @@ def tables(found: Mapping[str, Mapping[str, Any]]) -> str:
     ]
     rules = []
     for rule in next(iter(known.values()))["rules"] if known else ():
-        judged = [one for facts in known.values() for one in facts["rules"][rule]]
+        judged = [one for facts in known.values() for one in facts["rules"][rule] if one["named"] is not None]
         regrets = np.array([one["regret"] for one in judged])
         spread = f" ± {100 * regrets.std(ddof=1) / len(regrets) ** 0.5:.1f}" if len(regrets) > 1 else ""
         meets = np.mean([one["meets"] for one in judged])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frostline.answer import add_test, make_answer
+from frostline.answer import NO_SEARCH, Searched, add_test, make_answer
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Labelled, Predictions
 
@@ -61,9 +61,9 @@ def make_runs(
     return rows, logits
 
 
-def answer_of(made: Made, target: float = 0.95, **search: Any) -> dict[str, Any]:
+def answer_of(made: Made, target: float = 0.95, searched: Searched = NO_SEARCH) -> dict[str, Any]:
     runs, logits = made
-    answer = make_answer(runs, VALIDATION, logits.__getitem__, Choices(target=target), layers=LAYERS, **search)
+    answer = make_answer(runs, VALIDATION, logits.__getitem__, Choices(target=target), layers=LAYERS, searched=searched)
     json.dumps(answer, allow_nan=False)  # plain values, all of them defined or None
     return answer
 
@@ -138,7 +138,8 @@ def test_a_margin_decides_in_place_of_a_share() -> None:
 def test_more_looks_make_intervals_wider() -> None:
     runs, logits = make_runs(clear)
     once, thrice = (
-        make_answer(runs, VALIDATION, logits.__getitem__, Choices(), layers=LAYERS, looks=looks) for looks in (1, 3)
+        make_answer(runs, VALIDATION, logits.__getitem__, Choices(), layers=LAYERS, searched=Searched(looks=looks))
+        for looks in (1, 3)
     )
     for one, other in zip(once["sizes"][0]["cells"][:-1], thrice["sizes"][0]["cells"][:-1], strict=True):
         for name in ("validation", "share_corrected", "difference"):
@@ -298,8 +299,34 @@ def test_before_full_has_run_there_is_no_answer_yet() -> None:
         outcome=lambda k, *_: "pending" if k == "all" else "ok",
     )
     assert "The best so far, tuning the head only, reaches accuracy 0.800." in answer_of(beside)["sentence"]
-    awaited = answer_of(make_runs(clear, ks=(0, 1)), reference="all")
+    awaited = answer_of(make_runs(clear, ks=(0, 1)), searched=Searched(awaits="all"))
     assert awaited["sentence"].startswith("No answer yet: full fine-tuning") and not awaited["sizes"][0]["recommended"]
+
+
+def test_what_a_search_left_out_is_said_and_not_taken_for_too_little() -> None:
+    def sentence(named: str, *skipped: str, made: Made | None = None) -> str:
+        made = made or make_runs(lambda k, *_: {0: 0.6, 1: 0.7, 2: 0.9, "all": 0.9}[k], ks=(0, 1, 2, "all"))
+        said: str = answer_of(made, searched=Searched(named, skipped=skipped))["sentence"]
+        return said
+
+    assert sentence("last 2").endswith("That is sure, and so is that nothing smaller is enough.")
+    assert sentence("last 2", "last 3").endswith("and so is that nothing smaller is enough.")
+    weak = make_runs(lambda k, *_: 0.9 if k == "all" else 0.6, ks=(0, "all"))
+    full = sentence("all", "last 1", "last 2", "last 4", made=weak)
+    assert (
+        "; nothing smaller that was tried reaches 95 % of its gain over guessing. Of what was tried, that is sure."
+        in full
+    )
+    assert full.endswith(" Tuning the last 1 to 2 layers and tuning the last 4 layers were not tried.")
+    assert "; nothing smaller reaches 95 %" in sentence("all", made=weak)
+    gap = make_runs(lambda k, *_: 0.9 if k != 0 else 0.6, ks=(0, 2, "all"))
+    assert sentence("last 2", "last 1", made=gap).endswith(
+        "That is sure, but not that nothing smaller is enough. Tuning the last layer was not tried."
+    )
+    failed = make_runs(clear, outcome=lambda k, *_: "diverged" if k == 1 else "ok")
+    assert sentence("last 2", made=failed).endswith(
+        "That is sure, but not that nothing smaller is enough. 5 of 5 runs of tuning the last layer failed."
+    )
 
 
 def test_one_seed_is_an_estimate() -> None:

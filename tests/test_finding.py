@@ -134,7 +134,49 @@ def test_stopped_anywhere_it_goes_on_to_the_same_end(wanted: dict[str, Any], tmp
 
 def test_exhaustive_trains_the_grid_and_names_by_the_same_rule(wanted: dict[str, Any]) -> None:
     answer = frostline.find(**{**wanted, "learning_rate": 1e-3}, exhaustive=True)
-    assert len(runs_in(wanted["out"])) == 5 * 5 and answer["search"]["why"] == "The whole grid was trained."
+    assert len(runs_in(wanted["out"])) == 5 * 5 and answer["search"]["why"].startswith("The whole grid was trained.")
+
+
+def test_on_shuffled_labels_nothing_is_learned_and_no_k_is_named(wanted: dict[str, Any]) -> None:
+    labels = np.random.default_rng(0).permutation(["yes", "no"] * 30)
+    rows = pd.DataFrame({"text": [f"the film number {n}" for n in range(60)], "label": labels})
+    for exhaustive in (False, True):
+        out = wanted["out"] / str(exhaustive)
+        answer = frostline.find(**{**wanted, "train": rows, "out": out}, exhaustive=exhaustive)
+        search = answer["search"]
+        assert search["named"] is None and "Nothing that was trained is surely above guessing." in search["why"]
+        assert answer["sentence"].startswith(("Cannot tell: full", "There is no answer: all"))  # that predict a constant
+
+
+def test_test_is_not_looked_at_before_the_search_is_over(
+    wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute, scored = finding_module.execute, []
+
+    def between(prepared: Any, *args: Any, **more: Any) -> None:
+        execute(prepared, *args, **more)
+        folder = Folder(wanted["out"])
+        assert not any(row["status"] == "pending" for row in folder.rows())
+        scored.append(rebuild(wanted["out"])["tested"])
+        assert not folder.stands and all(row["test"] is None for row in folder.rows())
+
+    monkeypatch.setattr(finding_module, "execute", between)
+    answer = frostline.find(**{**wanted, "test": wanted["train"]})
+    assert len(scored) > 2 and not any(scored) and answer["tested"]
+    assert all(row["test"] is not None for row in Folder(wanted["out"]).rows())
+
+
+def test_a_probe_that_an_earlier_call_left_and_this_one_does_not_keep_goes(wanted: dict[str, Any]) -> None:
+    frostline.find(**wanted, cache_limit=0.0)  # without probes
+    left = wanted["out"] / "probe" / "probe.json"
+    left.parent.mkdir()
+    left.write_text("{}")
+    frostline.find(**wanted, cache_limit=0.0)
+    assert not left.exists()
+
+
+def test_a_budget_may_be_a_text(wanted: dict[str, Any]) -> None:
+    assert frostline.find(**{**wanted, "budget": "10min"})["search"]["budget_seconds"] == 600
 
 
 def test_the_deepest_that_is_allowed_may_be_the_answer(wanted: dict[str, Any], monkeypatch: Any) -> None:

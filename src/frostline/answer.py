@@ -4,7 +4,7 @@ Everything here is chosen on validation. Test scores join at the end, for what w
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from frostline.comparison.cells import NAMED, by_depth
@@ -19,6 +19,20 @@ from frostline.statistics import ratio
 SCHEMA_VERSION = 3
 
 
+@dataclass(frozen=True)
+class Searched:
+    """What a search has to say of its answer."""
+
+    named: str | None = None  # the k that it ended with: that is recommended, and how sure it is is said
+    looks: int = 1  # so often, at most, it looked at intervals before it went on
+    skipped: Sequence[str] = ()  # the k that it did not train
+    instead: str | None = None  # its sentence, where it ended without a k to recommend
+    awaits: str | None = None  # the k that it is going to compare with, before that was trained
+
+
+NO_SEARCH = Searched()
+
+
 def make_answer(
     runs: Sequence[Run],
     validation: Labelled,
@@ -26,24 +40,16 @@ def make_answer(
     choices: Choices,
     *,
     layers: int,
-    named: str | None = None,
-    looks: int = 1,
-    instead: str | None = None,
-    reference: str | None = None,
+    searched: Searched = NO_SEARCH,
 ) -> dict[str, Any]:
     """The answer for every train size, in plain values for JSON; the largest size speaks first.
 
-    ``runs`` are rows of the results table; ``logits`` gives a run's predictions on the validation rows. ``named`` is the
-    k that a search has ended with: it is recommended, and how sure that is is said. ``looks``: so often, at most, that
-    search looked at intervals before it went on. ``instead``: the sentence of a search that ended without any k to recommend;
-    ``reference``: the k that one which has not ended is going to compare with.
+    ``runs`` are rows of the results table; ``logits`` gives a run's predictions on the validation rows.
     """
-    evidence = Predictions(validation, logits, looks)
+    evidence = Predictions(validation, logits, searched.looks)
     sizes = sorted({run["train_size"] for run in runs}, reverse=True)
     answers = [
-        answer_one(
-            [run for run in runs if run["train_size"] == size], evidence, choices, layers, named, instead, reference
-        )
+        answer_one([run for run in runs if run["train_size"] == size], evidence, choices, layers, searched)
         for size in sizes
     ]
     adjust(answers)
@@ -56,7 +62,7 @@ def make_answer(
         "layers": layers,
         "target": None if choices.by_margin else choices.target,
         "margin": choices.margin if choices.by_margin else None,
-        "looks": looks,
+        "looks": searched.looks,
         "chance": validation.chance,
         "validation_rows": evidence.rows_of(run["run"] for run in scored(done(runs))) or len(validation.targets),
         "sentence": answers[0]["sentence"],
@@ -70,19 +76,18 @@ def answer_one(
     evidence: Evidence,
     choices: Choices,
     layers: int | None,
-    named: str | None = None,
-    instead: str | None = None,
-    reference: str | None = None,
+    searched: Searched = NO_SEARCH,
 ) -> dict[str, Any]:
     """The answer for one train size: what :func:`frostline.comparison.curve.compare` found, a recommendation, a sentence."""
     choices = replace(choices, corrected=choices.corrected and evidence.chance is not None)
     answer = compare(runs, evidence, choices)
     main = main_point(answer)
-    if instead:
-        return {**answer, "recommended": None, "sentence": instead}
+    if searched.instead:
+        return {**answer, "recommended": None, "sentence": searched.instead}
     pending = sum(run["status"] == "pending" for run in runs)
     so_far = f" So far {len(runs) - pending} of {len(runs)} runs have ended." if 0 < pending < len(runs) else ""
-    if named is None and (awaited := _awaited(runs, reference)):
+    named = searched.named
+    if named is None and (awaited := _awaited(runs, searched.awaits)):
         return {
             **answer,
             "recommended": None,
@@ -94,7 +99,8 @@ def answer_one(
         named = None  # all its runs failed
     name = named or _smallest_sure(steps, main) or _best_cell(answer["cells"])
     answer["recommended"] = _recommended(answer["cells"], name) if name else None
-    answer["sentence"] = sentence(answer, main, Terms(evidence, choices), layers, searched=named is not None) + so_far
+    skipped = None if named is None else searched.skipped
+    answer["sentence"] = sentence(answer, main, Terms(evidence, choices), layers, skipped) + so_far
     return answer
 
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
-from frostline.answer import add_test, make_answer
+from frostline.answer import NO_SEARCH, Searched, add_test, make_answer
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Labelled
 from frostline.comparison.outcomes import ANSWERS
@@ -26,7 +26,7 @@ from frostline.sweep.foresee import foresee
 from frostline.sweep.plan import Plan, expand, read_settings
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.rows import write_rows
-from frostline.sweep.search import PROBE, chosen_rates, read_search, want_again
+from frostline.sweep.search import PROBE, chosen_rates, has_probe, read_search, want_again
 from frostline.sweep.store import make_folder, write_facts
 from frostline.sweep.tables import frame, write_tables
 from frostline.sweep.weights import BestWeights
@@ -155,6 +155,13 @@ class Sweep:
             progress.close()
 
 
+def _searched(search: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Searched:
+    """What a search has to say of the answer about these runs, of which some may have come since."""
+    there = {row["trainable"] for row in rows}
+    skipped = [k for k in search["skipped"] if k not in there]
+    return Searched(search["named"], search["looks"], skipped, _instead(search, rows), search["awaits"])
+
+
 def _instead(search: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> str | None:
     """The sentence of a search that ended without any k to recommend; None where there is one, and where what was trained
     since speaks for itself."""
@@ -191,9 +198,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
         folder.predictions,
         replace(choices_of(folder.spec), rates=chosen_rates(search, rows) if search else {}),
         layers=folder.identity.layers,
-        **({"named": search["named"], "looks": search["looks"]} if search else {}),
-        instead=_instead(search, rows) if search else None,
-        reference=search["awaits"] if search else None,
+        searched=_searched(search, rows) if search else NO_SEARCH,
     )
     if search:
         answer["sizes"][0]["sentence"] += _better_probe(folder.out, search["probes"], answer)
@@ -220,7 +225,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
 def _better_probe(out: Path, facts: Mapping[str, Any] | None, answer: Mapping[str, Any]) -> str:
     """That the probe which a search has kept reaches more than what is recommended; nothing where that is not so."""
     size = answer["sizes"][0]
-    if facts is None or size["recommended"] is None or not (out / PROBE / "probe.json").is_file():
+    if facts is None or size["recommended"] is None or not has_probe(out):
         return ""
     named = next(cell for cell in size["cells"] if cell["trainable"] == size["recommended"]["trainable"])
     best, mean = facts["best"], named["validation"]["mean"]

@@ -1,6 +1,7 @@
 """The search for an answer: a race carried out on a model and a table. Its folder is a sweep's, with every decision beside."""
 
 import math
+import shutil
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,15 +19,15 @@ from frostline.metrics import WITH_SIGN
 from frostline.passing import POOLED
 from frostline.probing import Probed, probe_states
 from frostline.progress import Progress, suitable_progress
-from frostline.race import Board, Course, Outcome, Step, Trial, Verdict, looks, race, said
+from frostline.race import NOTHING_LEARNED, Board, Course, Outcome, Step, Trial, Verdict, looks, race, said
 from frostline.run import scored_rows, train_rows
-from frostline.specification import CHOSEN_BY_SEARCH, HEAD_RATE, MoreRuns, RunSpec, SweepSpec, Tune
+from frostline.specification import CHOSEN_BY_SEARCH, HEAD_RATE, MoreRuns, RunSpec, SweepSpec, Tune, read_seconds
 from frostline.sweep.execute import execute, make_ready
 from frostline.sweep.folder import Folder
 from frostline.sweep.outlook import Outlook
 from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared, prepare
-from frostline.sweep.search import PROBE, read_search, write_search
+from frostline.sweep.search import PROBE, has_probe, read_search, write_search
 from frostline.sweep.store import make_folder
 from frostline.sweep.workers import workers_for
 
@@ -42,7 +43,7 @@ PROBED = 5000  # training rows that probes see, at most: what they say is a gues
 
 def find(
     *,
-    budget: float | None = None,
+    budget: float | str | None = None,
     max_k: int | None = None,
     exhaustive: bool = False,
     progress: Progress | None = None,
@@ -53,7 +54,7 @@ def find(
     Takes the settings of :class:`frostline.Sweep` but for ``tune``, ``tune_modules`` and ``grid``, with one train size; those in
     ``DEFAULTS`` have other defaults. ``learning_rate`` are the rates that may be tried,
     ``head_learning_rate`` those of the head alone (every other k has the first), ``seeds`` the most of any k. ``budget``:
-    seconds of training, by default what four full fine-tunings take. ``max_k``:
+    seconds of training, or a text as in 90s, 10min, 2h; by default what four full fine-tunings take. ``max_k``:
     train no more layers than these; the deepest then stands for full. ``exhaustive``: train the whole grid. The same call
     again goes on where it stopped, and Ctrl-C leaves the best answer so far.
 
@@ -63,6 +64,8 @@ def find(
     for name in CHOSEN_BY_SEARCH:
         if settings.get(name) is not None:
             raise FrostlineError(f"A search chooses {name} itself: leave it out, or run `frostline sweep`.")
+    if isinstance(budget, str):
+        budget = read_seconds(budget)
     if budget is not None and not budget > 0:
         raise FrostlineError(f"budget cannot be {budget:g}: give seconds of training, above 0.")
     if max_k is not None and max_k < 1:
@@ -172,6 +175,7 @@ class _Search:
         """Run the race to its end, or to where it is interrupted; gives the answer."""
         if self.probed:
             self.progress.note(f"No layer trained: {self.probed.sentence}")
+        self._write(None)  # from now on nobody looks at test before it is over
         try:
             with settled_objects():
                 verdict = self._grid() if exhaustive else self._race()
@@ -193,14 +197,14 @@ class _Search:
         return finish(self.prepared, self.progress)
 
     def _keep_probe(self, named: Tune | None) -> None:
-        """Save the best probe where it is surely above guessing and scores more than the mean of what is named, if a k is."""
+        """Save the best probe where it is surely above guessing and scores more than the mean of what is named, if a k is; else
+        none is to be there, of an earlier call or of one that was stopped."""
         course, mean = self.board.course, None if named is None else self.board.mean(named)
-        if (
-            self.probed
-            and course.frozen > course.chance
-            and (mean is None or self.probed.facts["best"]["score"] > mean)
-        ):
-            self.probed.save(self.prepared.store.out / PROBE)
+        folder, probed = self.prepared.store.out / PROBE, self.probed
+        if probed and course.frozen > course.chance and (mean is None or probed.facts["best"]["score"] > mean):
+            probed.save(folder)
+        elif has_probe(self.prepared.store.out):
+            shutil.rmtree(folder)
 
     def _race(self) -> Verdict:
         steps = race(self.board)
@@ -216,7 +220,10 @@ class _Search:
     def _grid(self) -> Verdict:
         self.board.steps.append(tuple(self.runs))
         self._take(Step(self.board.steps[-1], "The whole grid, as was asked."))
-        return Verdict(self.board.found(), "The whole grid was trained.")
+        trained, course = "The whole grid was trained.", self.board.course
+        if not any(map(self.board.learned, (course.reference, *course.ks))):
+            return Verdict(None, f"{trained} {NOTHING_LEARNED}", unlearned=True)
+        return Verdict(self.board.found(), trained)
 
     def _take(self, step: Step) -> None:
         """Train what a step wants and has no result yet."""
@@ -245,7 +252,7 @@ class _Search:
         facts = self.prepared.store.result(run.digest)
         score = facts["validation_best"] if facts["outcome"] != "diverged" else None
         abreast = facts["provenance"]["workers"]
-        return Outcome(score, facts["cost"]["run_seconds"] * abreast, run.digest, abreast)
+        return Outcome(score, facts["cost"]["run_seconds"] * abreast, run.digest, abreast, facts["outcome"])
 
     def _given_up(self, own: Set[str]) -> list[str]:
         """Runs that an earlier search began, with other settings, and that nobody is to finish: they have no result, and this
@@ -278,6 +285,7 @@ class _Search:
                 "named": None if tune is None else self.printed[tune],
                 "why": verdict.why if verdict else None,
                 "by_probe": bool(verdict and verdict.by_probe),
+                "over": over,
                 "awaits": None if over or course.reference in tried else self.printed[course.reference],
                 "looks": looks(len(course.seeds)),
                 "budget_seconds": self.board.budget if self.board.budget_stands else None,

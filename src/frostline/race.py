@@ -20,12 +20,15 @@ import numpy as np
 
 from frostline.comparison.evidence import Evidence, Run
 from frostline.comparison.goal import Goal
+from frostline.comparison.outcomes import judged, succeeded
 from frostline.comparison.points import seeds_to_tell
 from frostline.folding import capital, lasting
 from frostline.specification import Tune
 from frostline.statistics import FULL, Pair
 
+NOTHING_LEARNED = "Nothing that was trained is surely above guessing."
 FULLS = 4  # trainings of the reference that the default budget is worth, as many side by side as are trained here
+CLEARLY = 0.1  # of what is gained over guessing: a rate that does so much worse than a lower one
 RUNGS = (2, 3, 5)  # seeds at which it is looked whether more are wanted; with more allowed, each doubling
 
 
@@ -40,13 +43,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it: its score (None: it failed), the seconds from its start to its end, the name of its result, and how
-    many trainings went side by side, itself included."""
+    """What came of it: its score (None: it failed), the seconds from its start to its end, the name of its result, how
+    many trainings went side by side, itself included, and what its result says (ok, degenerate)."""
 
     score: float | None
     seconds: float
     run: str = ""
     abreast: int = 1
+    outcome: str = "ok"
 
 
 @dataclass(frozen=True)
@@ -183,12 +187,21 @@ class Board:
         return tuple(trial for trial in dict.fromkeys(trials) if trial not in self.outcomes)
 
     def scores(self, tune: Tune, rate: float) -> dict[int, float]:
-        """Of the runs that did not fail, by seed."""
-        return {
-            trial.seed: outcome.score
+        """Of the runs that the answer's mean is of, by seed (:func:`frostline.comparison.outcomes.succeeded`)."""
+        cell = {"trainable": tune, "learning_rate": rate}
+        known = judged(self._ended(), self.course.chance)
+        good = succeeded([run for run in known if run.items() >= cell.items()])
+        return {run["seed"]: run["validation_best"] for run in good}
+
+    def _ended(self) -> list[Run]:
+        """What has ended, as the table of runs has it."""
+        return [
+            {
+                **{"trainable": trial.tune, "learning_rate": trial.rate, "seed": trial.seed, "status": "done"},
+                **{"run": outcome.run, "validation_best": outcome.score, "outcome": outcome.outcome},
+            }
             for trial, outcome in self.outcomes.items()
-            if (trial.tune, trial.rate) == (tune, rate) and outcome.score is not None
-        }
+        ]
 
     def tried(self, tune: Tune, rate: float) -> set[int]:
         """The seeds that were trained, failed or not."""
@@ -221,12 +234,13 @@ class Board:
         return None if rate is None else float(np.mean(list(self.scores(tune, rate).values())))
 
     def runs(self, tune: Tune) -> list[Run]:
-        """Those at its best rate that did not fail, as the evidence takes them."""
+        """Those at its best rate that its mean is of, as the evidence takes them."""
         rate = self.rate(tune)
+        good = {} if rate is None else self.scores(tune, rate)
         return [
-            {"run": outcome.run, "seed": trial.seed, "validation_best": outcome.score}
-            for trial, outcome in self.outcomes.items()
-            if (trial.tune, trial.rate) == (tune, rate) and outcome.score is not None
+            run
+            for run in self._ended()
+            if (run["trainable"], run["learning_rate"]) == (tune, rate) and run["seed"] in good
         ]
 
     def pair(self, tune: Tune) -> Pair | None:
@@ -287,6 +301,10 @@ class Board:
         """Of those, the k that nothing was trained of."""
         return [k for k in self.smaller() if all(trial.tune != k for trial in self.outcomes)]
 
+    def failed(self) -> list[int]:
+        """Of those, the k of which all that was trained has failed: nothing is known of them."""
+        return [k for k in self.smaller() if self.rate(k) is None and k not in self.untried()]
+
     def candidates(self) -> list[Tune]:
         """What may still be the answer: the one that is enough so far, and what is smaller and not surely too little."""
         return [*(k for k in self.smaller() if self.surely(k) is None), self.found()]
@@ -316,7 +334,9 @@ def race(board: Board) -> Steps:
             yield Step(board.steps[-1], f"{why} No core rests meanwhile: {_listed(company)}." if company else why)
 
     def lower_rates(tune: Tune) -> Generator[Step, None, None]:
-        while (lower := _lower(board, tune)) is not None and board.affords(trials := [Trial(tune, lower, seed)]):
+        while (lower := _lower(board, tune)) is not None and _falls(board, tune):
+            if not board.affords(trials := [Trial(tune, lower, seed)]):
+                return
             yield from run(trials, f"Does a lower rate do {said(tune)} good?")
 
     yield from run(course.trials(0, rate, course.seeds[:2]), "The head alone costs next to nothing.")
@@ -349,44 +369,60 @@ def race(board: Board) -> Steps:
         return Verdict(None, why, alone=True)
     first_of_all: list[Tune] = [reference, asked, 0]
     if not any(map(board.learned, first_of_all)):
-        every = [Trial(reference, one, other) for one in course.rates for other in course.seeds[:2]]
-        if board.affords(every):
-            yield from run(every, "Nothing is surely above guessing yet: every learning rate, with two seeds.")
+        likely = board.rate(asked)
+        for one in sorted(course.rates, key=lambda one: (one != likely, -one)):
+            both = [Trial(reference, one, other) for other in course.seeds[:2]]
+            if trials := next((some for some in (both, both[:1]) if board.affords(some)), None):
+                yield from run(trials, "Nothing is surely above guessing yet: another learning rate.")
         if not any(map(board.learned, first_of_all)):
-            return Verdict(None, "Nothing that was trained is surely above guessing.", unlearned=True)
+            tried = {trial.rate for trial in board.outcomes if trial.tune == reference}
+            left = ", ".join(f"{one:g}" for one in course.rates if one not in tried)
+            untried = f" {said(reference, begins=True)} at {left} could not be tried." if left else ""
+            return Verdict(None, f"{NOTHING_LEARNED}{untried}", unlearned=True)
 
-    while True:
-        found = board.found()
-        other = _other_rate(board)
-        if unknown := board.untried():
-            trials = [Trial(k, rate, board.seed) for k in unknown[:2]]
-            if not (board.affords(trials) and (_hardly(board, unknown[0]) or _is_cheap(course, trials[-1].tune))):
-                trials = trials[:1]
-            why = f"Climbing: is {' enough, or '.join(said(trial.tune) for trial in trials)} enough?"
-        elif other is not None and board.affords(asking := [Trial(reference, other, one) for one in course.seeds[:2]]):
-            trials, why = asking, f"Does another rate do {said(reference)} good?"
-        else:
-            doubtful = [k for k in board.candidates() if board.surely(k) is None and board.rate(k) is not None]
-            if not doubtful:
-                return Verdict(found, f"{said(found, begins=True)} is surely enough, and what is smaller surely not.")
-            if all(map(board.rows_decide, doubtful)):
-                return Verdict(
-                    found, "The doubt that is left is that of the validation rows: more seeds would hardly help."
-                )
-            trials = _more_seeds(board, doubtful)
-            if not trials:
-                return Verdict(found, f"All {len(course.seeds)} seeds of what is not sure are trained.")
-            if not board.affords(trials) and (fewer := _more_seeds(board, doubtful[-1:])):
-                doubtful, trials = doubtful[-1:], fewer
-            why = f"It is not sure of {' and '.join(map(said, doubtful))}: more seeds, and of {said(reference)}."
-        second = _second_seed(board, found)
-        left = [trial for trial in second if trial not in (*trials, *_company(board, board.missing(trials)))]
-        if left and board.affords(second) and not board.affords(trials, left):
-            of = " and ".join(said(k) for k in dict.fromkeys(trial.tune for trial in second))
-            trials, why = second, f"Before the budget ends, a second seed of {of}: of one nothing is known for sure."
-        if not board.affords(trials):
-            return Verdict(found, f"What is left of the budget does not allow the next step.{_untried(board)}")
-        yield from run(trials, why)
+    while not isinstance(following := _next(board, rate), Verdict):
+        yield from run(following.trials, following.why)
+    return following
+
+
+def _next(board: Board, rate: float) -> Step | Verdict:
+    """What is trained next, once the reference is known; the others at this ``rate``."""
+    course, reference = board.course, board.course.reference
+    found = board.found()
+    other = _other_rate(board)
+    if unknown := board.untried():
+        trials = [Trial(k, rate, board.seed) for k in unknown[:2]]
+        if not (board.affords(trials) and (_hardly(board, unknown[0]) or _is_cheap(course, trials[-1].tune))):
+            trials = trials[:1]
+        why = f"Climbing: is {' enough, or '.join(said(trial.tune) for trial in trials)} enough?"
+    elif again := [Trial(k, lower, board.seed) for k in board.failed() if (lower := _lower(board, k)) is not None]:
+        trials, why = again[:1], f"{said(again[0].tune, begins=True)} failed: does it with a lower rate?"
+    elif other is not None and board.affords(asking := [Trial(reference, other, one) for one in course.seeds[:2]]):
+        trials, why = asking, f"Does another rate do {said(reference)} good?"
+    else:
+        doubtful = [k for k in board.candidates() if board.surely(k) is None and board.rate(k) is not None]
+        if not doubtful:
+            failed = board.failed()
+            but = f", but for {' and '.join(map(said, failed))}, of which every run failed" if failed else ""
+            return Verdict(found, f"{said(found, begins=True)} is surely enough, and what is smaller surely not{but}.")
+        if all(map(board.rows_decide, doubtful)):
+            return Verdict(
+                found, "The doubt that is left is that of the validation rows: more seeds would hardly help."
+            )
+        trials = _more_seeds(board, doubtful)
+        if not trials:
+            return Verdict(found, f"All {len(course.seeds)} seeds of what is not sure are trained.")
+        if not board.affords(trials) and (fewer := _more_seeds(board, doubtful[-1:])):
+            doubtful, trials = doubtful[-1:], fewer
+        why = f"It is not sure of {' and '.join(map(said, doubtful))}: more seeds, and of {said(reference)}."
+    second = _second_seed(board, found)
+    left = [trial for trial in second if trial not in (*trials, *_company(board, board.missing(trials)))]
+    if left and board.affords(second) and not board.affords(trials, left):
+        of = " and ".join(said(k) for k in dict.fromkeys(trial.tune for trial in second))
+        trials, why = second, f"Before the budget ends, a second seed of {of}: of one nothing is known for sure."
+    if not board.affords(trials):
+        return Verdict(found, f"What is left of the budget does not allow the next step.{_untried(board)}")
+    return Step(tuple(trials), why)
 
 
 def _company(board: Board, trials: Sequence[Trial]) -> list[Trial]:
@@ -446,6 +482,16 @@ def _lower(board: Board, tune: Tune) -> float | None:
     if lowest is None or board.rate(tune) not in (lowest, None):
         return None
     return board.course.below(lowest)
+
+
+def _falls(board: Board, tune: Tune) -> bool:
+    """Whether a k does clearly worse at the second of the rates that were tried than at the lowest, or one of them failed."""
+    lowest, *higher = sorted({trial.rate for trial in board.outcomes if trial.tune == tune})
+    known = [list(board.scores(tune, rate).values()) for rate in (lowest, *higher[:1])]
+    if len(known) < 2 or not all(known):
+        return True
+    low, high = map(float, map(np.mean, known))
+    return low - high > CLEARLY * abs(low - board.course.chance)
 
 
 def _other_rate(board: Board) -> float | None:

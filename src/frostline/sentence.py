@@ -7,9 +7,10 @@ from typing import Any
 from frostline.comparison.cells import FULL, NAMED
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Evidence
-from frostline.folding import capital
+from frostline.folding import capital, stretches
 
 Cell = Mapping[str, Any]
+LAST = "last "  # how the printed name of a k begins
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,12 @@ class Terms:
         """Where enough begins."""
         return f"{-self.choices.margin:g}" if self.choices.by_margin else f"{100 * self.choices.target:g} %"
 
-    def nothing_smaller(self) -> str:
-        """That nothing smaller than full is enough."""
+    def nothing_smaller(self, *, tried: bool) -> str:
+        """That nothing smaller than full is enough; ``tried``: of what was tried, which is not all."""
+        nothing = "nothing smaller that was tried" if tried else "nothing smaller"
         if self.choices.by_margin:
-            return f"nothing smaller comes within {self.choices.margin:g} of it"
-        return f"nothing smaller reaches {self.line} of its {'gain over guessing' if self.of_gain else 'score'}"
+            return f"{nothing} comes within {self.choices.margin:g} of it"
+        return f"{nothing} reaches {self.line} of its {'gain over guessing' if self.of_gain else 'score'}"
 
     def compared(self, cell: Cell, full: Cell) -> str:
         """A cell beside full."""
@@ -58,10 +60,15 @@ class Terms:
 
 
 def sentence(
-    answer: Mapping[str, Any], point: Mapping[str, Any], terms: Terms, layers: int | None, *, searched: bool
+    answer: Mapping[str, Any],
+    point: Mapping[str, Any],
+    terms: Terms,
+    layers: int | None,
+    skipped: Sequence[str] | None = None,
 ) -> str:
-    """What the answer for one train size says; ``point`` is the operating point that it is about, ``searched`` whether a
-    search has chosen what to train."""
+    """What the answer for one train size says; ``point`` is the operating point that it is about, ``skipped`` the k that a
+    search did not train; None where no search has named the k that is recommended."""
+    searched = skipped is not None
     evidence, choices = terms.evidence, terms.choices
     recommended, seeds = answer["recommended"], answer["seeds"]
     if recommended is None:
@@ -99,6 +106,9 @@ def sentence(
     likely = cells.get(point["estimate"], full)
     seen = _seen(answer["cells"], evidence)
     unsure = seeds > 1 and point["verdict"] == "cannot tell"
+    left_out = _smaller(cell, skipped or ())
+    without_score = [name for name, one in cells.items() if one["runs"] and not one["validation"]["n"]]
+    untold = bool(left_out or _smaller(cell, without_score))
     if cell is full and unsure and likely is not full:
         return (
             f"With {seen} it cannot be told whether {_tuning(likely)} is enough: it reaches "
@@ -108,7 +118,7 @@ def sentence(
     if cell is full:
         said = f"{_what(recommended, layers)}: {evidence.metric} {_number(cell['validation']['mean'])}"
         if len(cells) > 1:
-            said += f"; {terms.nothing_smaller()}"
+            said += f"; {terms.nothing_smaller(tried=untold)}"
             said += " by the means" if unsure or seeds == 1 else ""
     else:
         said = f"{_what(recommended, layers)}: {terms.compared(cell, full)}"
@@ -117,12 +127,28 @@ def sentence(
         if searched and cell["peak_memory_bytes"] and full["peak_memory_bytes"]:
             said += f", with {_percent(cell['peak_memory_bytes'] / full['peak_memory_bytes'])} % of the memory"
     if searched:
-        said += f". {_certainty(answer, point, terms)}"
+        said += f". {_certainty(answer, point, terms, untold=untold)}"
     elif seeds == 1:
         said += ". One seed has no spread, so this is an estimate: run it with --seeds 5"
     elif unsure:
         said += f". With {seen} it cannot be told whether {_tuning(cells[point['possible']])} is enough"
-    return f"{said}.{_failed(dict.fromkeys((cell['trainable'], full['trainable'])), cells)}{beside}{_advice(cells, evidence)}"
+    failed = _failed(dict.fromkeys((cell["trainable"], full["trainable"], *without_score)), cells)
+    return f"{said}.{failed}{_not_tried(left_out)}{beside}{_advice(cells, evidence)}"
+
+
+def _smaller(cell: Cell, names: Iterable[str]) -> list[int]:
+    """Of these k those that train less than a cell does."""
+    ks = [int(name.removeprefix(LAST)) for name in names if name.startswith(LAST)]
+    return [k for k in ks if cell["tune_embeddings"] or k < cell["tuned_layers"]]
+
+
+def _not_tried(ks: Sequence[int]) -> str:
+    """That these were not trained, in words; nothing where there are none."""
+    parts = [
+        tuning(f"{LAST}{first}") if first == last else f"tuning the last {first} to {last} layers"
+        for first, last in stretches(ks)
+    ]
+    return f" {capital(' and '.join(parts))} {'was' if len(parts) == 1 else 'were'} not tried." if parts else ""
 
 
 def _failed(names: Iterable[str], cells: Mapping[str, Cell]) -> str:
@@ -145,14 +171,14 @@ def unfinished(answer: Mapping[str, Any], awaited: str, metric: str) -> str:
     return said
 
 
-def _certainty(answer: Mapping[str, Any], point: Mapping[str, Any], terms: Terms) -> str:
-    """How sure it is that a search has named the right k."""
+def _certainty(answer: Mapping[str, Any], point: Mapping[str, Any], terms: Terms, *, untold: bool) -> str:
+    """How sure it is that a search has named the right k; ``untold``: of some that are smaller nothing is known."""
     name, possible = answer["recommended"]["trainable"], point["possible"]
     seeds = f": about {answer['seeds_to_tell']} seeds would tell" if answer["seeds_to_tell"] else ""
     if name == point["sure"] == possible:
-        return (
-            "That is sure" if name == answer["reference"] else "That is sure, and so is that nothing smaller is enough"
-        )
+        if name == answer["reference"]:
+            return "Of what was tried, that is sure" if untold else "That is sure"
+        return f"That is sure, {'but not' if untold else 'and so is'} that nothing smaller is enough"
     if name == point["sure"] and possible:
         return f"Whether {tuning(possible)} is enough cannot be told{seeds}"
     cell = next(cell for cell in answer["cells"] if cell["trainable"] == name)
@@ -228,7 +254,7 @@ def tuning(trainable: str) -> str:
     """A k by its printed name, within a sentence."""
     if trainable == FULL:
         return "full fine-tuning"
-    k = int(trainable.removeprefix("last "))
+    k = int(trainable.removeprefix(LAST))
     part = "the head only" if k == 0 else "the last layer" if k == 1 else f"the last {k} layers"
     return f"tuning {part}"
 

@@ -13,7 +13,7 @@ from frostline.cli.program import FAILED_RUNS, app
 from frostline.cli.results import print_counts
 from frostline.errors import FrostlineError
 from frostline.folding import between_commas
-from frostline.specification import CHOSEN_BY_SEARCH, OF_MODEL_AND_DATA, read_seconds
+from frostline.specification import CHOSEN_BY_SEARCH, OF_MODEL_AND_DATA
 
 SWEEP = "frostline-sweep"  # the folder of a sweep that is only planned
 # Settings for which a search has defaults of its own.
@@ -108,8 +108,7 @@ def find(
         "evaluations_per_epoch": evaluations_per_epoch,
     }
     settings |= {name: value for name, value in own.items() if value is not None}
-    seconds = None if budget is None else read_seconds(budget)
-    answer = look_for(budget=seconds, max_k=max_k, exhaustive=exhaustive, **settings)
+    answer = look_for(budget=budget, max_k=max_k, exhaustive=exhaustive, **settings)
     _show(answer, Path(settings["out"]).expanduser())
 
 
@@ -297,9 +296,9 @@ def _show(answer: dict[str, Any], out: Path) -> None:
     if largest["recommended"]:
         print(out / "model")
     if answer["search"]:
-        from frostline.sweep.search import PROBE
+        from frostline.sweep.search import PROBE, has_probe
 
-        if (out / PROBE / "probe.json").is_file():
+        if has_probe(out):
             print(out / PROBE)
     if failed := answer["runs"]["failed"]:
         print(

@@ -9,7 +9,10 @@ from frostline.sweep.store import write_facts
 
 FILE = "search.json"
 # The keys that are read elsewhere.
-READ = {"named", "looks", "by_probe", "lacks", "awaits", "chosen_rates", "given_up", "steps", "probes"}
+READ = {
+    *("named", "looks", "by_probe", "lacks", "awaits", "over"),
+    *("skipped", "chosen_rates", "given_up", "steps", "probes"),
+}
 PROBE = "probe"  # folder of the probe that a search ended with
 
 
@@ -37,6 +40,11 @@ def chosen_rates(search: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -
     tried = by_k(run for step in search["steps"] for run in step["runs"])
     known = by_k(row for row in rows if row["status"] == "done")
     return {k: rate for k, rate in search["chosen_rates"].items() if known.get(k, set()) <= tried.get(k, set())}
+
+
+def has_probe(out: Path) -> bool:
+    """Whether the folder of a search holds a probe that ``frostline predict`` takes."""
+    return (out / PROBE / "probe.json").is_file()
 
 
 def read_search(out: Path) -> dict[str, Any] | None:
