@@ -430,7 +430,7 @@ def test_what_goes_side_by_side_ends_when_the_longest_place_is_done() -> None:
 
 def test_no_core_rests_while_there_is_something_that_may_be_wanted() -> None:
     slow: dict[Tune, float] = {**RISING, 3: 0.77, 4: 0.78}
-    _, steps = carried_out(board(abreast=2, budget=1e4, first=3), lambda t: slow[t.tune] - 500 * t.rate)  # lower is better
+    _, steps = carried_out(board(abreast=2, budget=1e4, first=3), lambda t: slow[t.tune] - 500 * t.rate)
     asked = next(step for step in steps if step.why.startswith("Does a lower rate"))
     assert [trial.tune for trial in asked.trials] == [3, 1, 2] and asked.why.endswith(
         "good? No core rests meanwhile: the last layer and the last 2 layers."
