@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frostline.answer import NO_SEARCH, Searched, add_test, make_answer
+from frostline.answer import add_test, make_answer
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Labelled, Predictions
+from frostline.sentence import NO_SEARCH, Searched
 
 ROWS, LAYERS = 1000, 4
 TARGETS = np.arange(ROWS) % 2
@@ -301,6 +302,16 @@ def test_before_full_has_run_there_is_no_answer_yet() -> None:
     assert "The best so far, tuning the head only, reaches accuracy 0.800." in answer_of(beside)["sentence"]
     awaited = answer_of(make_runs(clear, ks=(0, 1)), searched=Searched(awaits="all"))
     assert awaited["sentence"].startswith("No answer yet: full fine-tuning") and not awaited["sizes"][0]["recommended"]
+
+
+def test_where_runs_went_in_other_company_the_saving_is_in_operations() -> None:
+    runs, logits = make_runs(clear)
+    alone = [{**run, "abreast": 1 if run["trainable"] == "last 2" else 2} for run in runs]
+    search = Searched("last 2", operations={"last 2": 1e9, "all": 2.5e9})
+    said = answer_of((alone, logits), searched=search)["sentence"]
+    assert ", with 2.5 times fewer operations to train, with 100.0 % of the memory" in said
+    alike = [{**run, "abreast": 2} for run in runs]
+    assert " times cheaper to train" in answer_of((alike, logits), searched=search)["sentence"]
 
 
 def test_what_a_search_left_out_is_said_and_not_taken_for_too_little() -> None:

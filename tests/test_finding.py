@@ -61,6 +61,9 @@ def test_the_folder_holds_just_what_was_trained_and_why(wanted: dict[str, Any]) 
             row = there[run["trainable"], run["learning_rate"], run["seed"]]
             assert run["score"] == row["validation_best"] or row["outcome"] == "diverged"
     assert {"last 0", "last 1", "last 2", "last 3", "all"} - {run[0] for run in trained} == set(search["skipped"])
+    assert search["steps"][0]["standing"] == []  # before it nothing was known
+    assert {one["trainable"] for one in search["standing"]} == {key[0] for key in there}
+    assert all(one["beyond"] is not None for one in search["standing"]) == any(key[0] == "all" for key in there)
     if search["named"]:
         assert answer["sizes"][0]["recommended"]["trainable"] == search["named"]
         assert (out / "model" / "config.json").exists()

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.answer import Searched, make_answer
+from frostline.answer import make_answer
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Labelled, Predictions, Scores
 from frostline.comparison.goal import Goal
 from frostline.race import FULLS, Board, Course, Outcome, Step, Trial, Verdict, looks, race, rungs, said
+from frostline.sentence import Searched
 from frostline.specification import Tune
 
 LAYERS = 6
@@ -174,6 +175,19 @@ def test_a_k_that_failed_is_tried_at_lower_rates_and_is_not_taken_for_too_little
     assert verdict.tune == 2 and verdict.why.endswith(
         "what is smaller surely not, but for the last layer, of which every run failed."
     )
+
+
+def test_what_decisions_rest_on() -> None:
+    known = Board(course(), (rows := Rows(alike=True)).evidence)
+    assert known.standing() == []
+    for trial, score in [(Trial(2, 1e-4, 0), 0.7), (Trial("all", 1e-4, 0), 0.8), (Trial("all", 1e-4, 1), 0.82)]:
+        known.outcomes[trial] = rows.outcome(trial, score)
+    two, full = known.standing()
+    assert (two["tune"], two["runs"], two["low"]) == (2, 1, None) and full["mean"] == pytest.approx(0.81)
+    assert two["beyond"] == pytest.approx(0.7 - 0.5 - 0.95 * 0.3)  # of the seed that both have
+    known.outcomes[trial] = rows.outcome(trial := Trial(2, 1e-4, 1), 0.72)
+    two = known.standing()[0]
+    assert two["low"] <= two["beyond"] <= two["high"] and (two["high"] < 0) == (known.surely(2) is False)
 
 
 def test_a_run_that_is_in_no_mean_is_not_in_the_races_either() -> None:

@@ -4,7 +4,7 @@ Everything here is chosen on validation. Test scores join at the end, for what w
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from frostline.comparison.cells import NAMED, by_depth
@@ -13,24 +13,10 @@ from frostline.comparison.curve import compare, main_point
 from frostline.comparison.evidence import Evidence, Labelled, Logits, Predictions, Run
 from frostline.comparison.many import adjust
 from frostline.comparison.outcomes import ANSWERS, done, scored
-from frostline.sentence import Terms, sentence, unfinished
+from frostline.sentence import NO_SEARCH, Searched, Terms, sentence, unfinished
 from frostline.statistics import ratio
 
 SCHEMA_VERSION = 3
-
-
-@dataclass(frozen=True)
-class Searched:
-    """What a search has to say of its answer."""
-
-    named: str | None = None  # the k that it ended with: that is recommended, and how sure it is is said
-    looks: int = 1  # so often, at most, it looked at intervals before it went on
-    skipped: Sequence[str] = ()  # the k that it did not train
-    instead: str | None = None  # its sentence, where it ended without a k to recommend
-    awaits: str | None = None  # the k that it is going to compare with, before that was trained
-
-
-NO_SEARCH = Searched()
 
 
 def make_answer(
@@ -99,8 +85,8 @@ def answer_one(
         named = None  # all its runs failed
     name = named or _smallest_sure(steps, main) or _best_cell(answer["cells"])
     answer["recommended"] = _recommended(answer["cells"], name) if name else None
-    skipped = None if named is None else searched.skipped
-    answer["sentence"] = sentence(answer, main, Terms(evidence, choices), layers, skipped) + so_far
+    terms = Terms(evidence, choices)
+    answer["sentence"] = sentence(answer, main, terms, layers, replace(searched, named=named)) + so_far
     return answer
 
 

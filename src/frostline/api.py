@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
-from frostline.answer import NO_SEARCH, Searched, add_test, make_answer
+from frostline.answer import add_test, make_answer
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Labelled
 from frostline.comparison.outcomes import ANSWERS
 from frostline.errors import FrostlineError
 from frostline.progress import Progress, suitable_progress
 from frostline.run import restore, run
+from frostline.sentence import NO_SEARCH, Searched
 from frostline.specification import RunSpec, SweepSpec, make_spec
 from frostline.sweep.execute import cut_check, execute, make_ready
 from frostline.sweep.folder import Folder
@@ -159,7 +160,8 @@ def _searched(search: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> S
     """What a search has to say of the answer about these runs, of which some may have come since."""
     there = {row["trainable"] for row in rows}
     skipped = [k for k in search["skipped"] if k not in there]
-    return Searched(search["named"], search["looks"], skipped, _instead(search, rows), search["awaits"])
+    known = {name: search[name] for name in ("named", "looks", "operations", "awaits")}
+    return Searched(**known, skipped=skipped, instead=_instead(search, rows))
 
 
 def _instead(search: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> str | None:

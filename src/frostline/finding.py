@@ -233,7 +233,7 @@ class _Search:
         write_folder(replace(self.prepared, spec=self._asked([*known, *step.trials])))
         execute(self.prepared, asked, self.progress, weights=best_weights(self.prepared.store.out))
         outcomes = {trial: self._outcome(run) for trial, run in zip(step.trials, asked, strict=True)}
-        self.steps.append({"why": step.why, "trials": outcomes})
+        self.steps.append({"why": step.why, "standing": self._standing(), "trials": outcomes})
         self.board.outcomes |= outcomes
         self._write(None)
         self.progress.note(self._so_far())
@@ -262,6 +262,10 @@ class _Search:
             return []
         asked = {run.digest for run in Folder(store.out).asked} - own - store.failures().keys()
         return sorted(digest for digest in asked if not store.has(digest))
+
+    def _standing(self) -> list[dict[str, Any]]:
+        """What decisions rest on: see :meth:`frostline.race.Board.standing`."""
+        return [{"trainable": self.printed[one.pop("tune")], **one} for one in self.board.standing()]
 
     def _asked(self, trials: Sequence[Trial]) -> SweepSpec:
         """The sweep whose runs are just these."""
@@ -294,6 +298,7 @@ class _Search:
                 "rates": course.rates,
                 "head_rates": course.head_rates,
                 "chosen_rates": {self.printed[k]: rate for k in raced if (rate := self.board.rate(k)) is not None},
+                "standing": self._standing(),
                 "skipped": [self.printed[k] for k in raced if k not in tried],
                 "lacks": self.printed[course.reference] if verdict and verdict.alone else None,
                 "given_up": self._given_up({self.runs[trial].digest for trial in trained}) if over else [],
@@ -304,6 +309,7 @@ class _Search:
                 "steps": [
                     {
                         "why": step["why"],
+                        "standing": step["standing"],
                         "seconds": self.board.took(tuple(step["trials"])),
                         "runs": [
                             {

@@ -15,6 +15,7 @@ import heapq
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -254,14 +255,33 @@ class Board:
         both = self.pair(tune)
         return None if both is None else self.course.goal.distance(both) >= 0
 
+    def standing(self) -> list[dict[str, Any]]:
+        """What every k that was trained stands at: its mean, and how far that is beyond what is enough, with an interval where
+        there is one."""
+        found = []
+        for k in (*self.course.ks, self.course.reference):
+            both, mean = self.pair(k), self.mean(k)
+            if mean is None:
+                continue
+            beyond = None if both is None else self.course.goal.distance(both)
+            ends = self._interval(both)
+            low, high = (None, None) if ends is None else (end - self.course.goal.least for end in ends)
+            runs = len(self.runs(k))
+            found.append({"tune": k, "runs": runs, "mean": mean, "beyond": beyond, "low": low, "high": high})
+        return found
+
+    def _interval(self, both: Pair | None) -> tuple[float, float] | None:
+        """Of what a goal compares, which one seed has not."""
+        return None if both is None or both.runs < 2 else both.interval(self.course.goal.weights)
+
     def surely(self, tune: Tune) -> bool | None:
         """What :meth:`enough` says, where its interval is sure, which one seed never is; None where it is not."""
         if tune == self.course.reference or self.enough_by_itself(tune):
             return True
-        both = self.pair(tune)
-        if both is None or both.runs < 2:
+        ends = self._interval(self.pair(tune))
+        if ends is None:
             return None
-        low, high = both.interval(self.course.goal.weights)
+        low, high = ends
         return True if low >= self.course.goal.least else False if high < self.course.goal.least else None
 
     def rows_decide(self, tune: Tune) -> bool:

@@ -1,7 +1,7 @@
 """The answer in words: what to tune, how good that is against full, how sure it is."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from frostline.comparison.cells import FULL, NAMED
@@ -11,6 +11,21 @@ from frostline.folding import capital, stretches
 
 Cell = Mapping[str, Any]
 LAST = "last "  # how the printed name of a k begins
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What a search has to say of its answer."""
+
+    named: str | None = None  # the k that it ended with: that is recommended, and how sure it is is said
+    looks: int = 1  # so often, at most, it looked at intervals before it went on
+    skipped: Sequence[str] = ()  # the k that it did not train
+    operations: Mapping[str, float] = field(default_factory=dict)  # of a training of each k
+    instead: str | None = None  # its sentence, where it ended without a k to recommend
+    awaits: str | None = None  # the k that it is going to compare with, before that was trained
+
+
+NO_SEARCH = Searched()
 
 
 @dataclass(frozen=True)
@@ -64,11 +79,11 @@ def sentence(
     point: Mapping[str, Any],
     terms: Terms,
     layers: int | None,
-    skipped: Sequence[str] | None = None,
+    search: Searched = NO_SEARCH,
 ) -> str:
-    """What the answer for one train size says; ``point`` is the operating point that it is about, ``skipped`` the k that a
-    search did not train; None where no search has named the k that is recommended."""
-    searched = skipped is not None
+    """What the answer for one train size says; ``point`` is the operating point that it is about, ``search`` what a search
+    has to say, if one has named the k that is recommended."""
+    searched = search.named is not None
     evidence, choices = terms.evidence, terms.choices
     recommended, seeds = answer["recommended"], answer["seeds"]
     if recommended is None:
@@ -106,7 +121,7 @@ def sentence(
     likely = cells.get(point["estimate"], full)
     seen = _seen(answer["cells"], evidence)
     unsure = seeds > 1 and point["verdict"] == "cannot tell"
-    left_out = _smaller(cell, skipped or ())
+    left_out = _smaller(cell, search.skipped) if searched else []
     without_score = [name for name, one in cells.items() if one["runs"] and not one["validation"]["n"]]
     untold = bool(left_out or _smaller(cell, without_score))
     if cell is full and unsure and likely is not full:
@@ -124,6 +139,8 @@ def sentence(
         said = f"{_what(recommended, layers)}: {terms.compared(cell, full)}"
         if cell["times_cheaper"] and cell["times_cheaper"] >= 1.05:
             said += f", {_times(cell['times_cheaper'])} times cheaper to train"
+        elif searched and cell["times_cheaper"] is None and (fewer := _fewer_operations(cell, full, search)) >= 1.05:
+            said += f", with {_times(fewer)} times fewer operations to train"
         if searched and cell["peak_memory_bytes"] and full["peak_memory_bytes"]:
             said += f", with {_percent(cell['peak_memory_bytes'] / full['peak_memory_bytes'])} % of the memory"
     if searched:
@@ -134,6 +151,12 @@ def sentence(
         said += f". With {seen} it cannot be told whether {_tuning(cells[point['possible']])} is enough"
     failed = _failed(dict.fromkeys((cell["trainable"], full["trainable"], *without_score)), cells)
     return f"{said}.{failed}{_not_tried(left_out)}{beside}{_advice(cells, evidence)}"
+
+
+def _fewer_operations(cell: Cell, full: Cell, search: Searched) -> float:
+    """How many times fewer than full; 0 where nobody knows."""
+    ours, theirs = (search.operations.get(one["trainable"], 0.0) for one in (cell, full))
+    return theirs / ours if ours else 0.0
 
 
 def _smaller(cell: Cell, names: Iterable[str]) -> list[int]:

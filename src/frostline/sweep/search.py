@@ -11,7 +11,7 @@ FILE = "search.json"
 # The keys that are read elsewhere.
 READ = {
     *("named", "looks", "by_probe", "lacks", "awaits", "over"),
-    *("skipped", "chosen_rates", "given_up", "steps", "probes"),
+    *("skipped", "operations", "chosen_rates", "given_up", "steps", "probes"),
 }
 PROBE = "probe"  # folder of the probe that a search ended with
 
