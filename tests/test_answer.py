@@ -304,6 +304,19 @@ def test_before_full_has_run_there_is_no_answer_yet() -> None:
     assert awaited["sentence"].startswith("No answer yet: full fine-tuning") and not awaited["sizes"][0]["recommended"]
 
 
+def test_too_few_validation_rows_are_said() -> None:
+    runs, logits = make_runs(clear)
+
+    def sentence(rows: int) -> str:
+        validation = Labelled(VALIDATION.targets[:rows], "single_label_classification", ("0", "1"), "accuracy")
+        few = {name: values[:rows] for name, values in logits.items()}
+        said: str = make_answer(runs, validation, few.__getitem__, Choices(), layers=LAYERS)["sentence"]
+        return said
+
+    assert sentence(9).endswith(" 9 validation rows are too few to tell anything: label more.")
+    assert "too few to tell" not in sentence(10)
+
+
 def test_where_runs_went_in_other_company_the_saving_is_in_operations() -> None:
     runs, logits = make_runs(clear)
     alone = [{**run, "abreast": 1 if run["trainable"] == "last 2" else 2} for run in runs]

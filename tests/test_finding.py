@@ -169,6 +169,12 @@ def test_on_shuffled_labels_nothing_is_learned_and_no_k_is_named(wanted: dict[st
         assert answer["sentence"].startswith(("Cannot tell: full", constant))
 
 
+def test_on_data_too_small_it_says_so(wanted: dict[str, Any]) -> None:
+    rows = pd.DataFrame({"text": [f"film {n}" for n in range(24)], "label": ["yes", "no"] * 12})
+    answer = frostline.find(**{**wanted, "train": rows, "train_size": None})
+    assert answer["validation_rows"] < 10 and "validation rows are too few to tell anything" in answer["sentence"]
+
+
 def test_test_is_not_looked_at_before_the_search_is_over(
     wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from frostline.sentence import NO_SEARCH, Searched, Terms, sentence, unfinished
 from frostline.statistics import ratio
 
 SCHEMA_VERSION = 3
+LEAST_ROWS = 10  # of validation; with fewer the answer says that they are too few
 
 
 def make_answer(
@@ -86,7 +87,8 @@ def answer_one(
     name = named or _smallest_sure(steps, main) or _best_cell(answer["cells"])
     answer["recommended"] = _recommended(answer["cells"], name) if name else None
     terms = Terms(evidence, choices)
-    answer["sentence"] = sentence(answer, main, terms, layers, replace(searched, named=named)) + so_far
+    said = sentence(answer, main, terms, layers, replace(searched, named=named))
+    answer["sentence"] = f"{said}{_too_few(evidence)}{so_far}"
     return answer
 
 
@@ -109,6 +111,14 @@ def add_test(answer: dict[str, Any], runs: Sequence[Run], test: Labelled, logits
             recommended["test_share"] = vars(ratio(both)) if both else None
             recommended["test_share_corrected"] = vars(ratio(both, test.chance)) if both else None
     return answer
+
+
+def _too_few(evidence: Evidence) -> str:
+    """That there are too few validation rows to tell anything, where that is so."""
+    rows = evidence.rows
+    if rows is None or rows >= LEAST_ROWS:
+        return ""
+    return f" {rows} validation {'row is' if rows == 1 else 'rows are'} too few to tell anything: label more."
 
 
 def _awaited(runs: Sequence[Run], reference: str | None) -> str | None:
