@@ -361,6 +361,22 @@ def test_a_probe_that_reaches_less_than_what_is_named_is_neither_said_nor_kept(
     assert not (wanted["out"] / "probe").exists()
 
 
+def test_its_progress_says_where_the_answer_lies_and_what_is_left(wanted: dict[str, Any]) -> None:
+    notes: list[str] = []
+
+    class Noting(Progress):
+        def note(self, sentence: str) -> None:
+            notes.append(sentence)
+
+    search = frostline.find(**{**wanted, "progress": Noting()})["search"]
+    told = [note for note in notes if "Trained for" in note]
+    assert len(told) == len(search["steps"])
+    known = ["all" in {run["trainable"] for run in step["runs"]} for step in search["steps"]].index(True)
+    assert all("is not known before full has run. Trained for" in note for note in told[:known])
+    assert all(note.startswith("  Enough so far: ") for note in told[known:])
+    assert all(", at most " in note and note.endswith(" left.") for note in told)  # of the budget that was given
+
+
 def test_stopped_before_full_has_run_there_is_no_answer_yet(wanted: dict[str, Any], monkeypatch: Any) -> None:
     notes: list[str] = []
 

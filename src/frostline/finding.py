@@ -239,12 +239,16 @@ class _Search:
         self.progress.note(self._so_far())
 
     def _so_far(self) -> str:
-        """Where the answer lies, and what has been spent on it."""
-        *smaller, found = self.board.candidates()
-        most = f" of at most {lasting(self.board.budget)}" if self.board.budget_stands else ""
+        """Where the answer lies, what has been spent on it and how much is left."""
+        board, reference = self.board, self.board.course.reference
+        left = f", at most {lasting(max(0.0, board.budget - board.spent))} left" if board.budget_stands else ""
+        spent = f"Trained for {lasting(board.spent)}{left}."
+        *smaller, found = board.candidates()
+        if found == reference and board.rate(reference) is None:
+            return f"  What is enough is not known before {said(reference)} has run. {spent}"
         perhaps = f", perhaps less ({said(smaller[0])} to {said(smaller[-1])})" if len(smaller) > 1 else ""
         perhaps = perhaps or (f", perhaps {said(smaller[0])}" if smaller else "")
-        return f"  Enough so far: {said(found)}{perhaps}. Trained for {lasting(self.board.spent)}{most}."
+        return f"  Enough so far: {said(found)}{perhaps}. {spent}"
 
     def _outcome(self, run: RunSpec) -> Outcome:
         if not self.prepared.store.has(run.digest):  # it ended in an error
