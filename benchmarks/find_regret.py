@@ -153,7 +153,8 @@ def judge(folder: Path, target: float) -> dict[str, Any]:
             return {"meets": None, "regret": None}
         if name == "a probe":
             share = {
-                kind: (best[of] - curve["guessing"]) / gain for kind, of in (("estimate", "score"), ("high", "high"))
+                "estimate": (best["score"] - curve["guessing"]) / gain,
+                "high": (best["high"] - curve["guessing"]) / gain,
             }
         else:
             share = cells[name]["share_corrected"]

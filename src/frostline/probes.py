@@ -100,7 +100,7 @@ def _standard(features: Features) -> tuple[Array, Array]:
     """Mean and standard deviation of each feature; 1 for what is constant."""
     count = len(features)
     mean = sum(part.sum(0) for part in _chunks(features)) / count
-    variance = sum(np.einsum("nd,nd->d", apart := part - mean, apart) for part in _chunks(features)) / count
+    variance = sum(np.square(part - mean).sum(0) for part in _chunks(features)) / count
     scale = np.sqrt(variance)
     scale[scale <= 1e-12 * np.maximum(1.0, np.abs(mean))] = 1.0
     return mean, scale

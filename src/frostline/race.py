@@ -323,7 +323,8 @@ class Board:
 
     def failed(self) -> list[int]:
         """Of those, the k of which all that was trained has failed: nothing is known of them."""
-        return [k for k in self.smaller() if self.rate(k) is None and k not in self.untried()]
+        tried = {trial.tune for trial in self.outcomes}
+        return [k for k in self.smaller() if k in tried and self.rate(k) is None]
 
     def candidates(self) -> list[Tune]:
         """What may still be the answer: the one that is enough so far, and what is smaller and not surely too little."""
