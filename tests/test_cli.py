@@ -1,6 +1,7 @@
 """The command line: every verb, and what a hostile newcomer gives it. One sentence, exit code 2, nothing left behind."""
 
 import csv
+import gc
 import json
 import os
 import shutil
@@ -10,12 +11,14 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from frostline.cli.program import leave_the_garbage
 from frostline.specification import SweepSpec
 from frostline.sweep.tables import COST
 from tiny import Frostline, sentences, tiny_bert_folder, write_csv
@@ -502,3 +505,17 @@ def test_other_weights_under_the_same_name_are_another_sweep(frostline: Frostlin
     assert got.code == 2 and "o holds another sweep: its model is different." in got.err
     assert {path: path.read_bytes() for path in (here / "o").rglob("*") if path.is_file()} == before
     assert np.isfinite(pd.read_csv(here / "o" / "results.csv").validation_best).all()
+
+
+def test_at_the_end_the_garbage_is_left_to_the_system_except_beside_triton_which_prints_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    try:
+        monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
+        leave_the_garbage()
+        assert gc.get_freeze_count() == 0
+        monkeypatch.delitem(sys.modules, "triton")
+        leave_the_garbage()
+        assert gc.get_freeze_count() > 10_000
+    finally:
+        gc.unfreeze()

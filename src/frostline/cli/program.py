@@ -35,7 +35,7 @@ def program(
 
 def main() -> None:
     """The program. A mistake of the user's is one sentence on stderr and exit code 2."""
-    atexit.register(gc.freeze)  # the system takes everything back by itself; looking for garbage first takes a second
+    atexit.register(leave_the_garbage)
     try:
         app(prog_name="frostline")
     except SystemExit as leaving:
@@ -52,6 +52,16 @@ def main() -> None:
             "same command again; finished runs are kept.",
             2,
         )
+
+
+def leave_the_garbage() -> None:
+    """What is called at the end: the system takes everything back by itself; looking for garbage first takes a second.
+
+    Where torch has brought Triton, whose bindings (nanobind) print a page about every object left at the end, it is
+    looked for.
+    """
+    if "triton" not in sys.modules:
+        gc.freeze()
 
 
 def leave(sentence: str, code: int) -> None:
