@@ -392,10 +392,12 @@ def test_svg_is_safe_to_inline(tmp_path: Path) -> None:
     assert "var(--figure-failed, #d1495b)" in one and "Recommended" in html.unescape(one)
     curve.set_label('<script>"')
     assert 'aria-label="&lt;script&gt;&quot;"' in svg(curve)
-    paths = save_figures(tmp_path, {"curve": curve})
+    figures, svgs = {"curve": curve, "curve_narrow": curve}, {"curve": svg(curve, "curve")}
+    paths = save_figures(tmp_path, figures, svgs)
     assert [path.name for path in paths] == ["curve.svg", "curve.png", "curve.pdf"]
     first = [path.read_bytes() for path in paths]
-    assert all(first) and first == [path.read_bytes() for path in save_figures(tmp_path, {"curve": curve})]
+    assert first[0].decode() == svgs["curve"] + "\n"
+    assert all(first) and first == [path.read_bytes() for path in save_figures(tmp_path, figures, svgs)]
     assert b"/CIDFontType2" in first[2] and b"/Type3" not in first[2] and b"CreationDate" not in first[2]
 
 

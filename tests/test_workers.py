@@ -175,6 +175,15 @@ def test_a_run_that_fails_in_a_worker_fails_alone(settings: dict[str, Any], monk
     assert table[table.tuned_layers == 1].reason.str.contains("out of memory, say").all()
 
 
+@pytest.mark.parametrize(("stack", "sizes"), [("auto", [2, 2, 2, 2, 1]), (4, [4, 4, 4, 4, 1])])
+def test_heads_alone_are_shared_out_among_the_workers_unless_a_number_is_given(
+    settings: dict[str, Any], stack: int | str, sizes: list[int]
+) -> None:
+    go({**settings, "tune": "0", "seeds": 5, "workers": 3, "stack": stack})
+    found = [facts["provenance"]["stacked"] for facts in Store(Path(settings["out"])).results().values()]
+    assert sorted(found, reverse=True) == sizes
+
+
 def test_how_many(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def count(**more: Any) -> int:
         sweep = frostline.Sweep(progress=Progress(), **{**settings, **more})
@@ -183,6 +192,9 @@ def test_how_many(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     assert count() == 1  # too little to do
+    with monkeypatch.context() as slow:  # a head alone hardly computes, and takes its time for every step
+        slow.setattr(workers_module, "A_STEP", 1e11)
+        assert count(tune="0", seeds=5) == 4
     assert count(workers=3, seeds=5) == 3 and count(workers=1) == 1
     monkeypatch.setattr(workers_module, "WORTH", 1.0)
     assert count(seeds=5) == 4

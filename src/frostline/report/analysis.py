@@ -43,17 +43,18 @@ def write_analysis(
     groups = [{**_group(group), "link": links.get((group["model"], group["task"]))} for group in analysis["groups"]]
     figures = _figures(analysis)
     tables = _tables(analysis, rows)
+    svgs = {name: svg(figure, name) for name, figure in figures.items()}
     text = render(
         "analysis.html.j2",
         title=title,
         analysis=analysis,
         groups=groups,
         tables=tables,
-        figures={name: Markup(svg(figure, name)) for name, figure in figures.items()},
+        figures={name: Markup(text) for name, text in svgs.items()},
         publication=publication,
         said=choices_in_words(analysis),
     )
-    save_figures(out, {name: figure for name, figure in figures.items() if not name.endswith("_narrow")})
+    save_figures(out, figures, svgs)
     of_groups = (table for group in groups for table in group["tables"])
     save_tables(out, [*(table for table in tables.values() if table), *of_groups])
     plain = {**analysis, "groups": [{k: v for k, v in group.items() if k != "suffix"} for group in analysis["groups"]]}

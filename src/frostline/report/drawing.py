@@ -70,10 +70,12 @@ def svg(figure: Figure, name: str = "") -> str:
     """The figure as an ``<svg>`` element: the same bytes every time, and ids that no other figure on a page has.
 
     Figures that may be alike need different names. What :meth:`Figure.set_label` says of it becomes its ``aria-label``.
+    It is laid out here, and not again when it is saved as something else.
     """
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "frostline", "text.parse_math": False}):
         figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    figure.set_layout_engine("none")
     text = buffer.getvalue()
     text = text[text.index("<svg") :].strip()
     own = f"f{hashlib.sha256(f'{name} {text}'.encode()).hexdigest()[:8]}-"
@@ -86,18 +88,20 @@ def svg(figure: Figure, name: str = "") -> str:
     return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
-def save_figures(out: Path, figures: Mapping[str, Figure]) -> list[Path]:
-    """Write each figure into ``out``/figures, as SVG, PNG and PDF on a transparent ground; gives the paths.
+def save_figures(out: Path, figures: Mapping[str, Figure], svgs: Mapping[str, str]) -> list[Path]:
+    """Write each figure into ``out``/figures, as SVG (what :func:`svg` has given), PNG and PDF on a transparent ground; gives
+    the paths. ``_narrow`` ones, which a phone shows, are for the page alone.
 
     The same figure gives the same bytes. The PDF holds its fonts, as TrueType.
     """
     paths = []
-    for name, figure in figures.items():
+    for name in (name for name in figures if not name.endswith("_narrow")):
+        figure = figures[name]
         png, pdf = io.BytesIO(), io.BytesIO()
         figure.savefig(png, format="png", dpi=200, transparent=True, metadata={"Software": None})
         with matplotlib.rc_context({"pdf.fonttype": 42, "text.parse_math": False}):
             figure.savefig(pdf, format="pdf", transparent=True, metadata={"CreationDate": None})
-        contents = {"svg": f"{svg(figure)}\n".encode(), "png": png.getvalue(), "pdf": pdf.getvalue()}
+        contents = {"svg": f"{svgs[name]}\n".encode(), "png": png.getvalue(), "pdf": pdf.getvalue()}
         for kind, content in contents.items():
             paths.append(out / "figures" / f"{name}.{kind}")
             replace(paths[-1], content)

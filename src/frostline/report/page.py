@@ -47,6 +47,7 @@ def write_page(out: Path) -> Path:
     tables["probes"] = probe_table(probes) if probes else None
     if probes:
         figures["probe_curve"] = probe_curve(probes)
+    svgs = {name: svg(figure, name) for name, figure in figures.items()}
     text = render(
         "report.html.j2",
         answer=answer,
@@ -54,7 +55,7 @@ def write_page(out: Path) -> Path:
         identity=folder.identity,
         sizes=sizes,
         tables=tables,
-        figures={name: Markup(svg(figure, name)) for name, figure in figures.items()},
+        figures={name: Markup(text) for name, text in svgs.items()},
         headline=sentences.headline(answer["sentence"]),
         failed_runs=_failed_rate(done(runs)),
         several_rates=any(len(cell["learning_rates_tried"]) > 1 for size in answer["sizes"] for cell in size["cells"]),
@@ -62,7 +63,7 @@ def write_page(out: Path) -> Path:
         machines=sentences.machines([facts["provenance"] for facts in results.values()]),
         model=readable.model_name(answer["model"]),
     )
-    save_figures(out, {name: figure for name, figure in figures.items() if not name.endswith("_narrow")})
+    save_figures(out, figures, svgs)
     everything = [
         *tables.values(),
         evidence and evidence["confusion"],

@@ -26,14 +26,15 @@ def write_probes(out: Path, found: Sequence[Facts]) -> Path:
     figures = {f"probe_curve{suffix}": probe_curve(facts) for suffix, facts in named}
     tables = {f"probes{suffix}": probe_table(facts, suffix) for suffix, facts in named}
     page = out / "report.html"
+    svgs = {name: svg(figure, name) for name, figure in figures.items()}
     text = render(
         "probes.html.j2",
         found=[{**facts, "suffix": suffix, "headline": headline(facts["sentence"])} for suffix, facts in named],
-        figures={name: Markup(svg(figure, name)) for name, figure in figures.items()},
+        figures={name: Markup(text) for name, text in svgs.items()},
         tables=tables,
         model=readable.model_name(found[0]["model"]),
     )
-    save_figures(out, figures)
+    save_figures(out, figures, svgs)
     save_tables(out, tables.values())
     write_facts(out / "probes.json", {"probes": found})
     replace(page, text.encode())

@@ -3,6 +3,7 @@
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import ceil
 from time import perf_counter
 from typing import Any
 
@@ -40,8 +41,13 @@ def execute(
     progress.start(len(missing), sum(work.values()) + pass_work, seconds=prepared.plan.forecast is not None)
     make_ready(prepared, missing, progress, pass_work)
     bench.cache_seconds = bench.states.seconds / max(1, len(sharers)) if bench.states else 0.0
-    stacks = list(in_stacks(missing, lambda runs: stack_size(runs, bench, prepared.spec.stack, progress.note)))
     bench.workers = workers
+
+    def size_of(runs: list[RunSpec]) -> int:
+        size = stack_size(runs, bench, prepared.spec.stack, progress.note)
+        return min(size, ceil(len(runs) / workers)) if prepared.spec.stack == "auto" else size  # some for each worker
+
+    stacks = list(in_stacks(missing, size_of))
 
     def attempt(stack: Sequence[RunSpec], progress: Progress) -> None:
         _attempt(stack, prepared, sum(work[spec.digest] for spec in stack), progress, weights)

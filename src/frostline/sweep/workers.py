@@ -31,6 +31,7 @@ from frostline.sweep.prepare import Prepared
 
 T = TypeVar("T")
 WORTH = 1e11  # operations of all runs from which on more than one worker is begun: a second of a core or two
+A_STEP = 1e8  # operations in whose time a step does what is no operation: a thousandth of a second
 COPIES = 6  # of what a run trains, in bytes of fp32: values, gradients, two moments, best and pretrained values
 KEPT = 64  # numbers that a step keeps for each token, layer and unit of width, about; for the bound of memory alone
 OFTEN = 0.1  # seconds between two words of a worker about how far it is
@@ -48,7 +49,7 @@ def workers_for(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
     if wanted != "auto":
         return min(wanted, len(runs))
     outlook = Outlook(prepared.bench, prepared.plan.kept)
-    if sum(map(outlook.operations, runs)) < WORTH:
+    if sum(outlook.operations(run) + A_STEP * outlook.load(run).steps.count for run in runs) < WORTH:
         return 1
     of_each = {(run.tune, run.train_size): run for run in runs}.values()
     fit = psutil.virtual_memory().total // 2 // max(_bytes(outlook, run) for run in of_each)
