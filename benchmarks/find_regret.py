@@ -11,7 +11,7 @@ and at the end, over all tasks in DIR:
 The truth is a grid: every k and full at every rate with two seeds, then five fresh seeds of each k at its best rate, which
 alone are the truth; full comes first, and where it is not surely above guessing the task is named and left out. `find` runs
 as a process of its own with an empty cache, three times, with seeds that the truth has not seen; Trainer's full fine-tuning
-as users run it beside it, scored after each epoch. Of the grid's work: in operations, which do not hang on what else the
+as users run it before the first and after the last, scored after each epoch. Of the grid's work: in operations, which do not hang on what else the
 machine does; the fresh seeds count. A k meets the target if the truth's interval of its share of full's gain over guessing
 reaches it; a search that names nothing, since it is not sure that anything is learned, is shown and not counted.
 """
@@ -38,7 +38,7 @@ from frostline.sweep.folder import Folder
 HERE = Path(__file__).parent
 RATES, OF_HEAD = "5e-5,1e-4,2e-4", "1e-3,3e-3,1e-2,3e-2"
 MEETS = {True: "yes", False: "no", None: "-"}
-CHOOSING, FRESH, FINDS = (1000, 1001), tuple(range(2000, 2005)), 3
+CHOOSING, FRESH, FINDS, TRAINERS = (1000, 1001), tuple(range(2000, 2005)), 3, 2
 
 
 def measure(folder: Path, settings: Mapping[str, str]) -> None:
@@ -50,6 +50,10 @@ def measure(folder: Path, settings: Mapping[str, str]) -> None:
     if not _learned(folder):
         _write(folder / "seconds.json", seconds)
         return
+    trainer = seconds.setdefault("trainer", [])  # before the searches and after them: machines have slow hours
+    if not trainer:
+        trainer.append(_trainer(settings))
+        _write(folder / "seconds.json", seconds)
     for n in range(FINDS):
         if f"find-{n}" not in seconds:
             seeds = ",".join(str(3000 + 10 * n + seed) for seed in range(5))
@@ -60,8 +64,8 @@ def measure(folder: Path, settings: Mapping[str, str]) -> None:
         own = {name: value for name, value in settings.items() if name in OF_MODEL_AND_DATA}
         seconds["probe"] = _process(["frostline", "probe", *flags_of(own)], folder / "probe")
         _write(folder / "seconds.json", seconds)
-    if "trainer" not in seconds:
-        seconds["trainer"] = _trainer(settings)
+    if len(trainer) < TRAINERS:
+        trainer.append(_trainer(settings))
         _write(folder / "seconds.json", seconds)
 
 
@@ -168,7 +172,7 @@ def judge(folder: Path, target: float) -> dict[str, Any]:
             sum(work[run["trainable"]] for step in search["steps"] for run in step["runs"]) / grid
             for search in searches
         ],
-        "of_trainer": [seconds[f"find-{n}"] / seconds["trainer"] for n in range(FINDS)],
+        "of_trainer": [seconds[f"find-{n}"] / np.mean(seconds["trainer"]) for n in range(FINDS)],
         "seconds": seconds,
     }
 
@@ -185,6 +189,8 @@ def tables(found: Mapping[str, Mapping[str, Any]]) -> str:
             ", ".join(one["named"] or "nothing" for one in facts["rules"]["find"]),
             ", ".join(MEETS[one["meets"]] for one in facts["rules"]["find"]),
             ", ".join(f"{100 * share:.0f} %" for share in facts["of_grid"]),
+            ", ".join(f"{facts['seconds'][f'find-{n}']:.0f}" for n in range(FINDS)),
+            ", ".join(f"{some:.0f}" for some in facts["seconds"]["trainer"]),
             ", ".join(f"{share:.2f}" for share in facts["of_trainer"]),
         ]
         for task, facts in known.items()
@@ -198,7 +204,10 @@ def tables(found: Mapping[str, Mapping[str, Any]]) -> str:
         rules.append([rule, f"{100 * meets:.0f} %", f"{100 * regrets.mean():.1f}{spread}", str(len(judged))])
     parts = [
         markdown(
-            ("task", "% of full's gain, by k", "named", "meets the target", "of the grid's work", "of Trainer's full"),
+            (
+                *("task", "% of full's gain, by k", "named", "meets the target", "of the grid's work"),
+                *("seconds", "Trainer's full, before and after", "of Trainer's full"),
+            ),
             tasks,
         ),
         markdown(("rule", "meets the target", "regret, points of gain", "cases"), rules),
@@ -217,8 +226,8 @@ def _printed(k: Any) -> str:
     return f"last {k}" if isinstance(k, int) else str(k)
 
 
-def _known(path: Path) -> dict[str, float]:
-    known: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
+def _known(path: Path) -> dict[str, Any]:
+    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return known
 
 
@@ -244,7 +253,7 @@ def main() -> None:
     found = {
         folder.name: judge(folder, options.target)
         for folder in done
-        if "trainer" in _known(folder / "seconds.json") or not _learned(folder)
+        if len(_known(folder / "seconds.json").get("trainer", ())) == TRAINERS or not _learned(folder)
     }
     text = tables(found)
     print(text)
