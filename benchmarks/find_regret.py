@@ -11,9 +11,10 @@ and at the end, over all tasks in DIR:
 The truth is a grid: every k and full at every rate with two seeds, then five fresh seeds of each k at its best rate, which
 alone are the truth; full comes first, and where it is not surely above guessing the task is named and left out. `find` runs
 as a process of its own with an empty cache, three times, with seeds that the truth has not seen; Trainer's full fine-tuning
-as users run it before the first and after the last, scored after each epoch. Of the grid's work: in operations, which do not hang on what else the
-machine does; the fresh seeds count. A k meets the target if the truth's interval of its share of full's gain over guessing
-reaches it; a search that names nothing, since it is not sure that anything is learned, is shown and not counted.
+as users run it, scored after each epoch, before the first search and after the last. Of the grid's work: in operations,
+which do not hang on what else the machine does; the fresh seeds count. A k meets the target if the truth's interval of its
+share of full's gain over guessing reaches it; a search that names nothing, since it is not sure that anything is learned, is
+shown and not counted.
 """
 
 import argparse
