@@ -20,7 +20,9 @@ def sweep(settings: Mapping[str, str], work: Path) -> tuple[float, list[Facts]]:
         out = Path(folder) / "out"
         command = [sys.executable, "-m", "frostline", "sweep", *flags_of(settings), "--out", str(out)]
         seconds = timed(command, work / "frostline.log", HF_ASSETS_CACHE=str(Path(folder) / "cache"))
-        return seconds, list(Folder(out).store.results().values())
+        swept = Folder(out)
+        shares = {row["run"]: row["cache_seconds"] for row in swept.rows()}
+        return seconds, [{**run, "cache_seconds": shares[digest]} for digest, run in swept.store.results().items()]
 
 
 def cell(run: Facts) -> Facts:
@@ -29,6 +31,6 @@ def cell(run: Facts) -> Facts:
     return {
         **{"k": str(spec["tune"]), "seed": spec["seed"], "rate": spec["learning_rate"]},
         **{"score": run["validation_best"], "last": run["validation_last"], "outcome": run["outcome"]},
-        **{"training": cost["train_seconds"], "evaluation": cost["evaluation_seconds"], "cache": cost["cache_seconds"]},
+        **{"training": cost["train_seconds"], "evaluation": cost["evaluation_seconds"], "cache": run["cache_seconds"]},
         "workers": run["provenance"]["workers"],
     }

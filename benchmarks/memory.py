@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from measuring import Facts, markdown
+from measuring import TORCH_BY_ITSELF, Facts, markdown
 from random_model import SIZES, write_model, write_rows
 from same_rows import write_task
 
@@ -118,7 +118,8 @@ def main() -> None:
         write_task(settings, work)
         for side in SIDES:
             command = [sys.executable, __file__, "--side", side, "--work", folder]
-            environment = {**os.environ, "HF_ASSETS_CACHE": str(work / "cache")}
+            own = {} if side == OURS else TORCH_BY_ITSELF
+            environment = {**os.environ, **own, "HF_ASSETS_CACHE": str(work / "cache")}
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
             found |= json.loads(done.stdout.splitlines()[-1])
     rows = [

@@ -13,6 +13,7 @@ from transformers import pipeline
 
 import frostline
 import frostline.finding as finding_module
+import frostline.sweep.execute as execute_module
 from frostline.api import rebuild
 from frostline.comparison.evidence import Predictions
 from frostline.data import read_unlabelled
@@ -20,6 +21,7 @@ from frostline.errors import FrostlineError
 from frostline.gather import gather
 from frostline.progress import Progress
 from frostline.race import FULLS
+from frostline.run import run as train
 from frostline.statistics import quantile_of
 from frostline.sweep.folder import Folder
 from frostline.sweep.prepare import prepare
@@ -134,6 +136,38 @@ def test_stopped_anywhere_it_goes_on_to_the_same_end(wanted: dict[str, Any], tmp
     assert runs_in(again["out"]).keys() == runs_in(wanted["out"]).keys()
     assert end["sizes"][0]["cells"][0]["validation"] == whole["sizes"][0]["cells"][0]["validation"]
     assert end["search"]["named"] == whole["search"]["named"]
+
+
+@pytest.mark.parametrize("exhaustive", [False, True])
+def test_what_has_ended_of_a_step_that_is_stopped_is_on_its_page(
+    wanted: dict[str, Any], monkeypatch: Any, exhaustive: bool
+) -> None:
+    def stop(prepared: Any, runs: Any, progress: Any, **more: Any) -> None:
+        execute(prepared, runs[:1], progress, **more)
+        raise KeyboardInterrupt
+
+    execute = finding_module.execute
+    monkeypatch.setattr(finding_module, "execute", stop)
+    with pytest.raises(KeyboardInterrupt):
+        frostline.find(**wanted, exhaustive=exhaustive)
+    search, ended = (
+        read_search(wanted["out"]),
+        [row for row in runs_in(wanted["out"]).values() if row["status"] == "done"],
+    )
+    assert search is not None and len(search["steps"][0]["runs"]) == len(ended) == 1 and search["spent_seconds"] > 0
+    assert not {row["trainable"] for row in ended} & set(search["skipped"])
+
+
+def test_a_grid_whose_full_failed_names_nothing(wanted: dict[str, Any], monkeypatch: Any) -> None:
+    def sometimes(spec: Any, bench: Any, **more: Any) -> Any:
+        if spec.tune == "all":
+            raise RuntimeError("out of memory, say")
+        return train(spec, bench, **more)
+
+    monkeypatch.setattr(execute_module, "run", sometimes)
+    answer = frostline.find(**{**wanted, "seeds": 2}, exhaustive=True)
+    assert answer["search"]["lacks"] == "all" and answer["sizes"][0]["recommended"] is None
+    assert answer["sentence"].startswith("The whole grid was trained. Full failed at every rate that was tried")
 
 
 def test_exhaustive_trains_the_grid_and_names_by_the_same_rule(wanted: dict[str, Any]) -> None:

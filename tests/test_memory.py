@@ -2,10 +2,12 @@
 
 import contextlib
 import gc
+import os
 import platform
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -23,6 +25,7 @@ from frostline.memory import (
 )
 
 CPU = Machine(torch.device("cpu"), "float32")
+OF_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def wait_until(true):
@@ -134,3 +137,29 @@ def test_mapped_values_are_let_go_and_read_again(tmp_path):
     assert read - before > 35 << 20
     assert read - psutil.Process().memory_info().rss > 35 << 20
     assert (values[:1024] == 1).all() and values.double().sum() == total - sum(range(1024)) + 1024 and own.all()
+
+
+LARGE_PAGES = """
+import os, re, sys
+from pathlib import Path
+import frostline.memory
+import torch
+block = torch.ones(16 << 20)  # 64 MB
+print(re.search(r"AnonHugePages: +([0-9]+) kB", Path("/proc/self/smaps_rollup").read_text())[1], *sorted(
+    name for name in os.environ if name.startswith("THP")))
+"""
+
+
+@pytest.mark.skipif(
+    not OF_PAGES.exists() or "[madvise]" not in OF_PAGES.read_text(), reason="Linux gives them to who asks"
+)
+@pytest.mark.parametrize("said", [None, "0"])
+def test_large_tensors_lie_in_large_pages_unless_somebody_has_said_otherwise(said: str | None):
+    environment = {name: value for name, value in os.environ.items() if name != "THP_MEM_ALLOC_ENABLE"}
+    if said is not None:
+        environment["THP_MEM_ALLOC_ENABLE"] = said
+    command = [sys.executable, "-c", LARGE_PAGES]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+    kilobytes, *left = printed.split()
+    assert (int(kilobytes) > 32 << 10) == (said is None)
+    assert left == ([] if said is None else ["THP_MEM_ALLOC_ENABLE"])

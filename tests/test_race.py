@@ -154,6 +154,27 @@ def test_where_nothing_is_learned_it_says_so_after_every_rate_of_full() -> None:
     assert {trial.rate for step in steps for trial in step.trials if trial.tune == "all"} == set(RATES)
 
 
+def test_no_other_rate_of_full_is_tried_for_want_of_learning_once_one_has_learned() -> None:
+    def score(trial: Trial) -> float:
+        return 0.8 if (trial.tune, trial.rate) == ("all", 2e-4) else 0.5
+
+    verdict, steps = carried_out(board(budget=1000.0), score)
+    assert verdict.tune == "all" and [step.why.startswith("Nothing is surely") for step in steps].count(True) == 1
+
+
+def test_a_head_alone_that_failed_at_all_its_rates_is_not_tried_at_those_of_layers() -> None:
+    known = board(budget=1e4, head_rates=(1e-3, 1e-2))
+    verdict, _ = carried_out(known, lambda trial: None if trial.tune == 0 else exact(RISING)(trial))
+    assert {trial.rate for trial in known.outcomes if trial.tune == 0} == {1e-3, 1e-2}
+    assert verdict.tune == 3 and verdict.why.endswith("but for the head alone, of which every run failed.")
+
+
+def test_with_one_seed_it_ends_when_that_is_trained() -> None:
+    rows = Rows(alike=False, seeds=1)
+    verdict, _ = carried_out(Board(course(budget=1e4, seeds=(0,)), rows.evidence), exact(RISING), rows)
+    assert verdict.why == "The one seed of what is not sure is trained."
+
+
 def test_rates_that_the_budget_leaves_out_are_said_where_nothing_is_learned() -> None:
     verdict, steps = carried_out(board(), lambda trial: 0.5)
     assert verdict.unlearned and verdict.why.endswith("above guessing. Full at 5e-05 could not be tried.")

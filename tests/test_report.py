@@ -14,7 +14,7 @@ import pytest
 from frostline.api import rebuild
 from frostline.data import Columns, Examples, Task, report_on
 from frostline.metrics import score
-from frostline.report import readable
+from frostline.report import readable, rules
 from frostline.report.drawing import save_figures, svg
 from frostline.report.figures import cost_curve, learning_curves, predictions_over_targets, validation_curve
 from frostline.report.mistakes import confusion, mistakes
@@ -148,7 +148,7 @@ def _result(
         "cost": {
             "train_seconds": 0.2 + 2.0 * k + 4 * (run.tune == "all") + 0.1 * run.seed,
             "evaluation_seconds": 1.0,
-            "cache_seconds": 0.0,
+            "pass_seconds": 0.0,
             "peak_memory_bytes": 700_000_000 + 150_000_000 * k,
             "steps": 12,
         },
@@ -452,3 +452,12 @@ def test_mistakes_by_loss() -> None:
     ]
     assert found[0].loss == pytest.approx(np.log1p(np.exp(3)), abs=1e-6)
     assert found[0].probability_of_label == pytest.approx(1 / (1 + np.exp(3)), abs=1e-6)
+
+
+def test_what_is_compared_with_is_named_where_it_is_not_full() -> None:
+    nothing = {"estimate": None, "sure": None, "possible": None, "verdict": "undefined"}
+    for curve, of in (
+        ({"reference": "all", "reference_is_full": True}, "full fine-tuning"),
+        ({"reference": "last 3", "reference_is_full": False}, "tuning the last 3"),
+    ):
+        assert rules.point(nothing, curve) == f"Not defined: {of} is not surely better than guessing."

@@ -224,7 +224,7 @@ def test_nothing_kept_is_used_above_every_cut(bench, plain):
     """k = L begins after the embeddings, full before them."""
     for tune in (3, "all"):
         one = run(spec_of(tune), bench)
-        assert one.facts["provenance"]["cut"] is None and one.facts["cost"]["cache_seconds"] == 0
+        assert one.facts["provenance"]["cut"] is None and one.facts["cost"]["pass_seconds"] == 0
         assert outcome(one) == outcome(run(spec_of(tune), plain))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from frostline import write_report
 from frostline.sweep.folder import Folder
+from frostline.sweep.store import Store
 from frostline.sweep.tables import COLUMNS, COST, SCORE_COLUMNS, csv_bytes, frame, write_tables
 from tiny import go
 
@@ -41,6 +42,22 @@ def test_one_row_a_run_in_the_order_of_the_grid(finished_sweep: Path) -> None:
     assert ((table.outcome == "ok") == table.reason.isna()).all()
     assert table.trainable_parameters[:3].is_monotonic_increasing and table.trainable_parameters[0] == 32 * 33 + 66
     assert (table[["train_seconds", "peak_memory_bytes"]] > 0).all().all()
+
+
+def test_all_that_used_the_pass_share_it_whichever_call_they_are_of(
+    finished_sweep: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(finished_sweep)
+    results = folder.store.results()
+    used = [facts for facts in results.values() if facts["provenance"]["cut"] is not None]
+    assert len(used) == 4 and all(facts["cost"]["pass_seconds"] > 0 for facts in used)
+    for seconds, facts in zip((8.0, 8.0, 2.0, 2.0), used, strict=True):  # two of a later call, which read fewer rows
+        facts["cost"]["pass_seconds"] = seconds
+    monkeypatch.setattr(Store, "results", lambda store: results)
+    assert [row["cache_seconds"] for row in folder.rows()] == [2.0, 2.0, 0.0] * 2
+    del results[used[-1]["digest"]]
+    shares = [row["cache_seconds"] for row in folder.rows() if row["status"] == "done"]
+    assert sum(shares) == pytest.approx(8.0) and shares.count(0.0) == 2
 
 
 def test_csv_and_parquet_are_one_table(finished_sweep: Path) -> None:

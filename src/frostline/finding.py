@@ -19,7 +19,19 @@ from frostline.metrics import WITH_SIGN
 from frostline.passing import POOLED
 from frostline.probing import Probed, probe_states
 from frostline.progress import Progress, suitable_progress
-from frostline.race import NOTHING_LEARNED, Board, Course, Outcome, Step, Trial, Verdict, looks, race, said
+from frostline.race import (
+    NOTHING_LEARNED,
+    Board,
+    Course,
+    Outcome,
+    Step,
+    Trial,
+    Verdict,
+    failed_throughout,
+    looks,
+    race,
+    said,
+)
 from frostline.run import scored_rows, train_rows
 from frostline.specification import CHOSEN_BY_SEARCH, HEAD_RATE, MoreRuns, RunSpec, SweepSpec, Tune, read_seconds
 from frostline.sweep.execute import execute, make_ready
@@ -221,6 +233,8 @@ class _Search:
         self.board.steps.append(tuple(self.runs))
         self._take(Step(self.board.steps[-1], "The whole grid, as was asked."))
         trained, course = "The whole grid was trained.", self.board.course
+        if self.board.rate(course.reference) is None:
+            return Verdict(None, f"{trained} {failed_throughout(course.reference)}", alone=True)
         if not any(map(self.board.learned, (course.reference, *course.ks))):
             return Verdict(None, f"{trained} {NOTHING_LEARNED}", unlearned=True)
         return Verdict(self.board.found(), trained)
@@ -228,15 +242,23 @@ class _Search:
     def _take(self, step: Step) -> None:
         """Train what a step wants and has no result yet."""
         self.progress.note(step.why)
-        asked = [self.runs[trial] for trial in step.trials]
+        asked = {trial: self.runs[trial] for trial in step.trials}
         known = [trial for step in self.steps for trial in step["trials"]]
         write_folder(replace(self.prepared, spec=self._asked([*known, *step.trials])))
-        execute(self.prepared, asked, self.progress, weights=best_weights(self.prepared.store.out))
-        outcomes = {trial: self._outcome(run) for trial, run in zip(step.trials, asked, strict=True)}
-        self.steps.append({"why": step.why, "standing": self._standing(), "trials": outcomes})
-        self.board.outcomes |= outcomes
+        try:
+            execute(self.prepared, list(asked.values()), self.progress, weights=best_weights(self.prepared.store.out))
+        except KeyboardInterrupt:
+            self._record(step, {trial: run for trial, run in asked.items() if self.prepared.store.has(run.digest)})
+            raise
+        self._record(step, asked)
         self._write(None)
         self.progress.note(self._so_far())
+
+    def _record(self, step: Step, runs: Mapping[Trial, RunSpec]) -> None:
+        """What these runs of a step have come to, and on what it was decided."""
+        outcomes = {trial: self._outcome(run) for trial, run in runs.items()}
+        self.steps.append({"why": step.why, "standing": self._standing(), "trials": outcomes})
+        self.board.outcomes |= outcomes
 
     def _so_far(self) -> str:
         """Where the answer lies, what has been spent on it and how much is left."""

@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import mmap
+import os
 import platform
 import re
 import threading
@@ -22,6 +23,20 @@ from frostline.machine import Machine
 LARGE = 4 << 20  # bytes of a block
 SHORTEST, LONGEST = 0.02, 0.25  # seconds between two looks at what is in use
 PAGE_OUT = 21  # Linux's number for that wish
+LARGE_PAGES = "THP_MEM_ALLOC_ENABLE"  # torch's own name, which it looks up once
+
+
+def _want_large_pages() -> None:
+    """Large tensors are put in pages of 2 MB where Linux has them: a step waits for memory, and then less for where it is
+    (docs/performance.md). Torch asks for the wish when it first takes memory; who has said otherwise is heard, and a
+    program that was started by this one is not told."""
+    if LARGE_PAGES not in os.environ:
+        os.environ[LARGE_PAGES] = "1"
+        torch.empty(1)
+        del os.environ[LARGE_PAGES]
+
+
+_want_large_pages()
 
 
 class PeakMemory:

@@ -386,12 +386,13 @@ def race(board: Board) -> Steps:
     if board.rate(reference) is None:
         yield from lower_rates(reference)
     if board.rate(reference) is None:
-        why = f"{said(reference, begins=True)} failed at every rate that was tried: there is nothing to compare with."
-        return Verdict(None, why, alone=True)
+        return Verdict(None, failed_throughout(reference), alone=True)
     first_of_all: list[Tune] = [reference, asked, 0]
     if not any(map(board.learned, first_of_all)):
         likely = board.rate(asked)
         for one in sorted(course.rates, key=lambda one: (one != likely, -one)):
+            if any(map(board.learned, first_of_all)):
+                break
             both = [Trial(reference, one, other) for other in course.seeds[:2]]
             if trials := next((some for some in (both, both[:1]) if board.affords(some)), None):
                 yield from run(trials, "Nothing is surely above guessing yet: another learning rate.")
@@ -432,7 +433,11 @@ def _next(board: Board, rate: float) -> Step | Verdict:
             )
         trials = _more_seeds(board, doubtful)
         if not trials:
-            return Verdict(found, f"All {len(course.seeds)} seeds of what is not sure are trained.")
+            count = len(course.seeds)
+            of_them = (
+                f"All {count} seeds of what is not sure are" if count > 1 else "The one seed of what is not sure is"
+            )
+            return Verdict(found, f"{of_them} trained.")
         if not board.affords(trials) and (fewer := _more_seeds(board, doubtful[-1:])):
             doubtful, trials = doubtful[-1:], fewer
         why = f"It is not sure of {' and '.join(map(said, doubtful))}: more seeds, and of {said(reference)}."
@@ -498,7 +503,9 @@ def _second_seed(board: Board, found: Tune) -> list[Trial]:
 
 
 def _lower(board: Board, tune: Tune) -> float | None:
-    """A lower rate for a k, as long as the lowest that was tried is its best."""
+    """A lower rate for a k, as long as the lowest that was tried is its best; for the head alone all were tried."""
+    if tune == 0:
+        return None
     lowest = min((trial.rate for trial in board.outcomes if trial.tune == tune), default=None)
     if lowest is None or board.rate(tune) not in (lowest, None):
         return None
@@ -547,6 +554,11 @@ def _more_seeds(board: Board, doubtful: Sequence[Tune]) -> list[Trial]:
     return [
         trial for k, (rate, _) in known.items() for trial in board.missing(course.trials(k, rate, course.seeds[:rung]))
     ]
+
+
+def failed_throughout(reference: Tune) -> str:
+    """That there is nothing to compare with, in words."""
+    return f"{said(reference, begins=True)} failed at every rate that was tried: there is nothing to compare with."
 
 
 def said(tune: Tune, *, begins: bool = False) -> str:

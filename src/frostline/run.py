@@ -53,7 +53,6 @@ class Bench:
     folds: Rows | None = None  # of each training row, where validation is all of them, a fold for each run
     narrow: Narrow | None = None  # what of the last layer is computed for the head's token only
     states: HiddenStates | None = None
-    cache_seconds: float = 0.0  # of the pass, for each run that used it
     workers: int = 1  # so many runs share the cores, and so the clock; 1: a run has them all
     plain: bool = False  # as transformers by itself: what is scored not in parts, and every row of a table in each step
     pass_seconds: float = 0.0  # by the clock: having the hidden states at hand, whatever of them was there
@@ -430,7 +429,7 @@ def _facts(spec: RunSpec, bench: Bench, trained: Trained, about: Mapping[str, An
         "cost": {
             "train_seconds": trained.train_seconds / bench.workers,  # its share of the clock's
             "evaluation_seconds": trained.evaluation_seconds / bench.workers,
-            "cache_seconds": bench.cache_seconds if bench.cut(spec) is not None else 0.0,
+            "pass_seconds": bench.states.seconds if bench.states and bench.cut(spec) is not None else 0.0,  # of all
             "peak_memory_bytes": about["peak_memory_bytes"],
             "run_seconds": about["run_seconds"] / bench.workers,
             "steps": trained.steps,

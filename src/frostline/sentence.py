@@ -248,7 +248,7 @@ def _named_beside(named: Cell | None, answer: Mapping[str, Any], terms: Terms) -
 def _seen(cells: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
     """What the answer rests on."""
     runs = sorted({cell["runs"] for cell in cells if cell["runs"]})
-    seeds = f"{runs[0]} to {runs[-1]} seeds" if len(runs) > 1 else f"{runs[0]} seeds"
+    seeds = f"{runs[0]} to {runs[-1]} seeds" if len(runs) > 1 else "1 seed" if runs == [1] else f"{runs[0]} seeds"
     rows = evidence.rows_of(point["run"] for cell in cells for point in cell["points"] if point["in_mean"])
     return seeds if rows is None else f"{seeds} and {rows:,} validation rows"
 

@@ -29,7 +29,7 @@ def with_settings(
     def decorate(command: Callable[..., None]) -> Any:
         keyword = inspect.Parameter.KEYWORD_ONLY
         own = [p.replace(kind=keyword) for p in list(inspect.signature(command).parameters.values())[1:]]
-        argument = Annotated[Path | None, typer.Argument(help="TOML file with the same settings; flags go before it")]
+        argument = Annotated[Path | None, typer.Argument(help="TOML file with the same settings; a flag wins over it")]
         first = [inspect.Parameter("file", keyword, default=None, annotation=argument)] * file
 
         def run(**flags: Any) -> None:

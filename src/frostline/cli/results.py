@@ -45,7 +45,10 @@ def analyze(
         ),
     ] = None,
     margin: Annotated[
-        float | None, typer.Option(min=0, help="so far below full is as good as full [default: 0.01]")
+        float | None,
+        typer.Option(
+            min=0, help="a point of its own: so far below full at most [default: 0.01]; the answer is --target's"
+        ),
     ] = None,
     one_rate: Annotated[
         bool | None, typer.Option("--one-rate/--own-rate", help="the learning rate that is best for full, for every k")

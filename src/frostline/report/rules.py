@@ -47,7 +47,7 @@ def point(point: Mapping[str, Any], curve: Mapping[str, Any]) -> str:
     if curve["reference"] is None:
         return "Not defined: nothing was compared."
     if point["verdict"] == "undefined":
-        return "Not defined: full is not surely better than guessing."
+        return f"Not defined: {reference_of(curve)} is not surely better than guessing."
     if point["verdict"] == "holds" and point["sure"] != point["possible"]:
         return f"By the means {by_mean}; intervals are not asked."
     if point["verdict"] == "holds":

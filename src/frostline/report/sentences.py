@@ -29,7 +29,7 @@ def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int, *,
     if main["sure"] == size["reference"]:
         surely = f"No smaller choice has its whole interval above {line} {of} {sure}, so none is surely enough."
     else:
-        surely = f"The whole interval of {sure} lies above {line} {of} full: that is surely enough."
+        surely = f"The whole interval of {sure} lies above {line} {of} {reference_of(size)}: that is surely enough."
     enough = "enough by its mean" if searched else "surely enough"
     return (
         f"{surely} {capital(possible)} is not ruled out, so it may be enough; these seeds and validation rows "

@@ -40,7 +40,6 @@ def execute(
     work, pass_work = _work(prepared, missing, rows_needed(bench, sharers) if sharers else None, workers)
     progress.start(len(missing), sum(work.values()) + pass_work, seconds=prepared.plan.forecast is not None)
     make_ready(prepared, missing, progress, pass_work)
-    bench.cache_seconds = bench.states.seconds / max(1, len(sharers)) if bench.states else 0.0
     bench.workers = workers
 
     def size_of(runs: list[RunSpec]) -> int:

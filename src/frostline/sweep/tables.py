@@ -47,7 +47,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
 
 
 def run_rows(
-    specs: Iterable[RunSpec],
+    specs: Sequence[RunSpec],
     store: Store,
     *,
     model: str,
@@ -57,6 +57,7 @@ def run_rows(
 ) -> list[dict[str, Any]]:
     """One row for each run of the sweep, done or not, in the order of the grid. ``layers`` is L."""
     results, failures = store.results(), store.failures()
+    share = _share_of_pass([results[spec.digest] for spec in specs if spec.digest in results])
     rows = []
     for spec in specs:
         facts = results.get(spec.digest, {})
@@ -79,6 +80,7 @@ def run_rows(
                 "abreast": facts.get("provenance", {}).get("workers"),
                 "run": spec.digest,
                 **{name: facts.get("cost", {}).get(name) for name in COST},
+                "cache_seconds": (share if _used_pass(facts) else 0.0) if facts else None,
                 **{
                     name: facts.get(name)
                     for name in ("outcome", "metric", "validation_best", "validation_last", "train_last", "best_epoch")
@@ -86,6 +88,17 @@ def run_rows(
             }
         )
     return [{name: row[name] for name in COLUMNS} for row in rows]
+
+
+def _share_of_pass(finished: Iterable[Mapping[str, Any]]) -> float:
+    """Seconds of the pass that fall to each run which used it, the same to all. The pass is the longest that one of them
+    saw: a call that goes on where another stopped reads only the rows that its own runs need."""
+    seconds = [facts["cost"]["pass_seconds"] for facts in finished if _used_pass(facts)]
+    return max(seconds) / len(seconds) if seconds else 0.0
+
+
+def _used_pass(facts: Mapping[str, Any]) -> bool:
+    return facts["provenance"]["cut"] is not None
 
 
 def _reach(spec: RunSpec, audit: Mapping[str, Any] | None, layers: int) -> dict[str, Any]:
