@@ -363,6 +363,8 @@ def _spread(count: int, wanted: int) -> list[int]:
 class _MadeUp(HiddenStates):
     """Hidden states of any row, of the right shape and scale but no meaning."""
 
+    seconds = 0.0  # there was no pass
+
     def __init__(self, need: Need, tokens: Tokens, width: int) -> None:
         self.need, self._lengths, self._width = need, tokens.lengths, width
         self._any = torch.zeros(0, width)
