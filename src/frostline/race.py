@@ -388,19 +388,18 @@ def race(board: Board) -> Steps:
     if board.rate(reference) is None:
         return Verdict(None, failed_throughout(reference), alone=True)
     first_of_all: list[Tune] = [reference, asked, 0]
+    likely = board.rate(asked)
+    for one in sorted(course.rates, key=lambda one: (one != likely, -one)):
+        if any(map(board.learned, first_of_all)):
+            break
+        both = [Trial(reference, one, other) for other in course.seeds[:2]]
+        if trials := next((some for some in (both, both[:1]) if board.affords(some)), None):
+            yield from run(trials, "Nothing is surely above guessing yet: another learning rate.")
     if not any(map(board.learned, first_of_all)):
-        likely = board.rate(asked)
-        for one in sorted(course.rates, key=lambda one: (one != likely, -one)):
-            if any(map(board.learned, first_of_all)):
-                break
-            both = [Trial(reference, one, other) for other in course.seeds[:2]]
-            if trials := next((some for some in (both, both[:1]) if board.affords(some)), None):
-                yield from run(trials, "Nothing is surely above guessing yet: another learning rate.")
-        if not any(map(board.learned, first_of_all)):
-            tried = {trial.rate for trial in board.outcomes if trial.tune == reference}
-            left = ", ".join(f"{one:g}" for one in course.rates if one not in tried)
-            untried = f" {said(reference, begins=True)} at {left} could not be tried." if left else ""
-            return Verdict(None, f"{NOTHING_LEARNED}{untried}", unlearned=True)
+        tried = {trial.rate for trial in board.outcomes if trial.tune == reference}
+        left = ", ".join(f"{one:g}" for one in course.rates if one not in tried)
+        untried = f" {said(reference, begins=True)} at {left} could not be tried." if left else ""
+        return Verdict(None, f"{NOTHING_LEARNED}{untried}", unlearned=True)
 
     while not isinstance(following := _next(board, rate), Verdict):
         yield from run(following.trials, following.why)
