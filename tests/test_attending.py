@@ -39,8 +39,8 @@ def text_by_text(
     heads: list[torch.Tensor], lengths: list[int], mask: torch.Tensor | None, places: Places, p: float, seed: int
 ) -> torch.Tensor:
     """Each text's attention alone, by torch's plain path, with the masks of dropout that the grid draws for it."""
-    drawn, factor = Dropout(seed).mask(places.shape, p) if p else (torch.ones(places.shape), 1.0)
-    drawn = drawn.view(len(places.text), HEADS, *places.shape[1:])
+    mask_of = Dropout(seed).mask(places.shape, p)
+    drawn = mask_of.kept.view(len(places.text), HEADS, *places.shape[1:])
     out, start = [], 0
     for text, length in enumerate(lengths):
         row, column = (places.text == text).nonzero()[0].tolist()
@@ -50,7 +50,7 @@ def text_by_text(
             own = mask[text if len(mask) > 1 else 0][:, : length if mask.shape[2] > 1 else 1, :length]
         query, key, value = (x[:, :, start : start + length] for x in heads)
         out.append(
-            attention(query, key, value, attn_mask=own, dropout_p=p, dropout=lambda w, _, kept=kept: w * kept * factor)
+            attention(query, key, value, attn_mask=own, dropout_p=p, dropout=lambda w, _, kept=kept: w * kept * mask_of.factor)
         )
         start += length
     return torch.cat(out, 2).transpose(1, 2)

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from frostline.dropout import Dropout
+from frostline.dropout import Dropout, Mask
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,10 @@ def attend(
     ``dropout`` drops.
     """
     heads, tokens, size = query.shape[1:]
-    kept, factor = None, 1.0
-    if dropout is not None and dropped:
-        kept, factor = dropout.mask(places.shape, dropped)
+    drop = dropout.mask(places.shape, dropped) if dropout is not None and dropped else None
     flat = (x.transpose(1, 2).reshape(tokens * heads, size) for x in (query, key, value))
     scale = size**-0.5 if scale is None else scale
-    out: Tensor = _Attended.apply(*flat, places.bias(mask), kept, scale, factor, places)  # type: ignore[no-untyped-call]
+    out: Tensor = _Attended.apply(*flat, places.bias(mask), drop, scale, places)  # type: ignore[no-untyped-call]
     return out.view(1, tokens, heads, size)
 
 
@@ -160,37 +158,37 @@ class _Attended(torch.autograd.Function):
         key: Tensor,
         value: Tensor,
         bias: Tensor,
-        kept: Tensor | None,
+        drop: Mask | None,
         scale: float,
-        factor: float,
         places: Places,
     ) -> Tensor:
-        ctx.scale, ctx.factor, ctx.places, ctx.kind = scale, factor, places, query.dtype
+        ctx.scale, ctx.drop, ctx.places, ctx.kind = scale, drop, places, query.dtype
         with torch.autocast("cpu", enabled=False):
             queries, keys, values = (_in_grid(x, places) for x in (query, key, value))
-            values.mul_(factor)
+            if drop is not None:
+                values.mul_(drop.factor)
             weights = _weights(queries, keys, bias, scale)
-            counted = weights if kept is None else weights * kept
-            ctx.save_for_backward(queries, keys, values, weights, counted, kept)
+            counted = weights if drop is None else drop.on(weights)
+            ctx.save_for_backward(queries, keys, values, weights, counted)
             return _out_of_grid(counted @ values, places, query.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        queries, keys, values, weights, counted, kept = ctx.saved_tensors
-        places, scale = ctx.places, ctx.scale
+        queries, keys, values, weights, counted = ctx.saved_tensors
+        places, scale, drop = ctx.places, ctx.scale, ctx.drop
         with torch.autocast("cpu", enabled=False):
             gradient = torch.zeros_like(values).view(-1, values.shape[2])
             gradient.index_copy_(0, places.tokens, gradients[0][: len(places.tokens)].float())
             gradient = gradient.view_as(values)
             of_weights = gradient @ values.transpose(1, 2)
-            if kept is not None:
-                of_weights.mul_(kept)
+            if drop is not None:
+                of_weights = drop.on(of_weights)
             of_scores = torch.ops.aten._softmax_backward_data(of_weights, weights, -1, torch.float32)
             of_queries = _product(of_scores, keys, scale)
             of_keys = _product(of_scores.transpose(1, 2), queries, scale)
-            of_values = _product(counted.transpose(1, 2), gradient, ctx.factor)
+            of_values = _product(counted.transpose(1, 2), gradient, 1.0 if drop is None else drop.factor)
             found = (of_queries, of_keys, of_values)
-            return (*(_out_of_grid(x, places, ctx.kind) for x in found), None, None, None, None, None)
+            return (*(_out_of_grid(x, places, ctx.kind) for x in found), None, None, None, None)
 
 
 def _product(a: Tensor, b: Tensor, factor: float) -> Tensor:

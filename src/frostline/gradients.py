@@ -1,13 +1,15 @@
 """Gradients in the form that they come in, and AdamW on them.
 
-A step of a small batch takes longer to move what AdamW needs than to compute it, so two things are not done that change
-nothing but the time. Under autocast a product gives its weight's gradient in bf16; in fp32 it is the same number in twice
-the room, which is written, read for its length and read again for the step. It is kept as it came, and widened where it
-is used, one weight at a time. Of a table of embeddings, rows that no text has read have neither gradient nor moments:
-each step multiplies them all by the same factor, the decay. They wait, and are multiplied when somebody reads them.
+A step of a small batch takes longer to move what AdamW needs than to compute it, so little is moved. Under autocast a
+product gives its weight's gradient in bf16; in fp32 it is the same number in twice the room, which is written, read for its
+length and read again for the step. It is kept as it came, and widened where it is used, one weight at a time; and the form of
+the weight that the next product wants is made while the weight is at hand. Of a table of embeddings, rows that no text has
+read have neither gradient nor moments: each step multiplies them all by the same factor, the decay. They wait, and are
+multiplied when somebody reads them.
 
-The steps are torch's own. What short gradients give is the same to the last bit; rows of tables are the same but for
-rounding, since decays that were waited for are multiplied first, and the length of a gradient is summed in another order.
+The steps are torch's own: what short gradients give is the same to the last bit, and rows of tables but for rounding, since
+decays that were waited for are multiplied first. The length of all gradients, by which they are clipped, is off by some 1e-5,
+since short ones tell the length of each of their rows in short numbers, too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,15 +19,39 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim.adamw import adamw
+from torch.autograd.graph import increment_version
+
+
+ROWS = 256  # so many rounding errors of a row's length, each at most 2^-9 of it, leave less than 1e-4 of the whole
+
+
+@dataclass
+class Form:
+    """A parameter as products want it, and the version of the parameter that it was made of."""
+
+    numbers: Tensor
+    version: int
+
+    def renew(self, parameter: Tensor) -> None:
+        """Have it as the parameter is now."""
+        self.numbers.copy_(parameter.detach())
+        self.version = parameter._version
 
 
 @dataclass
 class _Short:
-    """A gradient as a product gave it, and what it is to be multiplied by."""
+    """A gradient as a product gave it, what it is to be multiplied by, and the form of the weight that it was made with."""
 
     numbers: Tensor
+    form: Form | None = None
     factor: Tensor | None = None
+
+    @property
+    def length(self) -> Tensor:
+        """Before it is multiplied."""
+        if len(self.numbers) < ROWS:
+            return torch.linalg.vector_norm(self.numbers.float())
+        return torch.linalg.vector_norm(torch.linalg.vector_norm(self.numbers, dim=1).float())
 
     def wide(self) -> Tensor:
         if self.factor is None:
@@ -108,10 +134,12 @@ def _filled(x: Tensor, rows: int) -> Tensor:
     return x if len(x) == rows else F.pad(x, (0, 0, 0, rows - len(x)))
 
 
-def hand_in(parameter: Tensor, gradient: Tensor) -> None:
-    """Keep a gradient of the step under way; where a weight is used twice, the second is added to the first in fp32."""
+def hand_in(parameter: Tensor, gradient: Tensor, form: Form | None = None) -> None:
+    """Keep a gradient of the step under way; where a weight is used twice, the second is added to the first in fp32. The step
+    renews the ``form``."""
     before = _short(parameter)
-    vars(parameter)["short"] = _Short(gradient if before is None else before.numbers.float() + gradient.float())
+    both = gradient if before is None else before.numbers.float() + gradient.float()
+    vars(parameter)["short"] = _Short(both, form)
 
 
 def gradient_of(parameter: Tensor) -> Tensor | None:
@@ -129,10 +157,17 @@ def total_norm(parameters: Sequence[Tensor]) -> Tensor:
     """The length of all gradients as one vector."""
     if not any(_short(p) or _table(p) for p in parameters):
         return nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-    gradients = (gradient for p in parameters if (gradient := gradient_of(p)) is not None)
-    norms: list[Tensor] = [torch.linalg.vector_norm(gradient) for gradient in gradients]
+    norms = [length for p in parameters if (length := _length(p)) is not None]
     whole: Tensor = torch.linalg.vector_norm(torch.stack(norms or [torch.zeros(())]))
     return whole
+
+
+def _length(parameter: Tensor) -> Tensor | None:
+    short = _short(parameter)
+    if short and short.factor is None and parameter.grad is None:
+        return short.length
+    gradient = gradient_of(parameter)
+    return None if gradient is None else torch.linalg.vector_norm(gradient)
 
 
 def clip(parameters: Iterable[Tensor], limit: float, norm: Tensor) -> None:
@@ -167,7 +202,8 @@ def _table(parameter: Tensor) -> Table | None:
 
 
 class AdamW(torch.optim.AdamW):
-    """torch's fused AdamW, on gradients in whatever form they are. A step drops those that it has used."""
+    """torch's fused AdamW, on gradients in whatever form they are. A step drops those that it has used, and counts as a new
+    version of what it changes, which the fused one does not by itself."""
 
     def __init__(self, groups: list[dict[str, Any]], *, betas: tuple[float, float], eps: float) -> None:
         super().__init__(groups, betas=betas, eps=eps, fused=True)
@@ -178,6 +214,7 @@ class AdamW(torch.optim.AdamW):
             for parameter in group["params"]:
                 self._step_of(parameter, group)
         super().step()
+        increment_version([p for group in self.param_groups for p in group["params"] if p.grad is not None])
         self.zero_grad()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -197,6 +234,9 @@ class AdamW(torch.optim.AdamW):
             if not state:
                 state |= {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
             _adamw(parameter, gradient, group, state)
+            increment_version([parameter])
+            if short and short.form:
+                short.form.renew(parameter)
         drop([parameter])
 
     def settle(self) -> None:
@@ -207,21 +247,21 @@ class AdamW(torch.optim.AdamW):
 
 
 def _adamw(values: Tensor, gradient: Tensor, group: dict[str, Any], state: dict[str, Any]) -> None:
-    """torch's step of one tensor, in place."""
+    """torch's step of one tensor, in place; what torch looks at before it takes longer than the step of a small one."""
     beta1, beta2 = group["betas"]
-    adamw(
+    step = state.setdefault("step", torch.zeros(())).add_(1)
+    torch._fused_adamw_(
         [values],
         [gradient],
         [state["exp_avg"]],
         [state["exp_avg_sq"]],
         [],
-        [state.setdefault("step", torch.zeros(()))],
-        fused=True,
-        amsgrad=False,
+        [step],
+        lr=group["lr"],
         beta1=beta1,
         beta2=beta2,
-        lr=group["lr"],
         weight_decay=group["weight_decay"],
         eps=group["eps"],
+        amsgrad=False,
         maximize=False,
     )

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from frostline.gradients import hand_in
+from frostline.gradients import Form, hand_in
 from frostline.machine import Machine
 from frostline.replacing import forwards_replaced
 
@@ -56,8 +56,7 @@ class _Ready:
     def __init__(self, module: nn.Linear, cast: _Cast) -> None:
         self.module, self.cast, self.dtype = module, cast, cast.dtype
         self.laid_out = False  # which of the two forms is kept
-        # the version that it was made of, and the form: of weight, and of bias
-        self.kept: list[tuple[int, Tensor]] = []
+        self.kept: list[Form] = []  # of the weight, and of the bias
 
     def __call__(self, x: Tensor) -> Tensor:
         module, short = self.module, self.dtype != torch.float32
@@ -69,25 +68,26 @@ class _Ready:
             return F.linear(x, module.weight, module.bias)
         weight, bias = self._ready(laid_out=scoring)
         if scoring:
-            return torch.ops.mkldnn._linear_pointwise(self.cast(x), weight, bias, "none", [], "")  # type: ignore[no-any-return]
+            numbers = bias and bias.numbers
+            return torch.ops.mkldnn._linear_pointwise(self.cast(x), weight.numbers, numbers, "none", [], "")  # type: ignore[no-any-return]
         return _Product.apply(x, module.weight, module.bias, self.cast(x), weight, bias)  # type: ignore[no-any-return, no-untyped-call]
 
-    def _ready(self, *, laid_out: bool) -> tuple[Tensor, Tensor | None]:
+    def _ready(self, *, laid_out: bool) -> tuple[Form, Form | None]:
         """Weight and bias as they are now, in the form that is asked for."""
         if laid_out != self.laid_out:
             self.kept, self.laid_out = [], laid_out
         for n, parameter in enumerate(p.detach() for p in (self.module.weight, self.module.bias) if p is not None):
-            version, form = self.kept[n] if n < len(self.kept) else (-1, None)
-            if version == parameter._version:
+            form = self.kept[n] if n < len(self.kept) else None
+            if form and form.version == parameter._version:
                 continue
             if laid_out and n == 0:
-                form = torch.ops.mkldnn._reorder_linear_weight(parameter.to(self.dtype))
+                numbers = torch.ops.mkldnn._reorder_linear_weight(parameter.to(self.dtype))
+                self.kept[n : n + 1] = [Form(numbers, parameter._version)]
             elif form is None:
-                form = parameter.to(self.dtype, copy=True)
+                self.kept.append(Form(parameter.to(self.dtype, copy=True), parameter._version))
             else:
-                form.copy_(parameter)
-            self.kept[n : n + 1] = [(parameter._version, form)]
-        return self.kept[0][1], self.kept[1][1] if len(self.kept) > 1 else None
+                form.renew(parameter)
+        return self.kept[0], self.kept[1] if len(self.kept) > 1 else None
 
 
 @cache
@@ -104,12 +104,12 @@ def _lays_out(dtype: torch.dtype) -> bool:
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, short: Tensor, copy: Tensor, short_bias: Tensor | None
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, short: Tensor, copy: Form, short_bias: Form | None
     ) -> Tensor:
         ctx.wide = x.dtype
-        ctx.save_for_backward(short, copy)
-        ctx.weight = weight
-        return F.linear(short, copy, short_bias)
+        ctx.save_for_backward(short, copy.numbers)
+        ctx.weight, ctx.copy = weight, copy
+        return F.linear(short, copy.numbers, short_bias and short_bias.numbers)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -119,7 +119,7 @@ class _Product(torch.autograd.Function):
         flat = gradient.flatten(0, -2)
         of_weight = flat.t() @ x.flatten(0, -2) if wants_weight else None
         if of_weight is not None and ctx.weight.is_leaf:
-            hand_in(ctx.weight, of_weight)
+            hand_in(ctx.weight, of_weight, ctx.copy)
             of_weight = None
         return (
             (gradient @ copy).to(ctx.wide) if wants_x else None,

@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd.graph import increment_version
 from transformers import get_scheduler
 
 from frostline.gradients import AdamW, clip, drop, total_norm
@@ -164,7 +163,6 @@ def train(
         betas=(settings.adam_beta1, settings.adam_beta2),
         eps=settings.adam_epsilon,
     )
-    tensors = [p for group in optimizer.param_groups for p in group["params"]]
     schedule = get_scheduler(settings.lr_scheduler_type, optimizer, math.ceil(warmup), total)
     evaluate_after = set(evaluation_steps(total, per_epoch, settings.evaluations_per_epoch))
     courses = [_Course(learner, problem) for learner in learners]
@@ -194,7 +192,6 @@ def train(
         if not any(course.goes_on for course in courses):
             break
         optimizer.step()
-        increment_version(tensors)  # the fused step does not say that it has changed them, and kept copies must know
         schedule.step()
         for n, course in enumerate(courses):
             course.seen(rows[n], output[n], step)
