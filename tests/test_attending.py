@@ -50,7 +50,9 @@ def text_by_text(
             own = mask[text if len(mask) > 1 else 0][:, : length if mask.shape[2] > 1 else 1, :length]
         query, key, value = (x[:, :, start : start + length] for x in heads)
         out.append(
-            attention(query, key, value, attn_mask=own, dropout_p=p, dropout=lambda w, _, kept=kept: w * kept * mask_of.factor)
+            attention(
+                query, key, value, attn_mask=own, dropout_p=p, dropout=lambda w, _, kept=kept: w * kept * mask_of.factor
+            )
         )
         start += length
     return torch.cat(out, 2).transpose(1, 2)

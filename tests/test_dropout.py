@@ -54,6 +54,16 @@ def test_the_gradient_takes_the_mask_of_the_forward():
     assert (gradient == 0).any() and (gradient != 0).any()
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_mask_keeps_numbers_as_they_are_or_makes_them_zero(dtype, turned):
+    mask = Dropout(2).mask((33, 20), 0.4)
+    x = torch.randn(20, 33).t().to(dtype) if turned else torch.randn(33, 20).to(dtype)
+    out = mask.on(x)
+    assert out.dtype == dtype and torch.equal(out, torch.where(mask.kept.bool(), x, torch.zeros((), dtype=dtype)))
+    assert set(mask.kept.unique().tolist()) == {0, 1} and mask.factor == pytest.approx(1 / 0.6, rel=1e-4)
+
+
 def test_the_same_seed_draws_the_same_masks_whatever_torch_draws():
     x = torch.ones(1000)
     one, two, other = Dropout(5), Dropout(5), Dropout(6)

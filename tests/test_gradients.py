@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from frostline.gradients import AdamW, clip, drop, gradient_of, hand_in, total_norm
+from frostline.gradients import AdamW, Form, clip, drop, gradient_of, hand_in, total_norm
 
 SHAPES = [(40, 24), (24,), (7, 130), (1, 1)]
 
@@ -99,3 +99,32 @@ def test_a_gradient_that_is_not_finite_shows_in_the_norm():
         hand_in(parameter, gradient)
     hand_in(parameters[2], torch.full(SHAPES[2], torch.inf))
     assert not torch.isfinite(total_norm(parameters))
+
+
+@given(st.integers(0, 99), st.sampled_from([(256, 7), (300, 64), (1024, 3)]), st.floats(1e-3, 1e6))
+def test_the_length_of_many_short_rows_is_that_of_the_wide_ones(seed, shape, scale):
+    parameter = nn.Parameter(torch.zeros(shape))
+    gradient = (torch.randn(shape, generator=torch.Generator().manual_seed(seed)) * scale).bfloat16()
+    hand_in(parameter, gradient)
+    assert float(total_norm([parameter])) == pytest.approx(float(gradient.double().norm()), rel=3e-4)
+    clip([parameter], scale, total_norm([parameter]))
+    assert float(total_norm([parameter])) == pytest.approx(scale, rel=1e-3)  # of what is clipped, in fp32
+
+
+def test_a_step_makes_the_next_form_of_a_weight():
+    parameter = parameters_of()[0]
+    form = Form(parameter.detach().bfloat16(), parameter._version)
+    hand_in(parameter, gradients_of(0)[0], form)
+    before = form.numbers.clone()
+    AdamW(groups([parameter]), betas=(0.9, 0.99), eps=1e-6).step()
+    assert torch.equal(form.numbers, parameter.bfloat16()) and not torch.equal(form.numbers, before)
+    assert form.version == parameter._version
+
+
+def test_a_step_counts_as_a_change_of_what_it_changes_alone():
+    changed, short, still = parameters_of()[:3]
+    changed.grad = torch.ones_like(changed)
+    hand_in(short, torch.ones_like(short).bfloat16())
+    versions = [p._version for p in (changed, short, still)]
+    AdamW(groups([changed, short, still]), betas=(0.9, 0.99), eps=1e-6).step()
+    assert [p._version > v for p, v in zip((changed, short, still), versions, strict=True)] == [True, True, False]

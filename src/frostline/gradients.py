@@ -21,7 +21,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import increment_version
 
-
 ROWS = 256  # so many rounding errors of a row's length, each at most 2^-9 of it, leave less than 1e-4 of the whole
 
 
