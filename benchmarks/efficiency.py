@@ -2,8 +2,10 @@
 
 A few seconds of calibration give the rates of this machine: matrix products in the shapes that occur, memory, disk. The
 bound of a phase is its operations at the best of those rates, and for training the optimizer's bytes at the memory's.
-What has no bound (start-up, tokenizing, the check, saving, the report) stands with its seconds. Settings are those of
-`frostline sweep`, but for --out. Runs take the whole machine: leave it alone meanwhile.
+Products do not keep that rate for long on every machine: what they reach side by side, in as many processes as train, before
+the sweep and after it, in the shape of a step, stands beside it, with the bound at that rate. What has no bound (start-up,
+tokenizing, the check, saving, the report) stands with its seconds. Settings are those of `frostline sweep`, but for --out. Runs
+take the whole machine: leave it alone meanwhile.
 
     python benchmarks/efficiency.py --json FILE --model FOLDER --train FILE --validation FILE --tune 0,1,2,all --seeds 1
 
@@ -39,6 +41,7 @@ from frostline.sweep.calibrate import disk_rate  # noqa: E402
 from frostline.sweep.execute import sharing  # noqa: E402
 from frostline.sweep.outlook import Outlook  # noqa: E402
 from frostline.sweep.prepare import Prepared, rows_needed  # noqa: E402
+from frostline.sweep.workers import in_each, workers_for  # noqa: E402
 
 IMPORTS = perf_counter() - START
 OPTIMIZER_BYTES = (
@@ -75,18 +78,21 @@ class Clock(Progress):
         self.phase, self.since = phase, now
 
 
-def quickest(work: Callable[[], Any], seconds: float = 0.3) -> float:
-    """The best of some repetitions: of a rate that a bound rests on, the highest counts."""
+Choice = Callable[[Sequence[float]], float]  # of several times of the same work the one that counts
+
+
+def timed(work: Callable[[], Any], choice: Choice = min, seconds: float = 0.3) -> float:
+    """Seconds: the best of some repetitions, since of a rate that a bound rests on the highest counts; or another ``choice``."""
     work()
     times: list[float] = []
     while len(times) < 3 or sum(times) < seconds:
         begun = perf_counter()
         work()
         times.append(perf_counter() - begun)
-    return min(times)
+    return choice(times)
 
 
-def matrix_rate(prepared: Prepared, tokens: int) -> float:
+def matrix_rate(prepared: Prepared, tokens: int, choice: Choice = min) -> float:
     """Operations a second of the products of a layer's matrices with so many tokens, in the sweep's precision: as torch
     multiplies, or with weights laid out beforehand, whichever is faster."""
     machine, model = prepared.bench.machine, prepared.pretrained.model
@@ -103,13 +109,19 @@ def matrix_rate(prepared: Prepared, tokens: int) -> float:
             if machine.device.type == "cuda":
                 torch.cuda.synchronize()
 
-        return quickest(multiply)
+        return timed(multiply, choice)
 
     with torch.no_grad():
         best = seconds([partial(nn.functional.linear, weight=weight) for weight in plain])
         with machine.autocast(), ready_weights(nn.ModuleList(layers), machine):
             best = min(best, seconds(layers))
     return sum(2 * tokens * rows * columns for rows, columns in shapes) / best
+
+
+def usual_rate(prepared: Prepared, runs: Sequence[Any], tokens: int) -> float:
+    """The same of all processes that train side by side, together; the median, not the best."""
+    rates = in_each(workers_for(prepared, runs), partial(matrix_rate, prepared, tokens, statistics.median))
+    return sum(rates)
 
 
 def memory_rate(prepared: Prepared) -> float:
@@ -122,7 +134,7 @@ def memory_rate(prepared: Prepared) -> float:
         if source.device.type == "cuda":
             torch.cuda.synchronize()
 
-    return 2 * source.numel() * source.element_size() / quickest(copy)
+    return 2 * source.numel() * source.element_size() / timed(copy)
 
 
 def measure(settings: dict[str, Any]) -> dict[str, Any]:
@@ -135,12 +147,14 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
         clock.lap("calibration")
         outlook = Outlook(prepared.bench, prepared.plan.kept)
         runs = sweep._asked(prepared)
-        rates = _rates(outlook, prepared, runs)
+        rates, steps = _rates(outlook, prepared, runs), _tokens(outlook, runs)
+        usual = [usual_rate(prepared, runs, steps)]
         spent = perf_counter() - clock.since
         clock.lap("start-up")
         sweep.run()
         clock.lap("end")
         wall = perf_counter() - begun - spent + IMPORTS
+        usual.append(usual_rate(prepared, runs, steps))
         results = prepared.store.results()
         sharers = sharing(prepared, runs)
         needed = rows_needed(prepared.bench, sharers or runs)
@@ -148,16 +162,27 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
         clock.seconds.pop("calibration")
         phases = list(_phases(clock, outlook, prepared, runs, results, rows, rates))
     bound = sum(phase["bound"] or 0.0 for phase in phases)
-    return {"settings": settings, "rates": rates, "wall": wall, "bound": bound, "phases": phases}
+    operations, best = sum(phase.get("operations", 0.0) for phase in phases), _best(rates)
+    at_usual = bound + operations * (1 / statistics.mean(usual) - 1 / best)
+    found = {"settings": settings, "rates": rates, "usual": usual, "wall": wall, "bound": bound, "phases": phases}
+    return {**found, "bound_at_usual": at_usual}
+
+
+def _tokens(outlook: Outlook, runs: Sequence[Any]) -> int:
+    """Of a step, mostly."""
+    return max(1, round(statistics.median(outlook.load(run).steps.mean.tokens for run in runs)))
+
+
+def _best(rates: dict[str, float]) -> float:
+    return max(rates["training"], rates["evaluation"], rates["pass"])
 
 
 def _rates(outlook: Outlook, prepared: Prepared, runs: Sequence[Any]) -> dict[str, float]:
     loads = [outlook.load(run) for run in runs]
-    steps = max(1, round(statistics.median(load.steps.mean.tokens for load in loads)))
     scored = max(1, round(statistics.median(load.scored.mean.tokens for load in loads)))
     cache_folder().mkdir(parents=True, exist_ok=True)
     return {
-        "training": matrix_rate(prepared, steps),
+        "training": matrix_rate(prepared, _tokens(outlook, runs)),
         "evaluation": matrix_rate(prepared, scored),
         "pass": matrix_rate(prepared, tokens_at_once(prepared.bench.machine.device, outlook.anatomy)),
         "memory": memory_rate(prepared),
@@ -174,7 +199,7 @@ def _phases(
     rows: np.ndarray,
     rates: dict[str, float],
 ) -> Iterator[dict[str, Any]]:
-    best = max(rates["training"], rates["evaluation"], rates["pass"])
+    best = _best(rates)
     lengths, matrices = prepared.bench.tokens.lengths, outlook.matrices
     for name in ("start-up", "tokenizing", "check", "forecast"):
         yield _phase(name, clock.seconds.get(name, 0.0), None)
@@ -236,6 +261,11 @@ def show(found: dict[str, Any]) -> None:
             f"{'' if rate is None else format(100 * rate, '.0f') + ' %':>16}"
         )
     print(f"{'all':<22}{wall:>9.2f}{'':>8}{found['bound']:>9.2f}{wall / found['bound']:>18.2f}")
+    usual = " and ".join(f"{rate / 1e9:.0f}" for rate in found["usual"])
+    print(
+        f"\nProducts of all processes side by side, before and after: {usual} GFLOP/s. "
+        f"With their mean the bound is {found['bound_at_usual']:.2f} s, measured / bound {wall / found['bound_at_usual']:.2f}."
+    )
 
 
 def main() -> None:

@@ -101,14 +101,22 @@ def test_a_gradient_that_is_not_finite_shows_in_the_norm():
     assert not torch.isfinite(total_norm(parameters))
 
 
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
+def test_one_number_of_many_rows_that_is_not_finite_shows_in_the_norm(wrong):
+    parameter, gradient = nn.Parameter(torch.zeros(300, 64)), torch.ones(300, 64).bfloat16()
+    gradient[271, 5] = wrong
+    hand_in(parameter, gradient)
+    assert not torch.isfinite(total_norm([parameter]))
+
+
 @given(st.integers(0, 99), st.sampled_from([(256, 7), (300, 64), (1024, 3)]), st.floats(1e-3, 1e6))
 def test_the_length_of_many_short_rows_is_that_of_the_wide_ones(seed, shape, scale):
     parameter = nn.Parameter(torch.zeros(shape))
     gradient = (torch.randn(shape, generator=torch.Generator().manual_seed(seed)) * scale).bfloat16()
     hand_in(parameter, gradient)
-    assert float(total_norm([parameter])) == pytest.approx(float(gradient.double().norm()), rel=3e-4)
+    assert float(total_norm([parameter])) == pytest.approx(float(gradient.double().norm()), rel=1e-3)
     clip([parameter], scale, total_norm([parameter]))
-    assert float(total_norm([parameter])) == pytest.approx(scale, rel=1e-3)  # of what is clipped, in fp32
+    assert float(total_norm([parameter])) == pytest.approx(scale, rel=2e-3)  # of what is clipped, in fp32
 
 
 def test_a_step_makes_the_next_form_of_a_weight():

@@ -1,6 +1,7 @@
 """The training loop on models of a few numbers: against a loop written out, and against what must not happen."""
 
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -62,6 +63,30 @@ def fit(line, settings, *, forward=None, problem=None, seed=0, rate=0.05, after=
 
 def same(one, other):
     return all(torch.equal(one[name], other[name]) for name in other)
+
+
+def test_when_it_has_stepped_nothing_of_the_graph_is_held():
+    """What a node of the graph keeps (masks of dropout, copies of weights) would lie beside the next batch's."""
+    kept = []
+
+    class Through(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.own = torch.ones(3)
+            kept.append(weakref.ref(ctx.own))
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * ctx.own.mean()
+
+    def after(step):
+        assert len(kept) == step and [one() for one in kept] == [None] * step
+
+    line = Line()
+    settings = Settings(num_train_epochs=1, per_device_train_batch_size=10, evaluations_per_epoch=0)
+    fit(line, settings, forward=lambda rows: Through.apply(line.forward(rows)), after=after)
+    assert len(kept) > 3  # training and scoring
 
 
 def test_the_loop_is_the_one_written_out():

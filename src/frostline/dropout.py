@@ -30,7 +30,7 @@ class Mask:
     factor: float
 
     def on(self, x: Tensor) -> Tensor:
-        """``x`` where it is kept, unscaled, and zeros elsewhere."""
+        """``x`` where it is kept, unscaled, and zeros elsewhere (in wide numbers, where it is finite)."""
         if x.element_size() == self.kept.element_size():  # its bits times 1 or 0, without a detour over wider numbers
             return (x.view(self.kept.dtype) * self.kept).view(x.dtype)
         return x * self.kept.to(x.dtype)

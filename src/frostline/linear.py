@@ -2,7 +2,8 @@
 
 For training on a processor with short numbers that is a copy in the lower precision, which autocast would make at every
 forward; for scoring, in every precision, it is the layout that oneDNN's products read fastest, which a plain call makes
-inside. Either is made when the layer is next called after its weight has changed, and takes the place of the other.
+inside. The copy is made anew by the step that changes the weight, and either when the layer is next called after any other
+change; each takes the place of the other.
 
 The products are torch's own: under autocast bf16 in, sums in fp32, bf16 out; gradients of weights are handed in as they
 are (:mod:`frostline.gradients`).
@@ -68,7 +69,7 @@ class _Ready:
             return F.linear(x, module.weight, module.bias)
         weight, bias = self._ready(laid_out=scoring)
         if scoring:
-            numbers = bias and bias.numbers
+            numbers = None if bias is None else bias.numbers
             return torch.ops.mkldnn._linear_pointwise(self.cast(x), weight.numbers, numbers, "none", [], "")  # type: ignore[no-any-return]
         return _Product.apply(x, module.weight, module.bias, self.cast(x), weight, bias)  # type: ignore[no-any-return, no-untyped-call]
 
@@ -109,7 +110,7 @@ class _Product(torch.autograd.Function):
         ctx.wide = x.dtype
         ctx.save_for_backward(short, copy.numbers)
         ctx.weight, ctx.copy = weight, copy
-        return F.linear(short, copy.numbers, short_bias and short_bias.numbers)
+        return F.linear(short, copy.numbers, None if short_bias is None else short_bias.numbers)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:

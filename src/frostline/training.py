@@ -21,7 +21,7 @@ from frostline.gradients import AdamW, clip, drop, total_norm
 from frostline.metrics import is_constant, score
 from frostline.specification import Settings
 
-CLIPPED_FROM = 1.001  # so much shorter than the limit a gradient is surely left as it is
+CLIPPED_FROM = 1.005  # so much shorter than the limit a gradient is surely left as it is
 
 Rows = NDArray[np.int64]
 Forward = Callable[[Rows], Tensor]  # rows of the pool [..., B] -> logits [..., B, C]
@@ -178,8 +178,9 @@ def train(
         going = [(n, course) for n, course in enumerate(courses) if course.goes_on]
         losses = [problem.loss(output[n], rows[n]) for n, _ in going]
         torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
+        output, losses = output.detach(), [loss.detach() for loss in losses]  # what else the graph holds is let go
         norms = [total_norm(course.tensors) for _, course in going]
-        both = torch.stack([torch.stack([x.detach().float() for x in some]) for some in (losses, norms)]).tolist()
+        both = torch.stack([torch.stack([x.float() for x in some]) for some in (losses, norms)]).tolist()
         for (_, course), loss, size, norm in zip(going, *both, norms, strict=True):
             if not (math.isfinite(loss) and math.isfinite(size)):
                 what = "gradient" if math.isfinite(loss) else "loss"
@@ -252,7 +253,7 @@ class _Course:
 
     def seen(self, rows: Rows, logits: Tensor, step: int) -> None:
         if self.goes_on:
-            self.parts.append((rows, logits.detach()))
+            self.parts.append((rows, logits))
             self.trained.steps = step
 
     def evaluate(
