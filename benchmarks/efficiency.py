@@ -81,7 +81,7 @@ class Clock(Progress):
 Choice = Callable[[Sequence[float]], float]  # of several times of the same work the one that counts
 
 
-def timed(work: Callable[[], Any], choice: Choice = min, seconds: float = 0.3) -> float:
+def seconds_of(work: Callable[[], Any], choice: Choice = min, seconds: float = 0.3) -> float:
     """Seconds: the best of some repetitions, since of a rate that a bound rests on the highest counts; or another ``choice``."""
     work()
     times: list[float] = []
@@ -109,7 +109,7 @@ def matrix_rate(prepared: Prepared, tokens: int, choice: Choice = min) -> float:
             if machine.device.type == "cuda":
                 torch.cuda.synchronize()
 
-        return timed(multiply, choice)
+        return seconds_of(multiply, choice)
 
     with torch.no_grad():
         best = seconds([partial(nn.functional.linear, weight=weight) for weight in plain])
@@ -134,7 +134,7 @@ def memory_rate(prepared: Prepared) -> float:
         if source.device.type == "cuda":
             torch.cuda.synchronize()
 
-    return 2 * source.numel() * source.element_size() / timed(copy)
+    return 2 * source.numel() * source.element_size() / seconds_of(copy)
 
 
 def measure(settings: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +147,8 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
         clock.lap("calibration")
         outlook = Outlook(prepared.bench, prepared.plan.kept)
         runs = sweep._asked(prepared)
-        rates, steps = _rates(outlook, prepared, runs), _tokens(outlook, runs)
+        steps = _tokens(outlook, runs)
+        rates = _rates(outlook, prepared, runs, steps)
         usual = [usual_rate(prepared, runs, steps)]
         spent = perf_counter() - clock.since
         clock.lap("start-up")
@@ -177,12 +178,11 @@ def _best(rates: dict[str, float]) -> float:
     return max(rates["training"], rates["evaluation"], rates["pass"])
 
 
-def _rates(outlook: Outlook, prepared: Prepared, runs: Sequence[Any]) -> dict[str, float]:
-    loads = [outlook.load(run) for run in runs]
-    scored = max(1, round(statistics.median(load.scored.mean.tokens for load in loads)))
+def _rates(outlook: Outlook, prepared: Prepared, runs: Sequence[Any], steps: int) -> dict[str, float]:
+    scored = max(1, round(statistics.median(outlook.load(run).scored.mean.tokens for run in runs)))
     cache_folder().mkdir(parents=True, exist_ok=True)
     return {
-        "training": matrix_rate(prepared, _tokens(outlook, runs)),
+        "training": matrix_rate(prepared, steps),
         "evaluation": matrix_rate(prepared, scored),
         "pass": matrix_rate(prepared, tokens_at_once(prepared.bench.machine.device, outlook.anatomy)),
         "memory": memory_rate(prepared),
