@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from frostline.cli.program import leave_the_garbage
+from frostline.cli.program import MANY, leave_the_garbage, main
 from frostline.specification import SweepSpec
 from frostline.sweep.tables import COST
 from tiny import Frostline, sentences, tiny_bert_folder, write_csv
@@ -505,6 +505,18 @@ def test_other_weights_under_the_same_name_are_another_sweep(frostline: Frostlin
     assert got.code == 2 and "o holds another sweep: its model is different." in got.err
     assert {path: path.read_bytes() for path in (here / "o").rglob("*") if path.is_file()} == before
     assert np.isfinite(pd.read_csv(here / "o" / "results.csv").validation_best).all()
+
+
+def test_the_program_looks_for_garbage_seldom_since_its_imports_make_so_many_objects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, seen = gc.get_threshold(), list[int]()
+    monkeypatch.setattr("frostline.cli.program.app", lambda prog_name: seen.append(gc.get_threshold()[0]))
+    try:
+        main()
+        assert seen == [MANY] and before[0] < MANY
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_at_the_end_the_garbage_is_left_to_the_system_except_beside_triton_which_prints_it(

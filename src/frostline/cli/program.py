@@ -11,6 +11,7 @@ import typer
 from frostline.errors import FrostlineError
 
 FAILED_RUNS, INTERRUPTED = 1, 130  # exit codes: some runs ended in an error; Ctrl-C
+MANY = 20_000  # new objects before somebody looks for garbage among them: by default torch's import is searched 1,200 times
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -35,6 +36,7 @@ def program(
 
 def main() -> None:
     """The program. A mistake of the user's is one sentence on stderr and exit code 2."""
+    gc.set_threshold(MANY)
     atexit.register(leave_the_garbage)
     try:
         app(prog_name="frostline")
