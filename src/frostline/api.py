@@ -16,6 +16,7 @@ from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Labelled
 from frostline.comparison.outcomes import ANSWERS
 from frostline.errors import FrostlineError
+from frostline.memory import settled_objects
 from frostline.progress import Progress, suitable_progress
 from frostline.run import restore, run
 from frostline.sentence import NO_SEARCH, Searched
@@ -77,7 +78,8 @@ class Sweep:
         with self._shown() as progress:
             prepared = self._prepare(progress)
             if timed:
-                self._foresee(prepared, progress, plain=True)
+                with settled_objects():
+                    self._foresee(prepared, progress, plain=True)
             return prepared.plan
 
     def run(self, *, save_model: bool = True) -> dict[str, Any]:
@@ -90,22 +92,8 @@ class Sweep:
         """
         with self._shown() as progress:
             prepared = self._prepare(progress)
-            for note in prepared.plan.notes:
-                progress.note(note)
-            asked = self._asked(prepared)
-            missing = sum(not prepared.store.has(spec.digest) for spec in asked)
-            self._foresee(prepared, progress)
-            write_folder(prepared)
-            want_again(self.out, {spec.digest for spec in asked})
-            forecast = prepared.plan.forecast
-            call = record(self.out, forecast) if missing and forecast else None
-            begun = perf_counter()
-            execute(prepared, asked, progress, weights=best_weights(self.out) if save_model else None)
-            if call is not None:
-                complete(
-                    self.out, call, {"seconds": perf_counter() - begun, "pass_seconds": prepared.bench.pass_seconds}
-                )
-            return finish(prepared, progress, save_model=save_model)
+            with settled_objects():
+                return self._run(prepared, progress, save_model=save_model)
 
     def table(self) -> "pd.DataFrame":
         """One row a run, as in results.csv.
@@ -126,6 +114,22 @@ class Sweep:
 
         answer = self.answer()
         return validation_curve(answer["sizes"][0], metric=answer["metric"], chance=answer["chance"])
+
+    def _run(self, prepared: Prepared, progress: Progress, *, save_model: bool) -> dict[str, Any]:
+        for note in prepared.plan.notes:
+            progress.note(note)
+        asked = self._asked(prepared)
+        missing = sum(not prepared.store.has(spec.digest) for spec in asked)
+        self._foresee(prepared, progress)
+        write_folder(prepared)
+        want_again(self.out, {spec.digest for spec in asked})
+        forecast = prepared.plan.forecast
+        call = record(self.out, forecast) if missing and forecast else None
+        begun = perf_counter()
+        execute(prepared, asked, progress, weights=best_weights(self.out) if save_model else None)
+        if call is not None:
+            complete(self.out, call, {"seconds": perf_counter() - begun, "pass_seconds": prepared.bench.pass_seconds})
+        return finish(prepared, progress, save_model=save_model)
 
     def _prepare(self, progress: Progress) -> Prepared:
         if self._prepared is None or self._prepared.grown():

@@ -387,7 +387,8 @@ class _Trial:
         need = need_for((cut,), self.anatomy, self.reads)
         recipe = Recipe("check", "", "", "", "", 0, "", "", "", head_reads=self.reads)
         packed = packed and looks_up(self.model, self.anatomy)
-        made_by = Pass(self.model, self.anatomy, need, self.reads, packed, narrow=narrow)
+        few = 2 * int(tokens.lengths.sum())  # all else that is computed fills the batch up
+        made_by = Pass(self.model, self.anatomy, need, self.reads, packed, narrow=narrow, most=few)
         with tempfile.TemporaryDirectory(prefix="frostline-check-") as folder:
             yield keep(made_by, tokens, np.arange(len(tokens)), recipe, folder=Path(folder)), tokens
 

@@ -106,6 +106,12 @@ class Pass:
     packed: bool
     autocast: Callable[[], AbstractContextManager[object]] = nullcontext
     narrow: Narrow | None = None
+    most: int | None = None  # tokens of one batch; None: as many as suit the device
+
+    @property
+    def budget(self) -> int:
+        """The tokens of one batch, at most, but for a text that has more."""
+        return tokens_at_once(self.model.device, self.anatomy) if self.most is None else self.most
 
     def batches(self, lengths: Lengths, rows: Rows) -> list[PassBatch]:
         """In what company these rows of a table are computed, whose texts have these ``lengths``."""
@@ -117,9 +123,9 @@ class Pass:
         if self.packed:
             tiny = lengths[rows] <= STEP
             return [*self._packed(lengths, padded, rows[~tiny], STEP), *self._packed(lengths, padded, rows[tiny], TINY)]
-        budget, found = tokens_at_once(self.model.device, self.anatomy), []
+        found = []
         for length in np.unique(padded[rows]):
-            alike, size = rows[padded[rows] == length], max(1, budget // int(length))
+            alike, size = rows[padded[rows] == length], max(1, self.budget // int(length))
             texts = size + (length == positions)  # where a text may be as long as that, only a copy has padding
             for some in np.split(alike, range(size, len(alike), size)):
                 found.append(PassBatch(some, lengths[some], padded[some], 0, texts))
@@ -127,7 +133,7 @@ class Pass:
 
     def _packed(self, lengths: Lengths, padded: Lengths, rows: Rows, share: int) -> Iterator[PassBatch]:
         """Batches of these rows; in each there is one text at most for every ``share`` tokens."""
-        budget = tokens_at_once(self.model.device, self.anatomy)
+        budget = self.budget
         for some in _filled(lengths, rows, budget, budget // share):
             room = max(budget, int(padded[some[0]]))
             yield PassBatch(some, lengths[some], padded[some], room, room // share)
