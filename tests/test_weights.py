@@ -1,7 +1,9 @@
 """What the best run of each k has learned: kept, found, given up; and a saved model that is the run's own."""
 
+from itertools import permutations
 from pathlib import Path
 
+import pytest
 import torch
 
 from frostline.specification import RunSpec
@@ -31,6 +33,14 @@ def test_the_best_of_each_k_is_there_and_no_other(tmp_path: Path) -> None:
         "all.safetensors",
         "last-1.safetensors",
     ]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_of_equal_ones_the_first_seed_is_there_whichever_ends_first(tmp_path: Path, order: tuple[int, ...]) -> None:
+    weights, runs = BestWeights(tmp_path / "weights"), [spec_of(seed=seed) for seed in range(3)]
+    for n in order:
+        weights.offer(runs[n], 0.8 if n else 0.7, values(n))
+    assert [n for n in range(3) if weights.of(runs[n].digest)] == [1]
 
 
 def test_more_examples_count_before_a_higher_score(tmp_path: Path) -> None:

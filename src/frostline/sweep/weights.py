@@ -28,7 +28,8 @@ class BestWeights:
     folder: Path
 
     def offer(self, run: RunSpec, score: float, parameters: Mapping[str, Tensor]) -> None:
-        """Keep what ``run`` has learned, unless the run that is there has more examples or as many and no lower score.
+        """Keep what ``run`` has learned, unless the run that is there has more examples, or as many and a higher score, or the
+        same and an earlier seed, as the answer chooses: which of two runs side by side ends first is chance.
 
         Raises:
             OSError, SafetensorError: it cannot be written.
@@ -36,10 +37,10 @@ class BestWeights:
         file = self.folder / f"{run.trainable.replace(' ', '-')}.safetensors"
         self.folder.mkdir(exist_ok=True)
         with FileLock(self.folder / ".lock"):  # several runs may end at the same time
-            if (run.train_size, score) <= self._rank(file):
+            if (run.train_size, score, -run.seed) <= self._rank(file):
                 return
             part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.part")
-            about = {"run": run.digest, "train_size": str(run.train_size), "score": repr(score)}
+            about = {"run": run.digest, "train_size": str(run.train_size), "score": repr(score), "seed": str(run.seed)}
             try:
                 save_file({name: p.detach().cpu().contiguous() for name, p in parameters.items()}, part, about)
                 os.replace(part, file)
@@ -60,12 +61,12 @@ class BestWeights:
         """Remove them all."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _rank(self, file: Path) -> tuple[int, float]:
+    def _rank(self, file: Path) -> tuple[int, float, int]:
         try:
             about = _about(file)
         except UNUSABLE:
-            return (0, 0.0)
-        return int(about["train_size"]), float(about["score"])
+            return (0, 0.0, 0)
+        return int(about["train_size"]), float(about["score"]), -int(about["seed"])
 
 
 def _about(file: Path) -> dict[str, str]:
