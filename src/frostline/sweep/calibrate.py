@@ -30,6 +30,7 @@ from frostline.tokens import Tokens
 from frostline.training import shuffled
 
 STEPS = 12  # timed at one k, at most
+SHORT = 0.15  # seconds: but as many as take so long, where they are short
 SCORED = 4  # batches of evaluation timed at one k, at most
 PASSED = 3  # batches of the pass
 AROUND = 0.1  # seconds that it takes to begin and end a timed run, about
@@ -47,7 +48,7 @@ class Point:
 
     step: tuple[float, float]  # operations, seconds
     scored: tuple[float, float]
-    around: float  # seconds of a run beside steps and scoring
+    around: float  # seconds of a run beside steps and scoring, with what first ones take more than others
     step_bytes: float  # at the peak of a step, for each of its tokens, beside what belongs to parameters
     scored_bytes: float  # the same of a scored batch
     stack: int = 1  # how many runs are trained as one
@@ -252,20 +253,21 @@ class _Timer:
         step, scored = _guess(one, self.matrices, self.rate)
         runs = one.alike[: stack_size(one.alike, self.bench, self.stack, lambda sentence: None)]
         self.bench.pretrained.release()
-        seen = self._steps(one, runs, int(np.clip(0.6 * budget / (step * len(runs)), 1, STEPS)))
+        most = max(STEPS, int(SHORT / (step * len(runs))))
+        seen = self._steps(one, runs, int(np.clip(0.6 * budget / (step * len(runs)), 1, most)))
         paces = [seconds / self._operations(one, rows) for rows, seconds in seen.steps]
         if not paces:  # its loss was not finite
             return None
         operations, _ = one.operations(self.matrices)
         tokens = max(self._work(rows.ravel()).tokens for rows in seen.batches)
         copied, moved = (len(runs) * count(one.names) for count in (self.matrices.trained, self.matrices.moved))
-        found, scored_bytes = self._scored(one, runs, int(np.clip(0.4 * budget / (scored * len(runs)), 1, SCORED)))
+        scoring = self._scored(one, runs, int(np.clip(0.4 * budget / (scored * len(runs)), 1, SCORED)))
         return Point(
             step=(operations, operations * statistics.median(paces)),
-            scored=found,
-            around=seen.around,
+            scored=scoring.pace,
+            around=seen.around + scoring.around,
             step_bytes=max(0.0, seen.peak - self.idle - STEP_BYTES * moved - COPY_BYTES * copied) / tokens,
-            scored_bytes=scored_bytes,
+            scored_bytes=scoring.bytes,
             stack=len(runs),
         )
 
@@ -312,25 +314,37 @@ class _Timer:
             cost["peak_memory_bytes"],
         )
 
-    def _scored(self, one: Wanted, runs: Sequence[RunSpec], count: int) -> tuple[tuple[float, float], float]:
-        """Operations of the mean scored batch and its seconds, from some that are spread over all lengths; and bytes a
-        token at the peak."""
+    def _scored(self, one: Wanted, runs: Sequence[RunSpec], count: int) -> "_Scoring":
+        """Batches that are spread over all lengths, and one before them that warms up."""
         size, rows = one.spec.per_device_eval_batch_size, self.bench.splits["validation"]
         rows = rows[np.argsort(self.bench.tokens.lengths[rows], kind="stable")]
         places = _spread(max(1, len(rows) // size), count)
-        done, seconds, tokens = 0.0, 0.0, 1.0
+        done: list[tuple[float, float]] = []  # operations and seconds
+        tokens = 1.0
         with peak_memory(self.bench.machine) as peak, opened(runs, self.bench) as (_, forward):
-            for number, place in enumerate([places[0], *places]):
+            for place in [places[0], *places]:
                 some = rows[size * place :][:size]
                 begun = perf_counter()
                 self.bench.problem.logits(forward, np.stack([some] * len(runs)), size)
-                if number:  # the first warms up
-                    seconds += perf_counter() - begun
-                    done += len(runs) * self.matrices.forward(self._work(some), one.cut or 0)
-                    tokens = max(tokens, len(runs) * self.bench.at_once(self.bench.tokens.lengths[some], one.cut))
+                seconds = perf_counter() - begun
+                done.append((len(runs) * self.matrices.forward(self._work(some), one.cut or 0), seconds))
+                tokens = max(tokens, len(runs) * self.bench.at_once(self.bench.tokens.lengths[some], one.cut))
+        (_, first), *others = done
+        pace = sum(seconds for _, seconds in others) / sum(operations for operations, _ in others)
         _, operations = one.operations(self.matrices)
         held = self.idle + COPY_BYTES * len(runs) * self.matrices.trained(one.names)
-        return (operations, operations * seconds / done), max(0.0, peak.bytes - held) / tokens
+        return _Scoring(
+            (operations, operations * pace),
+            max(0.0, first - others[0][1]) / len(runs),
+            max(0.0, peak.bytes - held) / tokens,
+        )
+
+
+@dataclass(frozen=True)
+class _Scoring:
+    pace: tuple[float, float]  # operations of the mean scored batch, and its seconds
+    around: float  # seconds of a run that its first batch takes more than the same one later
+    bytes: float  # a token, at the peak
 
 
 @dataclass(frozen=True)
