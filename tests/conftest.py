@@ -1,5 +1,6 @@
 """What all tests share: no network, a cache of their own, and a tiny model in the hub's layout."""
 
+import gc
 import os
 import sys
 import tempfile
@@ -97,11 +98,14 @@ def frostline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
     def call(*words: Any) -> Said:
         monkeypatch.setattr(sys, "argv", ["frostline", *map(str, words)])
+        threshold = gc.get_threshold()
         try:
             main()
             code: Any = 0
         except SystemExit as leaving:
             code = leaving.code or 0
+        finally:
+            gc.set_threshold(*threshold)
         return Said(code, *capsys.readouterr())
 
     return call

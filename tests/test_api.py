@@ -1,5 +1,6 @@
 """What Python users have."""
 
+import gc
 import json
 import shutil
 from pathlib import Path
@@ -120,6 +121,23 @@ def test_the_model_is_saved_again_only_when_the_answer_changed(
     assert json.loads((out / "model" / "frostline.json").read_text())["trained_again"] is True
     assert "The second training gave the same predictions, bit for bit." in card
     assert (out / "model" / "model.safetensors").read_bytes() == weights
+
+
+def test_objects_are_settled_while_a_sweep_runs_and_no_longer(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def fail(*given: Any, **named: Any) -> None:
+        seen.append(gc.get_freeze_count())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("frostline.api.execute", fail)
+    with pytest.raises(KeyboardInterrupt):
+        frostline.Sweep(
+            model=tiny_bert, train=pd.DataFrame(sentences(160)), out=tmp_path / "o", **{**QUICK, "tune": "0"}
+        ).run()
+    assert seen[0] > 10_000 and gc.get_freeze_count() == 0
 
 
 def test_a_setting_that_does_not_exist_is_an_ordinary_value_error(tiny_bert: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from frostline import checking, stacking
 from frostline.checking import Check, check, head_reads, need_for, stack_refusal
 from frostline.errors import FrostlineError
 from frostline.layers import find_layers
-from frostline.passing import Need
+from frostline.passing import Need, Pass
 from small_models import REASONS, TYPES, small_batch, small_model
 from test_layers import REFUSED as NO_LAYERS
 
@@ -349,3 +349,14 @@ def test_a_stack_is_tried_on_texts_of_its_own_making():
     anatomy = find_layers(model)
     for cut in (1, 2):  # and with a frozen layer that runs
         assert stack_refusal(model, anatomy, anatomy.tuned(2), cut, packed=True, as_one=True) is None
+
+
+@pytest.mark.parametrize("name", ["bert", "deberta"])
+def test_the_proof_computes_few_texts_and_little_else(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, batches = [], Pass.batches
+    monkeypatch.setattr(
+        Pass, "batches", lambda self, *given: seen.extend(batches(self, *given)) or batches(self, *given)
+    )
+    assert not check(small_model(name), tuned_layers=[1], lengths=[23, 17, 9])[0].refused
+    assert seen and max(batch.room or batch.texts * batch.padded[0] for batch in seen) <= 2 * (23 + 17 + 9 + 3 * 8)
+    assert all(batch.texts > len(batch.rows) for batch in seen)  # something is filled up

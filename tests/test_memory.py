@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -80,10 +81,25 @@ def test_freed_memory_that_is_still_held_does_not_count():
 
 def test_settled_memory_frees_the_collector_of_what_was_there_and_gives_it_back():
     with settled_objects():
+        before = gc.get_freeze_count()
+        later = [[] for _ in range(1_000)]
         with settled_memory():
-            assert gc.get_freeze_count() > 10_000
-        assert gc.get_freeze_count() > 10_000
+            assert before > 10_000 and gc.get_freeze_count() >= before + len(later)
+        assert gc.get_freeze_count() > before
     assert gc.get_freeze_count() == 0
+
+
+def test_what_is_garbage_by_then_is_not_settled_with_the_rest():
+    class Link:
+        pass
+
+    with settled_objects():
+        one = Link()
+        one.itself = one
+        gone = weakref.ref(one)
+        del one
+        with settled_objects():
+            assert gone() is None
 
 
 FREED = """

@@ -116,6 +116,17 @@ def test_the_wider_the_model_the_fewer_tokens_go_together(bert: Pass) -> None:
         )
 
 
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_batch_may_be_said_to_be_smaller(bert: Pass, packed: bool) -> None:
+    lengths = np.array([40, 31, 22, 7, 7, 3])
+    small = replace(bert, packed=packed, most=64)
+    batches = small.batches(lengths, np.arange(len(lengths)))
+    assert sorted(np.concatenate([batch.rows for batch in batches])) == list(range(len(lengths)))
+    assert all((batch.room or batch.texts * batch.padded[0]) <= 64 for batch in batches)
+    (long,) = replace(bert, packed=True, most=8).batches(lengths[:1], np.arange(1))
+    assert (long.room, len(long.rows)) == (40, 1)
+
+
 def test_texts_of_few_tokens_fill_batches_of_their_own(bert: Pass) -> None:
     """Among longer ones there is no room for as many of them as fill a batch."""
     lengths = np.array([5] * 3000 + [20] * 300)

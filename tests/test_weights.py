@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from frostline.specification import RunSpec
 from frostline.sweep.weights import BestWeights
@@ -57,6 +58,14 @@ def test_a_damaged_file_counts_for_nothing(tmp_path: Path) -> None:
     (file,) = weights.folder.glob("*.safetensors")
     file.write_bytes(file.read_bytes()[:-9])
     assert weights.of(run.digest) is None
+    weights.offer(run, 0.1, values(2))
+    assert torch.equal(weights.of(run.digest)["a.bias"], torch.full((2,), 2.0))
+
+
+def test_a_file_that_says_less_counts_for_nothing(tmp_path: Path) -> None:
+    weights, run = BestWeights(tmp_path / "weights"), spec_of()
+    weights.folder.mkdir()
+    save_file(values(1), weights.folder / "last-1.safetensors", {"run": "r", "train_size": "99", "score": "0.9"})
     weights.offer(run, 0.1, values(2))
     assert torch.equal(weights.of(run.digest)["a.bias"], torch.full((2,), 2.0))
 

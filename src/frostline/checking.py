@@ -27,9 +27,9 @@ from frostline.errors import FrostlineError
 from frostline.hidden import HiddenStates, Recipe, keep
 from frostline.layers import Anatomy, Batch, find_layers, probe_batch
 from frostline.narrow import Narrow, read_at
-from frostline.packing import Packing, is_packable, packable
+from frostline.packing import STEP, Packing, is_packable, packable
 from frostline.parts import parameters_of
-from frostline.passing import Need, Pass, PassBatch, looks_up
+from frostline.passing import Need, Pass, PassBatch, looks_up, tokens_at_once
 from frostline.stacking import stacked
 from frostline.tokens import Tokens
 
@@ -387,7 +387,8 @@ class _Trial:
         need = need_for((cut,), self.anatomy, self.reads)
         recipe = Recipe("check", "", "", "", "", 0, "", "", "", head_reads=self.reads)
         packed = packed and looks_up(self.model, self.anatomy)
-        few = 2 * int(tokens.lengths.sum())  # all else that is computed fills the batch up
+        few = 2 * int((tokens.lengths + STEP).sum())  # the rest of a whole batch would be filling
+        few = min(few, tokens_at_once(self.model.device, self.anatomy))
         made_by = Pass(self.model, self.anatomy, need, self.reads, packed, narrow=narrow, most=few)
         with tempfile.TemporaryDirectory(prefix="frostline-check-") as folder:
             yield keep(made_by, tokens, np.arange(len(tokens)), recipe, folder=Path(folder)), tokens

@@ -110,16 +110,15 @@ def _meter() -> Callable[[], int]:
 
 @contextmanager
 def settled_objects() -> Iterator[None]:
-    """What is there by now is not searched for garbage again; one in another does nothing."""
-    if gc.get_freeze_count():
-        yield
-        return
+    """What is there by now is not searched for garbage again; one in another adds what has come since."""
+    outermost = not gc.get_freeze_count()
     gc.collect()
     gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if outermost:
+            gc.unfreeze()
 
 
 @contextmanager

@@ -48,7 +48,7 @@ class Point:
 
     step: tuple[float, float]  # operations, seconds
     scored: tuple[float, float]
-    around: float  # seconds of a run beside steps and scoring, with what first ones take more than others
+    around: float  # seconds of a run beside steps and scoring, with what the first of each takes more, about
     step_bytes: float  # at the peak of a step, for each of its tokens, beside what belongs to parameters
     scored_bytes: float  # the same of a scored batch
     stack: int = 1  # how many runs are trained as one

@@ -64,9 +64,9 @@ class BestWeights:
     def _rank(self, file: Path) -> tuple[int, float, int]:
         try:
             about = _about(file)
-        except UNUSABLE:
+            return int(about["train_size"]), float(about["score"]), -int(about["seed"])
+        except (*UNUSABLE, KeyError):
             return (0, 0.0, 0)
-        return int(about["train_size"]), float(about["score"]), -int(about["seed"])
 
 
 def _about(file: Path) -> dict[str, str]:
