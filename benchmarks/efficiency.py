@@ -38,7 +38,7 @@ from frostline.parts import trained  # noqa: E402
 from frostline.passing import tokens_at_once  # noqa: E402
 from frostline.progress import Progress  # noqa: E402
 from frostline.sweep.calibrate import disk_rate  # noqa: E402
-from frostline.sweep.execute import sharing  # noqa: E402
+from frostline.sweep.execute import cut_check, sharing  # noqa: E402
 from frostline.sweep.outlook import Outlook  # noqa: E402
 from frostline.sweep.prepare import Prepared, rows_needed  # noqa: E402
 from frostline.sweep.workers import in_each, workers_for  # noqa: E402
@@ -144,6 +144,8 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
         sweep = Sweep(progress=clock, **settings, out=Path(folder) / "o")
         begun = perf_counter()
         prepared = sweep._prepare(clock)
+        clock.begin("checking that the model can be cut")
+        cut_check(prepared)  # what of the last layer runs for one token a text is known from here on
         clock.lap("calibration")
         outlook = Outlook(prepared.bench, prepared.plan.kept)
         runs = sweep._asked(prepared)
