@@ -6,7 +6,7 @@ from torch import nn
 
 from frostline import linear
 from frostline.gradients import AdamW, drop, gradient_of
-from frostline.linear import ready_weights
+from frostline.linear import _lays_out, ready_weights
 from frostline.machine import Machine
 
 BF16 = Machine(torch.device("cpu"), "bfloat16")
@@ -109,11 +109,15 @@ def test_scoring_is_what_torch_gives(precision, bias, shape):
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_scoring_takes_rows_that_are_not_side_by_side(precision):
     """As poolers do, of the first tokens."""
+    torch.manual_seed(0)
     machine = Machine(torch.device("cpu"), precision)
     module, x = nn.Linear(24, 40), torch.randn(5, 7, 24)
+    close = (
+        {"rtol": 0.016, "atol": 2e-3} if precision == "bfloat16" else {"rtol": 1.3e-6, "atol": 1e-6}
+    )  # of terms near 1
     with torch.no_grad(), machine.autocast(), ready_weights(module, machine):
-        torch.testing.assert_close(module(x[:, 0]), module(x[:, 0].contiguous()))
-        torch.testing.assert_close(module(x.transpose(0, 1)), module(x).transpose(0, 1))
+        torch.testing.assert_close(module(x[:, 0]), module(x[:, 0].contiguous()), **close)
+        torch.testing.assert_close(module(x.transpose(0, 1)), module(x).transpose(0, 1), **close)
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
@@ -134,6 +138,7 @@ def test_training_and_scoring_take_turns_and_see_the_same_weights(precision):
             assert not torch.equal(scored, learned)
 
 
+@pytest.mark.skipif(not _lays_out(torch.bfloat16), reason="oneDNN has no products in bf16 on this processor")
 def test_only_one_form_of_a_weight_is_held():
     module, x = nn.Linear(24, 40), torch.randn(7, 24)
     with ready_weights(module, BF16), BF16.autocast():

@@ -65,8 +65,8 @@ def test_logits_and_gradients_are_those_of_the_whole_layer(model_type, cut, path
         with cut_at(model, anatomy, cut, packing=packing if path == "packed" else None, narrow=narrow) as upper:
             logits = upper(batch, states)
             narrow_gradients = torch.autograd.grad(F.cross_entropy(logits, target), trained)
-    assert furthest([logits], [truth]) < 1e-6
-    assert furthest(narrow_gradients, gradients) < 2e-6
+    assert furthest([logits], [truth]) < 3e-6  # sums run in another order, which processors do each in their way
+    assert furthest(narrow_gradients, gradients) < 3e-6
 
 
 @pytest.mark.parametrize("model_type", ["bert", "llama", "gpt2"])
