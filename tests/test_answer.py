@@ -69,6 +69,16 @@ def answer_of(made: Made, target: float = 0.95, searched: Searched = NO_SEARCH) 
     return answer
 
 
+def test_a_search_speaks_of_its_own_train_size_alone() -> None:
+    made = make_runs(lambda k, seed, rate, size: {0: 0.6, 1: 0.9, 2: 0.9, "all": 0.9}[k], sizes=(1000, 500))
+    plain = answer_of(made)
+    found = answer_of(made, searched=Searched("last 2", train_size=500))
+    assert [size["train_size"] for size in found["sizes"]] == [1000, 500]
+    assert [size["recommended"]["trainable"] for size in plain["sizes"]] == ["last 1", "last 1"]
+    assert [size["recommended"]["trainable"] for size in found["sizes"]] == ["last 1", "last 2"]
+    assert found["sizes"][0]["sentence"] == plain["sizes"][0]["sentence"]
+
+
 def point(size: Mapping[str, Any], target: float = 0.95, corrected: bool = True) -> dict[str, Any]:
     return next(p for p in size["operating_points"] if (p["target"], p["corrected"]) == (target, corrected))
 

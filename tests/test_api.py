@@ -103,6 +103,28 @@ def test_the_model_is_that_of_the_recommended_run(finished_sweep: Path) -> None:
     assert right == pytest.approx(recommended["validation_best"])
 
 
+def test_what_is_not_known_is_none_in_the_answer_too(tiny_bert: Path, tmp_path: Path) -> None:
+    """Of two validation rows one is left where the other is taken out, and a correlation of one row is no number."""
+    rows = sentences(18)
+    train = pd.DataFrame({"text": [row["text"] for row in rows], "label": [n / 7 for n in range(18)]})
+    settings = {"tune": "0,1", "seeds": 2, "margin": 0.1, "problem_type": "regression", "out": tmp_path / "o", **QUICK}
+    answer = frostline.Sweep(model=tiny_bert, train=train, **settings).run(save_model=False)
+    assert json.loads(json.dumps(answer, allow_nan=False)) == json.loads((tmp_path / "o" / "answer.json").read_text())
+    (size,) = answer["sizes"]
+    point = next(one for one in size["operating_points"] if one["margin"])
+    assert point["possible"] == "last 0" and "nan" not in answer["sentence"]
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_one_row_is_enough_for_an_answer(tiny_bert: Path, tiny_table: Path, tmp_path: Path, split: str) -> None:
+    one = pd.DataFrame(sentences(161, seed=9)[-1:])
+    settings = {"tune": "0,1", "seeds": 2, "train_size": 20, "out": tmp_path / "o", **QUICK, split: one}
+    answer = frostline.Sweep(model=tiny_bert, train=tiny_table, **settings).run(save_model=False)
+    assert answer["runs"]["done"] == 4 and (tmp_path / "o" / "report.html").is_file()
+    assert split == "test" or "1 validation row is too few to tell anything" in answer["sentence"]
+    json.dumps(answer, allow_nan=False)
+
+
 def test_the_model_is_saved_again_only_when_the_answer_changed(
     finished_sweep: Path, tiny_bert: Path, tiny_table: Path, tmp_path: Path
 ) -> None:

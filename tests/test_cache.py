@@ -46,6 +46,17 @@ def test_removing_by_the_beginning_of_a_key(kept: Path) -> None:
     assert len(remove(None, kept)) == 1 and list(kept_states(kept)) == [] and remove(None, kept) == []
 
 
+@pytest.mark.parametrize("content", ["", "{", "[]"])
+@pytest.mark.parametrize("name", ["recipe.json", "shard.json"])
+def test_a_damaged_record_is_listed_found_and_removed(kept: Path, name: str, content: str) -> None:
+    file = next(kept.rglob(name))
+    file.write_text(content)
+    assert len(list(kept_states(kept))) == 2
+    problems = [problem for _, problem in verify(kept)]
+    assert sorted(map(bool, problems)) == [False, True] and f"{file} is not what was written" in "".join(problems)
+    assert len(remove(None, kept)) == 2 and list(kept_states(kept)) == []
+
+
 def test_a_changed_bit_is_found(kept: Path) -> None:
     assert [problem for _, problem in verify(kept)] == ["", ""]
     file = next(kept.rglob("tokens-1.npy"))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipe
 
 import frostline.report.card as card
 from frostline.api import Sweep
+from frostline.data import read_unlabelled
 from frostline.errors import FrostlineError
+from frostline.prediction import predict
 from frostline.pretrained import load_pretrained
 from frostline.report.card import Saved, save_model
 from frostline.sweep.folder import Folder
@@ -205,3 +208,50 @@ def test_a_swap_that_fails_leaves_the_older_folder(
         save_model(target, *arguments, Saved(0.0, trained_again=False))
     assert (target / "mine.txt").read_text() == "still here"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+OWN_CODE = """
+from transformers import BertConfig, BertForSequenceClassification
+
+
+class OwnConfig(BertConfig):
+    model_type = "own-of-frostline-tests"
+
+
+class OwnForSequenceClassification(BertForSequenceClassification):
+    config_class = OwnConfig
+"""
+
+
+def test_a_model_with_code_of_its_own_is_saved_with_it(base: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(base, tmp_path / "own"))
+    (folder / "modeling_own.py").write_text(OWN_CODE)
+    config = json.loads((folder / "config.json").read_text())
+    kinds = {"AutoConfig": "OwnConfig", "AutoModelForSequenceClassification": "OwnForSequenceClassification"}
+    config |= {"model_type": "own-of-frostline-tests", "auto_map": {k: f"modeling_own.{v}" for k, v in kinds.items()}}
+    (folder / "config.json").write_text(json.dumps(config))
+    out = _sweep(folder, tmp_path / "out", lambda n: "ab"[n % 2], tune="0", trust_remote_code=True)
+    assert json.loads((out / "model" / "config.json").read_text())["use_cache"] is True
+    assert (out / "model" / "modeling_own.py").is_file() and (out / "report.html").is_file()
+    texts, logits = _predictions(out)
+    got = predict(out / "model", read_unlabelled(pd.DataFrame({"text": texts}))[0], trust_remote_code=True)
+    assert [got.labels[n] for n in got.values.argmax(1)] == ["ab"[n] for n in logits.argmax(1)]
+
+
+def test_the_card_of_a_sweep_that_is_not_done_says_that_test_waits(base: Path, tmp_path: Path) -> None:
+    rows = pd.DataFrame({"text": [f"{WORDS[n % 4]} {OTHER[n % 7]} {n}" for n in range(80)], "label": ["a", "b"] * 40})
+    settings = {
+        **{"model": str(base), "train": rows, "tune": "0", "out": tmp_path / "out", "num_train_epochs": 4},
+        **{"head_learning_rate": 2e-2, "precision": "float32"},
+    }
+    Sweep(**settings, seeds=2).run(save_model=False)
+    folder = Folder(tmp_path / "out")
+    second = next(spec for spec in folder.runs if spec.seed != folder.runs[0].seed)
+    for path in folder.store.runs.glob(f"{second.digest}.*"):
+        path.unlink()
+    Sweep(**settings, seeds=1).run()
+    said = (tmp_path / "out" / "model" / "README.md").read_text()
+    assert "test is looked at when every run of the grid is done" in said and "no test set was given" not in said
+    Sweep(**settings, seeds=2).run()
+    done = (tmp_path / "out" / "model" / "README.md").read_text()
+    assert "is looked at when" not in done and "no test set" not in done

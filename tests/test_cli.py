@@ -311,6 +311,7 @@ def test_the_version_is_told(frostline: Frostline) -> None:
     [
         ("check m --revision main", "m is a folder, and a folder has no revision 'main'"),
         ("predict model none.csv", "none.csv: there is no such file"),
+        ("predict model none.csv --out t.csv", "none.csv: there is no such file"),
         ("predict model t.csv --out t.xlsx", "t.xlsx has no known ending"),
         ("predict model t.csv --out t.csv", "t.csv holds the texts themselves and would be overwritten"),
         ("predict model t.csv --text-column txt", "there is no column 'txt'"),
@@ -363,6 +364,10 @@ def test_check_and_cache(frostline: Frostline, here: Path, monkeypatch: pytest.M
     file.write_bytes(file.read_bytes()[:-4])
     bad = frostline("cache", "verify")
     assert bad.code == 2 and "1 damaged: remove them with" in bad.err and "is not what was written" in bad.out
+    next((here / "cache").glob("*/recipe.json")).write_text("{")
+    assert "(its record is damaged)" in frostline("cache", "ls").out
+    worse = frostline("cache", "verify")
+    assert worse.code == 2 and "(its record is damaged)" in worse.out and "recipe.json is not what" in worse.out
     assert frostline("cache", "rm", listed[2].split()[0]).out.startswith("Removed 1, ")
     assert frostline("cache", "rm", "--all", "--yes").out == "Removed 0, 0 B.\n"
 

@@ -105,6 +105,7 @@ def test_a_sweeps_folder_brings_its_rows(frostline: Frostline, finished_sweep: P
         ),
         (("study", "lowdata2021", "--data", "SST-2", "--out", "a"), "--data 'SST-2' is no pair"),
         (("plan", "--study", "jeong"), "There is no study 'jeong'"),
+        (("plan", "--study", "lee2019", "--tune", "named"), "lee2019 names no parts to be tuned: give --tune-modules"),
     ],
 )
 def test_mistakes(frostline: Frostline, desk: Path, words: tuple[str, ...], said: str) -> None:
@@ -119,6 +120,15 @@ def test_plan_of_a_study_prints_the_published_counts(frostline: Frostline) -> No
     for number in ("1,538", "14,177,282", "28,353,026", "42,528,770", "56,704,514", "70,880,258", "85,056,002"):
         assert number in got.out
     assert "bert-large: 24 layers" in frostline("plan", "--study", "lee2019").out
+    parts = frostline("plan", "--study", "amazon-tutorial", "--tune-modules", "encoder.layer.10,pooler")
+    assert parts.code == 0 and "named" in parts.out
+
+
+def test_a_folder_at_home_is_found(frostline: Frostline, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell leaves the tilde of --out=~/a as it is."""
+    monkeypatch.setenv("HOME", str(desk / "home"))
+    got = frostline("analyze", "runs.csv", "--columns", "score=acc", "--out=~/a")
+    assert got.code == 0 and (desk / "home" / "a" / "report.html").is_file() and not (desk / "~").exists()
 
 
 def test_a_study_runs_and_stands_beside_what_was_published(frostline: Frostline, desk: Path) -> None:

@@ -74,6 +74,25 @@ def test_the_words_for_full(tmp_path: Path) -> None:
     assert [run["trainable"] for run in found.runs] == ["all", "all", "last 2", "last 2"]
 
 
+def test_all_layers_frozen_is_the_head_alone(tmp_path: Path) -> None:
+    rows = [{"frozen_layers": word, "seed": "0", "score": "0.5", "layers": "12"} for word in ("all", "12", "0")]
+    (found,) = read(tmp_path, [{**row, "seed": str(n)} for n, row in enumerate(rows)])
+    assert [run["trainable"] for run in found.runs] == ["last 0", "last 0", "last 12"]
+    assert "is no number of layers" in refusal(tmp_path, [{**rows[0], "frozen_layers": "full"}])
+
+
+@pytest.mark.parametrize(
+    ("said", "ours"),
+    [("FINISHED", "done"), ("Success", "done"), ("", "done"), ("Crashed", "failed"), ("queued", "pending")],
+)
+def test_what_others_call_a_status(tmp_path: Path, said: str, ours: str) -> None:
+    (found,) = read(tmp_path, [{"k": "0", "seed": "0", "score": "0.5", "Status": said}])
+    assert found.runs[0]["status"] == ours
+    assert "'zapped' is none of done, failed, pending" in refusal(
+        tmp_path, [{"k": "0", "seed": "0", "score": "0.5", "status": "zapped"}]
+    )
+
+
 def test_what_guessing_scores(tmp_path: Path) -> None:
     def chance(task: str, metric: str, **how: Any) -> float | None:
         (found,) = read(tmp_path, [{"task": task, "metric": metric, "k": "0", "seed": "0", "value": "0.5"}], **how)
@@ -147,6 +166,25 @@ def test_a_sweeps_own_table(finished_sweep: Path) -> None:
     assert all(run["train_seconds"] >= 0 and run["outcome"] in ("ok", "degenerate") for run in found.runs)
 
 
+def test_a_run_that_failed_need_not_say_its_metric(tmp_path: Path) -> None:
+    rows = [
+        {"k": "0", "full": "0", "seed": "1", "metric": "accuracy", "score": "0.7", "status": "done"},
+        {"k": "0", "full": "0", "seed": "2", "metric": "", "score": "", "status": "failed"},
+        {"k": "4", "full": "1", "seed": "1", "metric": "accuracy", "score": "0.8", "status": "done"},
+    ]
+    for order in (rows, rows[::-1]):
+        (found,) = read(tmp_path, order)
+        assert found.metric == "accuracy" and len(found.runs) == 3
+        assert sorted(run["status"] for run in found.runs) == ["done", "done", "failed"]
+    assert "no row has a score" in refusal(tmp_path, [rows[1]])
+
+
+@pytest.mark.parametrize("task", ["CoLA", "cola", "co-la"])
+def test_a_task_is_the_same_however_it_is_spelled(tmp_path: Path, task: str) -> None:
+    found = read(tmp_path, metrics={task: "acc"}, chances={task: 0.6})
+    assert (found[0].metric, found[0].chance) == ("accuracy", 0.6)
+
+
 @pytest.mark.parametrize(
     "change, said",
     [
@@ -157,6 +195,8 @@ def test_a_sweeps_own_table(finished_sweep: Path) -> None:
         ({"metric": "val_loss"}, "val_loss is better when lower"),
         ({"lr": "-1"}, "-1 is no learning rate"),
         ({"n": "0.5"}, "0.5 is no whole number from 1 on"),
+        ({"n": "inf"}, "inf is no whole number from 1 on"),
+        ({"k": "1e999"}, "'1e999' is no number of layers"),
         ({"layers": "4", "k": "5"}, "row 2: that is more layers than the 4 of m"),
         ({"layers": "4", "frozen": "5", "k": ""}, "'' is no number of layers"),
     ],
@@ -169,6 +209,12 @@ def test_what_cannot_be(tmp_path: Path, change: dict[str, str], said: str) -> No
 def test_a_train_size_stands_in_all_rows_or_none(tmp_path: Path) -> None:
     rows = [{"k": "0", "seed": str(n), "value": "0.1", "n": size} for n, size in enumerate(("50", ""))]
     assert "row 3: the train size is missing" in refusal(tmp_path, rows)
+
+
+@pytest.mark.parametrize("seed", ["--1", "²", "a.0"])
+def test_a_seed_that_is_no_number_is_a_name(tmp_path: Path, seed: str) -> None:
+    (found,) = read(tmp_path, [{"k": "0", "seed": seed, "score": "0.5"}])
+    assert found.runs[0]["seed"] == seed
 
 
 def test_seeds_that_were_written_as_floats_and_scores_under_their_metric(tmp_path: Path) -> None:

@@ -41,6 +41,18 @@ def test_sure_only_where_every_task_is() -> None:
     assert point["sure"] == "all" and point["possible"] in ("last 2", "last 4")
 
 
+def test_where_nobody_says_what_guessing_scores_shares_are_of_the_score() -> None:
+    groups = [made_group(noisy(RISING, 0.002), task=task, chance=None) for task in "ab"]
+    model = analyze(groups, Choices(target=0.9))["models"][0]
+    found = model["tasks"]
+    assert (found["undefined"], found["raw"]) == ([], ["a", "b"])
+    assert model["sentence"] == "Tuning the last 2 layers of 4 surely reaches 90 % of full's score in each of 2 tasks."
+    assert next(row for row in found["rows"] if row["trainable"] == "last 2")["tasks"] == 2
+    mixed = [groups[0], made_group(noisy(RISING, 0.002), task="b", chance=0.5)]
+    said = analyze(mixed, Choices(target=0.9))["models"][0]["sentence"]
+    assert "full's gain over guessing in each of 2 tasks (of full's score in a, where nobody says" in said
+
+
 def test_one_task_or_none_with_full_is_nothing_to_take_together() -> None:
     assert analyze([made_group(noisy(RISING))], Choices())["models"][0]["tasks"] is None
     without = [made_group(noisy(RISING), task=task, ks=(0, 1, 2)) for task in "ab"]

@@ -156,6 +156,12 @@ def test_saved_and_hub_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert asked == [("nyu-mll/glue", "mnli")] and data.task.name == "glue-mnli"
 
 
+def test_several_splits_of_one_word_are_refused(tmp_path: Path) -> None:
+    part = datasets.Dataset.from_pandas(frame(20))
+    datasets.DatasetDict(train_r1=part, train_r2=part, dev_r1=part).save_to_disk(tmp_path / "rounds")
+    assert "'train_r1', 'train_r2' could all be the train split; pass the one" in refusal(data=tmp_path / "rounds")
+
+
 def test_refused_sources(tmp_path: Path) -> None:
     frame(20).to_csv(tmp_path / "a.csv", index=False)
     assert "one of the two" in refusal() and "one of the two" in refusal(train=frame(20), data=tmp_path)

@@ -1,5 +1,6 @@
 """What is to be predicted: decided from the labels, in a fixed order; doubtful labels are refused."""
 
+from pathlib import Path
 from typing import Any
 
 import datasets
@@ -110,6 +111,14 @@ def test_one_class_only() -> None:
 def test_missing_label(gone: str | None) -> None:
     sentence = refusal(["pos", gone, "neg", gone])
     assert "t.csv, row 2, column 'label': the label is missing (and in 1 more rows); write one" in sentence
+
+
+def test_a_label_that_is_no_number_is_missing(tmp_path: Path) -> None:
+    """As Python writes what pandas calls missing."""
+    lines = [f'{{"text": "text {n}", "label": {label}}}' for n, label in enumerate(['"pos"', '"neg"', "NaN"])]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    with pytest.raises(FrostlineError, match="the label is missing"):
+        decided(read_table(tmp_path / "t.jsonl"))
 
 
 @pytest.mark.parametrize("twin", ["Pos", "pos ", "POS", "ｐｏｓ"])

@@ -272,6 +272,16 @@ def test_what_an_earlier_call_began_and_this_one_does_not_want_is_given_up(
     assert not again["search"]["given_up"] and "all" in {key[0] for key in runs_in(wanted["out"])}
 
 
+def test_what_a_sweep_has_asked_for_is_not_given_up(wanted: dict[str, Any]) -> None:
+    out, settings = wanted["out"], {name: x for name, x in wanted.items() if name not in ("out", "budget", "progress")}
+    sweep = frostline.Sweep(**{**finding_module.DEFAULTS, **settings}, out=out, tune="2,all", progress=Progress())
+    finding_module.write_folder(prepare(sweep.spec, {}, Progress()))  # and is interrupted
+    asked = {run.digest for run in Folder(out).asked}
+    for _ in range(2):
+        search = frostline.find(**wanted, max_k=1)["search"]
+        assert not asked & set(search["given_up"]) and not Folder(out).stands
+
+
 def test_a_sweep_that_asks_for_what_was_given_up_gets_it(wanted: dict[str, Any]) -> None:
     frostline.find(**wanted, max_k=1)
     out, settings = wanted["out"], {name: x for name, x in wanted.items() if name not in ("out", "budget", "progress")}

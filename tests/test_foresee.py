@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from datasets import ClassLabel, Dataset, Features, Value
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -138,6 +140,35 @@ def test_runs_that_are_trained_as_one_are_timed_as_one(
     together.clear()
     frostline.Sweep(progress=Progress(), **{**settings, "seeds": 3, "stack": 1}).plan()
     assert together == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("workers", "sizes"), [(1, [1, 3, 1, 1]), (2, [1, 2, 1, 1])])
+def test_of_heads_each_worker_times_its_own(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, workers: int, sizes: list[int]
+) -> None:
+    together: list[int] = []
+    run_stacked = calibrate_module.run_stacked
+
+    def counted(specs: Any, bench: Any, **more: Any) -> Any:
+        together.append(len(specs))
+        return run_stacked(specs, bench, **more)
+
+    monkeypatch.setattr(calibrate_module, "run_stacked", counted)
+    monkeypatch.setattr(foresee_module, "in_each", lambda workers, work: [work()])  # here, where they are counted
+    frostline.Sweep(progress=Progress(), **{**settings, "seeds": 3, "workers": workers}).plan()
+    assert together == sizes
+
+
+def test_a_class_that_no_row_has_is_foreseen_too(settings: dict[str, Any], tiny_table: Path) -> None:
+    rows = pd.read_csv(tiny_table).to_dict("records")
+    names = ["negative", "positive", "neither"]
+    kinds = Features({"text": Value("string"), "label": ClassLabel(names=names)})
+    table = {"text": [row["text"] for row in rows], "label": [names.index(row["label"]) for row in rows]}
+    train = Dataset.from_dict(table, features=kinds)
+    sweep = frostline.Sweep(progress=Progress(), **{**settings, "train": train, "class_weights": "balanced"})
+    made = sweep.plan()
+    assert made.forecast is not None and made.forecast.seconds > 0
+    assert set(go({**settings, "train": train, "class_weights": "balanced"}).table().status) == {"done"}
 
 
 def test_a_plan_shows_it_in_words(tiny_bert: Path, tiny_table: Path, tmp_path: Path, capsys: Any) -> None:

@@ -15,7 +15,7 @@ import frostline.hidden
 import frostline.passing
 from frostline.cut import cut_at
 from frostline.errors import FrostlineError
-from frostline.hidden import Recipe, cache_folder, damage, keep
+from frostline.hidden import Recipe, cache_folder, damage, keep, not_kept, recipes_like
 from frostline.layers import find_layers
 from frostline.passing import Need, Pass
 from frostline.tokens import Tokens
@@ -247,6 +247,10 @@ DAMAGE = {
     "a file": lambda shard: (shard / "offsets.npy").unlink(),
     "the record": lambda shard: (shard / "shard.json").write_text("{"),
     "what the record says": lambda shard: (shard / "shard.json").write_text("[]"),
+    "all of the keys": lambda shard: os.truncate(shard / "keys.npy", 0),
+    "all of the offsets": lambda shard: os.truncate(shard / "offsets.npy", 0),
+    "all of the record": lambda shard: os.truncate(shard / "shard.json", 0),
+    "what a record holds": lambda shard: (shard / "shard.json").write_text("{}"),
     "a cut in the record": lambda shard: (shard / "shard.json").write_text(
         (shard / "shard.json").read_text().replace("4\n", "3\n", 1)
     ),
@@ -264,6 +268,8 @@ def test_damage_is_found_said_and_mended(keeper, what):
     if what == "a cut in the record":
         assert (shard / "shard.json").read_text() != before
     assert "is not what was written" in damage(shard) and str(shard) in damage(shard)
+    guess = not_kept(tokens, np.arange(12), ALL, RECIPE, folder=keeper.folder)  # before anything is verified
+    assert len(guess) <= 12 and shard.exists()
     assert row_by_row(keeper(tokens, range(12)), range(12)) == truth
     assert keeper.computed == 12
     (sentence,) = keeper.said
@@ -271,6 +277,18 @@ def test_damage_is_found_said_and_mended(keeper, what):
     assert damage(shard) == ""
     keeper(tokens, range(12))
     assert keeper.passed == [12] and not keeper.said
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "7", '{"colour": "red"}'])
+def test_a_damaged_recipe_is_passed_over_and_written_anew(keeper, content):
+    tokens = make_tokens(3)
+    keeper(tokens, range(3))
+    (file,) = keeper.folder.glob("*/recipe.json")
+    file.write_text(content)
+    assert list(recipes_like(RECIPE, folder=keeper.folder)) == []
+    keeper(tokens, range(3))
+    assert not keeper.computed and list(recipes_like(RECIPE, folder=keeper.folder)) == [RECIPE]
+    assert sorted(path.name for path in file.parent.iterdir() if path.is_file()) == ["lock", "recipe.json"]
 
 
 def test_what_a_killed_process_left_is_removed(keeper):

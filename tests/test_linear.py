@@ -112,12 +112,10 @@ def test_scoring_takes_rows_that_are_not_side_by_side(precision):
     torch.manual_seed(0)
     machine = Machine(torch.device("cpu"), precision)
     module, x = nn.Linear(24, 40), torch.randn(5, 7, 24)
-    close = (
-        {"rtol": 0.016, "atol": 2e-3} if precision == "bfloat16" else {"rtol": 1.3e-6, "atol": 1e-6}
-    )  # of terms near 1
+    rtol, atol = (0.016, 2e-3) if precision == "bfloat16" else (1.3e-6, 1e-6)  # sums of terms near 1
     with torch.no_grad(), machine.autocast(), ready_weights(module, machine):
-        torch.testing.assert_close(module(x[:, 0]), module(x[:, 0].contiguous()), **close)
-        torch.testing.assert_close(module(x.transpose(0, 1)), module(x).transpose(0, 1), **close)
+        torch.testing.assert_close(module(x[:, 0]), module(x[:, 0].contiguous()), rtol=rtol, atol=atol)
+        torch.testing.assert_close(module(x.transpose(0, 1)), module(x).transpose(0, 1), rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])

@@ -7,7 +7,9 @@ import platform
 import subprocess
 import sys
 import time
+import warnings
 import weakref
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ import psutil
 import pytest
 import torch
 
+import frostline.memory as memory_module
 from frostline.machine import Machine
 from frostline.memory import (
     anonymous_memory,
@@ -128,6 +131,42 @@ def test_what_is_freed_stays_or_goes_back_to_the_system(sparing: bool):
     assert held - before > 200 << 20
     assert (held - freed > 200 << 20) == sparing
     assert after - before < 50 << 20
+
+
+AFTERWARDS = """
+from frostline.memory import _glibc, settled_memory
+with settled_memory():
+    pass
+before = _glibc().mallinfo2().hblks
+blocks = [bytearray(1 << 20) for _ in range(8)]
+print(_glibc().mallinfo2().hblks - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="elsewhere the system is not told")
+def test_afterwards_blocks_of_some_size_are_not_asked_of_the_system_one_by_one():
+    printed = subprocess.run([sys.executable, "-c", AFTERWARDS], check=True, capture_output=True, text=True).stdout
+    assert int(printed) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forks")
+def test_a_fork_measures_itself_where_the_heap_cannot_be_asked(monkeypatch):
+    monkeypatch.setattr(memory_module, "_glibc", lambda: None)
+    memory_module._meter.cache_clear()
+    meter = memory_module._meter()
+    before, (ours, theirs) = meter(), get_context("fork").Pipe()
+
+    def child() -> None:
+        block = np.ones(200 << 20, np.uint8)
+        theirs.send(meter() + 0 * len(block))
+
+    process = get_context("fork").Process(target=child)
+    with warnings.catch_warnings():  # other tests may have left threads
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
+    assert ours.recv() - before > 150 << 20
+    process.join()
+    memory_module._meter.cache_clear()
 
 
 def test_files_mapped_from_disk_are_not_counted(tmp_path):

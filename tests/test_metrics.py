@@ -51,6 +51,14 @@ def test_regression_against_scipy_and_scikit_learn() -> None:
     assert scores["pearson"] == pytest.approx(np.corrcoef(NUMBERS, GUESSED)[0, 1])
 
 
+@pytest.mark.parametrize("kind", [CLASSES, NUMBER])
+def test_logits_that_are_no_numbers_have_no_score(kind: str) -> None:
+    logits = logits_of(SAID, 2 if kind == CLASSES else 1) if kind == CLASSES else SAID[:, None].astype(np.float32)
+    logits[3] = np.nan
+    scores = score(TARGETS, logits, kind)
+    assert scores.keys() == metrics_for(kind, logits.shape[1]).keys() and all(map(math.isnan, scores.values()))
+
+
 def test_many_classes_have_no_binary_f1() -> None:
     assert list(metrics_for(CLASSES, 3)) == ["accuracy", "f1_macro", "matthews_correlation"]
     assert "f1" in metrics_for(CLASSES, 2)

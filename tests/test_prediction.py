@@ -7,7 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from transformers import pipeline
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaForSequenceClassification, pipeline
 
 import frostline
 from frostline.data import read_unlabelled
@@ -48,6 +51,23 @@ def test_texts_that_were_cut_are_counted(finished_sweep: Path) -> None:
     assert frostline.predict(finished_sweep / "model", texts).truncated == 1
 
 
+@pytest.mark.parametrize("pads", [True, False])
+def test_a_tokenizer_that_names_no_limit_and_a_model_that_counts_positions_from_two_on(
+    tmp_path: Path, pads: bool
+) -> None:
+    """As classifiers of RoBERTa's type on the hub: 32 positions are for 30 tokens."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    config = RobertaConfig(vocab_size=8, max_position_embeddings=32, pad_token_id=1, **sizes)
+    RobertaForSequenceClassification(config).save_pretrained(tmp_path)
+    words = Tokenizer(WordLevel({"<end>": 0, "<pad>": 1, "good": 2, "film": 3}, unk_token="<end>"))
+    words.pre_tokenizer = Whitespace()
+    marks = {"eos_token": "<end>", "unk_token": "<end>", **({"pad_token": "<pad>"} if pads else {})}
+    PreTrainedTokenizerFast(tokenizer_object=words, **marks).save_pretrained(tmp_path)
+    texts, _ = read_unlabelled(pd.DataFrame({"text": ["good " * 40, "film", "good film"]}))
+    got = frostline.predict(tmp_path, texts)
+    assert got.truncated == 1 and np.isfinite(got.values).all()
+
+
 @pytest.mark.parametrize(
     ("file", "said"),
     [
@@ -71,6 +91,14 @@ def test_damaged_weights_and_a_model_without_a_head(finished_sweep: Path, tiny_b
         frostline.predict(folder, texts)
     with pytest.raises(FrostlineError, match=r"is no trained classifier \(its weights lack classifier\.bias\)"):
         frostline.predict(tiny_bert, texts)
+
+
+def test_several_labels_at_once_are_refused(finished_sweep: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "problem_type": "multi_label_classification"}))
+    with pytest.raises(FrostlineError, match="any number of labels at once"):
+        frostline.predict(folder, read_unlabelled(pd.DataFrame(sentences(2)))[0])
 
 
 def test_pairs_are_not_given_to_a_model_of_single_texts_nor_the_other_way(finished_sweep: Path, tmp_path: Path) -> None:

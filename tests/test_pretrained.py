@@ -23,7 +23,9 @@ from frostline.errors import FrostlineError
 from frostline.gradients import gradient_of, hand_in
 from frostline.layers import EMBEDDINGS, HEAD, POOLER, find_layers
 from frostline.parts import parameters_of
-from frostline.pretrained import load_pretrained, set_train_mode
+from frostline.pretrained import load_pretrained, most_tokens, set_train_mode
+from frostline.specification import make_spec
+from frostline.sweep.prepare import length_limit
 from frostline.tokens import encode
 from small_models import small_batch, small_model
 from tiny import tiny_bert_folder
@@ -507,9 +509,13 @@ def test_max_length_is_what_positions_and_tokenizer_allow(tmp_path, limit, expec
     RobertaModel(config).save_pretrained(tmp_path)
     bare_tokenizer(tmp_path, pad_token="<unknown>", model_max_length=limit)
     pretrained = load(tmp_path)
-    assert pretrained.max_length == expected
+    assert pretrained.max_length == expected and most_tokens(pretrained.model) == 30
     tokens = encode(pretrained.tokenizer, ["good " * 50], None, pretrained.max_length)
     assert pretrained.model(**tokens.batch(np.array([0]))).logits.isfinite().all()
+    spec = {"model": str(tmp_path), "train": "t.csv", "tune": "0", "out": "o"}
+    assert length_limit(make_spec({**spec, "max_length": 30}), pretrained) == 30
+    with pytest.raises(FrostlineError, match=r"max_length = 31 does not suit .*: give a number from 1 to 30"):
+        length_limit(make_spec({**spec, "max_length": 31}), pretrained)
 
 
 def test_max_length_of_a_model_with_many_positions(tiny_bert, minilm, tmp_path):

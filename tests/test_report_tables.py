@@ -145,6 +145,18 @@ def test_rules_in_words(tmp_path: Path) -> None:
     assert rules.others(curve, {**main, "verdict": "holds"})[-1][1] == "none more: it is settled"
 
 
+def test_of_a_smaller_choice_without_results_nothing_is_said() -> None:
+    cells: list[dict[str, object]] = [
+        {"trainable": k, "difference": {"estimate": 0.0}, "validation": {"n": 3}}
+        for k in ("last 0", "last 1", "last 2", "all")
+    ]
+    curve = {"cells": cells, "reference": "all", "reference_is_full": True}
+    holds = {"verdict": "holds", "estimate": "last 2", "sure": "last 2", "possible": "last 2"}
+    assert rules.point(holds, curve).endswith("lies above, that of every smaller choice below.")
+    cells[1]["difference"] = None
+    assert rules.point(holds, curve).endswith("lies above; of some smaller choice nothing is known.")
+
+
 def test_fronts_join_what_no_other_beats(tmp_path: Path) -> None:
     curve = rebuild(make_folder(tmp_path / "out", tune=(0, 1, 2, 4, 6, "all"), seeds=3))["sizes"][0]
     for narrow in (False, True):

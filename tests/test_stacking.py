@@ -50,7 +50,9 @@ def bench_of(model_type: str, folder: Path, *, dropout: bool = False, packed: bo
     with packable(model) as packing:
         packed = packed and packing is not None
     narrow = narrow_of(model, anatomy, probe_batch(model), reads)
-    bench = Bench(pretrained, Machine(torch.device("cpu"), "float32"), problem, tokens, SPLITS, reads, packed, narrow)
+    bench = Bench(
+        pretrained, Machine(torch.device("cpu"), "float32"), problem, tokens, SPLITS, reads, packed, narrow=narrow
+    )
     return with_states(bench, folder)
 
 
@@ -263,6 +265,8 @@ def test_a_rehearsal_tells_what_a_step_takes(tmp_path: Path) -> None:
     for count in (1, 2):
         seconds, used = rehearse([spec_of(1, seed) for seed in range(count)], bench)
         assert 0 < seconds < 60 and used > 0
+    few = rehearse([spec_of(1, 0).model_copy(update={"per_device_train_batch_size": 1000})], bench)
+    assert 0 < few[0] < 60  # with fewer examples than a batch there are as many steps
     bench.pretrained.start(frozenset(), 0)
     after = bench.pretrained.model.named_parameters()
     assert all(torch.equal(p, before[name]) for name, p in after if name not in bench.pretrained.new)

@@ -103,12 +103,28 @@ def test_on_a_cpu_heads_alone_are_stacked_unless_a_number_is_given(bench: Bench)
     assert not notes
 
 
+def test_each_worker_has_a_stack_of_its_own_unless_a_number_is_given(bench: Bench) -> None:
+    runs = [spec_of(0, seed) for seed in range(5)]
+    found = [stack_size(runs, bench, "auto", print, workers=workers) for workers in (1, 2, 3, 5, 9)]
+    assert found == [5, 3, 2, 1, 1] and stack_size(runs, bench, 4, print, workers=3) == 4
+
+
+def test_what_was_found_is_remembered_and_said_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs: list[Any] = []
+    monkeypatch.setattr(stacks_module, "stack_refusal", lambda *_, **__: proofs.append(1) or "Its layers talk.")
+    notes: list[str] = []
+    runs = [spec_of(1, seed) for seed in range(4)]
+    for asked in (runs, runs, runs[:2]):
+        assert stack_size(asked, replace(bench, workers=2), 3, notes.append) == 1
+    assert len(proofs) == 2 and len(notes) == 3 and len(set(notes)) == 1
+
+
 def test_memory_limits_a_stack_of_heads(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     head = 4 * (32 * 32 + 32 + 32 * 2 + 2)
     runs = [spec_of(0, seed) for seed in range(9)]
     for limit, size in ((10 * 5 * head, 9), (3 * 5 * head, 3), (0, 1)):
         monkeypatch.setattr(stacks_module, "memory_limit", lambda device, limit=limit: limit)
-        assert stack_size(runs, bench, "auto", print) == size
+        assert stack_size(runs, replace(bench, stack_sizes={}), "auto", print) == size
 
 
 def test_a_type_that_cannot_be_stacked_is_said_and_runs_one_by_one(

@@ -126,7 +126,7 @@ def test_named_parts_are_tuned_from_the_lowest_on(
     assert row["status"] == "pending" and pd.isna(row["tuned_layers"]) and pd.isna(row["tune_embeddings"])
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@sum", "\tx", "\rx"])
+@pytest.mark.parametrize("text", ["=1+1", "+1x", "-a1", "@sum", "\tx", "\rx"])
 def test_a_formula_stays_text(text: str) -> None:
     written = csv_bytes([{"label": text, text: 1.5}], ["label", text]).decode()
     header, row = csv.reader(io.StringIO(written, newline=""))
@@ -134,7 +134,7 @@ def test_a_formula_stays_text(text: str) -> None:
 
 
 def test_negative_numbers_are_no_formulas_and_texts_keep_their_commas() -> None:
-    for text in ('x, "y"\nz', "old\rMac", "dos\r\n", "'quoted'"):
+    for text in ('x, "y"\nz', "old\rMac", "dos\r\n", "'quoted'", "-1", "+2.5e3"):  # a label may be a number
         written = csv_bytes([{"a": -0.5, "b": text, "c": None}], "abc").decode()
         assert list(csv.reader(io.StringIO(written, newline=""))) == [["a", "b", "c"], ["-0.5", text, ""]]
 

@@ -323,10 +323,22 @@ def test_a_constant_prediction_is_degenerate():
     assert (trained.outcome, trained.reason) == ("degenerate", "it predicts the same for every validation row")
 
 
+def test_the_same_for_every_row_is_right_where_all_rows_are_of_one_class():
+    line = Line()
+    targets = line.targets.copy()
+    targets[VALIDATION] = 1
+
+    def forward(rows):
+        return line.forward(rows) * (1 if rows[0] in TRAIN else 0) + torch.tensor([0.0, 1.0])
+
+    trained = fit(line, ONE_EPOCH, forward=forward, problem=problem_of(targets))
+    assert trained.outcome == "ok" and trained.evaluations[0].validation["accuracy"] == 1
+
+
 def test_validation_logits_that_are_not_finite_are_diverged():
     line = Line()
     trained = fit(line, ONE_EPOCH, forward=lambda rows: line.forward(rows) * (1 if rows[0] in TRAIN else math.nan))
-    assert trained.outcome == "diverged"
+    assert trained.outcome == "diverged" and math.isnan(trained.evaluations[0].validation["accuracy"])
 
 
 def test_class_weights_change_the_loss_as_in_torch():

@@ -184,6 +184,18 @@ def test_heads_alone_are_shared_out_among_the_workers_unless_a_number_is_given(
     assert sorted(found, reverse=True) == sizes
 
 
+def test_a_run_that_goes_alone_has_the_whole_clock(settings: dict[str, Any]) -> None:
+    settings = {**settings, "workers": 2, "stack": 1}
+    go({**settings, "tune": "1", "seeds": 1})
+    go({**settings, "tune": "0,1"})  # three runs are missing
+    results = Store(Path(settings["out"])).results().values()
+    abreast = {(one["spec"]["tune"], one["spec"]["seed"]): one["provenance"]["workers"] for one in results}
+    assert abreast == {(1, 0): 1, (0, 0): 2, (0, 1): 2, (1, 1): 2}
+    for tune, together in (("0,1", 2), ("1", 1)):  # stacks are what goes side by side
+        other = go({**settings, "tune": tune, "seeds": 3, "stack": 3, "out": Path(settings["out"]).with_name(tune)})
+        assert {one["provenance"]["workers"] for one in Store(Path(other.spec.out)).results().values()} == {together}
+
+
 def test_how_many(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def count(**more: Any) -> int:
         sweep = frostline.Sweep(progress=Progress(), **{**settings, **more})

@@ -134,13 +134,16 @@ def _over_tasks(together: Mapping[str, Any], layers: int | None, choices: Choice
     """What all tasks of a model say together."""
     point = next(point for point in together["points"] if point["target"] == choices.target)
     counted = len(together["tasks"]) - len(together["left_out"]) - len(together["undefined"])
-    whole = "full's gain over guessing" if choices.corrected else "full's score"
+    raw = together["raw"]
+    whole = "full's gain over guessing" if choices.corrected and len(raw) < counted else "full's score"
     where = "in the one task that counts" if counted == 1 else f"in each of {counted} tasks"
     for why, tasks in (
         ("left out by choice", together["left_out"]),
         ("full is not above guessing", together["undefined"]),
     ):
         where += f" (without {' and '.join(tasks)}: {why})" if tasks else ""
+    if raw and len(raw) < counted:
+        where += f" (of full's score in {' and '.join(raw)}, where nobody says what guessing scores)"
     reaches = f"{100 * choices.target:g} % of {whole} {where}"
     sure, possible = point["estimate" if choices.by_mean else "sure"], point["possible"]
     of = f" of {layers}" if layers else ""

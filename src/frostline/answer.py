@@ -31,14 +31,18 @@ def make_answer(
 ) -> dict[str, Any]:
     """The answer for every train size, in plain values for JSON; the largest size speaks first.
 
-    ``runs`` are rows of the results table; ``logits`` gives a run's predictions on the validation rows.
+    ``runs`` are rows of the results table; what was ``searched``, and the rates that were chosen there, is of one size;
+    ``logits`` gives a run's predictions on the validation rows.
     """
     evidence = Predictions(validation, logits, searched.looks)
     sizes = sorted({run["train_size"] for run in runs}, reverse=True)
-    answers = [
-        answer_one([run for run in runs if run["train_size"] == size], evidence, choices, layers, searched)
-        for size in sizes
-    ]
+    answers = []
+    for size in sizes:
+        some = [run for run in runs if run["train_size"] == size]
+        if searched.train_size in (None, size):
+            answers.append(answer_one(some, evidence, choices, layers, searched))
+        else:
+            answers.append(answer_one(some, evidence, replace(choices, rates={}), layers))
     adjust(answers)
     return {
         "schema_version": SCHEMA_VERSION,

@@ -29,7 +29,7 @@ from frostline.sweep.plan import Plan, expand, read_settings
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.rows import write_rows
 from frostline.sweep.search import PROBE, chosen_rates, has_probe, read_search, want_again
-from frostline.sweep.store import make_folder, write_facts
+from frostline.sweep.store import make_folder, with_nulls, write_facts
 from frostline.sweep.tables import frame, write_tables
 from frostline.sweep.weights import BestWeights
 
@@ -164,7 +164,7 @@ def _searched(search: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> S
     """What a search has to say of the answer about these runs, of which some may have come since."""
     there = {row["trainable"] for row in rows}
     skipped = [k for k in search["skipped"] if k not in there]
-    known = {name: search[name] for name in ("named", "looks", "operations", "awaits")}
+    known = {name: search[name] for name in ("train_size", "named", "looks", "operations", "awaits")}
     return Searched(**known, skipped=skipped, instead=_instead(search, rows))
 
 
@@ -198,13 +198,14 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     if validation is None:
         raise FrostlineError(f"{out} holds no validation.parquet: run the sweep's command again.")
     store, search = folder.store, read_search(folder.out)
+    searched = [row for row in rows if search and row["train_size"] == search["train_size"]]
     answer = make_answer(
         rows,
         validation,
         folder.predictions,
-        replace(choices_of(folder.spec), rates=chosen_rates(search, rows) if search else {}),
+        replace(choices_of(folder.spec), rates=chosen_rates(search, searched) if search else {}),
         layers=folder.identity.layers,
-        searched=_searched(search, rows) if search else NO_SEARCH,
+        searched=_searched(search, searched) if search else NO_SEARCH,
     )
     if search:
         answer["sizes"][0]["sentence"] += _better_probe(folder.out, search["probes"], answer)
@@ -224,8 +225,9 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     answer["data"] = _data_facts(folder.out)
     answer["notes"], answer["columns"] = answer["data"]["notes"], answer["data"].get("columns")
     write_tables(folder.out, rows, folder.scores())
-    write_facts(folder.out / "answer.json", answer)
-    return answer
+    known: dict[str, Any] = with_nulls(answer)
+    write_facts(folder.out / "answer.json", known)
+    return known
 
 
 def _better_probe(out: Path, facts: Mapping[str, Any] | None, answer: Mapping[str, Any]) -> str:

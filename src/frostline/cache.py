@@ -19,7 +19,7 @@ class Kept:
 
     key: str
     folder: Path
-    recipe: dict[str, Any]
+    recipe: dict[str, Any]  # empty where its record is damaged
     rows: int
     cuts: tuple[int, ...]
     bytes: int
@@ -33,17 +33,26 @@ def kept_states(folder: Path | None = None) -> Iterator[Kept]:
 
 
 def _read(folder: Path) -> Kept:
-    shards = [json.loads(path.read_text()) for path in folder.glob("*/shard.json")]
+    shards = [_record(path) for path in folder.glob("*/shard.json")]
     files = [path for path in folder.rglob("*") if path.is_file()]
     return Kept(
         key=folder.name,
         folder=folder,
-        recipe=json.loads((folder / "recipe.json").read_text()),
-        rows=sum(shard["rows"] for shard in shards),
-        cuts=tuple(sorted({cut for shard in shards for cut in shard["cuts"]})),
+        recipe=_record(folder / "recipe.json"),
+        rows=sum(shard.get("rows", 0) for shard in shards),
+        cuts=tuple(sorted({cut for shard in shards for cut in shard.get("cuts", ())})),
         bytes=sum(path.stat().st_size for path in files),
         modified=max(path.stat().st_mtime for path in files),
     )
+
+
+def _record(path: Path) -> dict[str, Any]:
+    """What is written there; nothing where it is damaged."""
+    try:
+        found = json.loads(path.read_text())
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def remove(keys: list[str] | None, folder: Path | None = None) -> list[Kept]:
@@ -70,5 +79,7 @@ def remove(keys: list[str] | None, folder: Path | None = None) -> list[Kept]:
 def verify(folder: Path | None = None) -> Iterator[tuple[Kept, str]]:
     """Read every kept file again: each entry with what is damaged in it, empty when all is as it was written."""
     for kept in kept_states(folder):
-        problems = (damage(path.parent) for path in sorted(kept.folder.glob("*/shard.json")))
-        yield kept, "; ".join(problem for problem in problems if problem)
+        problems = [damage(path.parent) for path in sorted(kept.folder.glob("*/shard.json"))]
+        if not kept.recipe:
+            problems.append(f"{kept.folder / 'recipe.json'} is not what was written")
+        yield kept, "; ".join(filter(None, problems))

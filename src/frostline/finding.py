@@ -119,10 +119,12 @@ class _Search:
     progress: Progress
     budget: float | None
     steps: list[dict[str, Any]] = field(default_factory=list)
+    asked: set[str] = field(default_factory=set)  # runs that this search or an earlier one wanted
 
     def __post_init__(self) -> None:
         prepared, spec = self.prepared, self.spec
-        self.earlier = read_search(prepared.store.out)
+        earlier = read_search(prepared.store.out)
+        self.asked |= set(earlier["asked"] if earlier else ())
         self.runs = {Trial(run.tune, run.learning_rate, run.seed): run for run in expand(spec, prepared.identity)}
         self._folds = {run.digest: run.fold for run in self.runs.values()}
         self.printed = {run.tune: run.trainable for run in self.runs.values()}
@@ -244,6 +246,8 @@ class _Search:
         self.progress.note(step.why)
         asked = {trial: self.runs[trial] for trial in step.trials}
         known = [trial for step in self.steps for trial in step["trials"]]
+        self.asked |= {run.digest for run in asked.values()}
+        self._write(None)  # that they are a search's own, whatever becomes of it
         write_folder(replace(self.prepared, spec=self._asked([*known, *step.trials])))
         try:
             execute(self.prepared, list(asked.values()), self.progress, weights=best_weights(self.prepared.store.out))
@@ -282,12 +286,10 @@ class _Search:
 
     def _given_up(self, own: Set[str]) -> list[str]:
         """Runs that an earlier search began, with other settings, and that nobody is to finish: they have no result, and this
-        one did not want them."""
+        one did not want them. What a sweep has asked for may go on."""
         store = self.prepared.store
-        if self.earlier is None:  # what is there is a sweep's, which may go on
-            return []
-        asked = {run.digest for run in Folder(store.out).asked} - own - store.failures().keys()
-        return sorted(digest for digest in asked if not store.has(digest))
+        there = {run.digest for run in Folder(store.out).asked} & self.asked - own - store.failures().keys()
+        return sorted(digest for digest in there if not store.has(digest))
 
     def _standing(self) -> list[dict[str, Any]]:
         """What decisions rest on: see :meth:`frostline.race.Board.standing`."""
@@ -312,6 +314,7 @@ class _Search:
         write_search(
             self.prepared.store.out,
             {
+                "train_size": next(iter(self.runs.values())).train_size,
                 "named": None if tune is None else self.printed[tune],
                 "why": verdict.why if verdict else None,
                 "by_probe": bool(verdict and verdict.by_probe),
@@ -327,6 +330,7 @@ class _Search:
                 "standing": self._standing(),
                 "skipped": [self.printed[k] for k in raced if k not in tried],
                 "lacks": self.printed[course.reference] if verdict and verdict.alone else None,
+                "asked": sorted(self.asked),
                 "given_up": self._given_up({self.runs[trial].digest for trial in trained}) if over else [],
                 "probes": self.probed.facts if self.probed else None,
                 "guesses": judged(

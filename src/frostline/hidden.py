@@ -41,6 +41,7 @@ from frostline.tokens import Tokens, flat_positions
 FORMAT = 8
 SHARD_ROWS = 16384
 RESERVE = 1 << 30  # bytes of the disk that are left to others
+DAMAGED = (OSError, ValueError, LookupError, TypeError, EOFError)  # what reading a damaged record ends in
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,8 @@ def keep(
     with _said_of_the_disk(place), _locked(place):
         for leftover in place.glob("*.part"):  # of a process that was killed: nobody else writes under the lock
             shutil.rmtree(leftover)
-        (place / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1))
+        (place / "recipe.new").write_text(json.dumps(asdict(recipe), indent=1))
+        (place / "recipe.new").replace(place / "recipe.json")  # whoever lists what is kept reads all of it or none
         shards = [shard for shard in _open_all(place, warn) if shard.covers(made_by.need)]
         missing = _missing(tokens, rows, shards)
         progress(len(rows) - len(missing))
@@ -198,7 +200,7 @@ def not_kept(
     files = (folder or cache_folder()).glob(f"{recipe.key}/*/shard.json") if recipe else ()
     shards = []
     for file in files:
-        with suppress(OSError, ValueError, KeyError):  # damaged: it will be computed again
+        with suppress(*DAMAGED):  # it will be computed again
             shards.append(_Shard(file.parent))
     return _missing(tokens, rows, [shard for shard in shards if shard.covers(need)])
 
@@ -207,7 +209,7 @@ def recipes_like(recipe: Recipe, *, folder: Path | None = None) -> Iterator[Reci
     """Recipes on disk that differ from this one in how the pass is made alone, which is not known before the model was
     checked."""
     for file in (folder or cache_folder()).glob("*/recipe.json"):
-        with suppress(OSError, ValueError, TypeError):  # damaged
+        with suppress(*DAMAGED):
             found = Recipe(**json.loads(file.read_text()))
             if replace(recipe, model=found.model, packed=found.packed, narrow=found.narrow) == found:
                 yield found
@@ -299,13 +301,13 @@ def _write_shard(place: Path, made_by: Pass, tokens: Tokens, rows: Rows, progres
                 for name, array in states.items():
                     open_files[name].write(array.float().cpu().contiguous().numpy().data)
                 progress(len(batch.rows))
-            for file in open_files.values():
-                file.flush()
-                os.fsync(file.fileno())
         files_written = {file.name: (file.stat().st_size, _checksum(file)) for file in sorted(part.iterdir())}
         seconds = perf_counter() - start
         facts = {"rows": len(rows), **asdict(need), "seconds": seconds, "files": files_written}
         (part / "shard.json").write_text(json.dumps(facts, indent=1))
+        for written in part.iterdir():
+            with written.open("rb+") as file:
+                os.fsync(file.fileno())
         return part.rename(place / _name(facts))
     finally:
         shutil.rmtree(part, ignore_errors=True)

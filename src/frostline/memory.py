@@ -21,6 +21,7 @@ from torch import Tensor
 from frostline.machine import Machine
 
 LARGE = 4 << 20  # bytes of a block
+DYNAMIC = 32 << 20  # where glibc's own limit is by the time that large blocks were freed; once set, it moves no more
 SHORTEST, LONGEST = 0.02, 0.25  # seconds between two looks at what is in use
 PAGE_OUT = 21  # Linux's number for that wish
 LARGE_PAGES = "THP_MEM_ALLOC_ENABLE"  # torch's own name, which it looks up once
@@ -100,11 +101,11 @@ def anonymous_memory(process: psutil.Process) -> int:
 def _meter() -> Callable[[], int]:
     """The bytes that this process has in use. What was freed, but is still held for the next run, does not count:
     with glibc the heap says so itself; elsewhere it counts."""
-    process, libc = psutil.Process(), _glibc()
+    libc = _glibc()
     if libc is None:
-        return lambda: anonymous_memory(process)
+        return lambda: anonymous_memory(psutil.Process())  # the process that asks, which may be a fork of this one
     libc.malloc_trim(0)  # now the system holds what is in use, and nothing more
-    outside = anonymous_memory(process) - libc.mallinfo2().in_use
+    outside = anonymous_memory(psutil.Process()) - libc.mallinfo2().in_use
     return lambda: outside + libc.mallinfo2().in_use
 
 
@@ -167,9 +168,9 @@ def _mapped() -> list[tuple[int, int]]:
 def _keep_freed(keep: bool, *, sparing: bool = False) -> None:
     if libc := _glibc():
         trim_threshold, mmap_threshold, mmap_max = -1, -3, -4
-        libc.mallopt(trim_threshold, 2**31 - 1 if keep else 128 << 10)
+        libc.mallopt(trim_threshold, 2**31 - 1 if keep else 2 * DYNAMIC)
         libc.mallopt(mmap_max, 0 if keep and not sparing else 65536)
-        libc.mallopt(mmap_threshold, LARGE if keep else 128 << 10)
+        libc.mallopt(mmap_threshold, LARGE if keep else DYNAMIC)
 
 
 class _Mallinfo(ctypes.Structure):

@@ -89,7 +89,9 @@ def predict(logits: Array, problem_type: str) -> Array:
 
 
 def score(targets: Array, logits: Array, problem_type: str) -> dict[str, float]:
-    """All metrics that suit the task."""
+    """All metrics that suit the task; NaN where a logit is none."""
+    if np.isnan(logits).any():
+        return dict.fromkeys(metrics_for(problem_type, logits.shape[1]), float("nan"))
     predictions = predict(logits, problem_type)
     with warnings.catch_warnings():
         # scikit-learn warns of classes that were never predicted, which is what a score of 0 says already.

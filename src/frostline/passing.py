@@ -47,10 +47,10 @@ class Need:
     head: bool
     pooled: tuple[int, ...] = ()
 
-    def bytes(self, rows: int, tokens: int, width: int, itemsize: int = 4) -> int:
+    def bytes(self, rows: int, tokens: int, width: int) -> int:
         """What this takes on disk for so many rows and tokens."""
         vectors = self.head + len(POOLED) * len(self.pooled)
-        return width * itemsize * (len(self.cuts) * tokens + vectors * rows) + 24 * rows
+        return 4 * width * (len(self.cuts) * tokens + vectors * rows) + 24 * rows
 
     def depth(self, layers: int) -> int:
         """How many of a model's ``layers`` must run for it."""

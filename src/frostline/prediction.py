@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification
 
 from frostline.data import Texts
 from frostline.errors import FrostlineError
-from frostline.pretrained import demand, quiet, require_files
+from frostline.pretrained import LONGEST, demand, load_tokenizer, most_tokens, quiet, require_files
 from frostline.savedprobe import saved_probe
 from frostline.tokens import encode
 
@@ -95,14 +95,15 @@ def predict(folder: str | Path, texts: Texts, *, trust_remote_code: bool = False
             f"The model in {folder} is no trained classifier (its weights lack {min(info['missing_keys'])}): give "
             "DIR/model of a sweep's --out."
         )
+    if model.config.problem_type == "multi_label_classification":
+        raise FrostlineError(
+            f"The model in {folder} gives a text any number of labels at once: frostline is for one label a text, or a number."
+        )
     model.eval()
-    tokenizer = demand(
-        lambda: AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code),
-        str(folder),
-        "its tokenizer cannot be loaded",
-    )
-    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None) or 512
-    limit = min(tokenizer.model_max_length, positions)
+    tokenizer = load_tokenizer(str(folder), Path(folder), trust_remote_code=trust_remote_code)
+    if model.config.get_text_config().pad_token_id is None:  # some look for the last token that is no padding
+        model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
+    limit = min(tokenizer.model_max_length, most_tokens(model) or LONGEST)
     tokens = encode(tokenizer, texts.texts, texts.pairs, limit)
     order = np.argsort(tokens.lengths, kind="stable")
     parts = []

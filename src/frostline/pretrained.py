@@ -47,6 +47,7 @@ class Pretrained:
     max_length: int  # the most tokens that the model takes, at most LONGEST
     new: frozenset[str]  # parameters that the checkpoint does not hold, drawn anew from every run's seed
     read: Callable[[], PreTrainedModel]  # the model once more, as the checkpoint has it
+    use_cache: bool | None = None  # what its configuration says of it, which training has off; None: nothing
     _changed: dict[str, Tensor] = field(default_factory=dict)  # pretrained values of what was trained, in a copy
     _absent: dict[str, nn.Parameter] = field(default_factory=dict)  # what is done without for now
 
@@ -183,10 +184,7 @@ def load_pretrained(
     trust = {"trust_remote_code": trust_remote_code}
     config = demand(lambda: AutoConfig.from_pretrained(folder, **trust), name, "its config.json cannot be used")
     require_files(name, folder)
-    tokenizer = demand(lambda: AutoTokenizer.from_pretrained(folder, **trust), name, "its tokenizer cannot be loaded")
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
-    tokenizer.padding_side = "right"
+    tokenizer = load_tokenizer(name, folder, trust_remote_code=trust_remote_code)
     config.num_labels = len(labels) or 1
     if labels:
         config.id2label = dict(enumerate(labels))
@@ -194,7 +192,8 @@ def load_pretrained(
     config.problem_type = problem_type
     config.pad_token_id = tokenizer.pad_token_id
     config.get_text_config().pad_token_id = tokenizer.pad_token_id
-    if hasattr(config, "use_cache"):
+    use_cache = getattr(config, "use_cache", None)
+    if use_cache is not None:
         config.use_cache = False
 
     def read() -> tuple[PreTrainedModel, Any]:
@@ -228,6 +227,7 @@ def load_pretrained(
         max_length=_max_length(model, tokenizer),
         new=_new_parameters(model, anatomy, info),
         read=lambda: read()[0],
+        use_cache=use_cache,
     )
 
 
@@ -339,13 +339,36 @@ def _new_parameters(model: PreTrainedModel, anatomy: Anatomy, info: Any) -> froz
     return frozenset(head | missing)
 
 
-def _max_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    text = model.config.get_text_config()
-    positions = getattr(text, "max_position_embeddings", None) or getattr(text, "n_positions", None) or LONGEST
+def most_tokens(model: PreTrainedModel) -> int | None:
+    """How many tokens a text may have at most, by the positions that the model knows; None where it does not say."""
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if not positions:
+        return None
     tables = [m for m in model.modules() if isinstance(m, nn.Embedding) and m.num_embeddings == positions]
     # RoBERTa and its kin number positions from the one of padding on: 514 of them take 512 tokens.
-    first = max((m.padding_idx + 1 for m in tables if m.padding_idx is not None), default=0)
-    return int(min(tokenizer.model_max_length, positions - first, LONGEST))
+    return int(positions - max((m.padding_idx + 1 for m in tables if m.padding_idx is not None), default=0))
+
+
+def _max_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    positions = getattr(model.config.get_text_config(), "n_positions", None)
+    return int(min(tokenizer.model_max_length, most_tokens(model) or positions or LONGEST, LONGEST))
+
+
+def load_tokenizer(name: str, folder: Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
+    """The tokenizer in ``folder``; one without a token for padding pads with another, which attention does not see.
+
+    Raises:
+        FrostlineError: there is none that can be used, in the model called ``name``.
+    """
+    tokenizer: PreTrainedTokenizerBase = demand(
+        lambda: AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code),
+        name,
+        "its tokenizer cannot be loaded",
+    )
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    tokenizer.padding_side = "right"
+    return tokenizer
 
 
 def _digest(files: Sequence[Path]) -> str:

@@ -1,8 +1,7 @@
 """One run: a specification in, a result out. The whole story of the product on one screen."""
 
 import hashlib
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -53,9 +52,12 @@ class Bench:
     folds: Rows | None = None  # of each training row, where validation is all of them, a fold for each run
     narrow: Narrow | None = None  # what of the last layer is computed for the head's token only
     states: HiddenStates | None = None
-    workers: int = 1  # so many runs share the cores, and so the clock; 1: a run has them all
+    workers: int = 1  # so many runs share the cores, and so the clock
     plain: bool = False  # as transformers by itself: what is scored not in parts, and every row of a table in each step
     pass_seconds: float = 0.0  # by the clock: having the hidden states at hand, whatever of them was there
+    stack_sizes: dict[Hashable, tuple[int, str | None]] = field(
+        default_factory=dict
+    )  # what frostline.sweep.stacks found
 
     def parts(self, lengths: NDArray[np.int64], cut: int | None) -> list[slice]:
         """The parts in which texts that have these ``lengths``, ``[K, B]``, are scored from ``cut`` on; by the head alone,
@@ -176,22 +178,23 @@ def rehearse(specs: Sequence[RunSpec], bench: Bench, *, steps: int = 4) -> tuple
     first, lengths = specs[0], bench.problem.lengths
     names = trained_names(first, bench.pretrained.anatomy)
 
-    def longest(rows: Rows, count: int) -> Rows:
-        return rows[np.argsort(-lengths[rows], kind="stable")[:count]]
+    def longest(rows: Rows, count: int) -> Rows:  # some of them again where there are not so many
+        return np.resize(rows[np.argsort(-lengths[rows], kind="stable")], count)
 
     ends: list[float] = []
+    scored = scored_rows(bench, first)
     with peak_memory(bench.machine) as peak, opened(specs, bench) as (learners, forward):
         train(
             forward,
             [replace(one, rows=longest(one.rows, steps * first.per_device_train_batch_size)) for one in learners],
             bench.problem,
-            longest(scored_rows(bench, first), first.per_device_eval_batch_size),
+            longest(scored, min(len(scored), first.per_device_eval_batch_size)),
             first.model_copy(update={"num_train_epochs": 1.0, "evaluations_per_epoch": 2}),  # best values are kept, too
             set_mode=lambda training: _set_mode(bench, first, names, training),
             on_step=lambda step, total: ends.append(perf_counter()),
         )
     gaps = [after - before for before, after in pairwise(ends)]
-    return min(gaps, default=math.inf), peak.bytes
+    return min(gaps), peak.bytes
 
 
 @contextmanager

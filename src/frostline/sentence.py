@@ -23,6 +23,7 @@ class Searched:
     operations: Mapping[str, float] = field(default_factory=dict)  # of a training of each k
     instead: str | None = None  # its sentence, where it ended without a k to recommend
     awaits: str | None = None  # the k that it is going to compare with, before that was trained
+    train_size: int | None = None  # of its runs; of others it has nothing to say
 
 
 NO_SEARCH = Searched()

@@ -146,7 +146,7 @@ def _rows(jackknife: Array | None, one_row: float) -> tuple[Error, ...]:
     groups = len(jackknife)
     means = jackknife.mean(1)  # [groups, 2]
     centred = means - means.mean(0)
-    return (Error("rows", (groups - 1) / groups * centred.T @ centred + one_row**2 * np.eye(2), groups - 1),)
+    return (Error("rows", (groups - 1) / groups * centred.T @ centred + one_row**2 * np.eye(2), max(1, groups - 1)),)
 
 
 def pairing_gain(scores: Array) -> float | None:
@@ -176,7 +176,7 @@ def mean_interval(
 
 def score_interval(score: float, jackknife: Array, one_row: float, quantile: float = QUANTILE) -> tuple[float, float]:
     """The interval of one model's score, with ``[groups]`` left-out scores: it knows the rows, and no seed."""
-    if len(jackknife) < 2:  # of a single row
+    if len(jackknife) < 2 or not np.isfinite(jackknife).all():  # of a single row, or not defined for some of them
         return -np.inf, np.inf
     twice = np.stack([jackknife] * 2, -1)[:, None]
     return Pair(np.full(2, score), _rows(twice, one_row), 1, quantile).interval(CELL)

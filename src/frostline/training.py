@@ -236,6 +236,7 @@ class _Course:
         self.best_values: dict[str, Tensor] = {}
         self.to_come = np.zeros(0, np.int64)  # rows of this epoch
         self.parts: list[tuple[Rows, Tensor]] = []  # training batches since the last evaluation, dropout on
+        self.scored = np.zeros(0, np.int64)  # validation rows
 
     @property
     def goes_on(self) -> bool:
@@ -260,7 +261,7 @@ class _Course:
         self, logits: NDArray[np.float32], rows: Rows, epoch: float, settings: Settings, *, last: bool
     ) -> None:
         """Score validation logits and what was seen since the last time; keep the values if they are the best so far."""
-        trained = self.trained
+        trained, self.scored = self.trained, rows
         seen = torch.cat([logits for _, logits in self.parts]).float().cpu().numpy()
         train = self.problem.scores(seen, np.concatenate([rows for rows, _ in self.parts]))
         self.parts.clear()
@@ -276,7 +277,8 @@ class _Course:
         trained = self.trained
         trained.train_last = self.problem.scores(logits, rows)
         best = trained.evaluations[trained.best].logits
-        if is_constant(best, self.problem.problem_type):
+        targets = self.problem.targets[self.scored]
+        if is_constant(best, self.problem.problem_type) and (targets != targets[0]).any():
             trained.outcome, trained.reason = "degenerate", "it predicts the same for every validation row"
         if not np.isfinite(best).all():
             self.diverge("its logits of the validation rows are not finite")

@@ -101,7 +101,7 @@ def analyze(
     _demand_tasks("--chance", list(_pairs("--chance", chance)), tasks)
     _demand_tasks("--metric", [name for name in _by_task(metric) if name], tasks)
     _demand_tasks("--leave-out", _words(leave_out) or [], tasks)
-    choices = _choices(protocol, given)
+    choices, out = _choices(protocol, given), out.expanduser()
     make_folder(out)
     analysis = analyze_groups(groups, choices)
     page = _write(out, analysis, protocol, ", ".join(source.name for source in sources), groups)
@@ -173,7 +173,7 @@ def study(
     from frostline.studies import load_protocol
     from frostline.studies.carry_out import parts
 
-    protocol, folder = load_protocol(name), out or Path(name)
+    protocol, folder = load_protocol(name), (out or Path(name)).expanduser()
     all_parts = parts(
         protocol, folder, models=_words(model), tasks=_words(task), data=_pairs("--data", data), settings=settings
     )
@@ -236,12 +236,12 @@ def print_counts(name: str, settings: Mapping[str, Any]) -> None:
     for model in _words([settings["model"]] if "model" in settings else None) or protocol.models:
         config = configuration(protocol, model)
         values = {**protocol.settings_of(model, protocol.tasks[0]), **settings}
-        counts = count(
-            config,
-            depths(settings.get("tune", protocol.tune), config.num_hidden_layers),
-            tune_pooler=bool(values.get("tune_pooler", True)),
-            tune_modules=values.get("tune_modules"),
-        )
+        ks = depths(settings.get("tune", protocol.tune), config.num_hidden_layers)
+        parts = values.get("tune_modules")
+        parts = _words([parts] if isinstance(parts, str) else parts)
+        if "named" in ks and not parts:
+            raise FrostlineError(f"{name} names no parts to be tuned: give --tune-modules with module paths.")
+        counts = count(config, ks, tune_pooler=bool(values.get("tune_pooler", True)), tune_modules=parts)
         print(f"\n{model}: {counts.layers} layers, {counts.total:,} parameters")
         printed = [row for row in protocol.printed if row.model == protocol.short_name(model)]
         totals = {row.statistic.removeprefix("parameters_"): row.value for row in printed}

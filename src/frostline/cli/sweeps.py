@@ -221,12 +221,13 @@ def predict(
     from frostline.prediction import demand_model, trained_columns
     from frostline.prediction import predict as predict_texts
 
-    target = out or file.with_name(f"{file.stem}.predictions.csv")
+    target = out.expanduser() if out else file.with_name(f"{file.stem}.predictions.csv")
     if target.suffix not in (".csv", ".jsonl", ".parquet"):
         raise FrostlineError(f"{target} has no known ending: name it .csv, .jsonl or .parquet.")
-    if target.exists() and target.samefile(file):
+    there = target.exists() and file.exists()  # a missing file is said where it is read
+    if there and target.samefile(file):
         raise FrostlineError(f"{target} holds the texts themselves and would be overwritten: give another --out.")
-    if target.exists() and not overwrite:
+    if there and not overwrite:
         raise FrostlineError(f"{target} is there already: give another --out, or --overwrite.")
     demand_model(model)
     texts, columns = read_unlabelled(

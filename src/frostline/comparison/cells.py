@@ -142,10 +142,10 @@ def _difference(both: Pair | None) -> dict[str, float | None] | None:
     if both is None:
         return None
     value, means = float(both.means[0] - both.means[1]), both.means.tolist()
-    if both.runs < 2:
+    _, error, freedom = both.contrast(DIFFERENCE) if both.runs > 1 else (value, np.nan, np.nan)
+    if not np.isfinite(error):  # one seed, or a score that is not defined for some of the rows
         return {"means": means, "estimate": value, **dict.fromkeys(("low", "high", "p", "error", "freedom"))}
     low, high = both.interval(DIFFERENCE)
-    _, error, freedom = both.contrast(DIFFERENCE)
     return {
         **{"means": means, "estimate": value, "low": low, "high": high, "p": both.p_value(DIFFERENCE)},
         **{"error": error, "freedom": freedom},

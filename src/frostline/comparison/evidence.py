@@ -120,7 +120,9 @@ class Labelled:
     metric: str
 
     def score(self, logits: NDArray[Any], rows: NDArray[np.int64]) -> float:
-        """The metric on these rows."""
+        """The metric on these rows; NaN where there are none."""
+        if not len(rows):
+            return float("nan")
         metric = metrics_for(self.problem_type, logits.shape[1])[self.metric]
         return metric(self.targets[rows], predict(logits[rows], self.problem_type))
 
@@ -237,7 +239,7 @@ def _by_seed(cell: Sequence[Run], full: Sequence[Run]) -> list[tuple[Run, Run]]:
 def _described(
     scores: NDArray[np.float64], interval: tuple[float, float] | None, metric: str
 ) -> dict[str, float | int | None]:
-    low, high = interval or (None, None)
+    low, high = interval if interval and np.isfinite(interval).all() else (None, None)
     if low is not None and high is not None and is_known(metric):  # of any other metric nobody knows the ends
         low, high = max(low, lowest(metric)), min(high, 1.0)
     return {**asdict(summarize(scores)), "low": low, "high": high}

@@ -1,5 +1,6 @@
 """Anybody's results as runs: a long table, one row a run and metric, with its columns mapped to ours."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, isnan, nan
@@ -45,6 +46,11 @@ NUMBERS = (
 METRICS = {  # what others call the metrics
     **{"mcc": "matthews_correlation", "matthews": "matthews_correlation", "matthews_corrcoef": "matthews_correlation"},
     **{"acc": "accuracy", "spearman": "spearmanr", "rho": "spearmanr", "pearsonr": "pearson"},
+}
+STATUS = {  # and what others call it
+    "done": ("finished", "completed", "complete", "success", "succeeded", "ok"),
+    "failed": ("failure", "error", "crashed", "killed", "cancelled", "canceled"),
+    "pending": ("running", "queued", "scheduled"),
 }
 LOWER_IS_BETTER = ("loss", "error", "perplexity", "mse", "rmse", "mae")
 ZERO = ("matthews_correlation", "spearmanr", "pearson", "r2")  # what a constant scores in these
@@ -103,13 +109,14 @@ class _Reader:
 
     def row(self, n: int) -> dict[str, Any]:
         """The run in row ``n``; what the table does not know is None."""
-        run: dict[str, Any] = {name: self.text(name, n) for name in ("model", "task", "metric", "status", "outcome")}
+        run: dict[str, Any] = {name: self.text(name, n) for name in ("model", "task", "metric", "outcome")}
         run |= {name: self.number(name, n) for name in NUMBERS}
         run["metric"] = METRICS.get(str(run["metric"]).lower(), run["metric"])
         run["row"] = int(self.table.rows[n])
         run["seed"] = self.seed(n)
         score = self.number("score", n)
         run["validation_best"] = score if score is not None and isfinite(score) else None
+        run["status"] = self.status(n)
         self.check(run, n)
         run["tuned"] = self.depth(n)
         if run["tuned"] == FULL and run["layers"] is None and (self.text("tuned_layers", n) or "").isdigit():
@@ -133,7 +140,7 @@ class _Reader:
         if rate is not None and not 0 < rate < inf:
             raise FrostlineError(f"{self.where('learning_rate', n)}: {rate:g} is no learning rate; correct it.")
         for name in ("train_size", "layers"):
-            if run[name] is not None and not (run[name] >= 1 and run[name] == int(run[name])):
+            if run[name] is not None and not (1 <= run[name] < inf and run[name] == int(run[name])):
                 raise FrostlineError(f"{self.where(name, n)}: {run[name]:g} is no whole number from 1 on; correct it.")
 
     def text(self, name: str, n: int) -> str | None:
@@ -155,7 +162,16 @@ class _Reader:
         if text is None:
             raise FrostlineError(f"{self.where('seed', n)}: the seed is missing; runs of a cell are told apart by it.")
         whole = text.removesuffix(".0")
-        return int(whole) if whole.lstrip("-").isdigit() else text
+        return int(whole) if re.fullmatch("-?[0-9]+", whole) else text
+
+    def status(self, n: int) -> str:
+        said = self.text("status", n) or "done"
+        found = next((ours for ours, theirs in STATUS.items() if said.lower() in (ours, *theirs)), None)
+        if found is None:
+            raise FrostlineError(
+                f"{self.where('status', n)}: {quoted(said)} is none of {', '.join(STATUS)}; say which it is."
+            )
+        return found
 
     def depth(self, n: int) -> int | str:
         """Tuned layers, ``all`` or ``named``; frozen layers count from the top, as a negative number, until L is known."""
@@ -165,7 +181,9 @@ class _Reader:
             return FULL
         name = next((name for name in ("trainable", "tuned_layers") if name in known), "frozen_layers")
         text = (self.text(name, n) or "").lower().removeprefix("last ")
-        if text in ("all", "full"):
+        if name == "frozen_layers" and text == "all":
+            return 0  # the head alone is tuned
+        if name != "frozen_layers" and text in ("all", "full"):
             return FULL
         if text == NAMED:
             return NAMED
@@ -173,7 +191,7 @@ class _Reader:
             k = float(text)
         except ValueError:
             k = nan
-        if not (k >= 0 and k == int(k)):
+        if not (0 <= k < inf and k == int(k)):
             raise FrostlineError(
                 f"{self.where(name, n)}: {quoted(text)} is no number of layers; give whole numbers from 0, or all."
             )
@@ -223,11 +241,11 @@ def _one_metric(table: Table, rows: Sequence[dict[str, Any]], wanted: Mapping[st
     """The rows of one metric a task: the one that is asked for, GLUE's own, or the only one."""
     there: dict[str, list[str]] = {}
     for row in rows:
-        if row["metric"] not in there.setdefault(row["task"], []):
+        if row["metric"] is not None and row["metric"] not in there.setdefault(row["task"], []):
             there[row["task"]].append(row["metric"])
-    chosen = {}
+    asked_of, chosen = {plain(task): metric for task, metric in wanted.items()}, {}
     for task, metrics in there.items():
-        asked = wanted.get(task, wanted.get(""))
+        asked = asked_of.get(plain(task), asked_of.get(""))
         asked = METRICS.get(asked.lower(), asked) if asked else _usual(task) if len(metrics) > 1 else metrics[0]
         if asked not in metrics:
             raise FrostlineError(
@@ -235,7 +253,10 @@ def _one_metric(table: Table, rows: Sequence[dict[str, Any]], wanted: Mapping[st
                 f"say which with --metric {task}=NAME."
             )
         chosen[task] = asked
-    return (row for row in rows if row["metric"] == chosen[row["task"]])
+    for row in rows:  # a run that has no result yet, or failed, need not say what it would be scored by
+        metric = chosen.get(row["task"], row["metric"])
+        if row["metric"] in (None, metric) and metric is not None:
+            yield {**row, "metric": metric}
 
 
 def _usual(task: str) -> str | None:
@@ -246,8 +267,9 @@ def _usual(task: str) -> str | None:
 
 def _chance(task: str, metric: str, given: Mapping[str, float], rows: Sequence[Mapping[str, Any]]) -> float | None:
     """What guessing scores: as given, as in the table, as known of GLUE's development sets, or 0 where a constant has 0."""
-    if task in given:
-        return given[task]
+    said = {plain(name): score for name, score in given.items()}
+    if plain(task) in said:
+        return said[plain(task)]
     in_table = {row["chance"] for row in rows} - {None}
     if len(in_table) == 1:
         return float(in_table.pop())
@@ -301,7 +323,7 @@ def _run(row: Mapping[str, Any], model: str, task: str, layers: int | None) -> d
         "task": task,
         "run": f"row {row['row']}",
         "train_size": None if row["train_size"] is None else int(row["train_size"]),
-        "status": row["status"] or "done",
+        "status": row["status"],
         "reason": "",
         "tuned_layers": tuned if isinstance(tuned, int) else layers,
         "tune_embeddings": tuned == FULL,

@@ -11,14 +11,16 @@ from frostline.comparison.choices import Choices
 from frostline.folding import plain
 
 Curve = Mapping[str, Any]  # what ``compare`` gives, with its ``task``
+Share = Mapping[str, Any] | None  # of full's score or gain: estimate, low, high
 
 
 def over_tasks(curves: Sequence[Curve], choices: Choices) -> dict[str, Any] | None:
     """What each k does over all tasks; None for fewer than two tasks or values of k. Never the best of a chosen few.
 
     ``undefined``: tasks in which full is not surely above guessing, so that no share of its gain has a meaning; they count
-    nowhere. ``rows``: for each k that every task has, its mean rank (1 is best, ties share), its mean share of full, its worst
-    share and where that is; ``points``: the smallest k that is enough in every task that counts.
+    nowhere. ``raw``: tasks of which nobody says what guessing scores, where shares are of full's score. ``rows``: for each k
+    that every task has, its mean rank (1 is best, ties share), its mean share of full, its worst share and where that is;
+    ``points``: the smallest k that is enough in every task that counts.
     """
     tasks = {curve["task"]: curve for curve in curves if curve["reference"] == FULL}
     if len(tasks) < 2:
@@ -33,14 +35,23 @@ def over_tasks(curves: Sequence[Curve], choices: Choices) -> dict[str, Any] | No
         for task, some in cells.items()
     }
     left_out = [task for task in tasks if plain(task) in {plain(name) for name in choices.leave_out}]
-    undefined = [task for task, some in cells.items() if not _defined(some[FULL], choices)]
+    raw = [task for task, some in cells.items() if choices.corrected and some[FULL]["share_corrected"] is None]
+    shares = {
+        task: {
+            k: cell["share_corrected" if choices.corrected and task not in raw else "share"] for k, cell in some.items()
+        }
+        for task, some in cells.items()
+    }
+    undefined = [task for task, some in shares.items() if _estimate(some[FULL]) is None]
     looked_at = [task for task in tasks if task not in (*left_out, *undefined)]
+    layers = {k: first[k]["tuned_layers"] for k in names}
     return {
         "tasks": list(tasks),
         "left_out": left_out,
         "undefined": [task for task in undefined if task not in left_out],
-        "rows": [_row(k, cells, looked_at, ranks, choices) for k in names],
-        "points": [_enough(names, cells, looked_at, target, choices) for target in choices.targets],
+        "raw": [task for task in raw if task in looked_at],
+        "rows": [_row(k, layers[k], shares, looked_at, ranks) for k in names],
+        "points": [_enough(names, shares, looked_at, target) for target in choices.targets],
     }
 
 
@@ -49,32 +60,22 @@ def _mean(cells: Mapping[str, Any], k: str) -> float | None:
     return value
 
 
-def _share(cell: Mapping[str, Any], choices: Choices) -> Mapping[str, Any] | None:
-    share: Mapping[str, Any] | None = cell["share_corrected" if choices.corrected else "share"]
-    return share
-
-
-def _defined(full: Mapping[str, Any], choices: Choices) -> bool:
-    share = _share(full, choices)
-    return share is not None and share["estimate"] is not None
+def _estimate(share: Share) -> float | None:
+    return None if share is None else share["estimate"]
 
 
 def _row(
     k: str,
-    cells: Mapping[str, Mapping[str, Any]],
+    layers: int,
+    shares: Mapping[str, Mapping[str, Share]],
     looked_at: Sequence[str],
     ranks: Mapping[str, Mapping[str, float]],
-    choices: Choices,
 ) -> dict[str, Any]:
-    known = {
-        task: share["estimate"]
-        for task in looked_at
-        if (share := _share(cells[task][k], choices)) and share["estimate"] is not None
-    }
+    known = {task: value for task in looked_at if (value := _estimate(shares[task][k])) is not None}
     worst = min(known, key=lambda task: known[task], default=None)
     return {
         "trainable": k,
-        "tuned_layers": next(iter(cells.values()))[k]["tuned_layers"],
+        "tuned_layers": layers,
         "mean_rank": float(np.mean([ranks[task][k] for task in looked_at])) if looked_at else None,
         "mean_share": float(np.mean(list(known.values()))) if known else None,
         "worst_share": None if worst is None else known[worst],
@@ -84,17 +85,12 @@ def _row(
 
 
 def _enough(
-    names: Sequence[str],
-    cells: Mapping[str, Mapping[str, Any]],
-    looked_at: Sequence[str],
-    target: float,
-    choices: Choices,
+    names: Sequence[str], shares: Mapping[str, Mapping[str, Share]], looked_at: Sequence[str], target: float
 ) -> dict[str, Any]:
     """The smallest k that reaches the target in every task: by the means, surely, possibly."""
 
     def reaches(k: str, end: str, unknown: bool) -> bool:
-        shares = [_share(cells[task][k], choices) for task in looked_at]
-        values = [None if share is None else share[end] for share in shares]
+        values = [None if share is None else share[end] for share in (shares[task][k] for task in looked_at)]
         return bool(values) and all(unknown if value is None else value >= target for value in values)
 
     estimate, sure, possible = (

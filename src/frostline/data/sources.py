@@ -84,7 +84,7 @@ def _read_shards(split: str, paths: list[Path], read: Read) -> Table:
     if len(stems) > 1:
         raise FrostlineError(
             f"{paths[0].parent}: {listed(path.name for path in paths)} could all be the {split} split; "
-            " keep one of them there, or pass it by its own flag."
+            "keep one of them there, or pass it by its own flag."
         )
     return joined([read(path) for path in paths])
 
@@ -112,6 +112,12 @@ def from_dict(splits: Mapping[str, Any], name: str, read: Read, split_of: SplitO
     """The tables of a ``DatasetDict`` by split; ``name`` is what errors call it."""
     words = {split: split_of(split) for split in splits}
     _require_train(name, [word for word in words.values() if word], list(splits), "split")
+    for word in dict.fromkeys(filter(None, words.values())):
+        alike = [split for split in splits if words[split] == word]
+        if len(alike) > 1:
+            raise FrostlineError(
+                f"{name}: {listed(alike)} could all be the {word} split; pass the one that is meant as a file or a table."
+            )
     return {word: read(splits[split], name=f"{name} ({split})") for split, word in words.items() if word is not None}
 
 

@@ -45,7 +45,8 @@ def label_cells(table: Table, column: str) -> list[str | None]:
             f"{table.where(wrong, column)}: {quoted(cells[wrong])} is neither text nor number; give one label a row, "
             "or name another column with --label-column."
         )
-    return [cell if isinstance(cell, str | None) else str(cell) for cell in cells]
+    missing = (cell is None or cell != cell for cell in cells)  # JSON lines may hold NaN, which is no equal of itself
+    return [None if gone else str(cell) for cell, gone in zip(cells, missing, strict=True)]
 
 
 def hidden(cells: Sequence[str | None], task: Task) -> bool:

@@ -15,7 +15,6 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from safetensors import SafetensorError
-from transformers import AutoConfig
 from transformers.utils import logging
 
 from frostline.errors import FrostlineError
@@ -153,20 +152,18 @@ def _facts(identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: 
 def _as_published(pretrained: Pretrained, max_length: int) -> Iterator[None]:
     """While the folder is written: the length limit of the sweep, and no setting that only training needed."""
     tokenizer, config = pretrained.tokenizer, pretrained.model.config
-    longest, use_cache = tokenizer.model_max_length, getattr(config, "use_cache", None)
-    init, bars = dict(tokenizer.init_kwargs), logging.is_progress_bar_enabled()
+    longest, init, bars = tokenizer.model_max_length, tokenizer.init_kwargs, logging.is_progress_bar_enabled()
     tokenizer.model_max_length = max_length
-    for name in OF_THE_LOAD:
-        tokenizer.init_kwargs.pop(name, None)
+    tokenizer.init_kwargs = {name: value for name, value in init.items() if name not in OF_THE_LOAD}
     logging.disable_progress_bar()
-    if use_cache is not None:
-        config.use_cache = AutoConfig.from_pretrained(pretrained.folder).use_cache
+    if pretrained.use_cache is not None:
+        config.use_cache = pretrained.use_cache
     try:
         yield
     finally:
         tokenizer.model_max_length, tokenizer.init_kwargs = longest, init
-        if use_cache is not None:
-            config.use_cache = use_cache
+        if pretrained.use_cache is not None:
+            config.use_cache = False
         if bars:
             logging.enable_progress_bar()
 

@@ -1,8 +1,10 @@
 """The rules that choose a number of layers, in words: what each is, and what it says of a curve."""
 
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any
 
+from frostline.comparison.cells import NAMED
 from frostline.report import readable
 from frostline.report.sentences import name_of, reference_of
 
@@ -53,7 +55,14 @@ def point(point: Mapping[str, Any], curve: Mapping[str, Any]) -> str:
     if point["verdict"] == "holds":
         if point["sure"] == curve["reference"]:
             return f"Nothing smaller than {sure}."
-        return f"{sure[0].upper()}{sure[1:]}: its whole interval lies above, that of every smaller choice below."
+        said = f"{sure[0].upper()}{sure[1:]}: its whole interval lies above"
+        smaller = list(takewhile(lambda cell: cell["trainable"] != point["sure"], curve["cells"]))
+        known = all(cell["difference"] for cell in smaller if cell["trainable"] != NAMED)
+        return (
+            f"{said}, that of every smaller choice below."
+            if known
+            else f"{said}; of some smaller choice nothing is known."
+        )
     if all(cell["validation"]["n"] < 2 for cell in curve["cells"]):
         return f"By its one seed {by_mean}; how sure that is, one seed cannot tell."
     return f"Cannot tell: surely {sure}, perhaps already {possible}."

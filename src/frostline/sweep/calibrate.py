@@ -142,14 +142,21 @@ def disk_rate(folder: Path) -> float:
 
 
 def calibrate(
-    outlook: Outlook, wanted: Sequence[Wanted], rate: float, *, budget: float, ends: bool, stack: int | str = 1
+    outlook: Outlook,
+    wanted: Sequence[Wanted],
+    rate: float,
+    *,
+    budget: float,
+    ends: bool,
+    stack: int | str = 1,
+    workers: int = 1,
 ) -> Calibration | None:
     """Time as many of the ``wanted`` as ``budget`` seconds allow; None where they do not even allow the deepest, or where no
     loss is finite.
 
     ``rate``, operations a second of the pass, is what the time that timing takes is guessed from. ``ends``: time the
     shallowest, the deepest, full and named parts whatever they take. ``stack``: how many runs a sweep trains as one, as its
-    specification says.
+    specification says; ``workers``: between how many they are shared out.
     """
     bench, need, matrices = outlook.bench, outlook.kept, outlook.matrices
     chosen = _affordable(wanted, matrices, rate, budget, at_least=_ends(wanted) if ends else [])
@@ -158,7 +165,7 @@ def calibrate(
     idle = _idle(bench)
     made_up = _MadeUp(need, bench.tokens, outlook.anatomy.width) if need.cuts or need.head else None
     with settled_memory(sparing=all(one.cut is not None for one in wanted)):
-        points = _Timer(replace(bench, states=made_up), matrices, rate, idle, stack).points(chosen, budget)
+        points = _Timer(replace(bench, states=made_up), matrices, rate, idle, stack, workers).points(chosen, budget)
         scoring = _scoring_seconds(bench)
     bench.pretrained.release()
     return Calibration(points, scoring, idle) if points else None
@@ -236,6 +243,7 @@ class _Timer:
     rate: float
     idle: int  # bytes in use before
     stack: int | str = 1
+    workers: int = 1
 
     def points(self, wanted: Sequence[Wanted], budget: float) -> Timed:
         """Time each of these, in about so many seconds in all; those that end in an error or in no number are left out."""
@@ -251,7 +259,8 @@ class _Timer:
     def _point(self, one: Wanted, budget: float) -> Point | None:
         """Time steps and scored batches for about so many seconds, but at least one of each."""
         step, scored = _guess(one, self.matrices, self.rate)
-        runs = one.alike[: stack_size(one.alike, self.bench, self.stack, lambda sentence: None)]
+        size = stack_size(one.alike, self.bench, self.stack, lambda sentence: None, workers=self.workers)
+        runs = one.alike[:size]
         self.bench.pretrained.release()
         most = max(STEPS, int(SHORT / (step * len(runs))))
         seen = self._steps(one, runs, int(np.clip(0.6 * budget / (step * len(runs)), 1, most)))
@@ -358,8 +367,8 @@ class _Seen:
 def _scoring_seconds(bench: Bench) -> float:
     """Of working out the metrics of all validation rows once."""
     rows = bench.splits["validation"]
-    classes = max(2, int(np.max(bench.problem.targets)) + 1) if bench.problem.problem_type != "regression" else 1
-    logits = np.random.default_rng(0).normal(size=(len(rows), classes)).astype(np.float32)
+    outputs = bench.pretrained.model.config.num_labels
+    logits = np.random.default_rng(0).normal(size=(len(rows), outputs)).astype(np.float32)
     taken = []
     for _ in range(3):
         begun = perf_counter()

@@ -3,7 +3,6 @@
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from math import ceil
 from time import perf_counter
 from typing import Any
 
@@ -40,13 +39,9 @@ def execute(
     work, pass_work = _work(prepared, missing, rows_needed(bench, sharers) if sharers else None, workers)
     progress.start(len(missing), sum(work.values()) + pass_work, seconds=prepared.plan.forecast is not None)
     make_ready(prepared, missing, progress, pass_work)
-    bench.workers = workers
-
-    def size_of(runs: list[RunSpec]) -> int:
-        size = stack_size(runs, bench, prepared.spec.stack, progress.note)
-        return min(size, ceil(len(runs) / workers)) if prepared.spec.stack == "auto" else size  # some for each worker
-
-    stacks = list(in_stacks(missing, size_of))
+    wanted = prepared.spec.stack
+    stacks = list(in_stacks(missing, lambda runs: stack_size(runs, bench, wanted, progress.note, workers=workers)))
+    bench.workers = min(workers, len(stacks))
 
     def attempt(stack: Sequence[RunSpec], progress: Progress) -> None:
         _attempt(stack, prepared, sum(work[spec.digest] for spec in stack), progress, weights)

@@ -1,6 +1,7 @@
 """A forecast of what a sweep takes: the operations of everything that is to be done, at the pace that was calibrated."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -52,10 +53,8 @@ def foresee(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = False)
     budget = PLAN_SECONDS if plain else min(MOST_SECONDS, SHARE * guess) - (perf_counter() - begun)
     wanted, workers = outlook.wanted(missing), workers_for(prepared, runs)
     at_once = min(workers, len(missing))
-    each = in_each(  # all at the same time, as they will be in the sweep
-        workers,
-        lambda: calibrate(outlook, wanted, rate / workers, budget=budget, ends=plain, stack=prepared.spec.stack),
-    )
+    how = partial(calibrate, budget=budget, ends=plain, stack=prepared.spec.stack, workers=workers)
+    each = in_each(workers, lambda: how(outlook, wanted, rate / workers))  # all at the same time, as in the sweep
     known = sorted(filter(None, each), key=lambda one: sum(seconds for _, seconds in one.cut.steps.points.values()))
     if not known:
         return None

@@ -19,7 +19,7 @@ from frostline.machine import Machine, free_bytes, this_machine
 from frostline.metrics import check_metric
 from frostline.parts import depth, parameters_of, remarks
 from frostline.passing import Need, Pass, Rows
-from frostline.pretrained import Pretrained, load_pretrained
+from frostline.pretrained import Pretrained, load_pretrained, most_tokens
 from frostline.progress import Progress
 from frostline.run import Bench, subset_rows, train_rows
 from frostline.specification import RunSpec, Settings, SweepSpec, Tune
@@ -238,8 +238,7 @@ def length_limit(spec: SweepSpec, pretrained: Pretrained) -> int:
     """
     if spec.max_length is None:
         return pretrained.max_length
-    text = pretrained.model.config.get_text_config()
-    positions = getattr(text, "max_position_embeddings", None)
+    positions = most_tokens(pretrained.model)
     least = pretrained.tokenizer.num_special_tokens_to_add(pair=False) + 1
     if spec.max_length < least or (positions and spec.max_length > positions):
         raise FrostlineError(
@@ -257,7 +256,7 @@ def _demand_consent(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length: 
     tokens = encoded[split]
     lost = tokens.dropped.sum() / (tokens.dropped.sum() + tokens.offsets[-1])
     longest = int((tokens.lengths + tokens.dropped).max())
-    most = getattr(pretrained.model.config.get_text_config(), "max_position_embeddings", None)
+    most = most_tokens(pretrained.model)
     remedy = "this model takes no more; consent" if most and max_length >= most else "raise --max-length, or consent"
     raise FrostlineError(
         f"{100 * truncated[split]:.1f} % of the {split} texts that are used are longer than {max_length} tokens and would be "

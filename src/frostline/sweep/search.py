@@ -10,8 +10,8 @@ from frostline.sweep.store import write_facts
 FILE = "search.json"
 # The keys that are read elsewhere.
 READ = {
-    *("named", "looks", "by_probe", "lacks", "awaits", "over"),
-    *("skipped", "operations", "chosen_rates", "given_up", "steps", "probes"),
+    *("train_size", "named", "looks", "by_probe", "lacks", "awaits", "over"),
+    *("skipped", "operations", "chosen_rates", "asked", "given_up", "steps", "probes"),
 }
 PROBE = "probe"  # folder of the probe that a search ended with
 

@@ -1,6 +1,7 @@
 """Which runs of a sweep are trained as one, and how many at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
+from math import ceil
 
 from frostline.checking import stack_refusal
 from frostline.memory import memory_limit
@@ -31,18 +32,32 @@ def in_stacks(runs: Sequence[RunSpec], size_of: Callable[[list[RunSpec]], int]) 
             yield [runs[other] for other in alike[kind][nth : nth + sizes[kind]]]
 
 
-def stack_size(runs: Sequence[RunSpec], bench: Bench, wanted: int | str, note: Callable[[str], None]) -> int:
+def stack_size(
+    runs: Sequence[RunSpec], bench: Bench, wanted: int | str, note: Callable[[str], None], *, workers: int = 1
+) -> int:
     """How many of these runs, all of one kind, to train as one; ``note`` is told where it is fewer than was asked for.
 
     By default (``auto``) a GPU's memory decides, and whether a step of more runs is cheaper for each. On a CPU only
-    heads alone that look at one token are stacked: most of what they cost is starting small operations. Deeper runs
-    keep a CPU busy on their own.
+    heads alone that look at one token are stacked, some for each of the ``workers``: most of what they cost is starting
+    small operations. Deeper runs keep a CPU busy on their own. What was found is remembered.
     """
     spec, pretrained, device = runs[0], bench.pretrained, bench.machine.device.type
     one_token = bench.states is not None and bench.states.need.head
     head_alone = one_token and bench.cut(spec) == pretrained.anatomy.count
     if len(runs) == 1 or wanted == 1 or (wanted == "auto" and device != "cuda" and not head_alone):
         return 1
+    kind = (kind_of(spec), bench.cut(spec), len(runs), wanted)
+    if kind not in bench.stack_sizes:
+        bench.stack_sizes[kind] = _largest(runs, bench, wanted, head_alone=head_alone)
+    size, refusal = bench.stack_sizes[kind]
+    if refusal:
+        note(f"Runs of {spec.trainable} are trained one by one. {refusal}")
+    return size if isinstance(wanted, int) else min(size, ceil(len(runs) / workers))
+
+
+def _largest(runs: Sequence[RunSpec], bench: Bench, wanted: int | str, *, head_alone: bool) -> tuple[int, str | None]:
+    """How many of these runs one worker would train as one, and why no two can be."""
+    spec, pretrained, device = runs[0], bench.pretrained, bench.machine.device.type
     names = trained(spec, pretrained.anatomy)
     pretrained.have(None)  # the proof runs the whole model
     parameters = pretrained.start(names, generator_seed(spec.seed, "head"))
@@ -56,15 +71,14 @@ def stack_size(runs: Sequence[RunSpec], bench: Bench, wanted: int | str, note: C
         narrow=bench.narrow,
     )
     if refusal:
-        note(f"Runs of {spec.trainable} are trained one by one. {refusal}")
-        return 1
+        return 1, refusal
     if isinstance(wanted, int):
-        return min(wanted, len(runs))
+        return min(wanted, len(runs)), None
     limit = memory_limit(bench.machine.device)
     if head_alone:
         needed = COPIES * sum(p.numel() * p.element_size() for p in parameters.values())
-        return max(1, min(len(runs), limit // needed))
-    return _grown(lambda size: rehearse(runs[:size], bench), len(runs), limit)
+        return max(1, min(len(runs), limit // needed)), None
+    return _grown(lambda size: rehearse(runs[:size], bench), len(runs), limit), None
 
 
 def _grown(rehearsal: Callable[[int], tuple[float, int]], most: int, limit: int) -> int:

@@ -152,14 +152,15 @@ def replace(path: Path, content: bytes) -> None:
 
 def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
     """Write plain facts as JSON, whole or not at all; a number that is not defined becomes null."""
-    replace(path, _json(_with_nulls(facts)))
+    replace(path, _json(with_nulls(facts)))
 
 
-def _with_nulls(value: Any) -> Any:
+def with_nulls(value: Any) -> Any:
+    """Plain facts as JSON has them: None in place of a number that is not defined."""
     if isinstance(value, Mapping):
-        return {name: _with_nulls(one) for name, one in value.items()}
+        return {name: with_nulls(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_with_nulls(one) for one in value]
+        return [with_nulls(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

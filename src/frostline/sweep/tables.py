@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from frostline.data.tasks import NUMBER
 from frostline.specification import RunSpec
 from frostline.sweep.store import Store, replace
 
@@ -147,7 +148,8 @@ def write_tables(out: Path, runs: Sequence[Mapping[str, Any]], scores: Sequence[
 
 
 def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
-    """Rows as CSV; a text that a spreadsheet would take for a formula gets a leading apostrophe, so it stays text."""
+    """Rows as CSV; a text that a spreadsheet would take for a formula (a number is none) gets a leading apostrophe, so it
+    stays text."""
     text = io.StringIO(newline="")
     writers = [csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)]
     for row in ({name: name for name in columns}, *rows):
@@ -157,6 +159,6 @@ def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> byte
 
 
 def _cell(value: Any) -> Any:
-    if isinstance(value, str) and value.startswith(FORMULA):
+    if isinstance(value, str) and value.startswith(FORMULA) and not NUMBER.fullmatch(value):
         return f"'{value}"
     return "" if value is None else value
