@@ -267,6 +267,8 @@ def test_a_rehearsal_tells_what_a_step_takes(tmp_path: Path) -> None:
         assert 0 < seconds < 60 and used > 0
     few = rehearse([spec_of(1, 0).model_copy(update={"per_device_train_batch_size": 1000})], bench)
     assert 0 < few[0] < 60  # with fewer examples than a batch there are as many steps
+    bad = [spec_of(1, 0).model_copy(update={"learning_rate": 1e30})]
+    assert rehearse(bad, bench)[0] > 0  # its loss is soon not finite, which the run itself will say
     bench.pretrained.start(frozenset(), 0)
     after = bench.pretrained.model.named_parameters()
     assert all(torch.equal(p, before[name]) for name, p in after if name not in bench.pretrained.new)

@@ -2,6 +2,7 @@
 
 from copy import copy
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ def test_a_kind_is_all_but_seed_and_learning_rate() -> None:
         (lambda n: max(4.0, n), lambda n: n, 32, 100, 4),
         (lambda n: 1.0, lambda n: 90 + n, 32, 200, 16),  # most of it is shared
         (lambda n: 1.0, lambda n: n, 1, 100, 1),
+        (lambda n: inf, lambda n: n, 8, 100, 1),  # its loss is not finite: nobody knows
+        (lambda n: 1.0 if n < 4 else inf, lambda n: n, 8, 100, 2),
     ],
 )
 def test_a_stack_grows_while_it_pays_and_fits(seconds: Any, used: Any, most: int, limit: int, size: int) -> None:

@@ -25,6 +25,11 @@ class Kept:
     bytes: int
     modified: float  # seconds since 1970
 
+    @property
+    def model(self) -> str:
+        """Its name, for people."""
+        return str(self.recipe.get("model", "(its record is damaged)"))
+
 
 def kept_states(folder: Path | None = None) -> Iterator[Kept]:
     """Everything that is kept, the oldest first."""

@@ -101,8 +101,9 @@ def predict(folder: str | Path, texts: Texts, *, trust_remote_code: bool = False
         )
     model.eval()
     tokenizer = load_tokenizer(str(folder), Path(folder), trust_remote_code=trust_remote_code)
-    if model.config.get_text_config().pad_token_id is None:  # some look for the last token that is no padding
-        model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
+    text = model.config.get_text_config()
+    if getattr(text, "pad_token_id", None) is None:  # some look for the last token that is no padding
+        text.pad_token_id = tokenizer.pad_token_id
     limit = min(tokenizer.model_max_length, most_tokens(model) or LONGEST)
     tokens = encode(tokenizer, texts.texts, texts.pairs, limit)
     order = np.argsort(tokens.lengths, kind="stable")

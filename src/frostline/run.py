@@ -1,6 +1,7 @@
 """One run: a specification in, a result out. The whole story of the product on one screen."""
 
 import hashlib
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -55,9 +56,8 @@ class Bench:
     workers: int = 1  # so many runs share the cores, and so the clock
     plain: bool = False  # as transformers by itself: what is scored not in parts, and every row of a table in each step
     pass_seconds: float = 0.0  # by the clock: having the hidden states at hand, whatever of them was there
-    stack_sizes: dict[Hashable, tuple[int, str | None]] = field(
-        default_factory=dict
-    )  # what frostline.sweep.stacks found
+    # What frostline.sweep.stacks found: how many runs of a kind go as one, and why no two.
+    stack_sizes: dict[Hashable, tuple[int, str | None]] = field(default_factory=dict)
 
     def parts(self, lengths: NDArray[np.int64], cut: int | None) -> list[slice]:
         """The parts in which texts that have these ``lengths``, ``[K, B]``, are scored from ``cut`` on; by the head alone,
@@ -194,7 +194,7 @@ def rehearse(specs: Sequence[RunSpec], bench: Bench, *, steps: int = 4) -> tuple
             on_step=lambda step, total: ends.append(perf_counter()),
         )
     gaps = [after - before for before, after in pairwise(ends)]
-    return min(gaps), peak.bytes
+    return min(gaps, default=math.inf), peak.bytes  # a loss that is not finite leaves no step to be timed
 
 
 @contextmanager

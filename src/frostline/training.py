@@ -215,7 +215,7 @@ def train(
         logits = logits_of(rows)
         for n, course in enumerate(courses):
             if course.goes_on:
-                course.finish(logits[n], rows[n])
+                course.finish(logits[n], rows[n], validation_rows)
         evaluation_seconds += perf_counter() - begun
     for course in courses:
         course.restore_best()
@@ -236,7 +236,6 @@ class _Course:
         self.best_values: dict[str, Tensor] = {}
         self.to_come = np.zeros(0, np.int64)  # rows of this epoch
         self.parts: list[tuple[Rows, Tensor]] = []  # training batches since the last evaluation, dropout on
-        self.scored = np.zeros(0, np.int64)  # validation rows
 
     @property
     def goes_on(self) -> bool:
@@ -261,7 +260,7 @@ class _Course:
         self, logits: NDArray[np.float32], rows: Rows, epoch: float, settings: Settings, *, last: bool
     ) -> None:
         """Score validation logits and what was seen since the last time; keep the values if they are the best so far."""
-        trained, self.scored = self.trained, rows
+        trained = self.trained
         seen = torch.cat([logits for _, logits in self.parts]).float().cpu().numpy()
         train = self.problem.scores(seen, np.concatenate([rows for rows, _ in self.parts]))
         self.parts.clear()
@@ -272,12 +271,12 @@ class _Course:
             keeps = not last and settings.load_best_model_at_end
             self.best_values = {n: p.detach().clone() for n, p in self.learner.parameters.items()} if keeps else {}
 
-    def finish(self, logits: NDArray[np.float32], rows: Rows) -> None:
+    def finish(self, logits: NDArray[np.float32], rows: Rows, validation_rows: Rows) -> None:
         """After the last step: score training rows, and look whether the best evaluation is worth anything."""
         trained = self.trained
         trained.train_last = self.problem.scores(logits, rows)
         best = trained.evaluations[trained.best].logits
-        targets = self.problem.targets[self.scored]
+        targets = self.problem.targets[validation_rows]
         if is_constant(best, self.problem.problem_type) and (targets != targets[0]).any():
             trained.outcome, trained.reason = "degenerate", "it predicts the same for every validation row"
         if not np.isfinite(best).all():

@@ -9,8 +9,6 @@ from frostline.cli.printing import print_table, size_of
 from frostline.cli.program import app
 from frostline.errors import FrostlineError
 
-DAMAGED = "(its record is damaged)"  # for the name of the model
-
 cache_app = typer.Typer(no_args_is_help=True, help="Hidden states that are kept on this machine.")
 app.add_typer(cache_app, name="cache")
 
@@ -27,7 +25,7 @@ def cache_ls() -> None:
     rows = [
         {
             "key": kept.key[:12],
-            "model": kept.recipe.get("model", DAMAGED),
+            "model": kept.model,
             "precision": kept.recipe.get("precision", ""),
             "texts": kept.rows,
             "after layers": " ".join(map(str, kept.cuts)),
@@ -68,7 +66,7 @@ def cache_verify() -> None:
 
     bad = 0
     for kept, problem in verify():
-        print(f"{kept.key[:12]}  {kept.recipe.get('model', DAMAGED)}  {problem or 'as it was written'}")
+        print(f"{kept.key[:12]}  {kept.model}  {problem or 'as it was written'}")
         bad += bool(problem)
     if bad:
         raise FrostlineError(f"{bad} damaged: remove them with `frostline cache rm KEY`; they are computed again.")

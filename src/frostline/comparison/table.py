@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, isnan, nan
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from frostline.comparison.cells import FULL, NAMED
 from frostline.data.glue import DEV_CHANCE, GLUE
@@ -47,6 +47,7 @@ METRICS = {  # what others call the metrics
     **{"mcc": "matthews_correlation", "matthews": "matthews_correlation", "matthews_corrcoef": "matthews_correlation"},
     **{"acc": "accuracy", "spearman": "spearmanr", "rho": "spearmanr", "pearsonr": "pearson"},
 }
+T = TypeVar("T")
 STATUS = {  # and what others call it
     "done": ("finished", "completed", "complete", "success", "succeeded", "ok"),
     "failed": ("failure", "error", "crashed", "killed", "cancelled", "canceled"),
@@ -89,11 +90,11 @@ def read_results(
     read = _Reader(table, _found(table, columns or {}, constants or {}), constants or {})
     rows = [read.row(n) for n in range(len(table))]
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in _one_metric(table, rows, metrics or {}):
+    for row in _one_metric(table, rows, _by_task(metrics)):
         groups.setdefault((row["model"], row["task"]), []).append(row)
     if not groups:
         raise FrostlineError(f"{table.name}: no row has a score; give a table with one row a run.")
-    return [_results(table, model, task, group, chances or {}) for (model, task), group in groups.items()]
+    return [_results(table, model, task, group, _by_task(chances)) for (model, task), group in groups.items()]
 
 
 class _Reader:
@@ -237,15 +238,20 @@ def _found(table: Table, columns: Mapping[str, str], constants: Mapping[str, str
     return chosen
 
 
+def _by_task(given: Mapping[str, T] | None) -> dict[str, T]:
+    """What is said of tasks, however they are spelled."""
+    return {plain(task): value for task, value in (given or {}).items()}
+
+
 def _one_metric(table: Table, rows: Sequence[dict[str, Any]], wanted: Mapping[str, str]) -> Iterable[dict[str, Any]]:
     """The rows of one metric a task: the one that is asked for, GLUE's own, or the only one."""
     there: dict[str, list[str]] = {}
     for row in rows:
         if row["metric"] is not None and row["metric"] not in there.setdefault(row["task"], []):
             there[row["task"]].append(row["metric"])
-    asked_of, chosen = {plain(task): metric for task, metric in wanted.items()}, {}
+    chosen = {}
     for task, metrics in there.items():
-        asked = asked_of.get(plain(task), asked_of.get(""))
+        asked = wanted.get(plain(task), wanted.get(""))
         asked = METRICS.get(asked.lower(), asked) if asked else _usual(task) if len(metrics) > 1 else metrics[0]
         if asked not in metrics:
             raise FrostlineError(
@@ -267,9 +273,8 @@ def _usual(task: str) -> str | None:
 
 def _chance(task: str, metric: str, given: Mapping[str, float], rows: Sequence[Mapping[str, Any]]) -> float | None:
     """What guessing scores: as given, as in the table, as known of GLUE's development sets, or 0 where a constant has 0."""
-    said = {plain(name): score for name, score in given.items()}
-    if plain(task) in said:
-        return said[plain(task)]
+    if plain(task) in given:
+        return given[plain(task)]
     in_table = {row["chance"] for row in rows} - {None}
     if len(in_table) == 1:
         return float(in_table.pop())

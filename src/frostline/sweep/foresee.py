@@ -53,8 +53,8 @@ def foresee(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = False)
     budget = PLAN_SECONDS if plain else min(MOST_SECONDS, SHARE * guess) - (perf_counter() - begun)
     wanted, workers = outlook.wanted(missing), workers_for(prepared, runs)
     at_once = min(workers, len(missing))
-    how = partial(calibrate, budget=budget, ends=plain, stack=prepared.spec.stack, workers=workers)
-    each = in_each(workers, lambda: how(outlook, wanted, rate / workers))  # all at the same time, as in the sweep
+    timed = partial(calibrate, outlook, wanted, rate / workers, budget=budget, ends=plain, workers=workers)
+    each = in_each(workers, partial(timed, stack=prepared.spec.stack))  # all at the same time, as in the sweep
     known = sorted(filter(None, each), key=lambda one: sum(seconds for _, seconds in one.cut.steps.points.values()))
     if not known:
         return None

@@ -1,7 +1,7 @@
 """Which runs of a sweep are trained as one, and how many at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
-from math import ceil
+from math import ceil, isfinite
 
 from frostline.checking import stack_refusal
 from frostline.memory import memory_limit
@@ -84,14 +84,14 @@ def _largest(runs: Sequence[RunSpec], bench: Bench, wanted: int | str, *, head_a
 def _grown(rehearsal: Callable[[int], tuple[float, int]], most: int, limit: int) -> int:
     """Doubled from 1 while that makes a run's share of a step cheaper and fits into ``limit`` bytes.
 
-    ``rehearsal`` gives, for a number of runs, the seconds of a step and the bytes in use.
+    ``rehearsal`` gives, for a number of runs, the seconds of a step (infinite where none could be timed) and the bytes in use.
     """
     size = 1
     try:
         seconds, used = rehearsal(1)
     except TOO_LARGE:  # the run itself will say so
         return 1
-    while size < most:
+    while size < most and isfinite(seconds):
         more = min(2 * size, most)
         if used * more > limit * size:
             break
