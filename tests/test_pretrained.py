@@ -296,14 +296,14 @@ def test_what_was_let_go_comes_back_as_it_was(tiny_bert):
 
 def test_what_was_trained_and_let_go_comes_back_as_the_checkpoint_has_it(tiny_bert):
     pretrained = load(tiny_bert)
-    pretrained.restore()
+    pretrained.release()
     before, names = values(pretrained), pretrained.anatomy.tuned(None)
     with torch.no_grad():
         for parameter in pretrained.start(names, 0).values():
             parameter.add_(1)
     pretrained.let_go(1)
     pretrained.have(None)
-    pretrained.restore()
+    pretrained.release()
     assert equal(values(pretrained, names - pretrained.new), {name: before[name] for name in names - pretrained.new})
 
 
@@ -408,14 +408,14 @@ def test_start_puts_pretrained_values_back(tiny_bert):
     assert all(gradient_of(parameter) is None for parameter in pretrained.model.parameters())
 
 
-def test_restore_undoes_a_training(tiny_bert):
+def test_release_undoes_a_training(tiny_bert):
     pretrained = load(tiny_bert)
     pretrained.start(pretrained.anatomy.tuned(1), 4)
     truth = values(pretrained)
     with torch.no_grad():
         for parameter in pretrained.start(pretrained.anatomy.tuned(None), 4).values():
             parameter.add_(1.0)
-    pretrained.restore()
+    pretrained.release()
     body = truth.keys() - pretrained.new
     assert body and equal(values(pretrained, body), {name: truth[name] for name in body})
 

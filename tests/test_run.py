@@ -55,7 +55,7 @@ def bench_of(folder, *, packed=True, precision="float32", regression=False):
 
 def with_states(bench, folder, cuts=EVERY_CUT):
     """The bench with hidden states kept after these layers."""
-    bench.pretrained.restore()
+    bench.pretrained.release()
     rows = np.arange(len(bench.tokens))
     recipe = Recipe("", "", bench.machine.precision, "", "", 1, "", "", "", head_reads=bench.reads)
     need = need_for(cuts, bench.pretrained.anatomy, bench.reads)

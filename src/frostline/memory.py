@@ -11,9 +11,11 @@ from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from io import RawIOBase
 from pathlib import Path
 from time import thread_time
 
+import numpy as np
 import psutil
 import torch
 from torch import Tensor
@@ -23,7 +25,8 @@ from frostline.machine import Machine
 LARGE = 4 << 20  # bytes of a block
 DYNAMIC = 32 << 20  # where glibc's own limit is by the time that large blocks were freed; once set, it moves no more
 SHORTEST, LONGEST = 0.02, 0.25  # seconds between two looks at what is in use
-PAGE_OUT = 21  # Linux's number for that wish
+DO_WITHOUT = 4  # Linux's number for that wish
+PAGES = Path("/proc/self/pagemap")
 LARGE_PAGES = "THP_MEM_ALLOC_ENABLE"  # torch's own name, which it looks up once
 
 
@@ -143,19 +146,31 @@ def hand_back() -> None:
 
 
 def drop_mapped(tensors: Iterable[Tensor]) -> None:
-    """Of these, let go what is mapped from files: the system reads it again for whoever asks. Where it takes no such wish
-    (it has to be Linux, and nobody else may have the page in use), it stays."""
+    """Of these, let go what is mapped from files and was not written to: who asks for it finds it where the system keeps
+    what was read of a file. Where the system does not tell which pages those are (it has to be Linux), all stay."""
     libc = _glibc()
-    if libc is None:
+    if libc is None or not PAGES.exists():
         return
-    mapped = _mapped()
-    for tensor in tensors:
-        begin = tensor.data_ptr()
-        end = begin + tensor.nbytes
-        place = bisect(mapped, begin, key=lambda stretch: stretch[0]) - 1
-        if place >= 0 and end <= mapped[place][1]:
-            begin = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE  # what shares the first page may be in use
-            libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(max(0, end - begin)), PAGE_OUT)
+    mapped, size = _mapped(), mmap.PAGESIZE
+    with PAGES.open("rb", buffering=0) as pages:
+        for tensor in tensors:
+            begin = tensor.data_ptr()
+            end = begin + tensor.nbytes
+            place = bisect(mapped, begin, key=lambda stretch: stretch[0]) - 1
+            if place >= 0 and end <= mapped[place][1]:
+                first, last = begin // size, -(-end // size)
+                for more, less in _of_a_file(pages, first, last):
+                    libc.madvise(ctypes.c_void_p(more * size), ctypes.c_size_t((less - more) * size), DO_WITHOUT)
+
+
+def _of_a_file(pages: RawIOBase, first: int, last: int) -> list[tuple[int, int]]:
+    """The stretches of these pages that are there and as the file has them
+    (https://docs.kernel.org/admin-guide/mm/pagemap.html)."""
+    pages.seek(8 * first)
+    told = np.frombuffer(pages.read(8 * (last - first)) or b"", np.uint64)
+    theirs = (told >> 61) & 0b101 == 0b101  # there, and of a file: a page that was written to is of none
+    edges = np.flatnonzero(np.diff(theirs.astype(np.int8), prepend=0, append=0))
+    return [(first + int(begin), first + int(end)) for begin, end in edges.reshape(-1, 2)]
 
 
 def _mapped() -> list[tuple[int, int]]:

@@ -53,8 +53,11 @@ class Pretrained:
 
     def start(self, names: frozenset[str], generator_seed: int) -> dict[str, nn.Parameter]:
         """Make exactly ``names`` trainable, with the pretrained values, and draw the head from the seed."""
-        self.restore()
+        self.release(self._changed.keys() - names)  # what this run does not train needs no copy
         parameters = dict(self.model.named_parameters())
+        with torch.no_grad():
+            for name, value in self._changed.items():
+                parameters[name].copy_(value)
         for name in names - self.new - self._changed.keys():
             self._changed[name] = parameters[name].data
             parameters[name].data = parameters[name].data.clone()
@@ -65,17 +68,10 @@ class Pretrained:
         drop(parameters.values())
         return {name: p for name, p in parameters.items() if name in names}
 
-    def restore(self) -> None:
-        """Put the pretrained values back, whatever was trained before."""
-        with torch.no_grad():
-            for name, value in self._changed.items():
-                self.model.get_parameter(name).copy_(value)
-
-    def release(self) -> None:
-        """Put the pretrained values back, and give up the copies that were trained."""
-        for name, value in self._changed.items():
-            self.model.get_parameter(name).data = value
-        self._changed.clear()
+    def release(self, names: Set[str] | None = None) -> None:
+        """Put the pretrained values of these (None: all) back, and give up the copies that were trained."""
+        for name in list(self._changed if names is None else names):
+            self.model.get_parameter(name).data = self._changed.pop(name)
         drop(self.model.parameters())
 
     def have(self, cut: int | None) -> None:

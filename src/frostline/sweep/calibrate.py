@@ -115,7 +115,7 @@ def pace_of_pass(outlook: Outlook, rows: Rows) -> float:
     """Operations a second of a few batches of the pass over ``rows``."""
     bench, pretrained, tokens = outlook.bench, outlook.bench.pretrained, outlook.bench.tokens
     pretrained.have(None)
-    pretrained.restore()
+    pretrained.release()
     need = outlook.kept if outlook.kept.cuts or outlook.kept.head else Need((), head=True)
     made_by, rates = bench.pass_for(need), []
     batches = made_by.batches(tokens.lengths, rows)

@@ -188,7 +188,7 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> No
     bench, pretrained, kept = prepared.bench, prepared.pretrained, prepared.plan.kept
     progress.begin("hidden states")
     pretrained.have(None)
-    pretrained.restore()  # a second call on the same sweep finds the model as the last run left it
+    pretrained.release()  # a second call on the same sweep finds the model as the last run left it
     passed = 0
 
     def advance(more: int) -> None:
