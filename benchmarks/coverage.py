@@ -24,7 +24,7 @@ from frostline.comparison.choices import Choices
 from frostline.comparison.curve import compare, main_point
 from frostline.comparison.evidence import Evidence, Labelled, Predictions, Scores
 from frostline.comparison.goal import Goal
-from frostline.comparison.outcomes import AT_CHANCE, COLLAPSED, judged, succeeded
+from frostline.comparison.outcomes import AT_CHANCE, CLEAR, COLLAPSED, clear_gain, judged, succeeded
 from frostline.statistics import GROUPS, QUANTILE, holm, pair, ratio, seeds_needed, unpaired
 
 Array = NDArray[Any]
@@ -34,6 +34,7 @@ Array = NDArray[Any]
 # half of the points; 1.6 % of runs below 90 % of the best of their point (CoLA's heads apart), most of them at chance;
 # correlation over seeds between a k and full .05 in the mean, which is 0 within its error.
 CHANCE, FULL, SPREAD = 0.5, 0.85, 0.01
+ROWS_NEAR = 200  # of a curve near guessing
 HARD = (
     3.0  # spread of the rows' difficulty against that of one answer: two runs disagree on 8 % of rows at accuracy .85
 )
@@ -184,9 +185,10 @@ def means(draw: np.random.Generator, tries: int) -> pd.DataFrame:
         (0.535, SPREAD, FULL + 0.02),
         (0.53, 0.03, 0.65),
     )  # mean, spread, best
+    near = (0.53, 0.03, 0.56)
     failing = [(0.0, 0.0), (0.02, 0.30), (0.05, 0.30), (0.02, 0.35), (0.05, 0.35)]
     cases = [("normal", *strong, *f) for f in failing] + [("skewed", *strong, *f) for f in failing]
-    cases += [("weak cell", *weak, 0.0, 0.0), ("weak and noisy", *noisy, 0.0, 0.0)]
+    cases += [("weak cell", *weak, 0.0, 0.0), ("weak and noisy", *noisy, 0.0, 0.0), ("near guessing", *near, 0.0, 0.0)]
     for shape, mean, spread, best, rate, lower in cases:
         kind = "none" if not rate else f"{100 * rate:.0f} %, " + ("30 lower" if lower < 0.35 else "at chance")
         for n in (3, 5, 10, 20):
@@ -194,8 +196,9 @@ def means(draw: np.random.Generator, tries: int) -> pd.DataFrame:
             if shape == "skewed":  # to low scores, skewness -1
                 noise = (4 - draw.gamma(4, size=(tries, n))) / 2
             scores = mean + spread * noise - lower * (draw.random((tries, n)) < rate)
-            good = counted(scores, best)
-            check_counted(scores, good, best)
+            rows = ROWS_NEAR if shape == "near guessing" else None
+            good = counted(scores, best, rows)
+            check_counted(scores, good, best, rows)
             every = mean - lower * rate
             for name, (low, high), truth in (
                 ("bootstrap, all runs", bootstrap(draw, scores), every),
@@ -203,6 +206,7 @@ def means(draw: np.random.Generator, tries: int) -> pd.DataFrame:
                 ("t, all runs", student(scores, np.ones_like(good)), every),
                 ("trimmed t", trimmed(scores), mean),
                 ("t, above a tenth of the gain", student(scores, above_a_tenth(scores, best)), mean),
+                ("t, far below, of any gain", student(scores, counted(scores, best)), mean),
                 ("t, succeeded (ours)", student(scores, good), mean),
             ):
                 of = "all runs" if "all" in name else "runs that succeed"
@@ -214,12 +218,14 @@ def means(draw: np.random.Generator, tries: int) -> pd.DataFrame:
     return pd.DataFrame(table).drop(columns="defined")
 
 
-def counted(scores: Array, best: float) -> Array:
-    """The runs of cells ``[tries, seeds]`` that the mean is of, as :mod:`frostline.comparison.outcomes` has it."""
+def counted(scores: Array, best: float, rows: int | None = None) -> Array:
+    """The runs of cells ``[tries, seeds]`` that the mean is of, as :mod:`frostline.comparison.outcomes` has it, scored on so
+    many rows (None: that is not known)."""
     gain = np.maximum(scores.max(1, keepdims=True), best) - CHANCE
     learned = np.where(scores > CHANCE + AT_CHANCE * gain, scores, np.nan)
     learned[np.isnan(learned).all(1)] = np.inf
-    return half(scores >= np.nanmedian(learned, 1, keepdims=True) - COLLAPSED * gain)
+    clear = CLEAR / 2 / np.sqrt(rows) if rows else 0.0
+    return half((scores >= np.nanmedian(learned, 1, keepdims=True) - COLLAPSED * gain) | (gain < clear))
 
 
 def above_a_tenth(scores: Array, best: float) -> Array:
@@ -231,10 +237,11 @@ def half(good: Array) -> Array:
     return np.where(2 * good.sum(1, keepdims=True) >= good.shape[1], good, True)
 
 
-def check_counted(scores: Array, good: Array, best: float) -> None:
+def check_counted(scores: Array, good: Array, best: float, rows: int | None) -> None:
     for row, mask in zip(scores[:100], good[:100], strict=True):
         runs = [*(run("1", seed, score) for seed, score in enumerate(row)), run("all", 0, best)]
-        cell = [one for one in judged(runs, CHANCE) if one["trainable"] == "1"]
+        clear = clear_gain(runs, Scores("accuracy", CHANCE, rows=rows))
+        cell = [one for one in judged(runs, CHANCE, clear) if one["trainable"] == "1"]
         assert {one["seed"] for one in succeeded(cell)} == set(np.flatnonzero(mask).tolist())
 
 
@@ -554,7 +561,7 @@ def check_decision(scores: Array, left: Array | None, rows: int | None, got: dic
     if left is not None:
         assert rows is not None
         split = Labelled(np.repeat([0, 1], rows // 2), "single_label_classification", ("no", "yes"), "accuracy")
-        known = Predictions(split, lambda _: np.zeros(0))
+        known = Predictions(split, lambda _: np.zeros((rows, 2)))
         known.known = {
             f"{k}-{seed}": np.append(scores[seed, place], left[:, seed, place])
             for place, k in enumerate(NAMES)

@@ -271,6 +271,19 @@ def test_with_nothing_between_head_and_reference_the_reference_is_asked_for_its_
     assert verdict.tune == 1  # it is trained already, whatever is left of the budget
 
 
+def test_a_seed_that_fell_by_less_than_rows_explain_counts() -> None:
+    """.06 above guessing is three standard errors of 800 rows."""
+    rows = Rows(alike=False)
+    found = Board(course(), rows.evidence)
+    for k, seed, score in ((1, 0, 0.5), (1, 1, 0.56), ("all", 0, 0.56)):
+        trial = Trial(k, 1e-4, seed)
+        found.outcomes[trial] = rows.outcome(trial, score)
+    assert found.scores(1, 1e-4) == {0: 0.5, 1: 0.56}
+    trial = Trial("all", 1e-4, 1)
+    found.outcomes[trial] = rows.outcome(trial, 0.6)
+    assert found.scores(1, 1e-4) == {1: 0.56}
+
+
 def test_a_rate_that_fails_is_not_chosen() -> None:
     verdict, _ = carried_out(
         board(budget=1000.0),

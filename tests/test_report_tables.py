@@ -121,6 +121,15 @@ def test_failure_rates_by_k_and_learning_rate(tmp_path: Path) -> None:
     assert "Failure rates by tuned layers and learning rate" in write_page(out).read_text()
 
 
+def test_the_page_says_that_a_run_failed_where_the_answer_does(tmp_path: Path) -> None:
+    """Of 16 rows a run on the level of guessing is one among others; without its rows it would have failed."""
+    out = make_folder(tmp_path / "out", rows=16)
+    answer = rebuild(out)
+    weaker = [run for run in judged(Folder(out).rows(), answer["chance"]) if run["outcome"] != "ok"]
+    assert len(weaker) == 1 and not any(cell["failures"]["failed"] for cell in answer["sizes"][0]["cells"])
+    assert "none failed" in write_page(out).read_text()
+
+
 def test_one_rate_of_layers_and_another_of_the_head_alone_is_no_choice(tmp_path: Path) -> None:
     out = make_folder(tmp_path / "out", tune=(0, 2, "all"), seeds=3)
     rebuild(out)

@@ -10,7 +10,7 @@ from frostline.comparison.cells import FULL, by_depth, counted
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Evidence, Run, Scores
 from frostline.comparison.many import adjust
-from frostline.comparison.outcomes import done, failures, judged, scored
+from frostline.comparison.outcomes import clear_gain, done, failures, judged, scored
 from frostline.comparison.sizes import interaction, pays_from, spread
 from frostline.comparison.table import Results
 from frostline.comparison.tasks import over_tasks
@@ -114,12 +114,11 @@ def _mean(runs: Sequence[Run]) -> float | None:
 
 def _ended(group: Group) -> list[Run]:
     """The finished runs with their outcomes, which are relative to the best of their train size."""
-    sizes = dict.fromkeys(run["train_size"] for run in group.runs)
-    return [
-        run
-        for size in sizes
-        for run in done(judged([run for run in group.runs if run["train_size"] == size], group.evidence.chance))
-    ]
+    sizes: dict[int | None, list[Run]] = {}
+    for run in group.runs:
+        sizes.setdefault(run["train_size"], []).append(run)
+    evidence = group.evidence
+    return [run for runs in sizes.values() for run in done(judged(runs, evidence.chance, clear_gain(runs, evidence)))]
 
 
 def _model(model: str, groups: Sequence[Mapping[str, Any]], choices: Choices) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from frostline.comparison.evidence import Evidence, Run
 from frostline.comparison.goal import Goal
-from frostline.comparison.outcomes import judged, succeeded
+from frostline.comparison.outcomes import clear_gain, judged, succeeded
 from frostline.comparison.points import seeds_to_tell
 from frostline.folding import capital, lasting
 from frostline.specification import Tune
@@ -190,7 +190,8 @@ class Board:
     def scores(self, tune: Tune, rate: float) -> dict[int, float]:
         """Of the runs that the answer's mean is of, by seed (:func:`frostline.comparison.outcomes.succeeded`)."""
         cell = {"trainable": tune, "learning_rate": rate}
-        known = judged(self._ended(), self.course.chance)
+        ended = self._ended()
+        known = judged(ended, self.course.chance, clear_gain(ended, self.evidence))
         good = succeeded([run for run in known if run.items() >= cell.items()])
         return {run["seed"]: run["validation_best"] for run in good}
 

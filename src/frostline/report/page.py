@@ -76,8 +76,13 @@ def write_page(out: Path) -> Path:
 
 def _judged(rows: Sequence[Mapping[str, Any]], answer: Answer) -> list[dict[str, Any]]:
     """Every run with its outcome, each train size judged for itself."""
-    sizes = [size["train_size"] for size in answer["sizes"]]
-    return [run for n in sizes for run in judged([row for row in rows if row["train_size"] == n], answer["chance"])]
+    return [
+        run
+        for size in answer["sizes"]
+        for run in judged(
+            [row for row in rows if row["train_size"] == size["train_size"]], answer["chance"], size["clear_gain"]
+        )
+    ]
 
 
 def _tables(
