@@ -24,7 +24,7 @@ from frostline.comparison.choices import Choices
 from frostline.comparison.curve import compare, main_point
 from frostline.comparison.evidence import Evidence, Labelled, Predictions, Scores
 from frostline.comparison.goal import Goal
-from frostline.comparison.outcomes import AT_CHANCE, CLEAR, COLLAPSED, clear_gain, judged, succeeded
+from frostline.comparison.outcomes import AT_CHANCE, CLEAR, COLLAPSED, clear_distance, judged, succeeded
 from frostline.statistics import GROUPS, QUANTILE, holm, pair, ratio, seeds_needed, unpaired
 
 Array = NDArray[Any]
@@ -34,7 +34,7 @@ Array = NDArray[Any]
 # half of the points; 1.6 % of runs below 90 % of the best of their point (CoLA's heads apart), most of them at chance;
 # correlation over seeds between a k and full .05 in the mean, which is 0 within its error.
 CHANCE, FULL, SPREAD = 0.5, 0.85, 0.01
-ROWS_NEAR = 200  # of a curve near guessing
+ROWS = 200  # where it matters how many there are
 HARD = (
     3.0  # spread of the rows' difficulty against that of one answer: two runs disagree on 8 % of rows at accuracy .85
 )
@@ -189,6 +189,11 @@ def means(draw: np.random.Generator, tries: int) -> pd.DataFrame:
     failing = [(0.0, 0.0), (0.02, 0.30), (0.05, 0.30), (0.02, 0.35), (0.05, 0.35)]
     cases = [("normal", *strong, *f) for f in failing] + [("skewed", *strong, *f) for f in failing]
     cases += [("weak cell", *weak, 0.0, 0.0), ("weak and noisy", *noisy, 0.0, 0.0), ("near guessing", *near, 0.0, 0.0)]
+    cases += [
+        ("near guessing", *near, 0.05, 0.30),
+        ("of 200 rows", *strong, 0.05, 0.30),
+        ("of 200 rows", *noisy, 0.0, 0.0),
+    ]
     for shape, mean, spread, best, rate, lower in cases:
         kind = "none" if not rate else f"{100 * rate:.0f} %, " + ("30 lower" if lower < 0.35 else "at chance")
         for n in (3, 5, 10, 20):
@@ -196,7 +201,7 @@ def means(draw: np.random.Generator, tries: int) -> pd.DataFrame:
             if shape == "skewed":  # to low scores, skewness -1
                 noise = (4 - draw.gamma(4, size=(tries, n))) / 2
             scores = mean + spread * noise - lower * (draw.random((tries, n)) < rate)
-            rows = ROWS_NEAR if shape == "near guessing" else None
+            rows = ROWS if shape in ("near guessing", "of 200 rows") else None
             good = counted(scores, best, rows)
             check_counted(scores, good, best, rows)
             every = mean - lower * rate
@@ -222,10 +227,11 @@ def counted(scores: Array, best: float, rows: int | None = None) -> Array:
     """The runs of cells ``[tries, seeds]`` that the mean is of, as :mod:`frostline.comparison.outcomes` has it, scored on so
     many rows (None: that is not known)."""
     gain = np.maximum(scores.max(1, keepdims=True), best) - CHANCE
-    learned = np.where(scores > CHANCE + AT_CHANCE * gain, scores, np.nan)
-    learned[np.isnan(learned).all(1)] = np.inf
     clear = CLEAR / 2 / np.sqrt(rows) if rows else 0.0
-    return half((scores >= np.nanmedian(learned, 1, keepdims=True) - COLLAPSED * gain) | (gain < clear))
+    learned = scores > CHANCE + AT_CHANCE * gain
+    others = np.where(learned | (~learned.any(1, keepdims=True) & (gain < clear)), scores, np.nan)
+    others[np.isnan(others).all(1)] = np.inf
+    return half(scores >= np.nanmedian(others, 1, keepdims=True) - np.maximum(COLLAPSED * gain, clear))
 
 
 def above_a_tenth(scores: Array, best: float) -> Array:
@@ -240,7 +246,7 @@ def half(good: Array) -> Array:
 def check_counted(scores: Array, good: Array, best: float, rows: int | None) -> None:
     for row, mask in zip(scores[:100], good[:100], strict=True):
         runs = [*(run("1", seed, score) for seed, score in enumerate(row)), run("all", 0, best)]
-        clear = clear_gain(runs, Scores("accuracy", CHANCE, rows=rows))
+        clear = clear_distance(runs, Scores("accuracy", CHANCE, rows=rows))
         cell = [one for one in judged(runs, CHANCE, clear) if one["trainable"] == "1"]
         assert {one["seed"] for one in succeeded(cell)} == set(np.flatnonzero(mask).tolist())
 

@@ -15,7 +15,7 @@ from frostline.comparison import points
 from frostline.comparison.choices import Choices
 from frostline.comparison.curve import compare
 from frostline.comparison.evidence import Scores
-from frostline.comparison.outcomes import FAILURES, clear_gain, failures, judged, succeeded
+from frostline.comparison.outcomes import FAILURES, clear_distance, failures, judged, succeeded
 from frostline.statistics import holm, seeds_needed
 
 KS = ("0", "1", "2", "all")
@@ -207,35 +207,41 @@ def test_a_weak_run_among_weak_runs_has_not_failed() -> None:
     assert (cell["validation"]["n"], cell["validation"]["mean"]) == (5, pytest.approx(np.mean(weak)))
 
 
-def test_where_nothing_is_clearly_above_guessing_no_weaker_run_has_failed() -> None:
-    """Of 200 rows .575 is two standard errors above guessing, .65 more than four; how many rows others had nobody knows."""
+def test_a_run_that_is_weaker_by_no_more_than_the_rows_explain_has_not_failed() -> None:
+    """Of 200 rows .14 is four standard errors; how many rows others had nobody knows."""
     near = [*(one("1", n, score) for n, score in enumerate((0.48, 0.555, 0.575))), one("all", 0, 0.53)]
-    clear = [one("1", 3, 0.65), *near]
+    far = [one("1", 3, 0.42), *near]
+    flat = [*(one("1", n, score) for n, score in enumerate((0.97, 0.97, 0.96, 0.30))), one("all", 0, 0.97)]
+    lost = [one("1", 0, 0.52), one("1", 1, 0.51), one("all", 0, 0.80)]
     weak = [one("1", n, score, outcome="degenerate" if n else "ok") for n, score in enumerate((0.42, 0.43))]
     for rows, runs, failed in (
         (None, near, {"1-0"}),
         (200, near, set()),
-        (200, clear, {"1-0"}),
-        (100, clear, set()),
+        (None, far, {"1-0", "1-3"}),
+        (200, far, {"1-3"}),
+        (100, far, set()),
+        (300, flat, {"1-3"}),
+        (200, lost, {"1-0", "1-1"}),
+        (40, lost, set()),
         (200, weak, {"1-1"}),  # that it says the same of every row is no question of noise
     ):
-        evidence = Scores("accuracy", 0.5, rows=rows)
-        found = judged(runs, 0.5, clear_gain(runs, evidence))
+        evidence = Scores("accuracy", 0.95 if runs is flat else 0.5, rows=rows)
+        found = judged(runs, evidence.chance, clear_distance(runs, evidence))
         assert {run["run"] for run in found if run["outcome"] != "ok"} == failed
         got = compare(runs, evidence, Choices())
-        assert got["clear_gain"] == (pytest.approx(2 / math.sqrt(rows)) if rows else 0)
+        assert got["clear_distance"] == (pytest.approx(2 / math.sqrt(rows)) if rows else 0)
         assert sum(cell["failures"]["failed"] for cell in got["cells"]) == len(failed)
 
 
-def test_a_clear_gain_is_of_the_runs_with_the_fewest_rows_and_of_the_metric() -> None:
+def test_a_clear_distance_is_of_the_runs_with_the_fewest_rows_and_of_the_metric() -> None:
     class Folds(Scores):
         def rows_of(self, runs: Iterable[str]) -> int:
             return {"1-0": 64, "1-1": 100, "1-2": 16}[next(iter(runs))]
 
     runs = [one("1", 0, 0.8), one("1", 1, 0.7), one("1", 2, None), one("1", 3, 0.9, status="pending")]
-    assert clear_gain(runs, Folds("accuracy", 0.5)) == 4 * 0.5 / 8
-    assert clear_gain(runs, Folds("matthews_correlation", 0.0)) == 4 * 1.0 / 8
-    assert clear_gain(runs, Folds("bleu", 0.0)) == clear_gain([], Folds("accuracy", 0.5)) == 0
+    assert clear_distance(runs, Folds("accuracy", 0.5)) == 4 * 0.5 / 8
+    assert clear_distance(runs, Folds("matthews_correlation", 0.0)) == 4 * 1.0 / 8
+    assert clear_distance(runs, Folds("bleu", 0.0)) == clear_distance([], Folds("accuracy", 0.5)) == 0
 
 
 def test_rates_are_compared_on_the_seeds_that_all_of_them_have() -> None:

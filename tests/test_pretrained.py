@@ -397,6 +397,7 @@ def test_start_puts_pretrained_values_back(tiny_bert):
         trained = pretrained.start(anatomy.tuned(k), 4)
         assert equal(values(pretrained), truth)
         assert set(trained) == anatomy.tuned(k)
+        assert pretrained._changed.keys() == anatomy.tuned(k) - pretrained.new  # nothing else is there twice
         for name, parameter in pretrained.model.named_parameters():
             assert parameter.requires_grad == (name in trained) and gradient_of(parameter) is None
         with torch.no_grad():
@@ -406,6 +407,31 @@ def test_start_puts_pretrained_values_back(tiny_bert):
                 hand_in(parameter, torch.ones_like(parameter))
     pretrained.release()
     assert all(gradient_of(parameter) is None for parameter in pretrained.model.parameters())
+
+
+def test_where_there_is_no_memory_for_a_copy_nothing_has_changed(tiny_bert, monkeypatch):
+    pretrained = load(tiny_bert)
+    names = pretrained.anatomy.tuned(1)
+    pretrained.start(names, 4)
+    truth = values(pretrained)
+    pretrained.release()
+    copied = []
+
+    def clone(tensor):
+        copied.append(tensor)
+        if len(copied) == 3:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return tensor + 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, "clone", clone)
+        with pytest.raises(RuntimeError):
+            pretrained.start(names, 4)
+    with torch.no_grad():
+        for parameter in pretrained.start(names, 4).values():
+            parameter.add_(1.0)
+    pretrained.start(names, 4)
+    assert equal(values(pretrained), truth)
 
 
 def test_release_undoes_a_training(tiny_bert):

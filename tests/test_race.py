@@ -272,16 +272,13 @@ def test_with_nothing_between_head_and_reference_the_reference_is_asked_for_its_
 
 
 def test_a_seed_that_fell_by_less_than_rows_explain_counts() -> None:
-    """.06 above guessing is three standard errors of 800 rows."""
+    """Four standard errors of 800 rows are .07."""
     rows = Rows(alike=False)
     found = Board(course(), rows.evidence)
-    for k, seed, score in ((1, 0, 0.5), (1, 1, 0.56), ("all", 0, 0.56)):
+    for k, seed, score in ((1, 0, 0.5), (1, 1, 0.56), (1, 2, 0.45), ("all", 0, 0.56)):
         trial = Trial(k, 1e-4, seed)
         found.outcomes[trial] = rows.outcome(trial, score)
     assert found.scores(1, 1e-4) == {0: 0.5, 1: 0.56}
-    trial = Trial("all", 1e-4, 1)
-    found.outcomes[trial] = rows.outcome(trial, 0.6)
-    assert found.scores(1, 1e-4) == {1: 0.56}
 
 
 def test_a_rate_that_fails_is_not_chosen() -> None:

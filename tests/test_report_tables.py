@@ -110,7 +110,9 @@ def test_failure_rates_by_k_and_learning_rate(tmp_path: Path) -> None:
         tmp_path / "out", tune=(0, 2, "all"), seeds=3, learning_rates=rates, diverged=[("all", 1)], test=False
     )
     answer = rebuild(out)
-    table = sweeptables.failure_rates(done(judged(Folder(out).rows(), answer["chance"])))
+    table = sweeptables.failure_rates(
+        done(judged(Folder(out).rows(), answer["chance"], answer["sizes"][0]["clear_distance"]))
+    )
     keys = [(row.values["tuned"], row.values["learning_rate"], row.values["failed"]) for row in table.rows]
     assert keys == [("last 0", 1e-3, 0), *((k, rate, int(k == "all")) for k in ("last 2", "all") for rate in rates)]
     last = table.rows[-1].values
@@ -127,7 +129,8 @@ def test_the_page_says_that_a_run_failed_where_the_answer_does(tmp_path: Path) -
     answer = rebuild(out)
     weaker = [run for run in judged(Folder(out).rows(), answer["chance"]) if run["outcome"] != "ok"]
     assert len(weaker) == 1 and not any(cell["failures"]["failed"] for cell in answer["sizes"][0]["cells"])
-    assert "none failed" in write_page(out).read_text()
+    page = write_page(out).read_text()
+    assert "none failed" in page and "It has to be 0.50 below them at least" in page
 
 
 def test_one_rate_of_layers_and_another_of_the_head_alone_is_no_choice(tmp_path: Path) -> None:

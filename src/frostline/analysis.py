@@ -10,7 +10,7 @@ from frostline.comparison.cells import FULL, by_depth, counted
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Evidence, Run, Scores
 from frostline.comparison.many import adjust
-from frostline.comparison.outcomes import clear_gain, done, failures, judged, scored
+from frostline.comparison.outcomes import clear_distance, done, failures, judged, scored
 from frostline.comparison.sizes import interaction, pays_from, spread
 from frostline.comparison.table import Results
 from frostline.comparison.tasks import over_tasks
@@ -118,7 +118,9 @@ def _ended(group: Group) -> list[Run]:
     for run in group.runs:
         sizes.setdefault(run["train_size"], []).append(run)
     evidence = group.evidence
-    return [run for runs in sizes.values() for run in done(judged(runs, evidence.chance, clear_gain(runs, evidence)))]
+    return [
+        run for runs in sizes.values() for run in done(judged(runs, evidence.chance, clear_distance(runs, evidence)))
+    ]
 
 
 def _model(model: str, groups: Sequence[Mapping[str, Any]], choices: Choices) -> dict[str, Any]:

@@ -147,12 +147,17 @@ def hand_back() -> None:
 
 def drop_mapped(tensors: Iterable[Tensor]) -> None:
     """Of these, let go what is mapped from files and was not written to: who asks for it finds it where the system keeps
-    what was read of a file. Where the system does not tell which pages those are (it has to be Linux), all stay."""
+    what was read of a file. Where the system does not tell which pages those are (it has to be Linux, and a
+    sandbox may not let one ask), all stay."""
     libc = _glibc()
-    if libc is None or not PAGES.exists():
+    if libc is None:
+        return
+    try:
+        pages = PAGES.open("rb", buffering=0)
+    except OSError:
         return
     mapped, size = _mapped(), mmap.PAGESIZE
-    with PAGES.open("rb", buffering=0) as pages:
+    with pages:
         for tensor in tensors:
             begin = tensor.data_ptr()
             end = begin + tensor.nbytes

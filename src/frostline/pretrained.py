@@ -59,8 +59,9 @@ class Pretrained:
             for name, value in self._changed.items():
                 parameters[name].copy_(value)
         for name in names - self.new - self._changed.keys():
-            self._changed[name] = parameters[name].data
-            parameters[name].data = parameters[name].data.clone()
+            value = parameters[name].data
+            parameters[name].data = value.clone()  # for which there may be no memory: then nothing has changed
+            self._changed[name] = value
         drop_mapped(self._changed.values())
         self._draw(generator_seed)
         for name, parameter in parameters.items():

@@ -21,7 +21,7 @@ import numpy as np
 
 from frostline.comparison.evidence import Evidence, Run
 from frostline.comparison.goal import Goal
-from frostline.comparison.outcomes import clear_gain, judged, succeeded
+from frostline.comparison.outcomes import clear_distance, judged, succeeded
 from frostline.comparison.points import seeds_to_tell
 from frostline.folding import capital, lasting
 from frostline.specification import Tune
@@ -191,7 +191,7 @@ class Board:
         """Of the runs that the answer's mean is of, by seed (:func:`frostline.comparison.outcomes.succeeded`)."""
         cell = {"trainable": tune, "learning_rate": rate}
         ended = self._ended()
-        known = judged(ended, self.course.chance, clear_gain(ended, self.evidence))
+        known = judged(ended, self.course.chance, clear_distance(ended, self.evidence))
         good = succeeded([run for run in known if run.items() >= cell.items()])
         return {run["seed"]: run["validation_best"] for run in good}
 

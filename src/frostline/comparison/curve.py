@@ -7,7 +7,7 @@ from frostline.comparison import points
 from frostline.comparison.cells import FULL, NAMED, at_rate, by_depth, counted, describe
 from frostline.comparison.choices import Choices
 from frostline.comparison.evidence import Evidence, Run
-from frostline.comparison.outcomes import ANSWERS, clear_gain, done, judged
+from frostline.comparison.outcomes import ANSWERS, clear_distance, done, judged
 
 OF_ITSELF = {"estimate": 1.0, "low": 1.0, "high": 1.0}
 
@@ -17,7 +17,7 @@ def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[s
 
     ``runs`` are rows of the results table, finished or not, of one model, task and train size.
     """
-    clear = clear_gain(runs, evidence)
+    clear = clear_distance(runs, evidence)
     every = by_depth(judged(runs, evidence.chance, clear))
     shown = at_rate(every, evidence.chance, choices)
     ended = {k: [run for run in some if run["status"] == "done"] for k, some in shown.items()}
@@ -57,7 +57,7 @@ def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[s
         "reference": reference,
         "reference_is_full": reference == FULL,
         "learned": bool(learned),
-        "clear_gain": clear,
+        "clear_distance": clear,
         "cells": cells,
         "operating_points": found,
         "decides": decides,

@@ -2,12 +2,12 @@
 
 - diverged: no score, since the loss was no longer finite;
 - degenerate: it predicts the same for every row (only its predictions show that);
-- at chance, collapsed: far below the other runs of its cell (by half of what the best run of its curve gains over guessing,
-  and below the median of those that have learned at all), with less than a tenth of that gain, or with more.
+- at chance, collapsed: far below the other runs of its cell (by half of what the best run of its curve gains over guessing
+  and by more than the rows explain, below the median of those that have learned at all), with less than a tenth of that
+  gain, or with more. Where that gain is clear, a whole cell may be at chance.
 
-A weak run among weak runs has not failed: leaving it out would flatter its cell (docs/statistics.md). So it is where no run
-of the curve is clearly above guessing: what makes one weaker than another there are the rows that it is scored on. How many
-runs are not above guessing is counted apart, whether they failed or not.
+A weak run among weak runs has not failed: leaving it out would flatter its cell (docs/statistics.md). How many runs are not
+above guessing is counted apart, whether they failed or not.
 
 A mean is of the runs that have a score and did not fail, where those are at least half of the cell. Where they are fewer
 the cell as a whole has not learned, and every run that has a score is in the mean.
@@ -24,7 +24,7 @@ from frostline.statistics import failure_interval
 
 AT_CHANCE = 0.1  # of the gain of the best run
 COLLAPSED = 0.5  # so much of it below the others
-CLEAR = 4.0  # standard errors that the rows leave a score, at most: so much above guessing is a gain that can be lost
+CLEAR = 4.0  # standard errors, as the rows leave an accuracy at most: what is farther apart is so by more than them
 ROUNDING = 1e-9  # so that a score on the line falls on the same side of it wherever the scores begin
 FAILURES = ("diverged", "degenerate", "at chance", "collapsed")
 ANSWERS = ("ok", "at chance", "collapsed")  # a model that says different things of different rows, however badly
@@ -40,9 +40,9 @@ def scored(runs: Iterable[Run]) -> list[Run]:
     return [run for run in runs if run["validation_best"] is not None and isfinite(run["validation_best"])]
 
 
-def clear_gain(runs: Iterable[Run], evidence: Evidence) -> float:
-    """What the best of the ``runs`` of a curve has to gain over guessing before a weaker one has failed; 0 where it is not
-    known on how many rows they are scored."""
+def clear_distance(runs: Iterable[Run], evidence: Evidence) -> float:
+    """By how much two of the ``runs`` of a curve have to differ for it to be by more than the rows that they are scored on,
+    about; 0 where nobody knows how many those are, or the metric."""
     rows = min((evidence.rows_of([run["run"]]) or 0 for run in scored(done(runs))), default=0)
     if not rows or not is_known(evidence.metric):
         return 0.0
@@ -51,18 +51,21 @@ def clear_gain(runs: Iterable[Run], evidence: Evidence) -> float:
 
 def judged(runs: Sequence[Run], chance: float | None, clear: float = 0.0) -> list[dict[str, Any]]:
     """The runs of one curve, each with its ``outcome``: ok, one of ``FAILURES``, or None where it has not finished; and
-    whether it is ``above_guessing``, None where that is not known. ``clear``: see :func:`clear_gain`."""
+    whether it is ``above_guessing``, None where that is not known. ``clear``: see :func:`clear_distance`."""
     ended = scored(done(runs))
     best = max((run["validation_best"] for run in ended), default=None)
     floor: float | None = None
     least: dict[Any, float] = {}
-    if chance is not None and best is not None and (gain := max(0.0, best - chance)) >= clear:
+    if chance is not None and best is not None:
+        gain = max(0.0, best - chance)
         floor = chance + AT_CHANCE * gain
         cells: dict[Any, list[float]] = {_cell(run): [] for run in ended}
         for run in ended:
-            if run["validation_best"] > floor + ROUNDING and run.get("outcome") not in ("diverged", "degenerate"):
+            if run.get("outcome") not in ("diverged", "degenerate"):
                 cells[_cell(run)].append(run["validation_best"])
-        least = {cell: median(learned) - COLLAPSED * gain if learned else inf for cell, learned in cells.items()}
+        for cell, values in cells.items():
+            others = [value for value in values if value > floor + ROUNDING] or ([] if gain >= clear else values)
+            least[cell] = median(others) - max(COLLAPSED * gain, clear) if others else inf
     return [
         {
             **run,

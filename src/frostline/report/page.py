@@ -80,7 +80,7 @@ def _judged(rows: Sequence[Mapping[str, Any]], answer: Answer) -> list[dict[str,
         run
         for size in answer["sizes"]
         for run in judged(
-            [row for row in rows if row["train_size"] == size["train_size"]], answer["chance"], size["clear_gain"]
+            [row for row in rows if row["train_size"] == size["train_size"]], answer["chance"], size["clear_distance"]
         )
     ]
 
