@@ -1,10 +1,14 @@
 """Linear layers on weights kept ready, against torch's own."""
 
+import mmap
+import platform
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from frostline import linear
+from frostline import linear, memory
 from frostline.gradients import AdamW, drop, gradient_of
 from frostline.linear import _lays_out, ready_weights
 from frostline.machine import Machine
@@ -174,3 +178,27 @@ def test_in_fp32_training_is_torchs_own():
         assert torch.equal(module(x), nn.functional.linear(x, module.weight, module.bias))
         assert module.forward.kept == []
     assert "forward" not in vars(module)
+
+
+@pytest.mark.skipif(
+    not _lays_out(torch.float32) or platform.libc_ver()[0] != "glibc" or not memory.PAGES.exists(),
+    reason="oneDNN lays no weights out, or the system is not asked",
+)
+def test_what_is_mapped_from_a_file_is_let_go_while_there_is_a_copy_of_it(tmp_path):
+    """Values that were written to are no longer the file's, and stay."""
+    np.save(tmp_path / "weight.npy", np.random.default_rng(0).standard_normal((256, 256), np.float32))
+    module, x = nn.Linear(256, 256), torch.randn(5, 256)
+    module.weight.data = torch.from_numpy(np.load(tmp_path / "weight.npy", mmap_mode="c"))
+    with torch.no_grad():
+        module.weight[0] = 1.0
+        before = module(x)
+        with (
+            memory.PAGES.open("rb", buffering=0) as pages,
+            ready_weights(module, Machine(torch.device("cpu"), "float32")),
+        ):
+            first = module.weight.data_ptr() // mmap.PAGESIZE
+            last = (module.weight.data_ptr() + module.weight.nbytes) // mmap.PAGESIZE
+            assert memory._of_a_file(pages, first, last)
+            torch.testing.assert_close(module(x), before)
+            assert not memory._of_a_file(pages, first, last)
+    assert (module.weight[0] == 1).all() and torch.equal(module(x), before)

@@ -5,9 +5,7 @@ import gc
 import mmap
 import os
 import platform
-import re
 import threading
-from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -147,8 +145,8 @@ def hand_back() -> None:
 
 def drop_mapped(tensors: Iterable[Tensor]) -> None:
     """Of these, let go what is mapped from files and was not written to: who asks for it finds it where the system keeps
-    what was read of a file. Where the system does not tell which pages those are (it has to be Linux, and a
-    sandbox may not let one ask), all stay."""
+    what was read of a file. Where the system does not tell which pages those are (it has to be Linux, and a sandbox may not
+    let one ask), all stay."""
     libc = _glibc()
     if libc is None:
         return
@@ -156,14 +154,11 @@ def drop_mapped(tensors: Iterable[Tensor]) -> None:
         pages = PAGES.open("rb", buffering=0)
     except OSError:
         return
-    mapped, size = _mapped(), mmap.PAGESIZE
+    size = mmap.PAGESIZE
     with pages:
         for tensor in tensors:
-            begin = tensor.data_ptr()
-            end = begin + tensor.nbytes
-            place = bisect(mapped, begin, key=lambda stretch: stretch[0]) - 1
-            if place >= 0 and end <= mapped[place][1]:
-                first, last = begin // size, -(-end // size)
+            if tensor.device.type == "cpu" and tensor.nbytes:
+                first, last = tensor.data_ptr() // size, -(-(tensor.data_ptr() + tensor.nbytes) // size)
                 for more, less in _of_a_file(pages, first, last):
                     libc.madvise(ctypes.c_void_p(more * size), ctypes.c_size_t((less - more) * size), DO_WITHOUT)
 
@@ -176,13 +171,6 @@ def _of_a_file(pages: RawIOBase, first: int, last: int) -> list[tuple[int, int]]
     theirs = (told >> 61) & 0b101 == 0b101  # there, and of a file: a page that was written to is of none
     edges = np.flatnonzero(np.diff(theirs.astype(np.int8), prepend=0, append=0))
     return [(first + int(begin), first + int(end)) for begin, end in edges.reshape(-1, 2)]
-
-
-def _mapped() -> list[tuple[int, int]]:
-    """Where the memory is that is mapped from files, in rising order."""
-    lines = Path("/proc/self/maps").read_text().splitlines()
-    found = (re.match(r"([0-9a-f]+)-([0-9a-f]+) .* /", line) for line in lines)
-    return [(int(one[1], 16), int(one[2], 16)) for one in found if one]
 
 
 def _keep_freed(keep: bool, *, sparing: bool = False) -> None:
