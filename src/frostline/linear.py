@@ -84,7 +84,7 @@ class _Ready:
                 continue
             if laid_out and n == 0:
                 numbers = torch.ops.mkldnn._reorder_linear_weight(parameter.to(self.dtype))
-                drop_mapped([parameter])  # which nobody reads while there is the copy
+                drop_mapped([parameter])  # products read the copy
                 self.kept[n : n + 1] = [Form(numbers, parameter._version)]
             elif form is None:
                 self.kept.append(Form(parameter.to(self.dtype, copy=True), parameter._version))

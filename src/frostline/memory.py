@@ -150,17 +150,16 @@ def drop_mapped(tensors: Iterable[Tensor]) -> None:
     libc = _glibc()
     if libc is None:
         return
-    try:
-        pages = PAGES.open("rb", buffering=0)
-    except OSError:
-        return
     size = mmap.PAGESIZE
-    with pages:
-        for tensor in tensors:
-            if tensor.device.type == "cpu" and tensor.nbytes:
-                first, last = tensor.data_ptr() // size, -(-(tensor.data_ptr() + tensor.nbytes) // size)
-                for more, less in _of_a_file(pages, first, last):
-                    libc.madvise(ctypes.c_void_p(more * size), ctypes.c_size_t((less - more) * size), DO_WITHOUT)
+    try:
+        with PAGES.open("rb", buffering=0) as pages:
+            for tensor in tensors:
+                if tensor.device.type == "cpu" and tensor.nbytes:
+                    first, last = tensor.data_ptr() // size, -(-(tensor.data_ptr() + tensor.nbytes) // size)
+                    for more, less in _of_a_file(pages, first, last):
+                        libc.madvise(ctypes.c_void_p(more * size), ctypes.c_size_t((less - more) * size), DO_WITHOUT)
+    except OSError:  # what stays takes memory, and does no harm
+        return
 
 
 def _of_a_file(pages: RawIOBase, first: int, last: int) -> list[tuple[int, int]]:

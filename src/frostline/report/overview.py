@@ -119,7 +119,7 @@ def failures(analysis: Analysis) -> Table:
         "Runs that failed, over all models and tasks, with Clopper and Pearson’s 95 % interval of the rate. Diverged: no "
         "score. Degenerate: the same prediction for every row, where predictions are known. At chance, and collapsed: far "
         "below the other runs of its cell; at chance with less than a tenth of the best run’s gain over guessing, collapsed "
-        "with more; where the rows are known, only if it is by more than they explain. Where nobody says what guessing "
+        "with more; where the rows are known, only by more than they explain. Where nobody says what guessing "
         "scores, only lost scores can be seen. Runs that are not above guessing are "
         "counted apart, whether they failed or their whole cell is that weak."
     )
