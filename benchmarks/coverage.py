@@ -211,7 +211,7 @@ def means(draw: np.random.Generator, tries: int) -> pd.DataFrame:
                 ("t, all runs", student(scores, np.ones_like(good)), every),
                 ("trimmed t", trimmed(scores), mean),
                 ("t, above a tenth of the gain", student(scores, above_a_tenth(scores, best)), mean),
-                ("t, far below, of any gain", student(scores, counted(scores, best)), mean),
+                ("t, half of the gain alone", student(scores, counted(scores, best)), mean),
                 ("t, succeeded (ours)", student(scores, good), mean),
             ):
                 of = "all runs" if "all" in name else "runs that succeed"

@@ -66,11 +66,10 @@ class Pretrained:
         self._draw(generator_seed)
         for name, parameter in parameters.items():
             parameter.requires_grad_(name in names)
-        drop(parameters.values())
         return {name: p for name, p in parameters.items() if name in names}
 
     def release(self, names: Set[str] | None = None) -> None:
-        """Put the pretrained values of these (None: all) back, and give up the copies that were trained."""
+        """Put the pretrained values of these (None: all) back, and give up the copies that were trained, and all gradients."""
         for name in list(self._changed if names is None else names):
             self.model.get_parameter(name).data = self._changed.pop(name)
         drop(self.model.parameters())
