@@ -3,7 +3,7 @@
     python benchmarks/coverage.py --out FOLDER
 
 prints six tables and writes each as CSV, and all as JSON. One thread, a fixed seed. What is vectorised here follows
-``frostline.statistics`` and ``frostline.comparison``; ``check`` holds it to them on some of the tries.
+``frostline.statistics.intervals`` and ``frostline.comparison``; ``check`` holds it to them on some of the tries.
 """
 
 import argparse
@@ -19,13 +19,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from frostline.comparison import points
-from frostline.comparison.choices import Choices
-from frostline.comparison.curve import compare, main_point
-from frostline.comparison.evidence import Evidence, Labelled, Predictions, Scores
-from frostline.comparison.goal import Goal
-from frostline.comparison.outcomes import AT_CHANCE, CLEAR, COLLAPSED, clear_distance, judged, succeeded
-from frostline.statistics import GROUPS, QUANTILE, holm, pair, ratio, seeds_needed, unpaired
+from frostline.statistics import points
+from frostline.statistics.choices import Choices
+from frostline.statistics.curve import compare, main_point
+from frostline.statistics.evidence import Evidence, Labelled, Predictions, Scores
+from frostline.statistics.goal import Goal
+from frostline.statistics.intervals import GROUPS, QUANTILE, holm, pair, ratio, seeds_needed, unpaired
+from frostline.statistics.outcomes import AT_CHANCE, CLEAR, COLLAPSED, clear_distance, judged, succeeded
 
 Array = NDArray[Any]
 
@@ -45,7 +45,7 @@ HARD = (
 
 @dataclass(frozen=True)
 class Pairs:
-    """Many of :class:`frostline.statistics.Pair` at once: means ``[...]`` and errors (variance of the cell, covariance,
+    """Many of :class:`frostline.statistics.intervals.Pair` at once: means ``[...]`` and errors (variance of the cell, covariance,
     variance of full, degrees of freedom)."""
 
     cell: Array
@@ -106,7 +106,7 @@ def _covariance(a: Array, b: Array) -> Array:
 
 
 def fieller(p: Pairs, base: float) -> tuple[Array, Array]:
-    """As in :func:`frostline.statistics.ratio`; NaN where not defined, infinite where there is no bound."""
+    """As in :func:`frostline.statistics.intervals.ratio`; NaN where not defined, infinite where there is no bound."""
     estimate = (p.cell - base) / (p.full - base)
 
     def excess(share: Array) -> Array:
@@ -224,7 +224,7 @@ def means(draw: np.random.Generator, tries: int) -> pd.DataFrame:
 
 
 def counted(scores: Array, best: float, rows: int | None = None) -> Array:
-    """The runs of cells ``[tries, seeds]`` that the mean is of, as :mod:`frostline.comparison.outcomes` has it, scored on so
+    """The runs of cells ``[tries, seeds]`` that the mean is of, as :mod:`frostline.statistics.outcomes` has it, scored on so
     many rows (None: that is not known)."""
     gain = np.maximum(scores.max(1, keepdims=True), best) - CHANCE
     clear = CLEAR / 2 / np.sqrt(rows) if rows else 0.0

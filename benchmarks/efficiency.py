@@ -31,17 +31,17 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
 from frostline import Sweep  # noqa: E402
-from frostline.cost import batched  # noqa: E402
-from frostline.hidden import cache_folder, not_kept  # noqa: E402
-from frostline.linear import ready_weights  # noqa: E402
-from frostline.parts import trained  # noqa: E402
-from frostline.passing import tokens_at_once  # noqa: E402
-from frostline.progress import Progress  # noqa: E402
-from frostline.sweep.calibrate import disk_rate  # noqa: E402
-from frostline.sweep.execute import cut_check, sharing  # noqa: E402
-from frostline.sweep.outlook import Outlook  # noqa: E402
+from frostline.fast.linear import ready_weights  # noqa: E402
+from frostline.frozen.cost import batched  # noqa: E402
+from frostline.frozen.forward_pass import tokens_at_once  # noqa: E402
+from frostline.frozen.hidden_states import cache_folder, not_kept  # noqa: E402
+from frostline.model.trainable import trained  # noqa: E402
+from frostline.sweep.execution.execute import cut_check, sharing  # noqa: E402
+from frostline.sweep.execution.progress import Progress  # noqa: E402
+from frostline.sweep.execution.workers import in_each, workers_for  # noqa: E402
+from frostline.sweep.forecast.calibration import disk_rate  # noqa: E402
+from frostline.sweep.forecast.workload import Outlook  # noqa: E402
 from frostline.sweep.prepare import Prepared, rows_needed  # noqa: E402
-from frostline.sweep.workers import in_each, workers_for  # noqa: E402
 
 IMPORTS = perf_counter() - START
 OPTIMIZER_BYTES = (

@@ -29,12 +29,12 @@ import numpy as np
 from measuring import Failed, flags_of, markdown, settings_of, timed
 
 from frostline import Sweep
-from frostline.answer import make_answer
-from frostline.comparison.choices import Choices
-from frostline.comparison.evidence import Labelled
-from frostline.progress import LineProgress
-from frostline.specification import OF_MODEL_AND_DATA
-from frostline.sweep.folder import Folder
+from frostline.report.answer.answer import make_answer
+from frostline.statistics.choices import Choices
+from frostline.statistics.evidence import Labelled
+from frostline.sweep.execution.progress import LineProgress
+from frostline.sweep.results.folder import Folder
+from frostline.sweep.specification import OF_MODEL_AND_DATA
 
 HERE = Path(__file__).parent
 RATES, OF_HEAD = "5e-5,1e-4,2e-4", "1e-3,3e-3,1e-2,3e-2"

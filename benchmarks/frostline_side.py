@@ -7,7 +7,7 @@ from pathlib import Path
 
 from measuring import Facts, flags_of, timed
 
-from frostline.sweep.folder import Folder
+from frostline.sweep.results.folder import Folder
 
 
 def sweep(settings: Mapping[str, str], work: Path) -> tuple[float, list[Facts]]:

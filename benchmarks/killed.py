@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from frostline.sweep.tables import COST
+from frostline.sweep.results.tables import COST
 
 
 def sweep(arguments: list[str], folder: Path, kill_after: float | None) -> tuple[bool, float]:

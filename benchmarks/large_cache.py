@@ -16,9 +16,9 @@ import torch
 
 from frostline import Sweep
 from frostline.cli.printing import size_of
-from frostline.hidden import keep
-from frostline.memory import anonymous_memory, highest
-from frostline.progress import LineProgress
+from frostline.fast.memory import anonymous_memory, highest
+from frostline.frozen.hidden_states import keep
+from frostline.sweep.execution.progress import LineProgress
 from frostline.sweep.prepare import prepare, recipe_of
 
 

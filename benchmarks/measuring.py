@@ -156,7 +156,7 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def machine() -> Facts:
     """What the figures were measured on, and how busy it was at the start."""
-    from frostline.machine import this_machine
+    from frostline.model.device import this_machine
 
     here = this_machine()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

@@ -32,9 +32,9 @@ SETTINGS = {"tune": "2", "train_size": "64", "seeds": "1", "num_train_epochs": "
 def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
     """Bytes above the imports: until hidden states are kept, and of a run that takes them up."""
     from frostline import Sweep
-    from frostline.progress import Progress
-    from frostline.run import run
-    from frostline.sweep.execute import make_ready, settle
+    from frostline.sweep.execution.execute import make_ready, settle
+    from frostline.sweep.execution.progress import Progress
+    from frostline.training.run import run
 
     before = _held()
     with _most() as until:
@@ -60,7 +60,7 @@ def trainer(work: Path, side: str) -> dict[str, Facts]:
 
 def _held() -> Facts:
     """Bytes that this process holds: all, and those that are no mapped file."""
-    from frostline.memory import anonymous_memory
+    from frostline.fast.memory import anonymous_memory
 
     process = psutil.Process()
     return {"resident": int(process.memory_info().rss), "own": anonymous_memory(process)}
@@ -69,7 +69,7 @@ def _held() -> Facts:
 @contextmanager
 def _most() -> Iterator[dict[str, Any]]:
     """The most of both while the context is open."""
-    from frostline.memory import highest
+    from frostline.fast.memory import highest
 
     with highest(lambda: _held()["resident"]) as resident, highest(lambda: _held()["own"]) as own:
         yield {"resident": resident, "own": own}

@@ -13,10 +13,10 @@ from transformers.utils import logging
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from frostline import Check, check
-from frostline.checking import _states
-from frostline.cut import cut_at
-from frostline.layers import find_layers
-from frostline.packing import packable
+from frostline.frozen.check import _states
+from frostline.frozen.cut import cut_at
+from frostline.model.anatomy import find_layers
+from frostline.model.packing import packable
 from small_models import REASONS, TYPES, small_batch, small_model
 
 TEXT = """# Model types

@@ -28,9 +28,9 @@ WITHIN = {"total": 0.20, "cell": 0.30}
 def once(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Plan, then sweep; every part with what was predicted and what was measured."""
     from frostline import Sweep
-    from frostline.progress import Progress
-    from frostline.sweep.folder import Folder
-    from frostline.sweep.forecast import recorded
+    from frostline.sweep.execution.progress import Progress
+    from frostline.sweep.forecast.record import recorded
+    from frostline.sweep.results.folder import Folder
 
     with tempfile.TemporaryDirectory() as folder:
         sweep = Sweep(progress=Progress(), **settings, out=Path(folder) / "o")

@@ -15,7 +15,7 @@ from measuring import Journal
 from same_rows import read_task
 from sentence_transformers import SentenceTransformer
 
-from frostline.metrics import score
+from frostline.statistics.metrics import score
 
 LOGISTIC = "sentence-transformers"
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)  # C of the logistic regression: what it has in place of a rate

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from frostline.data import Examples
-from frostline.layers import HEAD, POOLER
-from frostline.parts import trained
-from frostline.progress import Progress
-from frostline.run import train_rows
-from frostline.specification import make_spec
+from frostline.model.anatomy import HEAD, POOLER
+from frostline.model.trainable import trained
+from frostline.sweep.execution.progress import Progress
 from frostline.sweep.prepare import prepare
+from frostline.sweep.specification import make_spec
+from frostline.training.run import train_rows
 
 KEPT = (
     *("num_train_epochs", "per_device_train_batch_size", "per_device_eval_batch_size"),

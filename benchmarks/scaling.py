@@ -84,10 +84,10 @@ def all_series(model: str | None, train: str | None, work: Path) -> dict[str, Se
 
 def seconds(settings: Mapping[str, Any], work: Path) -> dict[str, float]:
     """One sweep, with nothing kept from another: what its results say of its cost."""
-    from frostline.progress import Progress
-    from frostline.specification import make_spec
-    from frostline.sweep.execute import execute
+    from frostline.sweep.execution.execute import execute
+    from frostline.sweep.execution.progress import Progress
     from frostline.sweep.prepare import prepare
+    from frostline.sweep.specification import make_spec
 
     shutil.rmtree(os.environ["HF_ASSETS_CACHE"], ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=work) as out:

@@ -12,8 +12,8 @@ from transformers.utils import logging
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from frostline import check
-from frostline.checking import stack_refusal
-from frostline.layers import find_layers
+from frostline.frozen.check import stack_refusal
+from frostline.model.anatomy import find_layers
 from small_models import REASONS, TYPES, small_batch, small_model
 
 KS = (0, 2, None)  # the head alone, half of four layers, everything

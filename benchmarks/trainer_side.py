@@ -30,8 +30,8 @@ from transformers import (
     set_seed,
 )
 
-from frostline.machine import this_machine
-from frostline.metrics import score
+from frostline.model.device import this_machine
+from frostline.statistics.metrics import score
 
 BEST_EVAL_BATCH = 64
 

@@ -41,7 +41,7 @@ def tiny_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished_sweep(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a sweep that has run: k = 0, 1 and all, two seeds. Not to be written into: copy it."""
     from frostline import Sweep
-    from frostline.progress import Progress
+    from frostline.sweep.execution.progress import Progress
 
     out = tmp_path_factory.mktemp("finished") / "films"
     torch.set_num_threads(1)
@@ -67,7 +67,7 @@ def finished_small(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.T
 @pytest.fixture(scope="session")
 def minilm() -> Path:
     """The packaged all-MiniLM-L6-v2."""
-    from frostline.demo import packaged_model
+    from frostline.api.demo import packaged_model
 
     return packaged_model()
 

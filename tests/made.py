@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from frostline.analysis import Group
-from frostline.comparison.evidence import Scores
+from frostline.report.answer.analysis import Group
+from frostline.statistics.evidence import Scores
 
 Quality = Callable[[int | str, int, int | None], float | None]  # k, seed, train size -> score
 

@@ -1,7 +1,6 @@
-"""The architecture: modules import downwards only, and what is heavy waits until it is needed."""
+"""The architecture: folders import only from those before them, and heavy libraries load only when they are needed."""
 
 import ast
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,118 +12,42 @@ import frostline
 
 ROOT = Path(frostline.__file__).parent
 ORDER = (
-    *(
-        "errors",
-        "folding",
-        "data",
-        "metrics",
-        "statistics",
-        "probes",
-        "guesses",
-        "comparison",
-        "specification",
-        "race",
-        "machine",
-        "memory",
-        "layers",
-        "absent",
-        "parts",
-        "replacing",
-        "gradients",
-        "linear",
-        "lookup",
-        "dropout",
-        "attending",
-        "narrow",
-        "packing",
-        "cut",
-        "stacking",
-        "tokens",
-    ),
-    *(
-        "cost",
-        "passing",
-        "hidden",
-        "checking",
-        "cache",
-        "pretrained",
-        "progress",
-        "training",
-        "run",
-        "sweep",
-        "sentence",
-        "answer",
-        "analysis",
-        "report",
-        "gather",
-    ),
-    *("savedprobe", "probing", "prediction", "api", "finding", "demo", "studies", "cli", "__main__"),
+    "data",
+    "statistics",
+    "fast",
+    "model",
+    "frozen",
+    "training",
+    "sweep",
+    "report",
+    "search",
+    "api",
+    "studies",
+    "cli",
 )
+FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
 
 
-def chapter(module: str) -> str:
-    return module.split(".")[1] if "." in module else module
-
-
-def imports(path: Path) -> Iterator[str]:
-    """frostline modules that a file imports when it is loaded (within functions: when it is needed, any order)."""
-    tree = ast.parse(path.read_text())
+def imported_folders(path: Path) -> Iterator[str]:
+    """Folders of frostline that a file imports from when it is loaded; imports within functions do not count."""
     inside = {
-        id(node) for function in ast.walk(tree) if isinstance(function, ast.FunctionDef) for node in ast.walk(function)
+        id(n)
+        for f in ast.walk(tree := ast.parse(path.read_text()))
+        if isinstance(f, ast.FunctionDef)
+        for n in ast.walk(f)
     }
-    typing = {
-        id(node)
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for node in ast.walk(block)
-    }
-    for node in ast.walk(tree):
-        if id(node) in inside | typing:
-            continue
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("frostline"):
-            yield from ([f"frostline.{x.name}" for x in node.names] if node.module == "frostline" else [node.module])
-        elif isinstance(node, ast.Import):
-            yield from (name.name for name in node.names if name.name.startswith("frostline"))
+    names = (n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module and id(n) not in inside)
+    yield from (name.split(".")[1] for name in names if name.startswith("frostline."))
 
 
-def files() -> list[Path]:
-    return sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+def test_the_order_names_every_folder() -> None:
+    assert {path.relative_to(ROOT).parts[0] for path in FILES} == set(ORDER)
 
 
-def module_of(path: Path) -> str:
-    return ".".join(("frostline", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
-
-
-def test_every_module_has_its_place_in_the_order() -> None:
-    assert {chapter(module_of(path)) for path in files()} == set(ORDER)
-
-
-def test_the_design_tells_the_same_order() -> None:
-    design = (Path(__file__).parents[1] / "docs" / "design.md").read_text(encoding="utf-8")
-    story = design.partition("## The story")[2].partition("##")[0]
-    assert tuple(re.findall(r"^    (\w+)(?:\.py|/)", story, re.MULTILINE)) == ORDER[:-1]  # but for __main__
-
-
-@pytest.mark.parametrize("path", files(), ids=module_of)
-def test_modules_import_downwards_only(path: Path) -> None:
-    own = chapter(module_of(path))
-    above = [name for name in imports(path) if ORDER.index(chapter(name)) > ORDER.index(own)]
-    assert not above
-
-
-def test_nothing_goes_in_a_circle() -> None:
-    graph = {module_of(path): set(imports(path)) for path in files()}
-    done: set[str] = set()
-
-    def visit(name: str, under_way: tuple[str, ...]) -> None:
-        assert name not in under_way, " -> ".join((*under_way, name))
-        if name not in done:
-            for other in graph.get(name, ()):
-                visit(other, (*under_way, name))
-            done.add(name)
-
-    for name in graph:
-        visit(name, ())
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_folder_imports_only_from_those_before_it(path: Path) -> None:
+    own = ORDER.index(path.relative_to(ROOT).parts[0])
+    assert not [name for name in imported_folders(path) if ORDER.index(name) > own]
 
 
 def loaded_after(code: str) -> set[str]:
@@ -135,11 +58,17 @@ def loaded_after(code: str) -> set[str]:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    assert loaded_after("import frostline, frostline.cli, frostline.errors, frostline.specification") == set()
+    assert loaded_after("import frostline, frostline.cli, frostline.sweep.specification") == set()
 
 
 def test_analysis_and_its_page_need_no_torch() -> None:
-    modules = ("metrics", "statistics", "answer", "analysis", "gather", "report.analysis", "studies", "studies.beside")
+    modules = (
+        "statistics.curve",
+        "report.answer.analysis",
+        "report.answer.gather",
+        "report.pages.analysis",
+        "studies.comparison",
+    )
     code = f"import {', '.join(f'frostline.{name}' for name in modules)}"
     assert not {"torch", "transformers", "datasets"} & loaded_after(code)
 

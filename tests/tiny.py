@@ -9,9 +9,9 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from frostline.api import Sweep, write_folder
-from frostline.progress import Progress
-from frostline.sweep.execute import execute
+from frostline.api.sweep import Sweep, write_folder
+from frostline.sweep.execution.execute import execute
+from frostline.sweep.execution.progress import Progress
 
 GOOD = ("good", "great", "fine", "lovely", "warm", "bright")
 BAD = ("bad", "poor", "dull", "awful", "cold", "grim")

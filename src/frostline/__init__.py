@@ -9,14 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from frostline.api import Sweep, write_report
-    from frostline.checking import Check, check
-    from frostline.errors import FrostlineError
-    from frostline.finding import find
-    from frostline.prediction import Predictions, predict
-    from frostline.probing import Probed, probe
-    from frostline.specification import RunSpec, SweepSpec
+    from frostline.api.prediction import Predictions, predict
+    from frostline.api.sweep import Sweep, write_report
+    from frostline.frozen.check import Check, check
+    from frostline.search.find import find
     from frostline.sweep.plan import Plan
+    from frostline.sweep.specification import SweepSpec
+    from frostline.training.probes.probing import Probed, probe
+    from frostline.training.specification import RunSpec
 
 __all__ = [
     "Check",
@@ -35,20 +35,26 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Check": "checking",
-    "FrostlineError": "errors",
+    "Check": "frozen.check",
     "Plan": "sweep.plan",
-    "Predictions": "prediction",
-    "Probed": "probing",
-    "RunSpec": "specification",
-    "Sweep": "api",
-    "SweepSpec": "specification",
-    "check": "checking",
-    "find": "finding",
-    "predict": "prediction",
-    "probe": "probing",
-    "write_report": "api",
+    "Predictions": "api.prediction",
+    "Probed": "training.probes.probing",
+    "RunSpec": "training.specification",
+    "Sweep": "api.sweep",
+    "SweepSpec": "sweep.specification",
+    "check": "frozen.check",
+    "find": "search.find",
+    "predict": "api.prediction",
+    "probe": "training.probes.probing",
+    "write_report": "api.sweep",
 }
+
+
+class FrostlineError(ValueError):
+    """A mistake that the user can put right: one sentence that says what is wrong, where (file, row, key) and what to do.
+
+    The command line prints it and exits with code 2; in Python it is an ordinary ``ValueError``.
+    """
 
 
 def __getattr__(name: str) -> Any:

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from frostline import FrostlineError
 from frostline.cli.printing import print_table, size_of
 from frostline.cli.program import app
-from frostline.errors import FrostlineError
 
 cache_app = typer.Typer(no_args_is_help=True, help="Hidden states that are kept on this machine.")
 app.add_typer(cache_app, name="cache")
@@ -18,8 +18,8 @@ def cache_ls() -> None:
     """List what is kept, with its size."""
     from datetime import datetime
 
-    from frostline.cache import kept_states
-    from frostline.hidden import cache_folder
+    from frostline.frozen.cache import kept_states
+    from frostline.frozen.hidden_states import cache_folder
 
     entries = list(kept_states())
     rows = [
@@ -46,7 +46,7 @@ def cache_rm(
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> None:
     """Remove what is kept; it is computed again when it is needed."""
-    from frostline.cache import kept_states, remove
+    from frostline.frozen.cache import kept_states, remove
 
     if bool(keys) == everything:
         raise FrostlineError("Say what to remove: keys from `frostline cache ls`, or --all.")
@@ -62,7 +62,7 @@ def cache_rm(
 @cache_app.command("verify", short_help="Read it again and compare checksums.")
 def cache_verify() -> None:
     """Read everything that is kept again and compare it with its checksums."""
-    from frostline.cache import verify
+    from frostline.frozen.cache import verify
 
     bad = 0
     for kept, problem in verify():

@@ -7,8 +7,10 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from frostline.folding import between_commas
-from frostline.specification import Settings, SweepSpec, read_toml
+from frostline.data.folding import between_commas
+from frostline.sweep.specification import SweepSpec
+from frostline.sweep.toml import read_toml
+from frostline.training.specification import Settings
 
 
 def with_settings(

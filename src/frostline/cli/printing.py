@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from frostline.folding import lasting
-from frostline.report import readable
+from frostline.data.folding import lasting
+from frostline.report import formatting
 
 
 def print_table(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> None:
@@ -27,7 +27,7 @@ def _text(value: Any) -> str:
 
 def size_of(count: float) -> str:
     """Bytes as a terminal shows them."""
-    return readable.size(count).replace(readable.UNBROKEN, " ")
+    return formatting.size(count).replace(formatting.UNBROKEN, " ")
 
 
 def answer_row(cell: Mapping[str, Any], full: str) -> dict[str, Any]:
@@ -174,13 +174,13 @@ def print_probes(facts: Mapping[str, Any]) -> None:
     vectors = ("first", "mean", "last")
     for one in facts["probes"]:
         layers = one["layers"]
-        name = readable.layers(layers)
+        name = formatting.layers(layers)
         best = facts["best"]["layers"] == layers and facts["best"]["vector"] == one["vector"]
         rows.setdefault(name, {"after layer": name, **dict.fromkeys(vectors, "")})[one["vector"]] = (
             "-" if one["validation"] is None else f"{one['validation']:.3f}"
         ) + (" *" if best else "")
     print(
-        f"\n{facts['columns']['label']}: {readable.metric(facts['metric'])} on {facts['validation_rows']:,} validation rows"
+        f"\n{facts['columns']['label']}: {formatting.metric(facts['metric'])} on {facts['validation_rows']:,} validation rows"
     )
     print_table(rows.values(), ("after layer", *vectors))
     print("* the best on training rows that its fit had not seen")

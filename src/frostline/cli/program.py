@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from frostline.errors import FrostlineError
+from frostline import FrostlineError
 
 FAILED_RUNS, INTERRUPTED = 1, 130  # exit codes: some runs ended in an error; Ctrl-C
 MANY = 20_000  # new objects before somebody looks for garbage among them: by default torch's import is searched 1,200 times

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from frostline import FrostlineError
 from frostline.cli.flags import shown, with_settings
 from frostline.cli.printing import print_groups, print_table
 from frostline.cli.program import FAILED_RUNS, app
-from frostline.errors import FrostlineError
-from frostline.folding import between_commas, plain
+from frostline.data.folding import between_commas, plain
 
 
 @app.command(short_help="Cells, operating points and failures of anybody's results.")
@@ -73,9 +73,9 @@ def analyze(
     value, tuned_layers or k or frozen_layers, full, seed; also model, task, metric, train_size, learning_rate, outcome,
     costs), or mapped with --columns.
     """
-    from frostline.analysis import analyze as analyze_groups
-    from frostline.gather import gather
-    from frostline.sweep.store import make_folder
+    from frostline.report.answer.analysis import analyze as analyze_groups
+    from frostline.report.answer.gather import gather
+    from frostline.sweep.results.store import make_folder
 
     protocol = _protocol(as_published)
     groups = gather(
@@ -123,12 +123,12 @@ def _demand_tasks(flag: str, names: Sequence[str], tasks: Collection[str]) -> No
 
 def _write(out: Path, analysis: Mapping[str, Any], protocol: Any, title: str, groups: Sequence[Any]) -> Path:
     """The page of an analysis; with a study its numbers beside."""
-    from frostline.report.analysis import write_analysis
+    from frostline.report.pages.analysis import write_analysis
 
     folders = {(group.model, group.task): group.folder for group in groups}
     if protocol is None:
         return write_analysis(out, analysis, title=title, folders=folders)
-    from frostline.studies.beside import beside, summary_of
+    from frostline.studies.comparison import beside, summary_of
 
     rows = beside(protocol, analysis)
     facts = {name: getattr(protocol, name) for name in ("asks", "source", "contradictions", "differs")}
@@ -171,7 +171,7 @@ def study(
     or tasks it adds to what is there.
     """
     from frostline.studies import load_protocol
-    from frostline.studies.carry_out import parts
+    from frostline.studies.execute import parts
 
     protocol, folder = load_protocol(name), (out or Path(name)).expanduser()
     all_parts = parts(
@@ -206,10 +206,10 @@ def _show(protocol: Any, all_parts: Sequence[Any]) -> None:
 
 
 def _run_study(protocol: Any, all_parts: Sequence[Any], folder: Path) -> None:
-    from frostline.analysis import analyze as analyze_groups
-    from frostline.gather import gather
-    from frostline.report.readable import model_name
-    from frostline.studies.carry_out import carry_out
+    from frostline.report.answer.analysis import analyze as analyze_groups
+    from frostline.report.answer.gather import gather
+    from frostline.report.formatting import model_name
+    from frostline.studies.execute import carry_out
 
     failed = 0
     for part, answer in carry_out(all_parts):
@@ -289,7 +289,7 @@ def _words(words: Sequence[str] | None) -> list[str] | None:
 
 def _choices(protocol: Any, given: Mapping[str, Any]) -> Any:
     """Ours, then the study's, then what was said."""
-    from frostline.comparison.choices import Choices
+    from frostline.statistics.choices import Choices
 
     said = {name: value for name, value in given.items() if value is not None}
     return replace(Choices() if protocol is None else protocol.as_published, **said)
@@ -315,7 +315,7 @@ def _print_analysis(analysis: Mapping[str, Any], protocol: Any) -> None:
             print(f"\n{model['model']}{layers}, over {len(model['tasks']['tasks'])} tasks")
             print_table(model["tasks"]["points"], ("target", "estimate", "sure", "possible"))
     if protocol is not None:
-        from frostline.studies.beside import beside, summary_of
+        from frostline.studies.comparison import beside, summary_of
 
         compared = summary_of(beside(protocol, analysis))
         if compared:

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from frostline import FrostlineError
 from frostline.cli.flags import with_settings
 from frostline.cli.printing import answer_row, print_forecast, print_groups, print_plan, print_probes, print_table
 from frostline.cli.program import FAILED_RUNS, app
 from frostline.cli.results import print_counts
-from frostline.errors import FrostlineError
-from frostline.folding import between_commas
-from frostline.specification import CHOSEN_BY_SEARCH, OF_MODEL_AND_DATA
+from frostline.data.folding import between_commas
+from frostline.sweep.specification import CHOSEN_BY_SEARCH, OF_MODEL_AND_DATA
 
 SWEEP = "frostline-sweep"  # the folder of a sweep that is only planned
 # Settings for which a search has defaults of its own.
@@ -27,7 +27,7 @@ def demo(
     seeds: Annotated[int, typer.Option(min=1, help="runs of each k")] = 3,
 ) -> None:
     """The embedded example: answer, report and model in about a minute, offline (agreement takes four)."""
-    from frostline.demo import demo_sweep
+    from frostline.api.demo import demo_sweep
 
     _run(demo_sweep(out, task=task, seeds=seeds))
 
@@ -45,7 +45,7 @@ def sweep(
     Needs --model, --train (or --data or --glue), --tune and --out, as flags or in a TOML file. The same command again
     goes on where it stopped; with more seeds, layers or sizes it adds to what is there.
     """
-    from frostline.api import Sweep
+    from frostline.api.sweep import Sweep
 
     if not dry_run:
         _run(Sweep(**settings))
@@ -98,7 +98,7 @@ def find(
     Needs --model and --train (or --data or --glue). Ctrl-C leaves the best answer so far; the same command goes on
     from there. The page shows every step and its reason.
     """
-    from frostline.finding import find as look_for
+    from frostline.search.find import find as look_for
 
     own = {
         "learning_rate": learning_rate,
@@ -129,7 +129,7 @@ def plan(
     if study is not None:
         print_counts(study, settings)
         return
-    from frostline.api import Sweep
+    from frostline.api.sweep import Sweep
 
     made = Sweep(**settings).plan()
     print_plan(made)
@@ -139,7 +139,7 @@ def plan(
 @app.command(short_help="The runs of a sweep: done, failed or pending.")
 def status(folder: Annotated[Path, typer.Argument(help="a sweep's --out")]) -> None:
     """Every run of a sweep: done, failed (and why) or pending."""
-    from frostline.sweep.folder import Folder
+    from frostline.sweep.results.folder import Folder
 
     rows = [{**row, "learning_rate": f"{row['learning_rate']:g}"} for row in Folder(folder).rows()]
     counts = {state: sum(row["status"] == state for row in rows) for state in ("done", "failed", "pending")}
@@ -151,7 +151,7 @@ def status(folder: Annotated[Path, typer.Argument(help="a sweep's --out")]) -> N
 @app.command(short_help="Rebuild tables, answer and page of a sweep.")
 def report(folder: Annotated[Path, typer.Argument(help="a sweep's --out")]) -> None:
     """Rebuild tables, answer and report.html from the runs in a folder."""
-    from frostline.api import write_report
+    from frostline.api.sweep import write_report
 
     path = write_report(folder)
     print(json.loads((folder / "answer.json").read_text())["sentence"])
@@ -174,9 +174,9 @@ def probe(
 
     On first token, mean and last token of each text. The best one is saved, for `frostline predict`.
     """
-    from frostline.probing import probe as probe_model
-    from frostline.probing import probe_folders
-    from frostline.progress import suitable_progress
+    from frostline.sweep.execution.progress import suitable_progress
+    from frostline.training.probes.probing import probe as probe_model
+    from frostline.training.probes.probing import probe_folders
 
     progress = suitable_progress()
     try:
@@ -217,9 +217,9 @@ def predict(
 
     One row a text: where it stands in the file (a header is row 1), the text, its label, the probability of each label.
     """
+    from frostline.api.prediction import demand_model, trained_columns
+    from frostline.api.prediction import predict as predict_texts
     from frostline.data import read_unlabelled
-    from frostline.prediction import demand_model, trained_columns
-    from frostline.prediction import predict as predict_texts
 
     target = out.expanduser() if out else file.with_name(f"{file.stem}.predictions.csv")
     if target.suffix not in (".csv", ".jsonl", ".parquet"):
@@ -250,9 +250,9 @@ def check(
     revision: Annotated[str | None, typer.Option(help="commit, tag or branch of a hub model")] = None,
 ) -> None:
     """Prove on a model that cut, kept and packed give what the uncut model gives: logits and gradients, for every k."""
-    from frostline.checking import TOLERANCE
-    from frostline.checking import check as check_model
-    from frostline.pretrained import load_pretrained
+    from frostline.frozen.check import TOLERANCE
+    from frostline.frozen.check import check as check_model
+    from frostline.model.pretrained import load_pretrained
 
     pretrained = load_pretrained(
         model, labels=("0", "1"), problem_type="single_label_classification", revision=revision
@@ -297,7 +297,7 @@ def _show(answer: dict[str, Any], out: Path) -> None:
     if largest["recommended"]:
         print(out / "model")
     if answer["search"]:
-        from frostline.sweep.search import PROBE, has_probe
+        from frostline.sweep.results.search_record import PROBE, has_probe
 
         if has_probe(out):
             print(out / PROBE)
@@ -310,8 +310,8 @@ def _show(answer: dict[str, Any], out: Path) -> None:
 
 
 def _write_rows(target: Path, rows: list[dict[str, Any]], columns: list[str]) -> None:
-    from frostline.sweep.store import replace
-    from frostline.sweep.tables import csv_bytes
+    from frostline.sweep.results.store import replace
+    from frostline.sweep.results.tables import csv_bytes
 
     if target.suffix == ".csv":
         replace(target, csv_bytes(rows, columns))

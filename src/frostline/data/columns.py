@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from frostline import FrostlineError
 from frostline.data.tables import Table
 from frostline.data.wording import listed, nearest, quoted
-from frostline.errors import FrostlineError
 
 # Names are compared without case. GLUE, its original files, and what people call their columns.
 TEXTS = (

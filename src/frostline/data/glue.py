@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from frostline import FrostlineError
 from frostline.data.columns import Columns
+from frostline.data.folding import plain
 from frostline.data.tasks import CLASSIFICATION, REGRESSION
 from frostline.data.wording import nearest, quoted
-from frostline.errors import FrostlineError
-from frostline.folding import plain
 
 HUB_SET = "nyu-mll/glue"
 MISMATCHED = "validation_mismatched"  # MNLI's second validation set
@@ -22,7 +22,7 @@ FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",), "test": ("test.tsv
 
 @dataclass(frozen=True, kw_only=True)
 class GlueTask:
-    """One task. ``labels`` are empty for a regression; ``metric`` is the name in ``frostline.metrics``.
+    """One task. ``labels`` are empty for a regression; ``metric`` is the name in ``frostline.statistics.metrics``.
 
     ``layouts``: the columns of the hub's set, then those of the original files. ``headerless``: the columns of original
     files without a header. ``files``: by split, for each way in which the files are handed on; several of one split

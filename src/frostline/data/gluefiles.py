@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from frostline import FrostlineError
 from frostline.data.columns import Columns
 from frostline.data.glue import HUB_SET, MISMATCHED, SCORES, GlueTask
 from frostline.data.sources import Read, from_dict, from_folder, is_folder, joined, load_hub, split_word
@@ -15,7 +16,6 @@ from frostline.data.tables import DELIMITED, Table, read_table
 from frostline.data.tasks import HIDDEN, NUMBER, label_cells
 from frostline.data.textfiles import first_row
 from frostline.data.wording import listed, nearest, quoted
-from frostline.errors import FrostlineError
 
 NO_HUB_SET = {
     True: "--glue {task}: {{name}} could not be loaded from the hub ({{reason}}); give the files of {task} with --data "

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from frostline.folding import between_commas
+from frostline.data.folding import between_commas
 
 Words = tuple[str, ...]
 

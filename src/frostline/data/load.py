@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from frostline import FrostlineError
 from frostline.data.checks import DataReport, report_on
 from frostline.data.columns import Columns, choose_columns
 from frostline.data.examples import Examples, Texts
@@ -19,7 +20,6 @@ from frostline.data.splits import LEAST, fold_numbers, hold_out
 from frostline.data.tables import Table, read_table
 from frostline.data.tasks import CLASSIFICATION, Task, decide_task, hidden, label_cells, targets_of
 from frostline.data.wording import listed, nearest, quoted
-from frostline.errors import FrostlineError
 
 SET_ASIDE = ("test", "validation")  # in this order
 NO_TEST_SET = "There is no test set, as asked."

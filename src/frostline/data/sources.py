@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from frostline import FrostlineError
 from frostline.data.tables import EXTENSIONS, Table, read_table
 from frostline.data.wording import listed, quoted
-from frostline.errors import FrostlineError
 
 SPLITS = {
     **dict.fromkeys(("train", "training"), "train"),

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from frostline import FrostlineError
 from frostline.data.examples import Examples, Indices
 from frostline.data.tasks import CLASSIFICATION, Task
 from frostline.data.wording import quoted
-from frostline.errors import FrostlineError
 
 Targets = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 

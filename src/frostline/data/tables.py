@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from frostline import FrostlineError
 from frostline.data.textfiles import Contents, not_utf8, read_delimited, read_json
 from frostline.data.wording import listed, nearest, quoted
-from frostline.errors import FrostlineError
 
 DELIMITED = (".csv", ".tsv", ".txt")
 JSON = (".jsonl", ".ndjson", ".json")

@@ -10,10 +10,10 @@ from numbers import Number
 import numpy as np
 import numpy.typing as npt
 
+from frostline import FrostlineError
 from frostline.data.columns import Columns
 from frostline.data.tables import Table
 from frostline.data.wording import folded, listed, nearest, quoted
-from frostline.errors import FrostlineError
 
 CLASSIFICATION, REGRESSION = "single_label_classification", "regression"  # transformers' config.problem_type
 MANY = 20  # more different numbers than this are no longer taken for classes

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 import numpy.typing as npt
 
+from frostline import FrostlineError
 from frostline.data.wording import listed, quoted
-from frostline.errors import FrostlineError
 
 SHOWN_ROWS = 10
 CELL_LIMIT = 2**31 - 1  # characters; the csv module stops at 131,072 unless told

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from frostline import FrostlineError
 from frostline.data.wording import listed, nearest, quoted
-from frostline.errors import FrostlineError
 
 WEIGHTS = ("none", "balanced")
 

@@ -17,14 +17,14 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from safetensors import SafetensorError
 from transformers.utils import logging
 
-from frostline.errors import FrostlineError
-from frostline.pretrained import Pretrained
-from frostline.report import readable
-from frostline.specification import RunSpec
+from frostline import FrostlineError
+from frostline.model.pretrained import Pretrained
+from frostline.report import formatting
 from frostline.sweep.plan import Identity
+from frostline.training.specification import RunSpec
 
 SCHEMA_VERSION = 1
-TEMPLATE = Path(__file__).with_name("card.md.j2")
+TEMPLATE = Path(__file__).with_name("templates") / "card.md.j2"
 OF_THE_LOAD = ("name_or_path", "is_local", "local_files_only", "max_length")  # how the tokenizer came, not what it is
 VERSIONS = ("frostline", "transformers", "torch", "safetensors")
 MARKDOWN = re.compile(r"([\\`*_\[\]#|~$])")
@@ -85,7 +85,7 @@ def model_card(
     """The card: what was trained, how it was chosen, and how good it is."""
     size = answer["sizes"][0]
     recommended = size["recommended"]
-    base, name = _hub_name(pretrained.name), readable.model_name(pretrained.name)
+    base, name = _hub_name(pretrained.name), formatting.model_name(pretrained.name)
     data = ModelCardData(
         base_model=base,
         license=_license(pretrained.folder),
@@ -107,7 +107,7 @@ def model_card(
         sentence=_plain(answer["sentence"]),
         notes=[_plain(note) for note in answer["notes"] if not PATH.search(note)],
         splits={name: split["rows"] for name, split in answer["data"]["report"]["splits"].items()},
-        trainable=readable.trainable(recommended["trainable"]),
+        trainable=formatting.trainable(recommended["trainable"]),
         named=[_plain(part) for part in spec.tune_modules or ()],
         labels=json.dumps(labels, indent=1, ensure_ascii=False),
         size=size,
@@ -122,7 +122,7 @@ def model_card(
         },
         saved=saved,
         versions={name: version(name) for name in VERSIONS},
-        readable=readable,
+        formatting=formatting,
     )
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from frostline.folding import capital, stretches
-from frostline.report import readable
+from frostline.data.folding import capital, stretches
+from frostline.report import formatting
 
 
 def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int, *, searched: bool) -> str | None:
     """What "cannot tell" means for this size; None where everything can be told. ``searched``: a search has chosen what to
     train, and recommends by the means."""
-    line = readable.goal(main)
+    line = formatting.goal(main)
     if size["reference"] and not size["learned"] and seeds > 1:
         name = reference_of(size)
         return (
@@ -41,24 +41,24 @@ def cannot_tell(size: Mapping[str, Any], main: Mapping[str, Any], seeds: int, *,
 def tested(size: Mapping[str, Any], metric: str) -> list[str]:
     """What test says of the recommended k, for a size that was tested."""
     recommended = size["recommended"]
-    cell, full = (readable.cell_of(size, name) for name in (recommended["trainable"], size["reference"]))
+    cell, full = (formatting.cell_of(size, name) for name in (recommended["trainable"], size["reference"]))
     assert cell is not None
     test = cell["test"]
     seeds = "1 seed" if test["n"] == 1 else f"{test['n']} seeds"
-    known = f", 95 % interval {readable.score_interval(test['low'], test['high'])}" if test["low"] is not None else ""
+    known = f", 95 % interval {formatting.score_interval(test['low'], test['high'])}" if test["low"] is not None else ""
     said = [
-        f"{capital(metric)} {readable.score(test['mean'])} on test with {name_of(cell['trainable'])} tuned "
+        f"{capital(metric)} {formatting.score(test['mean'])} on test with {name_of(cell['trainable'])} tuned "
         f"(mean of {seeds}{known})."
     ]
     if full is not None and cell is not full:
         name = reference_of(size)
-        said.append(f"{capital(name)} reaches {readable.score(full['test']['mean'])}.")
+        said.append(f"{capital(name)} reaches {formatting.score(full['test']['mean'])}.")
         share = recommended.get("test_share_corrected")
         if share and share["estimate"] is not None:
-            between = readable.percent_interval(share["low"], share["high"])
-            known = f" (95 % interval {between})" if between != readable.UNKNOWN else ""
+            between = formatting.percent_interval(share["low"], share["high"])
+            known = f" (95 % interval {between})" if between != formatting.UNKNOWN else ""
             said.append(
-                f"That is {readable.percent(share['estimate'])} of what {name} gains over guessing on test{known}."
+                f"That is {formatting.percent(share['estimate'])} of what {name} gains over guessing on test{known}."
             )
     return said
 
@@ -96,7 +96,7 @@ def machines(provenances: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 def name_of(trainable: str | None) -> str:
     """k within a sentence."""
     known = {None: "none", "all": "everything", "last 0": "the head alone"}
-    return known.get(trainable) or f"the {readable.trainable(str(trainable))}"
+    return known.get(trainable) or f"the {formatting.trainable(str(trainable))}"
 
 
 def reference_of(size: Mapping[str, Any]) -> str:
@@ -106,5 +106,5 @@ def reference_of(size: Mapping[str, Any]) -> str:
 
 def headline(sentence: str) -> tuple[str, str]:
     """The answer itself, and what is said beside it."""
-    head, stop, rest = readable.unbroken(sentence).partition(". ")
+    head, stop, rest = formatting.unbroken(sentence).partition(". ")
     return (f"{head}.", rest) if stop else (head, "")

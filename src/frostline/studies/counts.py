@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
-from frostline.layers import Anatomy, count_parameters, find_layers
-from frostline.parts import parameters_of
-from frostline.pretrained import load_config
-from frostline.specification import RunSpec, Tune, make_spec
+from frostline.model.anatomy import Anatomy, count_parameters, find_layers
+from frostline.model.pretrained import load_config
+from frostline.model.trainable import parameters_of
 from frostline.studies.protocol import HERE, Protocol
-from frostline.sweep.groups import Group, groups_by_tune
+from frostline.sweep.parameter_groups import Group, groups_by_tune
+from frostline.sweep.specification import make_spec
+from frostline.training.specification import RunSpec, Tune
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from frostline.comparison.choices import Choices
+from frostline import FrostlineError
+from frostline.data.folding import between_commas, plain
 from frostline.data.glue import GLUE
-from frostline.errors import FrostlineError
-from frostline.folding import between_commas, plain
-from frostline.specification import Tune
+from frostline.statistics.choices import Choices
+from frostline.training.specification import Tune
 
 HERE = files("frostline.studies")
 DEPTH = r"(?:\d+|\d*L)(?:/[1-9]\d*)?"  # 3, L, 2L/3

@@ -5,11 +5,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from frostline.errors import FrostlineError
-from frostline.passing import Need
-from frostline.specification import RunSpec, SweepSpec, Tune, make_spec
-from frostline.sweep.forecast import Forecast
-from frostline.sweep.groups import Group
+from frostline import FrostlineError
+from frostline.frozen.forward_pass import Need
+from frostline.sweep.forecast.record import Forecast
+from frostline.sweep.parameter_groups import Group
+from frostline.sweep.specification import SweepSpec, make_spec
+from frostline.training.specification import RunSpec, Tune
 
 
 @dataclass(frozen=True)

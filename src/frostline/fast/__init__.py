@@ -1,0 +1,1 @@
+"""Speed-ups for CPUs."""

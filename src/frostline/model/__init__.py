@@ -1,0 +1,1 @@
+"""Pretrained models: their layers, what is trainable, loading, tokenizing."""

@@ -1,0 +1,1 @@
+"""Metrics, confidence intervals, cells of a curve, operating points and comparison of tasks. No torch."""

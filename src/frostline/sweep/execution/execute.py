@@ -1,0 +1,215 @@
+"""Carry a sweep out: run what has no result, over what all runs share, and publish each result as it comes."""
+
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from frostline import FrostlineError
+from frostline.fast.memory import hand_back, settled_memory
+from frostline.frozen.check import Check, check
+from frostline.frozen.forward_pass import Rows, ready_for_pass
+from frostline.frozen.hidden_states import keep
+from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
+from frostline.sweep.execution.progress import Progress
+from frostline.sweep.execution.stacks import in_stacks, stack_size
+from frostline.sweep.execution.workers import side_by_side, workers_for
+from frostline.sweep.forecast.workload import Outlook
+from frostline.sweep.prepare import Prepared, recipe_of, rows_needed
+from frostline.training.run import Result, cut_of, run, run_stacked
+from frostline.training.specification import RunSpec
+
+# What a run may end in that is its own failure; whatever else is raised ends the sweep.
+FAILURES = (RuntimeError, MemoryError, AssertionError, ArithmeticError, ValueError)
+
+
+def execute(
+    prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, *, weights: BestWeights | None = None
+) -> None:
+    """Run what is given and has no result, and publish each; what the best have learned goes to ``weights``."""
+    bench = prepared.bench
+    bench.pass_seconds = 0.0
+    missing = [spec for spec in runs if not prepared.store.has(spec.digest)]
+    if not missing:
+        return
+    sharers, workers = sharing(prepared, missing), workers_for(prepared, runs)
+    work, pass_work = _work(prepared, missing, rows_needed(bench, sharers) if sharers else None, workers)
+    progress.start(len(missing), sum(work.values()) + pass_work, seconds=prepared.plan.forecast is not None)
+    make_ready(prepared, missing, progress, pass_work)
+    wanted = prepared.spec.stack
+    stacks = list(in_stacks(missing, lambda runs: stack_size(runs, bench, wanted, progress.note, workers=workers)))
+    bench.workers = min(workers, len(stacks))
+
+    def attempt(stack: Sequence[RunSpec], progress: Progress) -> None:
+        _attempt(stack, prepared, sum(work[spec.digest] for spec in stack), progress, weights)
+
+    with settle(prepared, missing):
+        if workers == 1:
+            for stack in stacks:
+                attempt(stack, progress)
+        else:  # the longest first, so that they all end at about the same time
+            longest_first = sorted(stacks, key=lambda stack: -sum(work[spec.digest] for spec in stack))
+            side_by_side(longest_first, workers, attempt, _name, progress)
+
+
+@contextmanager
+def settle(prepared: Prepared, runs: Sequence[RunSpec]) -> Iterator[None]:
+    """For many short trainings, with the weights that these runs need and no others."""
+    cuts = [cut for spec in runs if (cut := prepared.bench.cut(spec)) is not None]
+    cut = min(cuts) if len(cuts) == len(runs) else None
+    prepared.pretrained.let_go(cut)
+    with settled_memory(sparing=cut is not None):
+        yield
+
+
+def _work(
+    prepared: Prepared, runs: Sequence[RunSpec], rows: Rows | None, workers: int
+) -> tuple[dict[str, float], float]:
+    """What each run and the pass over ``rows`` take: seconds of the clock where there is a forecast, else operations, of
+    which a run's are shared by the ``workers``."""
+    forecast = prepared.plan.forecast
+    if forecast is not None:
+        seconds = {(cell.trainable, cell.train_size): cell.seconds for cell in forecast.cells}
+        return {run.digest: seconds[run.trainable, run.train_size] for run in runs}, forecast.pass_seconds
+    outlook = Outlook(prepared.bench, prepared.plan.kept)
+    pass_work = 0.0 if rows is None else outlook.pass_operations(rows)
+    return {run.digest: outlook.operations(run) / workers for run in runs}, pass_work
+
+
+def _attempt(
+    stack: Sequence[RunSpec], prepared: Prepared, work: float, progress: Progress, weights: BestWeights | None
+) -> None:
+    """Run what is trained as one, and publish the results, or else why there are none; a stack that fails, in halves."""
+    spec, alone = stack[0], len(stack) == 1
+    progress.begin(_name(stack))
+
+    def on_step(step: int, total: int) -> None:
+        progress.advance(work * step / total)
+
+    failed = None
+    try:
+        results = (
+            [run(spec, prepared.bench, on_step=on_step)]
+            if alone
+            else run_stacked(stack, prepared.bench, on_step=on_step)
+        )
+    except FrostlineError:
+        raise
+    except FAILURES as error:
+        failed = _failure(spec, error)
+    if failed and not alone:  # after the error has gone, and with it what it held of the memory
+        progress.note(f"{len(stack)} runs of {spec.trainable} failed as one ({failed['reason']}); tried in two halves.")
+        half = len(stack) // 2
+        for part in (stack[:half], stack[half:]):
+            _attempt(part, prepared, work * len(part) / len(stack), progress, weights)
+        return
+    if failed:
+        prepared.store.fail(spec.digest, failed)
+        progress.result(failed, spec.trainable)
+    else:
+        for spec, result in zip(stack, results, strict=True):
+            prepared.store.publish(spec.digest, result)
+            progress.result(result.facts, spec.trainable)
+            if weights:
+                _keep_weights(spec, result, weights, progress)
+    progress.finish(work)
+
+
+def _name(stack: Sequence[RunSpec]) -> str:
+    first = stack[0]
+    return f"{first.trainable}, " + (f"seed {first.seed}" if len(stack) == 1 else f"{len(stack)} runs as one")
+
+
+def _keep_weights(spec: RunSpec, result: Result, weights: BestWeights, progress: Progress) -> None:
+    if result.facts["outcome"] != "ok" or result.facts["validation_best"] is None:
+        return
+    try:
+        weights.offer(spec, result.facts["validation_best"], result.learned)
+    except UNUSABLE as error:
+        progress.note(
+            f"What {spec.trainable}, seed {spec.seed} learned cannot be kept ({error}); it can be trained again."
+        )
+
+
+def make_ready(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, work: float = 0.0) -> None:
+    """Have the cuts proven, and the hidden states of all rows that these runs read at hand, by a pass of so much work."""
+    cut_check(prepared)
+    if sharers := sharing(prepared, runs):
+        rows, states = rows_needed(prepared.bench, sharers), prepared.bench.states
+        if states is not None and states.need == prepared.plan.kept:
+            if states.has(rows):
+                return
+            rows = np.union1d(rows, states.rows)
+        _keep(prepared, rows, progress, work)
+
+
+def sharing(prepared: Prepared, runs: Sequence[RunSpec]) -> list[RunSpec]:
+    """Those of the runs that take up kept states."""
+    return [spec for spec in runs if cut_of(prepared.plan.kept, prepared.pretrained.anatomy, spec) is not None]
+
+
+def cut_check(prepared: Prepared) -> list[Check]:
+    """Prove on this very model, in fp32, that the cuts of this sweep are exact; choose packed or padded batches.
+
+    Raises:
+        FrostlineError: they are not.
+    """
+    if prepared.checks is not None:
+        return prepared.checks
+    pretrained, bench = prepared.pretrained, prepared.bench
+    ks = {spec.tune for spec in prepared.plan.runs if isinstance(spec.tune, int)}
+    ends = {min(ks), max(ks)} if ks else set()
+    all_cut = len(sharing(prepared, prepared.plan.runs)) == len(prepared.plan.runs)
+    pretrained.have(None)
+    rows = check(  # full runs every layer; without it the same paths are chosen, so that a sweep can grow by it
+        pretrained.model,
+        tuned_layers=[*sorted(ends), None],
+        tune_modules=prepared.spec.tune_modules,
+        uncut_trains=max(ends) if ends and all_cut else None,
+    )
+    hand_back()
+    refused = next((row for row in rows if row.refused), None)
+    if refused:
+        raise FrostlineError(
+            f"The model {pretrained.name} cannot be swept exactly (k = {refused.tuned_layers}): {refused.refused} "
+            "`frostline check` tells more; choose another model."
+        )
+    bench.packed = all(row.path == "packed" for row in rows)
+    as_checked = all(row.narrow and row.path == rows[0].path for row in rows)
+    bench.narrow = rows[0].narrow if as_checked else None
+    prepared.checks = rows
+    return rows
+
+
+def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> None:
+    bench, pretrained, kept = prepared.bench, prepared.pretrained, prepared.plan.kept
+    progress.begin("hidden states")
+    pretrained.have(None)
+    pretrained.release()  # a second call on the same sweep finds the model as the last run left it
+    passed = 0
+
+    def advance(more: int) -> None:
+        nonlocal passed
+        passed += more
+        progress.advance(work * passed / len(rows))
+
+    made_by = bench.pass_for(kept)
+    recipe, begun = recipe_of(pretrained, bench.machine, made_by), perf_counter()
+    with ready_for_pass(pretrained.model, bench.machine):
+        bench.states = keep(made_by, bench.tokens, rows, recipe, progress=advance, warn=progress.note)
+    bench.pass_seconds = perf_counter() - begun
+    progress.finish(work)
+
+
+def _failure(spec: RunSpec, error: BaseException) -> dict[str, Any]:
+    first = next(iter(str(error).strip().splitlines()), "")
+    return {
+        "digest": spec.digest,
+        "spec": spec.model_dump(mode="json"),
+        "status": "failed",
+        "reason": f"{type(error).__name__}: {first}",
+        "traceback": traceback.format_exc(),
+    }

@@ -1,0 +1,159 @@
+"""A forecast of what a sweep takes: the operations of everything that is to be done, at the pace that was calibrated."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from time import perf_counter
+
+import numpy as np
+
+from frostline.frozen.hidden_states import cache_folder, not_kept
+from frostline.model.trainable import trained
+from frostline.sweep.execution.execute import sharing
+from frostline.sweep.execution.workers import in_each, workers_for
+from frostline.sweep.forecast.calibration import (
+    COPY_BYTES,
+    GUESS,
+    SCORED_BYTES,
+    STEP_BYTES,
+    Calibration,
+    Timed,
+    calibrate,
+    disk_rate,
+    pace_of_pass,
+    plainly,
+)
+from frostline.sweep.forecast.record import Cell, Forecast
+from frostline.sweep.forecast.workload import Load, Outlook
+from frostline.sweep.prepare import Prepared, existing, recipe_of, rows_needed
+from frostline.training.specification import RunSpec
+
+PLAN_SECONDS = 10.0  # that a plan may spend on timing
+SHARE = 0.02  # of its own time that a sweep may spend on it
+MOST_SECONDS = 30.0  # and no more
+
+
+def foresee(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = False) -> Forecast | None:
+    """What those of ``runs`` take that have no result; the cuts are proven already, and nothing is left behind.
+
+    ``plain`` is for a plan: what plain transformers would take is timed too. Without it no more is spent than a small
+    share of what the runs take, and None is given where that is too little to time anything.
+    """
+    missing = [run for run in runs if not prepared.store.has(run.digest)]
+    if not missing:
+        return Forecast((), 0.0, 0.0)
+    begun, bench, kept = perf_counter(), prepared.bench, prepared.plan.kept
+    outlook = Outlook(bench, kept)
+    shared = sharing(prepared, missing)
+    rows = rows_needed(bench, shared or missing)
+    recipe = recipe_of(prepared.pretrained, bench.machine, bench.pass_for(kept))
+    to_pass = not_kept(bench.tokens, rows, kept, recipe) if shared else rows[:0]
+    rate = pace_of_pass(outlook, to_pass if len(to_pass) else not_kept(bench.tokens, rows, kept))
+    pass_operations = outlook.pass_operations(to_pass)
+    guess = GUESS * (pass_operations + sum(outlook.operations(run) for run in missing)) / rate
+    budget = PLAN_SECONDS if plain else min(MOST_SECONDS, SHARE * guess) - (perf_counter() - begun)
+    wanted, workers = outlook.wanted(missing), workers_for(prepared, runs)
+    at_once = min(workers, len(missing))
+    timed = partial(calibrate, outlook, wanted, rate / workers, budget=budget, ends=plain, workers=workers)
+    each = in_each(workers, partial(timed, stack=prepared.spec.stack))  # all at the same time, as in the sweep
+    known = sorted(filter(None, each), key=lambda one: sum(seconds for _, seconds in one.cut.steps.points.values()))
+    if not known:
+        return None
+    found = known[len(known) // 2]
+    by_plain = plainly(outlook, wanted, rate) if plain else None
+    pass_seconds = pass_operations / rate
+    if len(to_pass):
+        written = kept.bytes(len(to_pass), int(bench.tokens.lengths[to_pass].sum()), outlook.anatomy.width)
+        pass_seconds += written / disk_rate(existing(cache_folder()))
+    return Forecast(
+        cells=tuple(_cells(outlook, found, by_plain, missing, at_once)),
+        workers=at_once,
+        pass_seconds=pass_seconds,
+        calibration_seconds=perf_counter() - begun,
+        remarks=tuple(_remarks(outlook, missing)),
+    )
+
+
+def _cells(
+    outlook: Outlook, found: Calibration, by_plain: Timed | None, runs: Sequence[RunSpec], workers: int
+) -> Iterator[Cell]:
+    matrices, anatomy = outlook.matrices, outlook.anatomy
+    most = max(matrices.trained(trained(run, anatomy)) for run in runs)
+    cells: dict[tuple[str, int], list[RunSpec]] = {}
+    for run in runs:
+        cells.setdefault((run.trainable, run.train_size), []).append(run)
+    for (trainable, size), alike in cells.items():
+        spec, loads = alike[0], [outlook.load(run) for run in alike]
+        times = [_seconds(outlook, found, spec, load) for load in loads]
+        training, evaluation = (float(np.mean(each)) / workers for each in zip(*times, strict=True))
+        near = found.cut.nearest(spec.tune)
+        together = min(near.stack, len(alike))  # their memory is that of all
+        copied, moved = (together * count(trained(spec, anatomy)) for count in (matrices.trained, matrices.moved))
+        keeps_best = spec.load_best_model_at_end and spec.evaluations_per_epoch
+        best = copied if keeps_best else 0
+        yield Cell(
+            trainable=trainable,
+            train_size=size,
+            runs=len(alike),
+            training_seconds=training,
+            evaluation_seconds=evaluation,
+            seconds=training + evaluation + near.around / workers,
+            memory_bytes=found.memory_bytes
+            + COPY_BYTES * (most + best)  # of all that was trained by then there are copies
+            + max(
+                STEP_BYTES * moved + near.step_bytes * together * max(load.longest for load in loads),
+                SCORED_BYTES * moved + near.scored_bytes * together * max(load.longest_scored for load in loads),
+            ),
+            trainer_seconds=_plain_seconds(outlook, by_plain, found.scoring_seconds, spec) if by_plain else None,
+            timed=spec.tune in found.cut,
+        )
+
+
+def _seconds(outlook: Outlook, found: Calibration, spec: RunSpec, load: Load) -> tuple[float, float]:
+    """Of a run's steps, and of its scoring."""
+    matrices, cut = outlook.matrices, outlook.cut(spec)
+    steps = matrices.training(trained(spec, outlook.anatomy), load.steps, cut)
+    scored = matrices.forward(load.scored, cut or 0)
+    return (
+        found.cut.steps.seconds(spec.tune, load.steps.count, steps),
+        found.cut.scored.seconds(spec.tune, load.scored.count, scored) + load.scorings * found.scoring_seconds,
+    )
+
+
+def _plain_seconds(outlook: Outlook, timed: Timed, scoring_seconds: float, spec: RunSpec) -> float:
+    """Of one run by plain transformers: every layer of every padded batch, in fp32."""
+    load, matrices = outlook.plain_load(spec), outlook.plain
+    steps = matrices.training(trained(spec, outlook.anatomy), load.steps, None)
+    return (
+        timed.steps.seconds(spec.tune, load.steps.count, steps)
+        + timed.scored.seconds(spec.tune, load.scored.count, matrices.forward(load.scored))
+        + load.scorings * scoring_seconds
+    )
+
+
+def _remarks(outlook: Outlook, runs: Sequence[RunSpec]) -> Iterator[str]:
+    """Where freezing saves little or nothing, with how much."""
+    by_tune = {run.tune: run for run in runs}
+    whole = sum(outlook.operations(run) for run in runs)
+    if "all" in by_tune:
+        share = sum(outlook.operations(run) for run in runs if run.tune == "all") / whole
+        yield (
+            "Full trains everything: nothing below it is frozen, so kept hidden states cannot help it. It is "
+            f"{100 * share:.0f} % of all operations of the runs."
+        )
+    if "named" in by_tune:
+        yield _of_named_parts(outlook, by_tune["named"])
+
+
+def _of_named_parts(outlook: Outlook, spec: RunSpec) -> str:
+    matrices, anatomy, step = outlook.matrices, outlook.anatomy, outlook.load(spec).steps.mean
+    names = trained(spec, anatomy)
+    full = matrices.training(anatomy.tuned(None), step, None)
+    saved = 1 - matrices.training(names, step, outlook.cut(spec)) / full
+    size = matrices.trained(names)
+    k = min(range(anatomy.count + 1), key=lambda k: abs(matrices.trained(anatomy.tuned(k)) - size))
+    instead = 1 - matrices.training(anatomy.tuned(k), step, anatomy.count - k) / full
+    said = f"Named parts: freezing all else saves {100 * saved:.0f} % of the operations of a step of full"
+    if instead - saved < 0.02:
+        return f"{said}."
+    layer = "last layer" if k == 1 else f"last {k} layers" if k else "head alone"
+    return f"{said}; the {layer}, nearest in parameters, would save {100 * instead:.0f} %."

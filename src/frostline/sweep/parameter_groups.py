@@ -1,0 +1,83 @@
+"""Every parameter group of a run, trained or frozen, as it is shown before anything is trained."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from frostline.data.folding import folded
+from frostline.model.anatomy import LAYER, Anatomy
+from frostline.model.trainable import topmost, trained
+from frostline.training.run import optimizer_groups
+from frostline.training.specification import RunSpec, Tune
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters that are treated alike: a group of the optimizer's, or what is frozen of one place."""
+
+    trained: bool
+    places: tuple[str, ...]  # embeddings, layer 4 .. 5, final norm, pooler, head
+    parameters: int
+    tensors: int
+    learning_rates: tuple[float, ...]  # one for each of the grid; none where nothing is trained
+    weight_decay: float | None
+    modules: tuple[str, ...]  # the topmost that hold nothing else; runs of layers as one
+
+
+def groups_by_tune(runs: Sequence[RunSpec], model: nn.Module, anatomy: Anatomy) -> dict[Tune, tuple[Group, ...]]:
+    """The groups of each value of ``tune``, which are the same for every seed and size."""
+    alike: dict[Tune, dict[float, RunSpec]] = {}
+    for run in runs:
+        alike.setdefault(run.tune, {}).setdefault(run.learning_rate, run)
+    return {tune: groups_of(list(by_rate.values()), model, anatomy) for tune, by_rate in alike.items()}
+
+
+def groups_of(runs: Sequence[RunSpec], model: nn.Module, anatomy: Anatomy) -> tuple[Group, ...]:
+    """The groups of runs that differ in their learning rate alone: the optimizer's own, then what is frozen."""
+    parameters = dict(model.named_parameters())
+    names = trained(runs[0], anatomy)
+    given = {name: p for name, p in parameters.items() if name in names}
+    known = {id(p): name for name, p in parameters.items()}
+    found = []
+    for same in zip(*(optimizer_groups(run, anatomy, given) for run in runs), strict=True):
+        inside = [known[id(p)] for p in same[0]["params"]]
+        rates = tuple(dict.fromkeys(group["lr"] for group in same))
+        found.append(_group(inside, names, rates, same[0]["weight_decay"], parameters, anatomy))
+    frozen = frozenset(parameters) - names
+    for kind in dict.fromkeys(_kind(anatomy.places[name]) for name in parameters):
+        inside = [name for name in parameters if name in frozen and _kind(anatomy.places[name]) == kind]
+        if inside:
+            found.append(_group(inside, frozen, (), None, parameters, anatomy))
+    return tuple(found)
+
+
+def _group(
+    inside: Sequence[str],
+    alike: frozenset[str],
+    rates: tuple[float, ...],
+    decay: float | None,
+    parameters: Mapping[str, nn.Parameter],
+    anatomy: Anatomy,
+) -> Group:
+    """``alike`` are all that are trained, or all that are frozen: modules are named whatever their weight decay."""
+    places = list(dict.fromkeys(anatomy.places[name] for name in inside))
+    modules = dict.fromkeys(path for place in places for path in _modules(inside, place, alike, anatomy))
+    return Group(
+        trained=bool(rates),
+        places=folded(places, LAYER),
+        parameters=sum(parameters[name].numel() for name in inside),
+        tensors=len(inside),
+        learning_rates=rates,
+        weight_decay=decay,
+        modules=folded(modules, f"{anatomy.path}."),
+    )
+
+
+def _modules(inside: Sequence[str], place: str, alike: frozenset[str], anatomy: Anatomy) -> Iterator[str]:
+    others = {name for name, where in anatomy.places.items() if where != place or name not in alike}
+    yield from topmost([name for name in inside if anatomy.places[name] == place], others)
+
+
+def _kind(place: str) -> str:
+    return LAYER if place.startswith(LAYER) else place

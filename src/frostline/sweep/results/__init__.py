@@ -1,0 +1,1 @@
+"""The results of a sweep on disk."""

@@ -1,0 +1,62 @@
+"""The rows that were scored, kept beside the results, so that answer and report are rebuilt without the data."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from frostline import FrostlineError
+from frostline.data import Examples
+from frostline.sweep.results.store import replace
+
+Folds = NDArray[np.int64]
+
+
+def write_rows(out: Path, split: str, examples: Examples, folds: Folds | None = None) -> None:
+    """Write ``<split>.parquet``: row number in the file, text, pair, target (class index or number), and where there are
+    ``folds`` the number of the row's."""
+    table = pa.table(
+        {
+            **({} if folds is None else {"fold": folds}),
+            "row": examples.rows,
+            "text": pa.array(examples.texts, pa.string()),
+            "pair": pa.array(examples.pairs if examples.pairs is not None else [None] * len(examples), pa.string()),
+            "target": examples.targets,
+        }
+    )
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    replace(out / f"{split}.parquet", buffer.getvalue())
+
+
+def read_rows(out: Path, split: str) -> Examples | None:
+    """What :func:`write_rows` wrote; None where there is no such split."""
+    table = _read(out / f"{split}.parquet")
+    if table is None:
+        return None
+    pairs = table["pair"].to_pylist()
+    return Examples(
+        texts=tuple(table["text"].to_pylist()),
+        pairs=None if None in pairs else tuple(pairs),
+        rows=table["row"].to_numpy().astype(np.int64),
+        name=split,
+        targets=table["target"].to_numpy(),
+    )
+
+
+def read_folds(out: Path) -> Folds | None:
+    """The number of the fold of each validation row; None where there are no folds."""
+    table = _read(out / "validation.parquet")
+    return None if table is None or "fold" not in table.column_names else table["fold"].to_numpy().astype(np.int64)
+
+
+def _read(path: Path) -> pa.Table | None:
+    if not path.exists():
+        return None
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise FrostlineError(f"{path} is damaged: run the sweep's command again, which writes it anew.") from error

@@ -1,0 +1,55 @@
+"""Specifications as TOML files."""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from frostline import FrostlineError
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The values in a TOML file.
+
+    Raises:
+        FrostlineError: no such file, or it is no TOML.
+    """
+    path = Path(path)
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise FrostlineError(f"There is no file {path}: give a TOML file, or --model and --train.") from error
+    except OSError as error:
+        raise FrostlineError(
+            f"{path} cannot be read ({error.strerror}): give a TOML file; a model goes with --model."
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FrostlineError(
+            f"{path} is no TOML: {error}. Mend that place; a table of texts goes with --train."
+        ) from error
+
+
+def to_toml(values: Mapping[str, Any]) -> str:
+    """Plain values as TOML; what is None is left out, since TOML has no such word."""
+    lines, tables = [], []
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            tables.append(f"\n[{_toml_key(key)}]\n{to_toml(value)}")
+        elif value is not None:
+            lines.append(f"{_toml_key(key)} = {_toml_value(value)}\n")
+    return "".join(lines + tables)
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch("[A-Za-z0-9_-]+", key) else _toml_value(key)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        pairs = [f"{_toml_key(key)} = {_toml_value(one)}" for key, one in value.items() if one is not None]
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_toml_value(v) for v in value)}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,1 @@
+"""One run: specification, loop, result."""

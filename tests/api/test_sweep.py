@@ -1,0 +1,174 @@
+"""What Python users have."""
+
+import gc
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from matplotlib.figure import Figure
+from transformers import pipeline
+
+import frostline
+from frostline.api.sweep import save_recommended
+from frostline.sweep.execution.progress import Progress
+from frostline.sweep.prepare import prepare
+from frostline.sweep.results.tables import COLUMNS
+from tiny import QUICK, sentences
+
+
+def test_all_names_are_sorted_and_there() -> None:
+    assert frostline.__all__ == sorted(frostline.__all__)
+    assert dir(frostline) == frostline.__all__
+    for name in frostline.__all__:
+        assert getattr(frostline, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'sweep_of_any_kind'"):
+        frostline.sweep_of_any_kind  # noqa: B018
+
+
+def test_the_package_is_typed() -> None:
+    assert (Path(frostline.__file__).parent / "py.typed").exists()
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, datasets.Dataset.from_pandas, pa.Table.from_pandas])
+def test_tables_in_memory_are_the_same_data_as_a_file(
+    kind: Any, tiny_bert: Path, tiny_table: Path, tmp_path: Path
+) -> None:
+    def plan(train: Any) -> frostline.Plan:
+        return frostline.Sweep(
+            model=tiny_bert, train=train, tune="0,all", seeds=1, out=tmp_path / "o", progress=Progress()
+        ).plan()
+
+    made = plan(kind(pd.DataFrame(sentences(160))))
+    assert [run.digest for run in made.runs] == [run.digest for run in plan(tiny_table).runs]
+
+
+def test_splits_in_memory(tiny_bert: Path, tmp_path: Path) -> None:
+    frames = {name: pd.DataFrame(sentences(40, seed=n)) for n, name in enumerate(("train", "validation", "test"))}
+    out = tmp_path / "o"
+    sweep = frostline.Sweep(
+        model=tiny_bert, **frames, tune="0,1", seeds=1, out=out, task="mine", progress=Progress(), **QUICK
+    )
+    answer = sweep.run()
+    assert answer["task"] == "mine" and answer["tested"]
+    assert pd.read_parquet(out / "validation.parquet").text.tolist() == frames["validation"].text.tolist()
+    assert pd.read_parquet(out / "test.parquet").text.tolist() == frames["test"].text.tolist()
+    table = sweep.table()
+    assert tuple(table.columns) == COLUMNS and set(table.status) == {"done"}
+    assert sweep.answer() == answer == json.loads((out / "answer.json").read_text())
+    assert isinstance(sweep.plot(), Figure)
+    assert len(sweep.plan().missing) == 2  # as it was planned before the run
+    assert (
+        not frostline.Sweep(model=tiny_bert, **frames, tune="0,1", seeds=1, out=out, progress=Progress(), **QUICK)
+        .plan()
+        .missing
+    )
+
+
+def test_what_a_sweep_leaves(finished_sweep: Path) -> None:
+    names = {path.name for path in finished_sweep.iterdir()}
+    assert names >= {
+        "sweep.toml",
+        "runs",
+        "results.csv",
+        "results.parquet",
+        "scores.csv",
+        "answer.json",
+        "report.html",
+        "model",
+    }
+    assert not [path for path in finished_sweep.rglob("*") if path.name.endswith(".part")]
+    assert not (finished_sweep / "weights").exists()  # they are in the model now
+    answer = json.loads((finished_sweep / "answer.json").read_text())
+    assert answer["columns"] == {"text": "text", "text_pair": None, "label": "label"}
+    assert any("text is column 'text', label is column 'label'" in note for note in answer["notes"])
+
+
+def test_the_model_is_that_of_the_recommended_run(finished_sweep: Path) -> None:
+    answer = json.loads((finished_sweep / "answer.json").read_text())
+    facts = json.loads((finished_sweep / "model" / "frostline.json").read_text())
+    recommended = answer["sizes"][0]["recommended"]
+    assert (facts["run"], facts["logit_gap"]) == (recommended["run"], 0)
+    rows = pd.read_parquet(finished_sweep / "validation.parquet")
+    classify = pipeline("text-classification", str(finished_sweep / "model"))
+    said = [one["label"] for one in classify(rows.text.tolist())]
+    right = np.mean(
+        [label == ("negative", "positive")[target] for label, target in zip(said, rows.target, strict=True)]
+    )
+    assert right == pytest.approx(recommended["validation_best"])
+
+
+def test_what_is_not_known_is_none_in_the_answer_too(tiny_bert: Path, tmp_path: Path) -> None:
+    """Of two validation rows one is left where the other is taken out, and a correlation of one row is no number."""
+    rows = sentences(18)
+    train = pd.DataFrame({"text": [row["text"] for row in rows], "label": [n / 7 for n in range(18)]})
+    settings = {"tune": "0,1", "seeds": 2, "margin": 0.1, "problem_type": "regression", "out": tmp_path / "o", **QUICK}
+    answer = frostline.Sweep(model=tiny_bert, train=train, **settings).run(save_model=False)
+    assert json.loads(json.dumps(answer, allow_nan=False)) == json.loads((tmp_path / "o" / "answer.json").read_text())
+    (size,) = answer["sizes"]
+    point = next(one for one in size["operating_points"] if one["margin"])
+    assert point["possible"] == "last 0" and "nan" not in answer["sentence"]
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_one_row_is_enough_for_an_answer(tiny_bert: Path, tiny_table: Path, tmp_path: Path, split: str) -> None:
+    one = pd.DataFrame(sentences(161, seed=9)[-1:])
+    settings = {"tune": "0,1", "seeds": 2, "train_size": 20, "out": tmp_path / "o", **QUICK, split: one}
+    answer = frostline.Sweep(model=tiny_bert, train=tiny_table, **settings).run(save_model=False)
+    assert answer["runs"]["done"] == 4 and (tmp_path / "o" / "report.html").is_file()
+    assert split == "test" or "1 validation row is too few to tell anything" in answer["sentence"]
+    json.dumps(answer, allow_nan=False)
+
+
+def test_the_model_is_saved_again_only_when_the_answer_changed(
+    finished_sweep: Path, tiny_bert: Path, tiny_table: Path, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(finished_sweep, tmp_path / "o"))
+    sweep = frostline.Sweep(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=out, **QUICK)
+    prepared, answer = prepare(sweep.spec, {}, Progress()), sweep.answer()
+    before = (out / "model" / "README.md").stat().st_mtime_ns
+    save_recommended(prepared, answer, Progress())
+    assert (out / "model" / "README.md").stat().st_mtime_ns == before
+    assert json.loads((out / "model" / "frostline.json").read_text())["trained_again"] is False
+    assert "These are the weights of the run itself" in (out / "model" / "README.md").read_text()
+    weights = (out / "model" / "model.safetensors").read_bytes()
+    answer["sentence"] = answer["sizes"][0]["sentence"] = "Tune something else."
+    save_recommended(prepared, answer, Progress())
+    assert "Tune something else" in (card := (out / "model" / "README.md").read_text())
+    assert json.loads((out / "model" / "frostline.json").read_text())["trained_again"] is True
+    assert "The second training gave the same predictions, bit for bit." in card
+    assert (out / "model" / "model.safetensors").read_bytes() == weights
+
+
+def test_objects_are_settled_while_a_sweep_runs_and_no_longer(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def fail(*given: Any, **named: Any) -> None:
+        seen.append(gc.get_freeze_count())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("frostline.api.sweep.execute", fail)
+    with pytest.raises(KeyboardInterrupt):
+        frostline.Sweep(
+            model=tiny_bert, train=pd.DataFrame(sentences(160)), out=tmp_path / "o", **{**QUICK, "tune": "0"}
+        ).run()
+    assert seen[0] > 10_000 and gc.get_freeze_count() == 0
+
+
+def test_a_setting_that_does_not_exist_is_an_ordinary_value_error(tiny_bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="did you mean 'learning_rate'"):
+        frostline.Sweep(model=tiny_bert, train="t.csv", tune=0, out=tmp_path, learning_rates=1e-4)
+    with pytest.raises(frostline.FrostlineError, match="one of the two"):
+        frostline.Sweep(model=tiny_bert, tune=0, out=tmp_path / "o", progress=Progress()).plan()
+
+
+def test_the_report_of_a_folder_without_a_sweep(tmp_path: Path) -> None:
+    with pytest.raises(frostline.FrostlineError, match="holds no sweep"):
+        frostline.write_report(tmp_path)

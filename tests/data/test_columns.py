@@ -1,0 +1,69 @@
+"""Known names are found, named columns decide, and nothing is guessed between two."""
+
+import pyarrow as pa
+import pytest
+
+from frostline import FrostlineError
+from frostline.data import Columns, Table, choose_columns, read_table
+
+
+def table(*names: str) -> Table:
+    return read_table(pa.table({name: ["a", "b"] for name in names}), name="t.csv")
+
+
+@pytest.mark.parametrize(
+    ("names", "text", "pair", "label"),
+    [
+        (("text", "label"), "text", None, "label"),
+        (("Label", "Text"), "Text", None, "Label"),
+        (("text", "review", "label", "rating"), "text", None, "label"),
+        (("label", "domain", "text"), "text", None, "label"),
+        (("id", "document", "label"), "document", None, "label"),
+        (("index", "sentence1", "sentence2", "label"), "sentence1", "sentence2", "label"),
+        (("index", "question", "sentence", "label"), "question", "sentence", "label"),
+        (("qid1", "qid2", "question1", "question2", "is_duplicate"), "question1", "question2", "is_duplicate"),
+        (("premise", "hypothesis", "gold_label"), "premise", "hypothesis", "gold_label"),
+        (("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"), "#1 String", "#2 String", "Quality"),
+        (("genre", "sentence1", "sentence2", "score"), "sentence1", "sentence2", "score"),
+        (("text", "text_pair", "target"), "text", "text_pair", "target"),
+        (("review", "stars"), "review", None, "stars"),
+    ],
+)
+def test_known_names(names: tuple[str, ...], text: str, pair: str | None, label: str) -> None:
+    assert choose_columns(table(*names)) == Columns(text=text, text_pair=pair, label=label)
+
+
+def test_named_columns_decide() -> None:
+    many = table("text", "label", "a", "b", "c")
+    chosen = choose_columns(many, text_column="a", text_pair_column="b", label_column="c")
+    assert chosen == Columns(text="a", text_pair="b", label="c")
+    pair = table("sentence1", "sentence2", "label")
+    assert choose_columns(pair, text_column="sentence2") == Columns(text="sentence2", label="label")
+    assert choose_columns(table("text", "query"), label_column="query").text == "text"
+    assert choose_columns(table("text", "query"), label_column="text").text == "query"
+
+
+def test_a_label_is_not_always_needed() -> None:
+    assert choose_columns(table("text", "id"), label_needed=False).label is None
+    assert choose_columns(table("text", "score", "rating"), label_needed=False).label is None
+    assert choose_columns(table("text", "label"), label_needed=False).label == "label"
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "words"),
+    [
+        (("text", "label"), {"text_column": "txet"}, ("no column 'txet'", "nearest is 'text'", "--text-column")),
+        (("text", "label"), {"label_column": "Labels"}, ("no column 'Labels'", "nearest is 'label'", "--label-column")),
+        (("a", "b"), {}, ("'a', 'b'", "--text-column", "--column-names")),
+        (("text", "b"), {}, ("'text', 'b'", "labels", "--label-column", "--column-names")),
+        (("sentence", "review", "label"), {}, ("'sentence' or 'review'", "--text-column")),
+        (("text", "premise", "hypothesis", "label"), {}, ("'premise', 'hypothesis' or 'text'", "--text-column")),
+        (("text", "score", "rating"), {}, ("'score', 'rating'", "--label-column")),
+        (("text", "b", "label"), {"text_pair_column": "b"}, ("--text-pair-column 'b'", "--text-column")),
+        (("text", "label"), {"text_column": "text", "label_column": "text"}, ("'text' is named for two things",)),
+    ],
+)
+def test_refusals(names: tuple[str, ...], options: dict[str, str], words: tuple[str, ...]) -> None:
+    with pytest.raises(FrostlineError, match=r"^t\.csv: .*\.$") as caught:
+        choose_columns(table(*names), **options)  # type: ignore[arg-type]
+    assert all(word in str(caught.value) for word in words), str(caught.value)

@@ -1,0 +1,145 @@
+"""The last layer for the head's token only, against the whole last layer."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from frostline.fast.last_layer import Narrow, placed, read_at
+from frostline.frozen.check import check, head_reads, narrow_of
+from frostline.frozen.cut import cut_at
+from frostline.model.anatomy import find_layers
+from frostline.model.packing import packable
+from small_models import small_batch, small_model
+
+L = 4
+NARROW = {
+    "bert": {"attention.self.query", "attention.output", "intermediate", "output"},
+    "roberta": {"attention.self.query", "attention.output", "intermediate", "output"},
+    "electra": {"attention.self.query", "attention.output", "intermediate", "output"},
+    "distilbert": {"attention.q_lin", "attention.out_lin", "sa_layer_norm", "ffn", "output_layer_norm"},
+    "deberta-v2": {"attention.output", "intermediate", "output"},
+    "modernbert": {"attn.Wo", "attn.out_drop", "mlp_norm", "mlp"},
+    "gpt2": {"attn.c_proj", "attn.resid_dropout", "ln_2", "mlp"},
+    "llama": {"self_attn.q_proj", "self_attn.o_proj", "post_attention_layernorm", "mlp"},
+}
+
+
+def narrow_for(model, batch):
+    anatomy = find_layers(model, batch)
+    return anatomy, narrow_of(model, anatomy, batch, head_reads(model, anatomy, batch))
+
+
+def furthest(one, other):
+    gap = max((a - b).detach().abs().max() for a, b in zip(one, other, strict=True))
+    return float(gap / max(b.detach().abs().max() for b in other))
+
+
+@pytest.mark.parametrize("model_type", NARROW)
+def test_what_the_head_does_not_look_at_is_found(model_type):
+    model = small_model(model_type)
+    _, narrow = narrow_for(model, small_batch(model))
+    assert set(narrow.modules) == NARROW[model_type]
+
+
+@pytest.mark.parametrize("path", ["padded", "packed"])
+@pytest.mark.parametrize("cut", [None, 2, L - 1])
+@pytest.mark.parametrize("model_type", NARROW)
+def test_logits_and_gradients_are_those_of_the_whole_layer(model_type, cut, path):
+    model = small_model(model_type)
+    batch = small_batch(model)
+    anatomy, narrow = narrow_for(model, batch)
+    names = anatomy.tuned(None if cut is None else L - cut)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in names)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    target = torch.arange(len(batch["input_ids"])) % 3
+    seen = {}
+    with torch.no_grad(), cut_at(model, anatomy, None, tap=seen.__setitem__) as whole:
+        whole(batch)
+    states = None if cut is None else seen[cut][batch["attention_mask"].bool()][None]
+    truth = model(**batch).logits
+    gradients = torch.autograd.grad(F.cross_entropy(truth, target), trained)
+    with packable(model) as packing:
+        if path == "packed" and packing is None:
+            pytest.skip("a type that packs nothing")
+        with cut_at(model, anatomy, cut, packing=packing if path == "packed" else None, narrow=narrow) as upper:
+            logits = upper(batch, states)
+            narrow_gradients = torch.autograd.grad(F.cross_entropy(logits, target), trained)
+    assert furthest([logits], [truth]) < 3e-6  # sums run in another order, which processors do each in their way
+    assert furthest(narrow_gradients, gradients) < 3e-6
+
+
+@pytest.mark.parametrize("model_type", ["bert", "llama", "gpt2"])
+def test_it_computes_less(model_type):
+    """Rows that go through the linear layers of the last layer, counted."""
+    model = small_model(model_type)
+    batch = small_batch(model)
+    anatomy, narrow = narrow_for(model, batch)
+    rows = []
+
+    def count(module, args, out):
+        rows.append(args[0].numel() // args[0].shape[-1] * out.shape[-1])
+
+    modules = [
+        m for m in anatomy.layers(model)[-1].modules() if "Linear" in type(m).__name__ or "Conv1D" in type(m).__name__
+    ]
+    hooks = [module.register_forward_hook(count) for module in modules]
+    work = []
+    for how in (None, narrow):
+        with (
+            torch.no_grad(),
+            packable(model) as packing,
+            cut_at(model, anatomy, None, packing=packing, narrow=how) as upper,
+        ):
+            upper(batch)
+        work.append(sum(rows))
+        rows.clear()
+    for hook in hooks:
+        hook.remove()
+    assert work[0] > 2 * work[1]
+
+
+def test_where_the_head_reads_every_token_nothing_is_narrow():
+    model = small_model("bert")
+    batch = small_batch(model)
+    assert narrow_of(model, find_layers(model, batch), batch, "all") is None
+
+
+def test_a_wrong_list_of_modules_is_seen_by_the_check(monkeypatch):
+    """Keys for the head's token only would change the logits: the check then takes the whole layer."""
+    wrong = Narrow("first", ("attention.self.key",), 0)
+    model = small_model("bert")
+    monkeypatch.setattr("frostline.frozen.check.narrow_of", lambda *given: wrong)
+    rows = check(model, tuned_layers=[0, 1, None], batch=small_batch(model))
+    assert [row.narrow for row in rows] == [None, None, None]  # at 0 the pass would run it
+    assert all(row.path == "packed" and row.max_logit_difference < 1e-6 for row in rows)
+
+
+def test_the_check_says_that_the_last_layer_is_narrow():
+    model = small_model("roberta")
+    rows = check(model, tuned_layers=[1, 3, None], batch=small_batch(model))
+    assert {row.narrow.modules for row in rows} == {tuple(rows[0].narrow.modules)}
+    assert set(rows[0].narrow.modules) == NARROW["roberta"]
+
+
+def test_the_model_is_left_as_it_was():
+    model = small_model("bert")
+    batch = small_batch(model)
+    anatomy, narrow = narrow_for(model, batch)
+    with packable(model) as packing, cut_at(model, anatomy, None, packing=packing, narrow=narrow) as upper:
+        upper(batch)
+        assert upper.read is None and packing.read is None
+    assert not any("forward" in vars(module) for module in model.modules())
+
+
+def test_the_last_token_is_the_one_before_the_number_of_padding():
+    ids = torch.tensor([[5, 6, 7, 0], [5, 6, 0, 0], [5, 6, 7, 8]])
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]])
+    assert read_at("last", ids, mask, 0).tolist() == [2, 1, 3]
+    assert read_at("last", ids, mask, None).tolist() == [3, 1, 3]
+    assert read_at("first", ids, mask, 0).tolist() == [0, 0, 0]
+
+
+def test_placed_rows_stand_among_zeros():
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert placed(x, torch.tensor([3, 0]), 4).tolist() == [[3, 4], [0, 0], [0, 0], [1, 2]]

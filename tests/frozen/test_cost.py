@@ -1,0 +1,185 @@
+"""The model of cost: laws that hold whatever the machine."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import frostline
+from frostline.fast import embedding as lookup
+from frostline.frozen.check import narrow_of
+from frostline.frozen.cost import Batches, Matrices, batched, by_length, drawn
+from frostline.frozen.forward_pass import Need
+from frostline.model.anatomy import LAYER, find_layers, probe_batch
+from frostline.sweep.execution.progress import Progress
+from frostline.sweep.forecast.workload import Outlook
+from frostline.training.specification import RunSpec
+from small_models import small_model
+
+LENGTHS = st.lists(st.integers(1, 64), min_size=1, max_size=60).map(np.array)
+
+
+@pytest.fixture(scope="module")
+def matrices() -> Matrices:
+    model = small_model("bert")
+    return Matrices.of(model, find_layers(model))
+
+
+@given(LENGTHS, st.integers(1, 16))
+def test_batches_hold_every_text_and_token_however_they_are_drawn(lengths: np.ndarray, size: int) -> None:
+    for made in (batched(lengths, size), by_length(lengths, size), drawn(lengths, size)):
+        assert (made.count, made.texts, made.tokens) == (-(-len(lengths) // size), len(lengths), lengths.sum())
+        assert made.places >= made.tokens and made.pairs >= (lengths**2).sum()
+        assert made.pairs <= made.places * lengths.max()
+    assert batched(lengths, 1).places == lengths.sum()
+
+
+def test_batches_add_up_and_scale() -> None:
+    one, other = batched(np.array([3, 5, 2]), 2), batched(np.array([7]), 2)
+    assert (one + other) * 2 == one * 2 + other * 2
+    assert one == Batches(2, 3, 10, 12, 2 * 25 + 4) and one.padded.tokens == 12
+    assert (one * 3).mean == one.mean and Batches().mean == Batches()
+    assert batched(np.zeros(0, np.int64), 4) == Batches()
+
+
+def test_a_layer_is_counted_as_the_formula_of_bert_has_it(matrices: Matrices) -> None:
+    width = matrices.anatomy.width
+    step = batched(np.full(4, 8), 4)
+    weights = matrices.layers[0]
+    shapes = {name: size for name, size in matrices.sizes.items() if matrices.anatomy.places[name] == f"{LAYER}0"}
+    assert weights == sum(shapes.values()) and len(shapes) == 6  # query, key, value, output, and two of the FFN
+    assert matrices.forward(step, 0, 1) == 32 * 2 * weights + 4 * width * 4 * 8 * 8
+    assert not any("embeddings" in name for name in matrices.sizes)
+
+
+def test_deeper_longer_and_more_costs_more(matrices: Matrices) -> None:
+    anatomy, step = matrices.anatomy, batched(np.array([5, 9, 4]), 3)
+    steps = [matrices.training(anatomy.tuned(k), step, anatomy.count - k) for k in range(anatomy.count + 1)]
+    assert steps == sorted(steps) and len(set(steps)) == len(steps)
+    whole = matrices.training(anatomy.tuned(None), step, None)
+    assert whole == pytest.approx(steps[-1])  # the embeddings are looked up
+    assert whole == pytest.approx(3 * matrices.forward(step))
+    for more in (step * 2, batched(np.array([5, 9, 5]), 3), batched(np.array([5, 9, 4, 1]), 4)):
+        assert matrices.training(anatomy.tuned(1), more, 0) > matrices.training(anatomy.tuned(1), step, 0)
+        assert matrices.forward(more) > matrices.forward(step)
+    assert matrices.training(anatomy.tuned(1), step * 3, 1) == pytest.approx(
+        3 * matrices.training(anatomy.tuned(1), step, 1)
+    )
+    assert matrices.forward(step) == matrices.forward(step, 0, 1) + matrices.forward(step, 1)
+
+
+def test_what_is_frozen_saves_less_the_higher_it_stands(matrices: Matrices) -> None:
+    """One trained layer: each frozen layer above it takes two forwards more, and its attention, of which both sides have
+    gradients, three."""
+    anatomy, step = matrices.anatomy, batched(np.array([5, 9, 4]), 3)
+    head = anatomy.tuned(0)
+
+    def only(layer: int) -> float:
+        names = head | {name for name, place in anatomy.places.items() if place == f"{LAYER}{layer}"}
+        return matrices.training(names, step, layer)
+
+    one, attention = matrices.forward(step, 0, 1), 4 * anatomy.width * step.pairs
+    last = anatomy.count - 1
+    assert [only(layer) - only(last) for layer in range(anatomy.count)] == pytest.approx(
+        [(2 * one + attention) * (last - layer) for layer in range(anatomy.count)]
+    )
+    assert matrices.training(head, step, None) - matrices.training(head, step, anatomy.count) == pytest.approx(
+        one * anatomy.count
+    )
+
+
+@pytest.fixture(scope="module")
+def outlook(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outlook, RunSpec]:
+    out = tmp_path_factory.mktemp("cost") / "o"
+    sweep = frostline.Sweep(
+        progress=Progress(), model=tiny_bert, train=tiny_table, out=out, tune="2", seeds=1, train_size=40
+    )
+    prepared = sweep._prepare(Progress())
+    return Outlook(prepared.bench, prepared.plan.kept), sweep._asked(prepared)[0]
+
+
+def spec_with(spec: RunSpec, **values: Any) -> RunSpec:
+    return spec.model_copy(update=values)
+
+
+def test_a_run_costs_more_with_everything_that_makes_it_longer(outlook: tuple[Outlook, RunSpec]) -> None:
+    look, spec = outlook
+    base = look.operations(spec)
+    for longer in (
+        {"num_train_epochs": 4},
+        {"train_size": 60},
+        {"evaluations_per_epoch": 2},
+        {"tune": 3},
+        {"tune": "all"},
+    ):
+        assert look.operations(spec_with(spec, **longer)) > base, longer
+    assert look.operations(spec_with(spec, tune=0)) < look.operations(spec_with(spec, tune=1)) < base
+    uncut = Outlook(look.bench, Need((), head=False))
+    assert uncut.operations(spec) > base
+
+
+def test_a_runs_load_is_what_it_does(outlook: tuple[Outlook, RunSpec]) -> None:
+    look, spec = outlook
+    load = look.load(spec_with(spec, num_train_epochs=2.5))
+    assert load.steps.count == 8 and load.steps.texts == pytest.approx(40 * 8 / 3)  # three steps an epoch
+    rows = {name: len(rows) for name, rows in look.bench.splits.items()}
+    assert load.scored.texts == 3 * rows["validation"] + rows["test"] + 40
+    assert load.longest <= 16 * look.lengths(spec).max()
+
+
+def test_packed_batches_have_less_to_do_than_padded_ones(outlook: tuple[Outlook, RunSpec]) -> None:
+    look, spec = outlook
+    plain, padded = look.plain_load(spec), look.load(spec)
+    packed = Outlook(replace(look.bench, packed=True), look.kept).load(spec)
+    assert plain.steps == padded.steps
+    assert packed.steps.tokens < padded.steps.tokens and packed.steps.count == padded.steps.count
+    assert packed.scored.tokens < padded.scored.tokens and packed.scored.texts == padded.scored.texts
+    assert packed.longest < padded.longest and packed.longest_scored <= padded.longest_scored
+
+
+def test_the_pass_is_counted_by_its_filled_batches(outlook: tuple[Outlook, RunSpec]) -> None:
+    look, _ = outlook
+    lengths = look.bench.tokens.lengths
+    rows = np.argsort(lengths, kind="stable")
+    rows = rows[lengths[rows] > 0]
+    assert look.pass_operations(rows[:0]) == 0
+    (batch,) = look.bench.pass_for(look.kept).batches(lengths, rows[:1])
+    wanted = look.matrices.forward(batch.computed, stop=look.kept.depth(look.anatomy.count))
+    assert look.pass_operations(rows[:1]) == look.of_pass(batch) == wanted
+    assert look.pass_operations(rows[:50]) <= look.pass_operations(rows)
+
+
+def test_named_parts_cost_more_than_the_last_layers_with_as_many_parameters(outlook: tuple[Outlook, RunSpec]) -> None:
+    look, spec = outlook
+    kept = Outlook(look.bench, Need((1, 2), head=True))
+    named = spec_with(spec, tune="named", tune_modules=("layer.1", "pooler"))
+    assert kept.operations(named) > kept.operations(spec_with(spec, tune=1))
+
+
+def test_a_step_moves_all_that_it_trains_but_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_model("bert")
+    names = frozenset(name for name, _ in model.named_parameters())
+    every = Matrices.of(model, find_layers(model))
+    words = model.bert.embeddings.word_embeddings.weight
+    assert every.moved(names) == every.trained(names) == sum(p.numel() for p in model.parameters())
+    monkeypatch.setattr(lookup, "LARGE", len(words))
+    assert Matrices.of(model, find_layers(model)).moved(names) == every.trained(names) - words.numel()
+
+
+def test_a_narrow_last_layer_costs_as_much_less_as_its_modules_run_for_fewer_tokens() -> None:
+    model = small_model("bert", layers=3)
+    anatomy = find_layers(model)
+    batch = probe_batch(model)
+    narrow = narrow_of(model, anatomy, batch, "first")
+    whole, some = Matrices.of(model, anatomy), Matrices.of(model, anatomy, narrow)
+    batches = batched(np.full(8, 10), 4)
+    assert some.forward(batches, stop=2) == whole.forward(batches, stop=2)  # the layers below are as they were
+    d = anatomy.width
+    kept = 2 * (2 * d * d)  # keys and values
+    saved = whole.layers[2] - kept // 2
+    expected = 2 * saved * (batches.tokens - batches.texts) + 4 * d * (batches.pairs - batches.tokens)
+    assert whole.forward(batches) - some.forward(batches) == pytest.approx(expected)

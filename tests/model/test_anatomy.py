@@ -1,0 +1,244 @@
+"""The layers of real types, the place of every parameter, what k trains; and what is refused, with the reason."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from transformers import BertConfig, BertForSequenceClassification
+
+from frostline import FrostlineError
+from frostline.model.anatomy import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, count_parameters, find_layers, probe_batch
+from frostline.model.pretrained import load_pretrained
+from small_models import REASONS, TYPES, small_batch, small_model
+
+REFUSED = {
+    **dict.fromkeys(("albert", "zamba", "zamba2"), "shares weights between layers"),
+    **dict.fromkeys(
+        (
+            "bart",
+            "bigbird_pegasus",
+            "mbart",
+            "mt5",
+            "mvp",
+            "plbart",
+            "t5",
+            "t5gemma",
+            "t5gemma2",
+            "umt5",
+        ),
+        "is an encoder-decoder",
+    ),
+    **dict.fromkeys(("flaubert", "xlm"), "spread over parallel lists of modules (ffns, attentions, layer_norm1, "),
+    **dict.fromkeys(("funnel", "squeezebert"), "no layers that are called as modules"),
+    # 40 tokens a text, and their layers see 10 molecules, 48 (filled up), or 16 latent vectors
+    "canine": "a batch of (4, 40) tokens they are given (4, 10, 64)",
+    "longformer": "a batch of (4, 40) tokens they are given (4, 48, 64)",
+    "perceiver": "a batch of (4, 40) tokens they are given (4, 16, 64)",
+    "reformer": "return ReformerOutput of 4",
+    "xlnet": "are given (40, 4, 64)",  # tokens first
+}
+FOUND = [name for name in TYPES if name not in REASONS and name not in REFUSED]
+
+
+def parameters_at(model, anatomy, place):
+    names = frozenset(name for name, at in anatomy.places.items() if at == place)
+    return count_parameters(model, names)
+
+
+def hooks_of(model):
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
+def test_minilm(minilm: Path):
+    """Six BERT layers of width 384 with an inner width of 1,536, counted by hand."""
+    pretrained = load_pretrained(
+        str(minilm), labels=("no", "yes"), problem_type="single_label_classification", device="cpu"
+    )
+    model, anatomy = pretrained.model, pretrained.anatomy
+    assert (anatomy.path, anatomy.count, anatomy.width) == ("bert.encoder.layer", 6, 384)
+    assert [type(layer).__name__ for layer in anatomy.layers(model)] == ["BertLayer"] * 6
+    norm, square = 2 * 384, 384 * 384 + 384
+    layer = 4 * square + (384 * 1536 + 1536) + (1536 * 384 + 384) + 2 * norm
+    embeddings = (30_522 + 512 + 2) * 384 + norm
+    assert parameters_at(model, anatomy, EMBEDDINGS) == embeddings
+    assert [parameters_at(model, anatomy, f"layer {n}") for n in range(6)] == [layer] * 6
+    assert parameters_at(model, anatomy, POOLER) == square
+    assert parameters_at(model, anatomy, HEAD) == 2 * 384 + 2
+    assert parameters_at(model, anatomy, FINAL_NORM) == 0
+    assert [count_parameters(model, anatomy.tuned(k)) for k in range(7)] == [770 + square + k * layer for k in range(7)]
+    assert (
+        count_parameters(model, anatomy.tuned(None)) == count_parameters(model) == 770 + square + 6 * layer + embeddings
+    )
+    assert count_parameters(model, anatomy.tuned(None, tune_pooler=False)) == count_parameters(model) - square
+
+
+def test_published_counts_of_bert_base_with_a_frozen_pooler():
+    model = BertForSequenceClassification(BertConfig(vocab_size=100))
+    anatomy = find_layers(model)
+    counts = {k: count_parameters(model, anatomy.tuned(k, tune_pooler=False)) for k in range(0, 13, 2)}
+    assert counts == {
+        0: 1_538,
+        2: 14_177_282,
+        4: 28_353_026,
+        6: 42_528_770,
+        8: 56_704_514,
+        10: 70_880_258,
+        12: 85_056_002,
+    }
+
+
+@pytest.mark.parametrize("model_type", FOUND)
+def test_each_parameter_is_in_one_place(model_type):
+    model = small_model(model_type)
+    anatomy = find_layers(model, small_batch(model))
+    assert set(anatomy.places) == {name for name, _ in model.named_parameters()}
+    layers = anatomy.layers(model)
+    assert anatomy.count == len(layers) == len(anatomy.calls) == 4
+    around = {EMBEDDINGS, FINAL_NORM, POOLER, HEAD}
+    assert set(anatomy.places.values()) <= around | {f"layer {n}" for n in range(4)}
+    for number, layer in enumerate(layers):
+        inside = {f"{anatomy.path}.{number}.{name}" for name, _ in layer.named_parameters()}
+        assert inside and inside == {name for name, at in anatomy.places.items() if at == f"layer {number}"}
+    assert {EMBEDDINGS, HEAD} <= set(anatomy.places.values())
+    # A pooler is one matrix and its bias, a final norm a vector or two: more than that would be layers gone astray.
+    width = anatomy.width
+    assert parameters_at(model, anatomy, POOLER) in (0, width * width + width)
+    assert parameters_at(model, anatomy, FINAL_NORM) in (0, width, 2 * width)
+
+
+@pytest.mark.parametrize("model_type", FOUND)
+def test_tuned_is_head_and_the_last_layers(model_type):
+    model = small_model(model_type)
+    anatomy = find_layers(model, small_batch(model))
+    head = {name for name, place in anatomy.places.items() if place in (HEAD, POOLER)}
+    norm = {name for name, place in anatomy.places.items() if place == FINAL_NORM}
+    assert anatomy.tuned(0) == head
+    for k in range(1, 5):
+        new = {name for name in anatomy.places if name.startswith(f"{anatomy.path}.{4 - k}.")}
+        assert anatomy.tuned(k) == anatomy.tuned(k - 1) | new | norm and not anatomy.tuned(k - 1) & new
+    assert anatomy.tuned(None) == set(anatomy.places)
+    rest = {name for name, place in anatomy.places.items() if place == EMBEDDINGS}
+    assert anatomy.tuned(4) == anatomy.tuned(None) - rest
+    assert [anatomy.depth(anatomy.tuned(k)) for k in (0, 1, 2, 3, 4, None)] == [0, 1, 2, 3, 4, None]
+
+
+@pytest.mark.parametrize("model_type, path", [("gpt2", "transformer.ln_f"), ("llama", "model.norm")])
+def test_the_final_norm_goes_with_the_last_layer(model_type, path):
+    model = small_model(model_type)
+    anatomy = find_layers(model)
+    norm = {f"{path}.{name}" for name, _ in model.get_submodule(path).named_parameters()}
+    assert norm and norm == {name for name, place in anatomy.places.items() if place == FINAL_NORM}
+    assert not norm & anatomy.tuned(0)
+    assert norm <= anatomy.tuned(1)
+
+
+@pytest.mark.parametrize(
+    "model_type, name",
+    [
+        ("mpnet", "mpnet.encoder.relative_attention_bias.weight"),
+        ("deberta", "deberta.encoder.rel_embeddings.weight"),
+        ("deberta-v2", "deberta.encoder.rel_embeddings.weight"),
+        ("deberta-v2", "deberta.encoder.LayerNorm.weight"),  # of those embeddings
+        ("layoutlmv3", "layoutlmv3.encoder.rel_pos_bias.weight"),
+    ],
+)
+def test_what_all_layers_share_is_with_the_embeddings(model_type, name):
+    model = small_model(model_type)
+    anatomy = find_layers(model, small_batch(model))
+    assert anatomy.places[name] == EMBEDDINGS
+    assert name not in anatomy.tuned(4) and name in anatomy.tuned(None)
+
+
+def test_the_tower_for_images_is_not_taken_for_the_layers():
+    """Even where it holds most parameters: no text runs through it."""
+    model = small_model("ultravbert")
+    tower = model.model.vision_model.encoder.layers
+    tower.extend([nn.Linear(64, 64 * 100) for _ in range(4)])
+    anatomy = find_layers(model)
+    assert anatomy.path == "model.text_model.layers"
+    assert "embeddings" in {place for name, place in anatomy.places.items() if ".vision_model." in name}
+
+
+@pytest.mark.parametrize("model_type", REFUSED)
+def test_refused_with_the_reason(model_type):
+    model = small_model(model_type)
+    with pytest.raises(FrostlineError) as refusal:
+        find_layers(model, small_batch(model))
+    sentence = str(refusal.value)
+    assert REFUSED[model_type] in sentence and repr(model_type) in sentence
+    assert re.fullmatch(r"A model of type '\w+' cannot be cut: .+\. Choose .+\.", sentence)
+
+
+def test_a_model_without_a_list_of_layers_is_refused():
+    model = small_model("bert")
+    model.bert.encoder.layer = model.bert.encoder.layer[0]
+    with pytest.raises(FrostlineError, match="it has no list of layers"):
+        find_layers(model)
+
+
+class Backwards(nn.ModuleList):
+    """Layers that Llama, which takes a slice of them, runs through from the end."""
+
+    def __getitem__(self, index):
+        return list(self)[index][::-1] if isinstance(index, slice) else super().__getitem__(index)
+
+
+def test_layers_out_of_order_are_refused():
+    model = small_model("llama")
+    model.model.layers = Backwards(model.model.layers)
+    with pytest.raises(FrostlineError, match=re.escape("but in the order [3, 2, 1, 0]")):
+        find_layers(model)
+
+
+def test_layers_that_share_a_matrix_are_refused():
+    model = small_model("bert")
+    model.bert.encoder.layer[2].output.dense.weight = model.bert.encoder.layer[1].output.dense.weight
+    with pytest.raises(FrostlineError, match="shares weights between layers"):
+        find_layers(model)
+
+
+@pytest.mark.parametrize("k", [5, -1, 100])
+def test_k_beyond_the_layers(k):
+    anatomy = find_layers(small_model("bert"))
+    with pytest.raises(
+        FrostlineError, match=f"^{k} tuned layers .* the model has 4: give numbers from 0 to 4, or `all`"
+    ):
+        anatomy.tuned(k)
+
+
+@pytest.mark.parametrize("model_type", ["bert", "gpt2", "xlm"])
+def test_the_model_is_left_as_it_was(model_type):
+    model = small_model(model_type).train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert hooks_of(model) == 0
+    if model_type == "xlm":
+        with pytest.raises(FrostlineError):
+            find_layers(model)
+    else:
+        find_layers(model)
+    assert hooks_of(model) == 0
+    assert all(module.training for module in model.modules())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_hooks_are_gone_when_the_forward_fails():
+    model = small_model("bert")
+    with pytest.raises(IndexError):
+        find_layers(model, {**probe_batch(model), "input_ids": torch.full((3, 23), 10**6)})
+    assert hooks_of(model) == 0
+
+
+def test_probe_batch_holds_plain_words_padded_on_the_right():
+    model = small_model("gpt2")
+    batch = probe_batch(model, (120, 90))
+    assert batch["attention_mask"].tolist() == [[1] * 120, [1] * 90 + [0] * 30]
+    assert (batch["input_ids"][1, 90:] == model.config.pad_token_id).all()
+    assert not torch.equal(batch["input_ids"], probe_batch(model, (120, 90), seed=1)["input_ids"])
+    config = model.config
+    special = {config.pad_token_id, config.bos_token_id, config.eos_token_id}
+    for seed in range(20):
+        batch = probe_batch(model, (120, 90), seed=seed)
+        words = set(batch["input_ids"][batch["attention_mask"].bool()].tolist())
+        assert not special & words and len(words) > 100

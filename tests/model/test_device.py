@@ -1,0 +1,64 @@
+"""The machine: what is asked for and what is there."""
+
+import platform
+import shutil
+
+import pytest
+import torch
+
+from frostline import FrostlineError
+from frostline.model.device import Machine, free_bytes, this_machine
+
+CPU = Machine(torch.device("cpu"), "float32")
+
+
+@pytest.mark.parametrize("wrong", [{"device": "gpu"}, {"precision": "fp16"}, {"device": "cuda:0", "precision": "auto"}])
+def test_an_unknown_name_lists_the_known_ones(wrong):
+    with pytest.raises(FrostlineError, match=r"auto, cpu, cuda, mps, precisions auto, float32, bfloat16\.$"):
+        this_machine(**wrong)
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+def test_a_device_that_is_not_here(device, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(FrostlineError, match=f"This machine has no device '{device}': use --device cpu"):
+        this_machine(device)
+    assert this_machine("auto").device.type == "cpu"
+
+
+@pytest.mark.parametrize(
+    "abilities, precision",
+    [
+        ({"avx2": True, "avx512_bf16": True}, "bfloat16"),
+        ({"amx_bf16": True}, "bfloat16"),
+        ({"avx512_bf16": False, "avx512_f": True}, "float32"),
+        ({}, "float32"),
+    ],
+)
+def test_bf16_where_the_processor_multiplies_in_it(monkeypatch, abilities, precision):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: abilities)
+    assert this_machine("cpu").precision == precision
+    assert this_machine("cpu", "float32").precision == "float32"
+    assert this_machine("cpu", "bfloat16").precision == "bfloat16"
+
+
+def test_autocast_is_of_the_products_only():
+    x = torch.ones(4, 4)
+    with Machine(torch.device("cpu"), "bfloat16").autocast():
+        assert (x @ x).dtype == torch.bfloat16 and (x + x).dtype == torch.float32
+    with CPU.autocast():
+        assert (x @ x).dtype == torch.float32
+
+
+def test_facts_are_those_of_the_moment():
+    facts = CPU.facts()
+    assert facts["threads"] == 1 and facts["device"] == "cpu" and facts["torch"].split("+")[0] in torch.__version__
+    assert facts["python"] == platform.python_version() and facts["device_name"] == platform.machine()
+    assert {"frostline", "transformers", "numpy", "instructions"} <= set(facts)
+    torch.set_num_threads(2)
+    assert CPU.facts()["threads"] == 2
+
+
+def test_free_bytes_is_of_the_disk_that_holds_the_folder(tmp_path):
+    assert abs(free_bytes(tmp_path) - shutil.disk_usage(tmp_path).free) < 1 << 30

@@ -1,0 +1,215 @@
+"""Packed batches: what a layout promises, and that a model runs them only while it is told to."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import frostline.model.packing as packing_module
+from frostline.frozen.cut import cut_at
+from frostline.model.anatomy import find_layers
+from frostline.model.packing import ATTENTION, Layout, packable
+from small_models import small_batch, small_model
+
+ragged = st.lists(st.integers(1, 9), min_size=1, max_size=6)
+
+
+def layout_of(lengths, more=0, **how):
+    return Layout(torch.tensor(lengths), max(lengths) + more, **how)
+
+
+def numbers(*shape):
+    return torch.arange(1.0, 1.0 + torch.Size(shape).numel()).view(*shape)
+
+
+@given(ragged, st.integers(0, 5))
+def test_pack_takes_the_real_tokens_in_order(lengths, more):
+    layout = layout_of(lengths, more)
+    x = numbers(len(lengths), max(lengths) + more, 3)  # [B, S, D]
+    real = torch.cat([x[row, :length] for row, length in enumerate(lengths)])
+    assert torch.equal(layout.pack(x), real[None])
+
+
+@given(ragged, st.integers(0, 5))
+def test_unpack_undoes_pack_and_is_zero_elsewhere(lengths, more):
+    layout = layout_of(lengths, more)
+    x = numbers(len(lengths), max(lengths) + more, 2, 3)  # heads too
+    again = layout.unpack(layout.pack(x))
+    assert again.shape == x.shape
+    for row, length in enumerate(lengths):
+        assert torch.equal(again[row, :length], x[row, :length])
+        assert not again[row, length:].any()
+
+
+@given(ragged)
+def test_pack_undoes_unpack(lengths):
+    layout = layout_of(lengths, 2)
+    tokens = numbers(1, sum(lengths), 3)
+    assert torch.equal(layout.pack(layout.unpack(tokens)), tokens)
+
+
+@given(ragged)
+def test_one_row_for_all_is_repeated(lengths):
+    """Positions and rotary tables are often [1, S]: the same for each text."""
+    layout = layout_of(lengths)
+    positions = torch.arange(max(lengths))[None]
+    assert layout.pack(positions).tolist()[0] == [n for length in lengths for n in range(length)]
+
+
+stacks = st.integers(1, 3).flatmap(
+    lambda texts: st.lists(
+        st.lists(st.integers(1, 9), min_size=texts, max_size=texts),
+        min_size=2,
+        max_size=4,
+    )
+)
+
+
+@given(stacks)
+def test_runs_stand_side_by_side_filled_up_with_their_own_first_token(runs):
+    lengths = [length for run in runs for length in run]
+    layout = Layout(torch.tensor(lengths), max(lengths), len(runs))
+    x = numbers(len(lengths), max(lengths), 2)  # [B, S, D]
+    packed = layout.pack(x)
+    assert packed.shape == (len(runs), max(map(sum, runs)), 2)
+    for run, own, texts in zip(runs, packed, x.split(len(runs[0])), strict=True):
+        real = torch.cat([text[:length] for text, length in zip(texts, run, strict=True)])
+        assert torch.equal(own[: sum(run)], real) and (own[sum(run) :] == texts[0, 0]).all()
+    real = layout_of(lengths).pack(x)
+    assert torch.equal(layout.apart(real), packed)
+    assert torch.equal(layout.unpack(packed), layout_of(lengths).unpack(real))
+
+
+@given(ragged, st.integers(1, 16))
+def test_tokens_are_rounded_up_with_copies_of_the_first(lengths, step):
+    layout, real = layout_of(lengths, step=step), layout_of(lengths)
+    x = numbers(len(lengths), max(lengths), 2)
+    packed, tokens = layout.pack(x), real.pack(x)
+    assert packed.shape[1] % step == 0 and 0 <= packed.shape[1] - sum(lengths) < step
+    assert torch.equal(packed[:, : sum(lengths)], tokens) and (packed[0, sum(lengths) :] == x[0, 0]).all()
+    assert torch.equal(layout.apart(tokens), packed) and torch.equal(layout.unpack(packed), real.unpack(tokens))
+
+
+@given(stacks, st.integers(1, 16))
+def test_what_fills_up_has_no_gradient(runs, step):
+    lengths = torch.tensor([length for run in runs for length in run])
+    layout = Layout(lengths, int(lengths.max()), len(runs), step=step)
+    packed = layout.pack(numbers(len(lengths), layout.length, 2)).requires_grad_()
+    layout.unpack(packed).sum().backward()
+    assert torch.equal(packed.grad[..., 0] == 1, layout.taken) and torch.equal(packed.grad[..., 0] != 0, layout.taken)
+
+
+@given(ragged, st.integers(0, 5))
+def test_gradients_reach_real_tokens_once_and_no_padding(lengths, more):
+    layout = layout_of(lengths, more)
+    x = numbers(len(lengths), max(lengths) + more, 3).requires_grad_()
+    weights = numbers(*x.shape).sqrt()
+    (layout.unpack(layout.pack(x)) * weights).sum().backward()
+    assert torch.equal(x.grad, weights * layout.mask[:, :, None])
+
+
+@given(ragged)
+def test_gradients_of_unpack(lengths):
+    layout = layout_of(lengths, 1)
+    tokens = numbers(1, sum(lengths), 3).requires_grad_()
+    weights = numbers(len(lengths), max(lengths) + 1, 3)
+    (layout.unpack(tokens) * weights).sum().backward()
+    assert torch.equal(tokens.grad, layout.pack(weights))
+
+
+def state_of(model):
+    marks = [name for name, module in model.named_modules() if hasattr(module, "frostline_packing")]
+    return model.config._attn_implementation, marks
+
+
+@pytest.mark.parametrize("model_type", ["bert", "llama"])
+def test_packable_is_undone(model_type):
+    model = small_model(model_type)
+    before = state_of(model)
+    with packable(model) as packing:
+        assert packing is not None and model.config._attn_implementation == ATTENTION
+        assert len(state_of(model)[1]) == len(list(model.modules()))
+    assert state_of(model) == before == ("sdpa", [])
+    with pytest.raises(ZeroDivisionError), packable(model):
+        raise ZeroDivisionError
+    assert state_of(model) == before
+
+
+@pytest.mark.parametrize("model_type", ["bert", "gpt2", "mistral"])
+def test_without_a_layout_attention_is_transformers_own(model_type):
+    model = small_model(model_type)
+    batch = small_batch(model)
+    with torch.no_grad():
+        plain = model(**batch).logits
+        with packable(model) as packing:
+            assert torch.equal(model(**batch).logits, plain)
+            assert packing.calls == 0
+
+
+LENGTHS = (40, 3, 31, 7, 22, 5, 38, 12, 2, 9, 17, 26)
+
+
+def result_of(model, lengths):
+    """Logits and gradients of a packed batch, and into how many groups its texts fell."""
+    batch, anatomy, groups = small_batch(model, lengths), find_layers(model), []
+    with packable(model) as packing, cut_at(model, anatomy, None, packing=packing) as whole:
+        attend = packing_module._by_group
+
+        def counted(packing, *args, **more):
+            groups.append(len(packing.layout.groups))
+            return attend(packing, *args, **more)
+
+        packing_module._by_group = counted
+        try:
+            logits = whole(batch)
+        finally:
+            packing_module._by_group = attend
+    model.zero_grad()
+    (logits * numbers(*logits.shape).sqrt()).sum().backward()
+    return logits.detach(), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}, groups
+
+
+@pytest.mark.parametrize("texts", [12, 6])  # in groups of two, and each by itself
+@pytest.mark.parametrize(
+    "model_type", ["bert", "roberta", "electra", "modernbert", "gpt2", "llama", "mistral", "qwen2"]
+)
+def test_texts_of_like_length_together_give_the_same(model_type, texts, monkeypatch):
+    model = small_model(model_type)
+    logits, gradients, groups = result_of(model, LENGTHS[:texts])
+    assert not groups
+    monkeypatch.setattr(packing_module, "LONG", 1)
+    monkeypatch.setattr(packing_module, "GROUP", 0)
+    again, others, groups = result_of(model, LENGTHS[:texts])
+    assert len(groups) == 4 and min(groups) == 6
+    assert (again - logits).abs().max() <= 2e-6 * logits.abs().max()
+    assert others.keys() == gradients.keys()
+    for name, gradient in gradients.items():
+        assert (others[name] - gradient).abs().max() <= 1e-5 * max(g.abs().max() for g in gradients.values()), name
+
+
+@given(st.lists(st.integers(1, 700), min_size=1, max_size=40))
+def test_groups_hold_every_text_and_token_once_and_pay(lengths):
+    layout = layout_of(lengths)
+    if layout.groups:
+        texts, tokens = (torch.cat([getattr(group, name) for group in layout.groups]) for name in ("texts", "tokens"))
+        assert sorted(texts.tolist()) == list(range(len(lengths))) and len(layout.groups) > 1
+        assert sorted(tokens.tolist()) == list(range(sum(lengths))) and max(lengths) >= packing_module.LONG
+        pairs = sum(len(group.texts) * group.layout.length**2 for group in layout.groups)
+        assert pairs < len(lengths) * max(lengths) ** 2
+        for group in layout.groups:
+            assert group.layout.lengths.tolist() == [lengths[text] for text in group.texts]
+
+
+def test_a_type_without_the_interface_is_not_packable():
+    model = small_model("deberta")  # has attention of its own
+    with packable(model) as packing:
+        assert packing is None
+    assert state_of(model)[1] == []
+
+
+def test_two_models_do_not_share_a_layout():
+    one, two = small_model("bert"), small_model("bert")
+    with packable(one) as first, packable(two) as second:
+        first.layout = layout_of([3, 2])
+        assert second.layout is None
+        assert {m.frostline_packing for m in two.modules()} == {second}

@@ -1,0 +1,209 @@
+"""Texts as flat tokens: the same batches as the tokenizer's own, and what becomes of long and of empty texts."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+import frostline.model.tokens
+from frostline.model.tokens import Tokens, encode, flat_positions, parts_within
+from tiny import sentences
+
+TEXTS = ["the film was good", "", "   ", "a", "unknown wörds 映画 😀 here", "good " * 50, "NA", "the\nplot\twas dull"]
+PAIRS = ["bad", "cast", "", "the " * 60, "a", "b", "null", "warm"]
+
+small = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), min_size=1, max_size=6)
+
+
+@pytest.fixture(scope="module")
+def bert(tiny_bert):
+    return AutoTokenizer.from_pretrained(tiny_bert)
+
+
+@pytest.fixture
+def bare():
+    """A tokenizer that adds nothing to a text, as GPT-2's."""
+    vocabulary = {"<end>": 0, "<unknown>": 1, "good": 2, "film": 3}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unknown>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=words,
+        unk_token="<unknown>",
+        eos_token="<end>",
+        pad_token="<end>",
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def tokens_of(rows, **more):
+    inputs = {"input_ids": np.concatenate(rows).astype(np.int32)} | more
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    return Tokens(inputs, offsets, {"input_ids": 9}, np.zeros(len(rows), np.int32))
+
+
+def same_batch(one, other):
+    return set(one) == set(other) and all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("chunk", [2, 3, 8192])
+@pytest.mark.parametrize("pairs", [None, PAIRS])
+@pytest.mark.parametrize("max_length", [8, 32])
+def test_a_batch_is_the_tokenizers_own(bert, monkeypatch, pairs, max_length, chunk):
+    monkeypatch.setattr(frostline.model.tokens, "CHUNK", chunk)
+    tokens = encode(bert, TEXTS, pairs, max_length)
+    own = bert(TEXTS, pairs, padding=True, truncation=True, max_length=max_length, return_tensors="pt")
+    assert same_batch(tokens.batch(np.arange(len(TEXTS))), dict(own))
+    assert (tokens.batch(np.arange(1))["token_type_ids"].max() > 0) == (pairs is not None)
+    rows = np.array([4, 0, 7])
+    some = bert(
+        [TEXTS[n] for n in rows],
+        None if pairs is None else [pairs[n] for n in rows],
+        padding="max_length",
+        truncation=True,
+        max_length=max_length,
+        return_tensors="pt",
+    )
+    assert same_batch(tokens.batch(rows, max_length), dict(some))
+
+
+def test_minilm_pads_alike(minilm):
+    tokenizer = AutoTokenizer.from_pretrained(minilm)
+    texts = [row["text"] for row in sentences(20)] + TEXTS
+    tokens = encode(tokenizer, texts, None, 512)
+    own = tokenizer(texts, padding=True, return_tensors="pt")
+    assert same_batch(tokens.batch(np.arange(len(texts))), dict(own))
+
+
+@pytest.mark.parametrize("pairs", [None, PAIRS])
+def test_dropped_counts_what_the_limit_cost(bert, pairs):
+    tokens = encode(bert, TEXTS, pairs, 8)
+    whole = encode(bert, TEXTS, pairs, 10_000)
+    assert whole.dropped.sum() == 0 and whole.lengths.max() > 50
+    assert np.array_equal(tokens.dropped, whole.lengths - tokens.lengths)
+    assert tokens.lengths.max() == 8 and tokens.dropped.max() > 40
+    assert ((tokens.dropped > 0) == (whole.lengths > 8)).all()
+
+
+def test_a_truncated_text_keeps_its_last_special_token(bert):
+    tokens = encode(bert, ["good " * 50], None, 8)
+    row = tokens.inputs["input_ids"]
+    assert row[0] == bert.cls_token_id and row[-1] == bert.sep_token_id and len(row) == 8
+
+
+def test_an_empty_text_is_one_token_where_the_tokenizer_gives_none(bare):
+    tokens = encode(bare, ["good film", "", "film"], None, 8)
+    assert tokens.inputs["input_ids"].tolist() == [2, 3, 0, 3]
+    assert tokens.lengths.tolist() == [2, 1, 1] and tokens.dropped.tolist() == [0, 0, 0]
+    assert tokens.batch(np.array([1]))["attention_mask"].tolist() == [[1]]
+
+
+def test_an_empty_text_is_its_special_tokens_elsewhere(bert):
+    tokens = encode(bert, [""], None, 8)
+    assert tokens.inputs["input_ids"].tolist() == [bert.cls_token_id, bert.sep_token_id]
+
+
+def test_only_some_texts(bert, monkeypatch):
+    monkeypatch.setattr("frostline.model.tokens.CHUNK", 2)
+    rows = np.array([7, 0, 4])
+    some, whole = encode(bert, TEXTS, PAIRS, 8, rows), encode(bert, TEXTS, PAIRS, 8)
+    assert len(some) == len(TEXTS) and set(np.flatnonzero(some.lengths)) == {0, 4, 7}
+    assert same_batch(some.batch(rows), whole.batch(rows)) and np.array_equal(some.dropped[rows], whole.dropped[rows])
+    assert some.truncated() == (whole.dropped[rows] > 0).mean() and 0 < whole.truncated() < 1
+    assert np.isnan(some.truncated(np.arange(len(TEXTS)) == 1))
+    for rows_without in (np.array([0, 1]), np.array([1])):
+        with pytest.raises(AssertionError, match="not encoded"):
+            some.batch(rows_without)
+        with pytest.raises(AssertionError, match="not encoded"):
+            some.one_token(rows_without, last=True)
+
+
+def test_no_texts_at_all(bert):
+    tokens = encode(bert, [], None, 8)
+    assert len(tokens) == 0 and tokens.lengths.tolist() == [] and len(tokens.keys) == 0
+    assert set(tokens.inputs) == {"input_ids", "token_type_ids"}
+
+
+@given(small, st.data())
+def test_flat_positions_is_the_loop_over_rows(rows, data):
+    tokens = tokens_of(rows)
+    chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=8))
+    loop = [n for row in chosen for n in range(tokens.offsets[row], tokens.offsets[row + 1])]
+    assert flat_positions(tokens.offsets, np.array(chosen, np.int64)).tolist() == loop
+
+
+@given(small, st.data())
+def test_a_batch_holds_its_rows_and_padding(rows, data):
+    kinds = np.arange(sum(map(len, rows)) * 2, dtype=np.int32).reshape(-1, 2)  # two numbers a token
+    tokens = tokens_of(rows, bbox=kinds)
+    chosen = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=8)))
+    more = data.draw(st.integers(0, 3))
+    length = max(len(rows[n]) for n in chosen) + more
+    batch = tokens.batch(chosen, length if more else None)
+    for place, n in enumerate(chosen):
+        size = len(rows[n])
+        assert batch["input_ids"][place].tolist() == [*rows[n], *[9] * (length - size)]
+        assert batch["attention_mask"][place].tolist() == [1] * size + [0] * (length - size)
+        start = tokens.offsets[n]
+        assert batch["bbox"][place].tolist() == [*kinds[start : start + size].tolist(), *[[0, 0]] * (length - size)]
+    assert {x.dtype for x in batch.values()} == {torch.int64}
+
+
+@given(small, st.data())
+def test_one_token_is_the_first_or_the_last(rows, data):
+    tokens = tokens_of(rows)
+    chosen = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=8)))
+    for last in (False, True):
+        one = tokens.one_token(chosen, last=last)
+        assert one["input_ids"].tolist() == [[rows[n][-1 if last else 0]] for n in chosen]
+        assert one["attention_mask"].tolist() == [[1]] * len(chosen)
+
+
+@given(small, small)
+def test_join_puts_rows_one_after_the_other(first, second):
+    joined = Tokens.join([tokens_of(first), tokens_of(second)])
+    whole = tokens_of(first + second)
+    assert np.array_equal(joined.inputs["input_ids"], whole.inputs["input_ids"])
+    assert np.array_equal(joined.offsets, whole.offsets) and joined.offsets.dtype == whole.offsets.dtype
+    assert len(joined) == len(first) + len(second) == len(joined.dropped)
+    assert np.array_equal(joined.keys, whole.keys)
+
+
+@given(small)
+def test_keys_are_equal_exactly_where_tokens_are(rows):
+    keys = tokens_of(rows).keys.tolist()
+    for one in range(len(rows)):
+        for other in range(len(rows)):
+            assert (keys[one] == keys[other]) == (rows[one] == rows[other])
+
+
+@given(st.lists(st.lists(st.integers(1, 50), min_size=6, max_size=6), min_size=1, max_size=3), st.integers(1, 400))
+def test_parts_are_all_of_it_in_order_and_as_large_as_there_is_room(lengths, room):
+    lengths = np.array(lengths)
+    parts = list(parts_within(lengths, room))
+    assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])] and parts[-1].stop == 6
+
+    def places(start, stop):
+        return lengths[:, start:stop].max() * (stop - start)
+
+    for part in parts:
+        assert places(part.start, part.stop) <= room or part.stop == part.start + 1
+        assert part.stop == 6 or places(part.start, part.stop + 1) > room
+
+
+def test_keys_know_every_input():
+    rows = [[1, 2], [3]]
+    plain = tokens_of(rows, token_type_ids=np.zeros(3, np.int32))
+    other = tokens_of(rows, token_type_ids=np.array([0, 1, 0], np.int32))
+    assert plain.keys[0] != other.keys[0] and plain.keys[1] == other.keys[1]
+    renamed = tokens_of(rows, segment_ids=np.zeros(3, np.int32))
+    assert plain.keys[1] != renamed.keys[1]
+
+
+def test_keys_do_not_depend_on_company(bert):
+    alone = encode(bert, ["the film was good"], None, 32)
+    among = encode(bert, ["bad " * 40, "the film was good", "a"], None, 32)
+    assert alone.keys[0] == among.keys[1]
+    assert len(set(among.keys.tolist())) == 3

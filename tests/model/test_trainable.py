@@ -1,0 +1,168 @@
+"""Named parts: found by whole segments of module paths, and what is said of them before they are trained."""
+
+import re
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frostline import FrostlineError
+from frostline.model.anatomy import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, Anatomy, find_layers
+from frostline.model.trainable import depth, named, owner, parameters_of, remarks, topmost
+from frostline.training.specification import RunSpec
+from small_models import small_model
+
+SEGMENTS = ("layer", "1", "10", "11", "attention", "pooler", "pool", "a")
+PATHS = st.lists(st.sampled_from(SEGMENTS), min_size=1, max_size=5).map(".".join)
+
+
+def anatomy_of(paths: Sequence[str]) -> Anatomy:
+    return Anatomy("layer", 12, {f"{path}.weight": HEAD for path in paths}, (), 1)
+
+
+def run_of(*modules: str, **more: object) -> RunSpec:
+    values = {"weights": "w", "vocabulary": "v", "data": "d", "seed": 0, "train_size": 9, "learning_rate": 1e-3}
+    return RunSpec(**{**values, "tune": "named", "tune_modules": modules, **more})
+
+
+@pytest.fixture(scope="module")
+def bert() -> Anatomy:
+    """Four layers."""
+    return find_layers(small_model("bert"))
+
+
+@pytest.fixture(scope="module")
+def gpt2() -> Anatomy:
+    """Four layers and a final norm."""
+    return find_layers(small_model("gpt2"))
+
+
+@given(st.lists(PATHS, min_size=1, unique=True), PATHS)
+def test_whole_segments_in_a_row_match_and_nothing_else(paths: list[str], part: str) -> None:
+    wanted = part.split(".")
+    held = {
+        f"{path}.weight"
+        for path in paths
+        for segments in [path.split(".")]
+        if any(segments[n : n + len(wanted)] == wanted for n in range(len(segments)))
+    }
+    if held:
+        assert named(anatomy_of(paths), [part]) == held
+    else:
+        with pytest.raises(FrostlineError, match=re.escape(repr(part))):
+            named(anatomy_of(paths), [part])
+
+
+def test_layer_1_is_not_layer_10() -> None:
+    anatomy = anatomy_of([f"bert.encoder.layer.{n}.output" for n in range(12)])
+    assert named(anatomy, ["layer.1"]) == {"bert.encoder.layer.1.output.weight"}
+    assert named(anatomy, ["output"]) == set(anatomy.places)
+    assert named(anatomy, ["layer.10", "layer.1.output"]) == {f"bert.encoder.layer.{n}.output.weight" for n in (1, 10)}
+
+
+def test_the_last_layers_by_name_are_the_last_layers(bert: Anatomy, gpt2: Anatomy) -> None:
+    assert parameters_of("named", bert, ["layer.2", "encoder.layer.3", "pooler", "classifier"]) == bert.tuned(2)
+    assert parameters_of("named", gpt2, ["h.3", "ln_f"]) == gpt2.tuned(1)
+
+
+def test_the_head_is_trained_whatever_is_named_and_the_pooler_only_by_name(bert: Anatomy) -> None:
+    names = parameters_of("named", bert, ["layer.3"])
+    assert {bert.places[name] for name in names} == {"layer 3", HEAD}
+    assert {bert.places[name] for name in parameters_of("named", bert, ["pooler"])} == {POOLER, HEAD}
+    assert parameters_of("named", bert, ["bert"]) == set(bert.places)
+
+
+@pytest.mark.parametrize(
+    ("modules", "layers"),
+    [
+        (("pooler",), 0),
+        (("classifier",), 0),
+        (("layer.3",), 1),
+        (("layer.2.output", "pooler"), 2),
+        (("layer.0",), 4),
+        (("attention",), 4),
+        (("word_embeddings",), None),
+        (("layer.3", "embeddings"), None),
+    ],
+)
+def test_a_run_reaches_down_to_the_lowest_part(bert: Anatomy, modules: tuple[str, ...], layers: int | None) -> None:
+    assert depth(run_of(*modules), bert) == layers
+
+
+def test_the_final_norm_lies_above_all_layers(gpt2: Anatomy) -> None:
+    assert depth(run_of("ln_f"), gpt2) == 0
+    assert {gpt2.places[name] for name in parameters_of("named", gpt2, ["ln_f"])} == {FINAL_NORM, HEAD}
+
+
+@pytest.mark.parametrize(
+    ("part", "near"),
+    [
+        ("layer.4", "layer.3, layer.2, layer.1"),
+        ("encoder.layers.3", "encoder.layer.3, "),
+        ("classifier.weight", "classifier"),
+        ("poler", "pooler"),
+        ("zzz", "bert, classifier"),
+        ("dropout", "bert, classifier"),  # it is there, but holds no parameters
+    ],
+)
+def test_a_part_that_is_not_there_names_what_is_near(bert: Anatomy, part: str, near: str) -> None:
+    with pytest.raises(FrostlineError) as caught:
+        named(bert, ["pooler", part])
+    said = str(caught.value)
+    assert f"called {part!r}; the nearest are {near}" in said
+    assert "the 4 layers are bert.encoder.layer.0 to bert.encoder.layer.3, numbered from 0." in said
+
+
+@pytest.mark.parametrize(
+    ("modules", "said"),
+    [
+        (("layer.2", "layer.3", "pooler", "classifier"), []),
+        (("layer.2", "layer.3", "classifier"), []),
+        (("pooler", "classifier"), []),
+        (("pooler",), ["trained although not named, since it is drawn anew: classifier."]),
+        (
+            ("layer.1", "classifier"),
+            ["they are not the last layers: 3 of 4 layers must run in each step although only 1 of them is trained; "]
+        ),
+        (
+            ("layer.0", "layer.3", "classifier"),
+            ["4 of 4 layers must run in each step although only 2 of them are trained; tuning the last 2 layers instead"],
+        ),
+        (("layer.3.attention", "classifier"), ["they are only some of the last layer, which must run whole"]),
+        (("layer.2.attention", "layer.3", "classifier"), ["they are only some of the last 2 layers, which must run"]),
+        (("layer.3", "word_embeddings", "classifier"), ["all 4 layers run in each step, nothing is saved."]),
+    ],
+)  # fmt: skip
+def test_what_parts_cost_that_are_not_the_last_layers(bert: Anatomy, modules: tuple[str, ...], said: list[str]) -> None:
+    found = list(remarks(run_of(*modules), bert, {name for name, at in bert.places.items() if at == HEAD}))
+    assert len(found) == len(said)
+    for one, words in zip(found, said, strict=True):
+        assert one.startswith("Named parts: ") and words in one and one.endswith(".")
+
+
+def test_a_pooler_that_is_drawn_anew_and_not_named_is_said(bert: Anatomy) -> None:
+    new = {name for name, at in bert.places.items() if at in (HEAD, POOLER)}
+    (said,) = remarks(run_of("layer.3", "classifier"), bert, new)
+    assert said == "Named parts: drawn anew, but not trained unless it is named: bert.pooler."
+    assert not list(remarks(run_of("layer.3", "pooler", "classifier"), bert, new))
+    assert not list(remarks(run_of(tune=1, tune_modules=None), bert, new))
+
+
+@given(st.data())
+def test_the_topmost_modules_hold_all_that_is_theirs_and_nothing_else(bert: Anatomy, data: st.DataObject) -> None:
+    names = data.draw(st.sets(st.sampled_from(sorted(bert.places)), min_size=1))
+    others = set(bert.places) - names
+    found = topmost(sorted(names), others)
+
+    def inside(name: str, path: str) -> bool:
+        return f"{name}.".startswith(f"{path}.")
+
+    assert all(sum(inside(name, path) for path in found) == 1 for name in names)
+    assert not any(inside(name, path) for name in others for path in found)
+    for path in found:  # one further up holds others
+        assert not owner(path) or any(inside(name, owner(path)) for name in others)
+
+
+def test_embeddings_are_a_place(bert: Anatomy) -> None:
+    assert {bert.places[name] for name in named(bert, ["embeddings"])} == {EMBEDDINGS}

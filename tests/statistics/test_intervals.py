@@ -1,0 +1,284 @@
+"""Intervals against known values, formulas and simulations."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from frostline.statistics.intervals import (
+    DIFFERENCE,
+    Error,
+    Pair,
+    Ratio,
+    failure_interval,
+    holm,
+    mean_interval,
+    pair,
+    quantile_of,
+    ratio,
+    row_groups,
+    seeds_needed,
+    summarize,
+    surely_above,
+    unpaired,
+)
+from frostline.statistics.outcomes import judged, succeeded
+
+UNDEFINED = Ratio(None, None, None)
+
+
+def test_a_summary_by_hand() -> None:
+    got = summarize(np.array([0.8, 0.9, 0.7, 0.8]))
+    assert (got.n, got.mean, got.median, got.min, got.max) == (4, pytest.approx(0.8), pytest.approx(0.8), 0.7, 0.9)
+    assert got.std == pytest.approx(np.sqrt(0.02 / 3))
+
+
+def test_one_score_has_no_spread_and_none_has_nothing() -> None:
+    one = summarize(np.array([0.5]))
+    assert (one.n, one.mean, one.std, one.min) == (1, 0.5, None, 0.5)
+    assert vars(summarize(np.array([]))) == {"n": 0, **dict.fromkeys(list(vars(one))[1:])}
+
+
+def test_the_interval_of_a_mean_is_students_where_rows_say_nothing() -> None:
+    scores = np.array([0.8, 0.9, 0.7, 0.8])
+    half = 3.182446 * np.sqrt(0.02 / 3) / 2  # t of 3 degrees of freedom
+    low, high = mean_interval(scores, np.repeat(scores[None], 50, axis=0), 0.0)
+    assert (low, high) == (pytest.approx(0.8 - half, abs=1e-6), pytest.approx(0.8 + half, abs=1e-6))
+
+
+@pytest.mark.parametrize("rows", [12, 30, 200])
+def test_the_interval_of_a_mean_covers_the_truth_also_on_few_rows(rows: int) -> None:
+    """Three seeds that differ a little, on rows that are hard or easy for all of them alike."""
+    draw, inside, trials = np.random.default_rng(rows), 0, 400
+    groups = row_groups(rows)
+    for _ in range(trials):
+        easy = draw.random(rows)[:, None] < 0.8
+        right = np.where(draw.random((rows, 3)) < 0.9, easy, ~easy)  # [rows, seeds], right with .8 x .9 + .2 x .1
+        jackknife = np.array([right[stays].mean(0) for stays in groups])
+        low, high = mean_interval(right.mean(0), jackknife, 1 / rows)
+        inside += low <= 0.74 <= high
+    assert 0.92 <= inside / trials <= 0.995
+
+
+def test_few_rows_on_which_two_models_agree_prove_nothing() -> None:
+    """Eleven and ten of twelve right, by both seeds alike: no share of full can be told from another."""
+    right = np.ones((12, 2, 2))
+    right[0], right[1, :, 1] = 0, 0
+    share = ratio(pair(right.mean(0), np.array([right[stays].mean(0) for stays in row_groups(12)]), 1 / 12), 0.5)
+    assert share.estimate == pytest.approx((11 / 12 - 0.5) / (10 / 12 - 0.5))
+    assert share.low is not None and share.low < 0.8
+    assert share.high is None or share.high > 2
+
+
+@pytest.mark.parametrize(
+    ("failed", "runs", "low", "high"),
+    [(0, 5, 0.0, 0.52182), (5, 5, 0.47818, 1.0), (1, 10, 0.00253, 0.44502), (3, 20, 0.03207, 0.37893)],
+)
+def test_clopper_and_pearson(failed: int, runs: int, low: float, high: float) -> None:
+    assert failure_interval(failed, runs) == (pytest.approx(low, abs=1e-5), pytest.approx(high, abs=1e-5))
+
+
+def test_row_groups_leave_each_row_out_once() -> None:
+    stays = row_groups(123)
+    assert len(stays) == 50
+    out = [set(range(123)) - set(rows.tolist()) for rows in stays]
+    assert sorted(row for rows in out for row in rows) == list(range(123))
+    assert {len(rows) for rows in out} == {2, 3}
+    assert len(row_groups(7)) == 7
+    assert all(np.array_equal(a, b) for a, b in zip(stays, row_groups(123), strict=True))
+
+
+def test_the_jackknife_gives_the_binomial_variance_of_accuracy() -> None:
+    draw = np.random.default_rng(0)
+    right = draw.random((2, 1000)) < np.array([[0.7], [0.9]])  # two cells, rows
+    jackknife = np.array([[right[:, rows].mean(1)] for rows in row_groups(1000)])  # [groups, 1 seed, 2]
+    got = pair(right.mean(1)[None], jackknife).errors[1].covariance
+    centred = right - right.mean(1, keepdims=True)
+    assert got == pytest.approx(centred @ centred.T / 1000**2, rel=0.35, abs=2e-5)  # 50 groups: 20 % error each
+
+
+def test_the_jackknife_over_single_rows_is_exact() -> None:
+    right = np.random.default_rng(1).random(40) < 0.7
+    jackknife = np.array([[[right[rows].mean()] * 2] for rows in row_groups(40)])
+    got = pair(np.full((1, 2), right.mean()), jackknife).errors[1].covariance[0, 0]
+    assert got == pytest.approx(right.var(ddof=1) / 40)
+
+
+def simulated(draw: np.random.Generator, seeds: int, rows: int) -> Pair:
+    """A cell of .80 and full of .84 before guessing at .5, with seed noise that they share in part, and row noise."""
+    shared, own = draw.normal(0, 0.01, (seeds, 1)), draw.normal(0, 0.01, (seeds, 2))
+    truth = np.array([0.80, 0.84]) + shared + own  # [seeds, 2]
+    hard = draw.normal(0, 0.4, (rows, 1, 1))  # rows are hard or easy for all runs alike
+    cut = stats.norm.ppf(truth) * np.sqrt(1 + 0.4**2)
+    right = draw.normal(0, 1, (rows, seeds, 2)) + hard < cut
+    groups = np.arange(rows) % 50
+    sums = np.stack([right[groups == g].sum(0) for g in range(50)])
+    sizes = np.bincount(groups)[:, None, None]
+    jackknife = (right.sum(0) - sums) / (rows - sizes)  # [groups, seeds, 2]
+    return pair(right.mean(0), jackknife, 1 / rows)
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+def test_the_interval_of_a_share_covers_the_truth_as_often_as_it_says(seeds: int) -> None:
+    draw, truth, trials = np.random.default_rng(seeds), 0.30 / 0.34, 300
+    shares = [ratio(simulated(draw, seeds, 500), 0.5) for _ in range(trials)]
+    assert all(share.low is not None and share.high is not None for share in shares)
+    inside = np.mean([share.low <= truth <= share.high for share in shares])  # type: ignore[operator]
+    assert 0.92 <= inside <= 0.995
+    assert np.mean([share.high - share.low for share in shares]) < 0.35  # type: ignore[operator]
+
+
+def exact(cell: float, full: float, *, runs: int = 5, seeds: float = 1e-5, rows: float = 1e-5) -> Pair:
+    errors = (Error("seeds", seeds * np.eye(2), runs - 1), Error("rows", rows * np.eye(2), 49))
+    return Pair(np.array([cell, full]), errors, runs)
+
+
+def test_fieller_by_its_definition() -> None:
+    made = exact(0.80, 0.84)
+    share = ratio(made, 0.5)
+    assert share.estimate == pytest.approx(0.30 / 0.34)
+    for bound in (share.low, share.high):
+        assert bound is not None
+        value, error, freedom = made.contrast(np.array([1.0, -bound]))
+        assert abs(value - 0.5 * (1 - bound)) == pytest.approx(stats.t.ppf(0.975, freedom) * error, rel=1e-6)
+    assert share.low < share.estimate < share.high  # type: ignore[operator]
+
+
+def test_satterthwaite_lies_between_its_parts() -> None:
+    _, error, freedom = exact(0.8, 0.84).contrast(np.array([1.0, -1.0]))
+    assert error == pytest.approx(np.sqrt(4e-5)) and 4 < freedom < 53
+    assert exact(0.8, 0.84, rows=0).contrast(np.array([1.0, -1.0]))[2] == pytest.approx(4)
+
+
+def test_a_share_is_not_defined_unless_full_is_surely_above_guessing() -> None:
+    assert ratio(exact(0.52, 0.505), 0.5) == UNDEFINED
+    assert not surely_above(exact(0.52, 0.505), 0.5)
+    assert ratio(exact(0.4, 0.49), 0.5) == UNDEFINED
+    assert surely_above(exact(0.8, 0.84), 0.5) and ratio(exact(0.8, 0.84), 0.5) != UNDEFINED
+
+
+def test_one_seed_has_an_estimate_and_no_interval() -> None:
+    one = pair(np.array([[0.8, 0.9]]), np.full((50, 1, 2), [0.8, 0.9]), 0.0)
+    assert ratio(one, 0.5) == Ratio(pytest.approx(0.75), None, None)
+
+
+def test_no_error_at_all_is_a_point() -> None:
+    share = ratio(exact(0.8, 0.9, seeds=0, rows=0), 0.5)
+    assert share == Ratio(*[pytest.approx(0.75)] * 3)
+
+
+def test_pairing_makes_a_cell_like_full_exactly_full() -> None:
+    scores = np.repeat(np.random.default_rng(0).normal(0.8, 0.02, (5, 1)), 2, axis=1)
+    share = ratio(pair(scores, np.repeat(scores[None], 50, axis=0), 0.0), 0.5)
+    assert share == Ratio(*[pytest.approx(1.0)] * 3)
+
+
+@given(st.permutations(range(5)))
+def test_the_order_of_seeds_does_not_matter(order: list[int]) -> None:
+    draw = np.random.default_rng(0)
+    scores, jackknife = draw.normal(0.8, 0.02, (5, 2)), draw.normal(0.8, 0.002, (50, 5, 2))
+    ours, theirs = (
+        ratio(pair(s, j, 0.001), 0.5) for s, j in ((scores, jackknife), (scores[order], jackknife[:, order]))
+    )
+    assert vars(ours) == {name: pytest.approx(value, abs=1e-7) for name, value in vars(theirs).items()}
+    assert vars(summarize(scores[:, 0])) == {
+        name: pytest.approx(value) for name, value in vars(summarize(scores[order, 0])).items()
+    }
+
+
+# --- how often the intervals hold what they are an interval of; docs/statistics.md has the large tables ---
+
+
+def run(k: str, seed: int, score: float) -> dict[str, Any]:
+    return {"trainable": k, "learning_rate": 1e-4, "seed": seed, "status": "done", "validation_best": score}
+
+
+@pytest.mark.parametrize("seeds", [5, 10])
+@pytest.mark.parametrize(
+    ("mean", "spread", "failing", "lower"),
+    [(0.85, 0.01, 0.0, 0.0), (0.85, 0.01, 0.05, 0.30), (0.85, 0.01, 0.05, 0.35), (0.535, 0.01, 0.0, 0.0)],
+    ids=["no failures", "30 points lower", "at chance", "a weak cell"],
+)
+def test_the_mean_of_the_runs_that_succeed(
+    mean: float, spread: float, failing: float, lower: float, seeds: int
+) -> None:
+    """Guessing scores .5 and the best run .87; one standard error of 800 tries is .8 points."""
+    draw, inside, widths = np.random.default_rng(seeds), 0, []
+    for _ in range(800):
+        scores = mean + spread * draw.standard_normal(seeds) - lower * (draw.random(seeds) < failing)
+        judgement = judged([*(run("1", n, score) for n, score in enumerate(scores)), run("all", 0, 0.87)], 0.5)
+        good = np.array([one["validation_best"] for one in succeeded(judgement[:-1])])
+        low, high = mean_interval(good)
+        inside += low <= mean <= high
+        widths.append(high - low)
+    assert 0.925 <= inside / 800 <= 0.975
+    assert np.mean(widths) < 4 * spread
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.6])
+def test_a_share_without_rows_paired_and_unpaired(correlation: float) -> None:
+    """Five seeds; one standard error of 250 tries is 1.4 points."""
+    draw, truth, cover = np.random.default_rng(1), 0.32 / 0.35, {"paired": 0, "unpaired": 0}
+    for _ in range(250):
+        shared, own = draw.standard_normal((5, 1)), draw.standard_normal((5, 2))
+        scores = np.array([0.82, 0.85]) + 0.01 * (correlation**0.5 * shared + (1 - correlation) ** 0.5 * own)
+        for name, both in (("paired", pair(scores)), ("unpaired", unpaired(*scores.T))):
+            share = ratio(both, 0.5)
+            assert share.low is not None and share.high is not None
+            cover[name] += share.low <= truth <= share.high
+    assert 0.915 <= cover["paired"] / 250 <= 0.98
+    assert cover["unpaired"] / 250 >= (0.97 if correlation else 0.915)
+
+
+@pytest.mark.parametrize("rate", [0.0025, 0.02, 0.15, 0.5])
+@pytest.mark.parametrize("runs", [5, 10, 50])
+def test_the_interval_of_a_failure_rate_covers_at_least_what_it_says(rate: float, runs: int) -> None:
+    ends = np.array([failure_interval(failed, runs) for failed in range(runs + 1)])
+    chance = stats.binom.pmf(np.arange(runs + 1), runs, rate)
+    assert chance[(ends[:, 0] <= rate) & (rate <= ends[:, 1])].sum() >= 0.95
+
+
+@pytest.mark.parametrize(("distance", "spread"), [(0.02, 0.01), (0.01, 0.01), (0.005, 0.015)])
+def test_so_many_seeds_tell_four_times_in_five(distance: float, spread: float) -> None:
+    seeds = seeds_needed(distance, spread**2, 0.0, 1.0)
+    assert seeds is not None
+
+    def power(n: int) -> float:
+        quantile, away = stats.t.ppf(0.975, n - 1), distance / spread * n**0.5
+        return float(stats.nct.sf(quantile, n - 1, away) + stats.nct.cdf(-quantile, n - 1, away))
+
+    assert 0.79 <= power(seeds) <= 0.95 and power(seeds - 1) < 0.82
+
+
+def test_holm_is_wrong_in_one_family_of_twenty() -> None:
+    """Seven k that are all equal to full, five seeds; one standard error of 1,000 tries is .7 points."""
+    draw, wrong = np.random.default_rng(0), 0
+    for _ in range(1000):
+        scores = draw.standard_normal((8, 5))
+        p = stats.ttest_rel(scores[:7], scores[7:], axis=1).pvalue
+        wrong += min(holm(p.tolist())) <= 0.05
+    assert 0.03 <= wrong / 1000 <= 0.07
+
+
+def test_an_interval_at_which_somebody_stops_is_a_95_percent_one() -> None:
+    """2, 3 and 5 seeds are looked at, until the interval says on which side of the target the truth lies."""
+    draw, missed = np.random.default_rng(0), {1: 0, 3: 0}
+    for _ in range(2000):
+        scores = draw.normal([0.80, 0.80], 0.02, (5, 2))
+        for allowed, count in missed.items():
+            for seeds in (2, 3, 5):
+                low, high = pair(scores[:seeds], quantile=quantile_of(allowed)).interval(DIFFERENCE)
+                if low > 0 or high < 0:
+                    missed[allowed] = count + 1
+                    break
+    assert missed[3] <= 0.055 * 2000 and missed[1] > 0.06 * 2000  # without the correction it is wrong too often
+
+
+@given(st.integers(0, 1000), st.integers(1, 5))
+def test_p_is_below_5_percent_where_the_interval_leaves_out_0(seed: int, looks: int) -> None:
+    both = pair(np.random.default_rng(seed).normal([0.02, 0.0], 0.02, (4, 2)), quantile=quantile_of(looks))
+    low, high = both.interval(DIFFERENCE)
+    assert (both.p_value(DIFFERENCE) < 0.05) == (low > 0 or high < 0)

@@ -1,0 +1,96 @@
+"""Several train sizes: from where on more tuning pays, interaction, spread; and where they must say nothing."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from frostline.statistics.choices import Choices
+from frostline.statistics.curve import compare
+from frostline.statistics.evidence import Scores
+from frostline.statistics.sizes import interaction, pays_from, spread
+from made import made_runs, noisy
+
+SIZES = (50, 200, 1000)
+
+
+def curves(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    sizes = sorted({run["train_size"] for run in runs})
+    return [compare([r for r in runs if r["train_size"] == n], Scores("accuracy", 0.5), Choices()) for n in sizes]
+
+
+def growing(k: int | str, seed: int, size: int | None) -> float:
+    """Full gains 10 points on the head with every tenfold of examples; the last 2 layers none."""
+    assert size is not None
+    gap = {0: 0.1 * np.log10(size / 50), 2: 0.0, "all": 0.0}[k]
+    return noisy({0: 0.8, 2: 0.8, "all": 0.8}, 0.005)(k, seed, size) - gap
+
+
+def test_from_where_on_more_tuning_pays() -> None:
+    rows = {row["trainable"]: row for row in pays_from(curves(made_runs(growing, ks=(0, 2, "all"), sizes=SIZES)))}
+    assert rows["last 0"]["surely_better"] == 200 and rows["last 2"]["surely_better"] is None
+    assert rows["last 0"]["sizes"] == list(SIZES)
+
+
+def test_better_at_one_size_only_is_not_from_there_on() -> None:
+    def once(k: int | str, seed: int, size: int | None) -> float:
+        return noisy({0: 0.6 if size == 200 else 0.8, "all": 0.8}, 0.005)(k, seed, size)
+
+    (row,) = pays_from(curves(made_runs(once, ks=(0, "all"), sizes=SIZES)))
+    assert row["surely_better"] is None
+
+
+def test_the_slope_is_that_of_the_distances() -> None:
+    rows = {row["trainable"]: row for row in interaction(curves(made_runs(growing, ks=(0, 2, "all"), sizes=SIZES)))}
+    assert rows["last 0"]["slope"] == pytest.approx(-0.1, abs=0.01) and rows["last 0"]["p_holm"] < 0.001
+    assert rows["last 0"]["low"] < -0.1 < rows["last 0"]["high"] and rows["last 2"]["p_holm"] > 0.05
+
+
+def test_an_interaction_that_is_not_there_is_seldom_seen() -> None:
+    found = []
+    for seed in range(60):
+        runs = made_runs(noisy({0: 0.7, 2: 0.78, "all": 0.8}, 0.02, seed), ks=(0, 2, "all"), sizes=SIZES, seeds=4)
+        found.append(min(row["p_holm"] for row in interaction(curves(runs))) < 0.05)
+    assert np.mean(found) <= 0.1
+
+
+def test_one_size_or_one_seed_has_no_slope() -> None:
+    assert interaction(curves(made_runs(growing, ks=(0, "all"), sizes=(50,)))) == []
+    assert interaction(curves(made_runs(growing, ks=(0, "all"), sizes=SIZES, seeds=1))) == []
+
+
+def test_the_spread_of_a_steadier_k() -> None:
+    def steady(k: int | str, seed: int, size: int | None) -> float:
+        return noisy({0: 0.7, 2: 0.8, "all": 0.8}, {0: 0.002, 2: 0.03, "all": 0.03}[k])(k, seed, size)
+
+    rows = {row["trainable"]: row for row in spread(curves(made_runs(steady, ks=(0, 2, "all"), sizes=SIZES, seeds=6)))}
+    assert rows["last 0"]["ratio"] < 0.2 and rows["last 0"]["p_holm"] < 0.01
+    assert 0.5 < rows["last 2"]["ratio"] < 2 and rows["last 2"]["p_holm"] > 0.05
+
+
+@pytest.mark.parametrize("kept", [5, 2])
+def test_equal_spreads_are_seldom_told_apart(kept: int) -> None:
+    """Also where k has fewer runs than full: as many of both are compared."""
+
+    def p(seed: int) -> float:
+        runs = made_runs(noisy({0: 0.7, "all": 0.8}, 0.02, seed), ks=(0, "all"), sizes=SIZES)
+        return spread(curves([run for run in runs if run["trainable"] == "all" or run["seed"] < kept]))[0]["p"]  # type: ignore[no-any-return]
+
+    found = np.array([p(seed) for seed in range(60)])
+    assert np.mean(found < 0.05) <= 0.12 and np.mean(found) > 0.3
+
+
+def test_the_spread_is_that_at_the_rate_that_is_shown() -> None:
+    runs = made_runs(noisy({0: 0.7, "all": 0.8}, 0.01), ks=(0, "all"), sizes=SIZES, rates=(1e-5,))
+    other = [
+        {**run, "learning_rate": 1e-3, "validation_best": 0.3 + 0.1 * run["seed"]}
+        for run in runs
+        if run["trainable"] == "all"
+    ]
+    assert spread(curves(runs)) == spread(curves(runs + other))
+
+
+def test_no_spread_at_all_and_runs_without_a_score() -> None:
+    same = spread(curves(made_runs(lambda k, *_: 0.7, ks=(0, "all"), sizes=SIZES)))
+    assert same[0]["ratio"] is None and same[0]["p"] == 1.0
+    assert spread(curves(made_runs(lambda k, *_: None if k == 0 else 0.7, ks=(0, "all"), sizes=(50,)))) == []

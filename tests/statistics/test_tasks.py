@@ -1,0 +1,77 @@
+"""Several tasks of one model: ranks and the worst case by hand, and what is left out is said."""
+
+import pytest
+
+from frostline.report.answer.analysis import analyze
+from frostline.statistics.choices import Choices
+from made import RISING, made_group, noisy
+
+BAD = {**RISING, 2: 0.7}
+EXACT = {"by_mean": True, "corrected": False, "target": 0.9}
+
+
+def test_ranks_shares_and_the_worst_case_by_hand() -> None:
+    groups = [made_group(noisy(level, 0.0), task=task) for task, level in (("a", RISING), ("b", BAD))]
+    found = analyze(groups, Choices(**EXACT))["models"][0]["tasks"]  # type: ignore[arg-type]
+    rows = {row["trainable"]: row for row in found["rows"]}
+    assert rows["last 2"]["mean_rank"] == (3 + 4) / 2 and rows["all"]["mean_rank"] == rows["last 4"]["mean_rank"] == 1.5
+    assert rows["last 2"]["worst_share"] == pytest.approx(0.7 / 0.9) and rows["last 2"]["worst_task"] == "b"
+    assert rows["last 2"]["mean_share"] == pytest.approx((0.85 + 0.7) / 2 / 0.9)
+    assert [p["estimate"] for p in found["points"] if p["target"] == 0.9] == ["last 4"]
+
+
+def test_a_task_that_is_left_out_is_named_and_counts_nowhere() -> None:
+    groups = [made_group(noisy(level, 0.0), task=task) for task, level in (("a", RISING), ("b", BAD))]
+    (model,) = analyze(groups, Choices(**EXACT, leave_out=("B",)))["models"]  # type: ignore[arg-type]
+    found = model["tasks"]
+    assert model["sentence"] == (
+        "Tuning the last 2 layers of 4 by the means reaches 90 % of full's score in the one task that counts"
+        " (without b: left out by choice)."
+    )
+    assert (found["tasks"], found["left_out"]) == (["a", "b"], ["b"])
+    assert [p["estimate"] for p in found["points"] if p["target"] == 0.9] == ["last 2"]
+    assert next(row for row in found["rows"] if row["trainable"] == "last 2")["tasks"] == 1
+
+
+def test_sure_only_where_every_task_is() -> None:
+    groups = [made_group(noisy(RISING, spread), task=task) for task, spread in (("a", 0.002), ("b", 0.05))]
+    point = next(p for p in analyze(groups, Choices())["models"][0]["tasks"]["points"] if p["target"] == 0.9)
+    alone = analyze(groups[:1], Choices())["groups"][0]["sizes"][0]["operating_points"]
+    assert next(p for p in alone if p["target"] == 0.9 and p["corrected"])["sure"] == "last 4"
+    assert point["sure"] == "all" and point["possible"] in ("last 2", "last 4")
+
+
+def test_where_nobody_says_what_guessing_scores_shares_are_of_the_score() -> None:
+    groups = [made_group(noisy(RISING, 0.002), task=task, chance=None) for task in "ab"]
+    model = analyze(groups, Choices(target=0.9))["models"][0]
+    found = model["tasks"]
+    assert (found["undefined"], found["raw"]) == ([], ["a", "b"])
+    assert model["sentence"] == "Tuning the last 2 layers of 4 surely reaches 90 % of full's score in each of 2 tasks."
+    assert next(row for row in found["rows"] if row["trainable"] == "last 2")["tasks"] == 2
+    mixed = [groups[0], made_group(noisy(RISING, 0.002), task="b", chance=0.5)]
+    said = analyze(mixed, Choices(target=0.9))["models"][0]["sentence"]
+    assert "full's gain over guessing in each of 2 tasks (of full's score in a, where nobody says" in said
+
+
+def test_one_task_or_none_with_full_is_nothing_to_take_together() -> None:
+    assert analyze([made_group(noisy(RISING))], Choices())["models"][0]["tasks"] is None
+    without = [made_group(noisy(RISING), task=task, ks=(0, 1, 2)) for task in "ab"]
+    assert analyze(without, Choices())["models"][0]["tasks"] is None
+
+
+def test_a_k_that_one_task_lacks_is_in_no_row() -> None:
+    groups = [made_group(noisy(RISING), task="a"), made_group(noisy(RISING), task="b", ks=(0, 2, "all"))]
+    rows = analyze(groups, Choices())["models"][0]["tasks"]["rows"]
+    assert [row["trainable"] for row in rows] == ["last 0", "last 2", "all"]
+
+
+def test_a_task_in_which_full_learns_nothing_counts_nowhere_and_is_named() -> None:
+    nothing = dict.fromkeys(RISING, 0.45)
+    groups = [made_group(noisy(RISING, 0.005), task="a"), made_group(noisy(nothing, 0.01), task="b")]
+    model = analyze(groups, Choices(target=0.9))["models"][0]
+    assert model["tasks"]["undefined"] == ["b"]
+    sure = next(p for p in model["tasks"]["points"] if p["target"] == 0.9)["sure"]
+    assert sure == "last 4" and model["sentence"].startswith(
+        "Tuning the last 4 layers of 4 surely reaches 90 % of full's gain over guessing in the one task that counts"
+        " (without b: full is not above guessing)"
+    )

@@ -1,0 +1,325 @@
+"""Sweeps carried out: what may differ, what goes on, what fails, what is left as it was."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.torch import load_file
+
+import frostline
+import frostline.sweep.execution.execute as execute_module
+from frostline import FrostlineError
+from frostline.api.sweep import Sweep, _is_saved, finish, rebuild, write_folder
+from frostline.sweep.execution.best_weights import BestWeights
+from frostline.sweep.execution.execute import execute, make_ready
+from frostline.sweep.execution.progress import Progress
+from frostline.sweep.prepare import prepare
+from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.store import Store
+from frostline.sweep.results.tables import COST
+from frostline.training.run import kind_of, run, scored_rows, train_rows
+from tiny import contents, go
+
+
+def table(sweep: Sweep) -> pd.DataFrame:
+    return sweep.table().drop(columns=list(COST))
+
+
+def cells(sweep: Sweep) -> set[tuple[Any, ...]]:
+    done = sweep.table().query("status == 'done'")
+    return set(done[["trainable", "seed", "train_size", "learning_rate"]].itertuples(index=False, name=None))
+
+
+def test_what_is_there_is_not_run_again(
+    finished_small: Path, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    before, ran = contents(out / "runs"), []
+    monkeypatch.setattr(execute_module, "run", lambda spec, *_, **__: ran.append(spec))
+    go(settings)
+    assert not ran and contents(out / "runs") == before
+
+
+def test_an_interrupted_sweep_ends_like_an_undisturbed_one(
+    finished_small: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = []
+
+    def stop_at_the_third(spec: Any, bench: Any, **more: Any) -> Any:
+        ran.append(spec)
+        if len(ran) == 3:
+            raise KeyboardInterrupt
+        return run(spec, bench, **more)
+
+    settings = {**settings, "stack": 1}
+    monkeypatch.setattr(execute_module, "run", stop_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        go(settings)
+    assert len(Store(settings["out"]).results()) == 2
+    again = go(settings)
+    assert len(ran) == 5
+    pd.testing.assert_frame_equal(table(again), table(Sweep(**{**settings, "out": finished_small})))
+    ours, theirs = Store(settings["out"]), Store(finished_small)
+    for digest in theirs.results():
+        for name, logits in theirs.predictions(digest).items():
+            assert np.array_equal(ours.predictions(digest)[name], logits)
+
+
+def test_weights_that_cannot_be_kept_lose_no_run(settings: dict[str, Any], tmp_path: Path) -> None:
+    sweep, said = Sweep(progress=Progress(), **settings), []
+    prepared, progress = sweep._prepare(Progress()), Progress()
+    progress.note = said.append  # type: ignore[method-assign]
+    write_folder(prepared)
+    (tmp_path / "file").touch()
+    execute(prepared, sweep._asked(prepared), progress, weights=BestWeights(tmp_path / "file" / "weights"))
+    assert set(sweep.table().status) == {"done"}
+    assert any("learned cannot be kept" in note for note in said)
+
+
+def test_a_grown_sweep_is_the_sweep_that_was_large_from_the_start(settings: dict[str, Any], tmp_path: Path) -> None:
+    go(settings, seeds=1, tune="1")
+    go(settings, seeds=2, tune="all,1")
+    grown = go(settings, seeds=2, tune="0")
+    whole = go(settings, seeds=2, tune="0,1,all", out=tmp_path / "whole")
+    assert grown.spec.tune == (0,) and set(grown.table().trainable) == {"last 0", "last 1", "all"}
+    pd.testing.assert_frame_equal(table(grown), table(whole))
+
+
+def test_two_processes_that_grow_one_folder_leave_what_both_asked_for(settings: dict[str, Any]) -> None:
+    first = Sweep(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
+    prepared = first._prepare(Progress())  # it has looked at the folder when the other comes
+    go(settings, tune="1,all", seeds=2)
+    write_folder(prepared)
+    execute(prepared, first._asked(prepared), Progress())
+    both = {(k, seed, 20, 1e-3) for k in ("last 1", "all") for seed in (0, 1)} | {("last 0", 0, 20, 1e-2)}
+    assert cells(first) == both
+
+    notes: list[str] = []
+
+    class Noted(Progress):
+        def note(self, sentence: str) -> None:
+            notes.append(sentence)
+
+    finish(prepared, Noted())
+    assert ["the same command again saves the model" in note for note in notes] == [True]
+
+
+def test_a_sweep_in_a_folder_that_has_grown_since_saves_whatever_is_best(settings: dict[str, Any]) -> None:
+    first = Sweep(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
+    first.run()
+    go({**settings, "target": 1.0}, tune="0,all", seeds=3)
+    shutil.rmtree(first.out / "model", ignore_errors=True)
+    first.run()
+    assert (first.out / "model" / "config.json").exists()
+
+
+def test_fewer_asked_later_loses_nothing_and_runs_only_what_is_asked(settings: dict[str, Any]) -> None:
+    go(settings, tune="0,1", seeds=2)
+    fewer = go(settings, tune="1", seeds=1, learning_rate=1e-2)
+    assert len(cells(fewer)) == 5 and ("last 1", 0, 20, 1e-2) in cells(fewer)
+    assert (fewer.table().status == "done").all()
+
+
+def test_sizes_grow_too_also_from_all_rows(settings: dict[str, Any]) -> None:
+    settings = {**settings, "train_size": None, "seeds": 1, "tune": "0"}
+    go(settings)
+    both = go(settings, train_size="30")
+    assert {cell[2] for cell in cells(both)} == {30, 144}
+
+
+def test_a_run_that_raises_is_failed_said_and_tried_again(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(spec: Any, bench: Any, **more: Any) -> Any:
+        if (spec.tune, spec.seed) == (1, 0):
+            raise RuntimeError("out of <memory>\nmore of it")
+        return run(spec, bench, **more)
+
+    monkeypatch.setattr(execute_module, "run", fails)
+    rows = go(settings).table().set_index(["trainable", "seed"])
+    assert rows.status.to_dict() == {
+        ("last 0", 0): "done",
+        ("last 1", 0): "failed",
+        ("last 0", 1): "done",
+        ("last 1", 1): "done",
+    }
+    assert rows.reason["last 1", 0] == "RuntimeError: out of <memory>"
+    answer = rebuild(settings["out"])
+    assert answer["runs"]["failed"] == 1 and answer["sizes"][0]["missing"][0]["trainable"] == "last 1"
+    monkeypatch.undo()
+    again = go(settings)
+    assert set(again.table().status) == {"done"} and not list(settings["out"].glob("runs/*.failed.json"))
+
+
+def test_a_full_disk_ends_the_sweep_and_is_no_failed_run(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Store, digest: str, result: Any) -> None:
+        raise FrostlineError("The disk is full: make room.")
+
+    monkeypatch.setattr(Store, "publish", full)
+    with pytest.raises(FrostlineError, match="The disk is full"):
+        go(settings)
+    assert not list(settings["out"].glob("runs/*"))
+
+
+def test_a_model_that_cannot_be_cut_exactly_leaves_no_folder(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from frostline.frozen.check import Check
+
+    monkeypatch.setattr(execute_module, "check", lambda *_, **__: [Check(1, None, None, None, "Its layers talk.")])
+    with pytest.raises(FrostlineError, match=r"cannot be swept exactly \(k = 1\): Its layers talk\."):
+        Sweep(progress=Progress(), **settings).run()
+    assert not settings["out"].exists()
+
+
+def test_the_cut_of_named_parts_is_proven_before_they_are_trained(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, prove = [], execute_module.check
+
+    def spy(model: Any, **what: Any) -> Any:
+        asked.append(what)
+        return prove(model, **what)
+
+    monkeypatch.setattr(execute_module, "check", spy)
+    go(settings, tune="0,named", tune_modules="layer.1,pooler")
+    assert asked == [{"tuned_layers": [0, None], "tune_modules": ("layer.1", "pooler"), "uncut_trains": 0}]
+    go(settings, tune="1,all", out=settings["out"].with_name("all"))
+    assert asked[1:] == [{"tuned_layers": [1, None], "tune_modules": None, "uncut_trains": None}]
+
+
+def test_what_no_run_reads_is_let_go_and_changes_no_result(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = []
+
+    def spy(spec: Any, bench: Any, **more: Any) -> Any:
+        missing.append({name for name, p in bench.pretrained.model.named_parameters() if p.isnan().any()})
+        return run(spec, bench, **more)
+
+    wanted = {**settings, "tune": "1", "stack": 1, "workers": 1}
+    monkeypatch.setattr(execute_module, "run", spy)
+    sweep = go(wanted)
+    assert all("bert.embeddings.word_embeddings.weight" in names and len(names) > 16 for names in missing) and missing
+    missing.clear()
+    more = go({**wanted, "tune": "1,all", "out": tmp_path / "all"})
+    assert not any(missing) and missing
+    both = table(more).query("trainable == 'last 1'").drop(columns=["run"], errors="ignore").reset_index(drop=True)
+    pd.testing.assert_frame_equal(table(sweep).drop(columns=["run"], errors="ignore").reset_index(drop=True), both)
+    sweep.run()
+    weights = load_file(settings["out"] / "model" / "model.safetensors")
+    assert not any(value.isnan().any() for value in weights.values())
+
+
+def test_shallow_then_full_then_shallow_is_as_one_grid(settings: dict[str, Any], tmp_path: Path) -> None:
+    wanted = {**settings, "tune": "1,2,all", "workers": 1}
+    whole = go({**wanted, "out": tmp_path / "whole"})
+    sweep = Sweep(progress=Progress(), **wanted)
+    prepared = sweep._prepare(Progress())
+    write_folder(prepared)
+    runs = sweep._asked(prepared)
+    for tune in (1, "all", 2):
+        execute(prepared, [spec for spec in runs if spec.tune == tune], Progress())
+    one, other = (Folder(out).store for out in (settings["out"], whole.out))
+    assert one.results().keys() == other.results().keys() and one.results()
+    for digest in one.results():
+        mine, theirs = one.predictions(digest), other.predictions(digest)
+        assert all(np.array_equal(mine[name], theirs[name]) for name in theirs)
+
+
+def test_what_runs_of_several_k_need_together_stays(settings: dict[str, Any]) -> None:
+    sweep = Sweep(progress=Progress(), **{**settings, "tune": "0,1"})
+    prepared = sweep._prepare(Progress())
+    runs = sweep._asked(prepared)
+    make_ready(prepared, runs, Progress())
+    model, places = prepared.pretrained.model, prepared.pretrained.anatomy.places
+    for some, gone in ((runs, 2), ([spec for spec in runs if spec.tune == 0], 3)):
+        with execute_module.settle(prepared, some):
+            absent = {places[name] for name, p in model.named_parameters() if p.isnan().any()}
+        assert absent == {"embeddings", *(f"layer {n}" for n in range(gone))}
+
+
+def test_named_parts_join_a_sweep_and_others_need_another_folder(settings: dict[str, Any]) -> None:
+    go(settings, tune="0,1")
+    both = go(settings, tune_modules="pooler,layer.1", tune=None)
+    assert set(both.table().trainable) == {"last 0", "last 1", "named"} and set(both.table().status) == {"done"}
+    assert set(go(settings, tune="2").table().trainable) == {"last 0", "last 1", "last 2", "named"}
+    with pytest.raises(FrostlineError, match=r"whose named parts are layer\.1, pooler: choose another --out"):
+        go(settings, tune="named", tune_modules="pooler")
+
+
+def test_what_a_killed_process_left_half_written_is_no_other_thing(settings: dict[str, Any]) -> None:
+    settings["out"].mkdir()
+    (settings["out"] / ".sweep.toml.12345678.part").write_text("model = ")
+    assert set(go(settings, tune="0", seeds=1).table().status) == {"done"}
+
+
+@pytest.mark.parametrize("name", ["validation.parquet", "data.json"])
+def test_what_can_be_written_anew_is_said_so(finished_small: Path, tmp_path: Path, name: str) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    (out / name).write_bytes(b"x")
+    with pytest.raises(
+        FrostlineError, match=f"{name} is .*damaged: run the sweep's command again, which writes it anew"
+    ):
+        rebuild(out)
+
+
+def test_the_model_of_a_grown_sweep_reads_its_own_rows(settings: dict[str, Any]) -> None:
+    """Every seed has rows of its own; those of an older run are kept states too when its model is made later."""
+    go(settings, tune="1", seeds=1, num_train_epochs=1)
+    grown = Sweep(progress=Progress(), **{**settings, "tune": "1", "seeds": 2})
+    prepared = prepare(grown.spec, {}, Progress())
+    execute(prepared, prepared.plan.runs, Progress())
+    older = next(spec for spec in prepared.plan.runs if spec.seed == 0)
+    with pytest.raises(AssertionError, match="were not asked for"):
+        run(older, prepared.bench)
+    make_ready(prepared, [older], Progress())
+    again = run(older, prepared.bench)
+    there = prepared.store.predictions(older.digest)
+    assert all(np.array_equal(again.logits[name], there[name]) for name in there)
+
+
+def test_what_is_saved_is_known_by_run_and_sentence(tmp_path: Path) -> None:
+    assert not _is_saved(tmp_path, "aa", "Tune.")
+    (tmp_path / "frostline.json").write_text(json.dumps({"run": "aa", "sentence": "Tune."}))
+    assert _is_saved(tmp_path, "aa", "Tune.")
+    assert not _is_saved(tmp_path, "bb", "Tune.") and not _is_saved(tmp_path, "aa", "Tune all.")
+    (tmp_path / "frostline.json").write_text("{")
+    assert not _is_saved(tmp_path, "aa", "Tune.")
+
+
+def test_folds_score_every_row_by_a_run_that_did_not_train_on_it(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**settings, "tune": "0,1", "seeds": 5, "folds": 5, "train_size": None}
+    sweep = go(settings)
+    prepared, folder = sweep._prepare(Progress()), Folder(settings["out"])
+    bench, answer = prepared.bench, rebuild(settings["out"])
+    texts = prepared.data.train.texts
+    for spec in folder.runs:
+        trained = {texts[row - bench.splits["train"][0]] for row in train_rows(bench, spec)}
+        scored = {texts[row - bench.splits["validation"][0]] for row in scored_rows(bench, spec)}
+        assert not trained & scored and trained | scored == set(texts)
+    for k in (0, 1):
+        scored_by = sum(~np.isnan(folder.predictions(run.digest)).any(1) for run in folder.runs if run.tune == k)
+        assert (scored_by == 1).all()
+    assert answer["validation_rows"] == len(texts)
+    assert answer["sizes"][0]["train_size"] == prepared.data.train_rows < len(texts)
+    again = go({**settings, "seeds": 6})
+    assert len(again.table()) == 12 and again.table().status.eq("done").all()
+    frostline.Sweep(progress=Progress(), **settings).run()
+    assert (folder.out / "report.html").exists() and (folder.out / "model" / "config.json").exists()
+
+
+def test_a_stack_is_of_one_fold(settings: dict[str, Any]) -> None:
+    folds = [
+        kind_of(spec)
+        for spec in frostline.Sweep(**{**settings, "tune": "0", "seeds": 4, "folds": 2}).plan(timed=False).runs
+    ]
+    assert len(set(folds)) == 2 and folds[0] == folds[2] and folds[1] == folds[3]

@@ -1,0 +1,181 @@
+"""What a sweep would run and share, before anything runs."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import frostline
+from frostline.frozen.forward_pass import Need
+from frostline.sweep.execution.progress import Progress
+from frostline.sweep.plan import Identity, expand
+from frostline.sweep.specification import make_spec
+from frostline.training.run import run
+
+IDENTITY = Identity(
+    "w", "v", "d", 6, "accuracy", "float32", 128, 1000, 0, "t", "single_label_classification", ("a", "b")
+)
+
+
+def plan_of(**settings: Any) -> frostline.Plan:
+    return frostline.Sweep(progress=Progress(), **settings).plan(timed=False)
+
+
+def spec(**values: Any) -> Any:
+    return make_spec({"model": "m", "train": "t.csv", "tune": "0,2,all", "out": "o", **values})
+
+
+def test_every_cell_of_the_grid_once_and_all_k_of_a_seed_together() -> None:
+    runs = expand(spec(tune="all,2,0", seeds="1,0", learning_rate="3e-4,1e-4", train_size="50,20"), IDENTITY)
+    cells = [(run.train_size, run.seed, run.learning_rate, run.tune) for run in runs]
+    assert cells == [
+        cell
+        for n in (20, 50)
+        for seed in (0, 1)
+        for cell in [(n, seed, 1e-3, 0), *((n, seed, rate, k) for rate in (1e-4, 3e-4) for k in (2, "all"))]
+    ]
+    assert len({run.digest for run in runs}) == 20
+    assert {run.head_learning_rate for run in runs} == {None, 1e-3}
+
+
+def test_a_run_takes_what_was_found_out_and_all_rows_by_default() -> None:
+    run = expand(spec(metric="f1", max_length=None), IDENTITY)[0]
+    assert (run.metric, run.precision, run.max_length, run.train_size) == ("accuracy", "float32", 128, 1000)
+    assert (run.weights, run.vocabulary, run.data) == ("w", "v", "d")
+
+
+def test_where_a_sweep_lies_does_not_change_its_runs() -> None:
+    here, there = (expand(spec(out=out, model=out, task=out), IDENTITY) for out in ("here", "there"))
+    assert [run.digest for run in here] == [run.digest for run in there]
+
+
+def test_the_plan_of_a_tiny_sweep(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    made = plan_of(
+        model=tiny_bert, train=tiny_table, tune="0,1,3,all", seeds=2, out=tmp_path / "o", precision="float32"
+    )
+    assert len(made.runs) == len(made.missing) == 8 and not made.done
+    # head 32 * 32 + 32 (pooler) + 2 * 32 + 2; a layer 8544; embeddings (28 + 32 + 2) * 32 + 64
+    assert dict(made.trainable) == {0: 1122, 1: 9666, 3: 26754, "all": 28802} and made.parameters == 28802
+    assert made.wanted == made.kept == Need((2,), head=True)
+    assert made.rows == 160 and made.cache_bytes == 32 * 4 * (made.tokens + 160) + 24 * 160
+    assert (
+        made.model_bytes == 4 * 28802 and made.max_length == 32 and made.truncated == dict.fromkeys(made.truncated, 0)
+    )
+    assert not (tmp_path / "o").exists()
+
+
+def test_the_plan_says_what_is_kept_to_the_byte(
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frostline.frozen.hidden_states.cache_folder", lambda: tmp_path / "cache")
+    settings = {"model": tiny_bert, "train": tiny_table, "tune": "0,2", "seeds": 1, "num_train_epochs": 0.1}
+    sweep = frostline.Sweep(progress=Progress(), out=tmp_path / "o", precision="float32", **settings)
+    planned = sweep.plan(timed=False).cache_bytes
+    sweep.run()
+    files = list((tmp_path / "cache").rglob("*.npy"))
+    headers = 128 * len(files) + 8  # of .npy files; offsets have one more than rows
+    assert sum(path.stat().st_size for path in files) == planned + headers
+
+
+def test_a_limit_keeps_the_cuts_nearest_the_head(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    settings = {"model": tiny_bert, "train": tiny_table, "tune": "0,1,2", "seeds": 1, "out": tmp_path / "o"}
+    whole = plan_of(**settings)
+    assert whole.kept == Need((1, 2), head=True)
+    one = plan_of(**settings, cache_limit=(whole.cache_bytes - 1) / 1e9)
+    assert one.kept == Need((2,), head=True) and one.wanted == whole.wanted
+    nothing = plan_of(**settings, cache_limit=0)
+    assert nothing.kept == Need((), head=False) and nothing.cache_bytes < whole.cache_bytes / 10
+
+
+def test_only_the_rows_that_are_used_pass(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    settings = {"model": tiny_bert, "train": tiny_table, "tune": 1, "train_size": 20, "out": tmp_path / "o"}
+    assert plan_of(**settings, seeds=1).rows == 32 + 20
+    assert 32 + 20 < plan_of(**settings, seeds=3).rows <= 32 + 60
+    assert plan_of(**settings, seeds=3, subset="fixed").rows == 32 + 20
+
+
+def test_what_is_done_is_planned_as_done(finished_sweep: Path, tiny_bert: Path, tiny_table: Path) -> None:
+    from tiny import QUICK
+
+    made = plan_of(model=tiny_bert, train=tiny_table, tune="0,1,2,all", seeds=2, out=finished_sweep, **QUICK)
+    assert len(made.runs) == 8 and len(made.done) == 6 and {run.tune for run in made.missing} == {2}
+
+
+NAMED = {"tune": "0,named,all", "tune_modules": "layer.1,layer.2.output", "seeds": 1}
+
+
+def test_named_runs_alone_carry_the_names() -> None:
+    runs = expand(spec(tune="named,all,2", tune_modules="pooler"), IDENTITY)
+    assert [(run.tune, run.tune_modules) for run in runs[:3]] == [(2, None), ("all", None), ("named", ("pooler",))]
+    plain = expand(spec(tune="all,2"), IDENTITY)
+    assert {run.digest for run in runs if run.tune != "named"} == {run.digest for run in plain}
+    others = expand(spec(tune="named,all,2", tune_modules="classifier"), IDENTITY)
+    assert {run.tune for run in others if run.digest in {same.digest for same in runs}} == {2, "all"}
+
+
+def test_named_parts_are_cut_below_the_lowest_and_what_they_cost_is_said(
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path
+) -> None:
+    settings = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "seeds": 1}
+    made = plan_of(**settings, tune="0,named", tune_modules="layer.1")
+    assert made.wanted == Need((1,), head=True) and made.trainable["named"] == 8544 + 66
+    assert [note.split(":")[0] for note in made.notes].count("Named parts") == 2
+    assert "2 of 3 layers must run in each step although only 1 of them is trained" in made.notes[-1]
+    nothing = plan_of(**settings, tune_modules="embeddings,classifier")
+    assert nothing.wanted == Need((), head=False) and "nothing is saved" in nothing.notes[-1]
+    assert not any("Named" in note for note in plan_of(**settings, tune="0").notes)
+
+
+def test_every_parameter_stands_in_one_group(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    made = plan_of(
+        model=tiny_bert, train=tiny_table, out=tmp_path / "o", learning_rate="1e-4,1e-3", weight_decay=0.1, **NAMED
+    )
+    assert list(made.groups) == [0, "all", "named"]
+    for tune, groups in made.groups.items():
+        assert sum(group.parameters for group in groups) == made.parameters
+        assert sum(group.parameters for group in groups if group.trained) == made.trainable[tune]
+        assert all(bool(group.learning_rates) == (group.weight_decay is not None) == group.trained for group in groups)
+    matrices, rest, head, bias, *frozen = made.groups["named"]
+    assert matrices.learning_rates == rest.learning_rates == (1e-4, 1e-3) and head.learning_rates == (1e-3,)
+    assert (matrices.weight_decay, rest.weight_decay, head.weight_decay, bias.weight_decay) == (0.1, 0, 0.1, 0)
+    assert matrices.places == ("layer 1 .. 2",) and (head.places, head.tensors) == (("head",), 1)
+    assert matrices.modules == rest.modules == ("bert.encoder.layer.1", "bert.encoder.layer.2.output")
+    assert (matrices.parameters, matrices.tensors) == (4 * 32**2 + 3 * 32 * 64, 7)
+    assert [group.places for group in frozen] == [("embeddings",), ("layer 0", "layer 2"), ("pooler",)]
+    assert frozen[1].modules == ("bert.encoder.layer.0", "bert.encoder.layer.2.{attention, intermediate}")
+    assert made.groups[0][-1].modules == ("bert.encoder.layer.0 .. 2",)
+
+
+@pytest.mark.parametrize("tune", [0, "all", "named"])
+def test_the_groups_are_those_that_the_optimizer_is_given(
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Any
+) -> None:
+    sweep = frostline.Sweep(model=tiny_bert, train=tiny_table, out=tmp_path / "o", progress=Progress(), **NAMED)
+    planned = [group for group in sweep.plan(timed=False).groups[tune] if group.trained]
+    spec = next(run for run in sweep.plan(timed=False).runs if run.tune == tune)
+    given: list[Any] = []
+
+    def spy(forward: Any, learners: Any, *rest: Any, **more: Any) -> Any:
+        given.extend(group for learner in learners for group in learner.groups)
+        raise StopIteration
+
+    monkeypatch.setattr("frostline.training.run.train", spy)
+    with pytest.raises(StopIteration):
+        run(spec, sweep._prepare(Progress()).bench)
+    assert [(g.tensors, g.parameters, g.learning_rates, g.weight_decay) for g in planned] == [
+        (len(g["params"]), sum(p.numel() for p in g["params"]), (g["lr"],), g["weight_decay"]) for g in given
+    ]
+
+
+@given(st.lists(st.integers(0, 12), unique=True), st.booleans(), st.integers(0, 10**7))
+def test_what_is_kept_is_within_the_limit_and_nearest_the_head(cuts: list[int], head: bool, limit: int) -> None:
+    need = Need(tuple(sorted(cuts)), head)
+    kept = need.within(lambda part: part.bytes(100, 2000, 64) <= limit)
+    assert kept == Need((), False) or kept.bytes(100, 2000, 64) <= limit
+    assert kept.cuts == need.cuts[len(need.cuts) - len(kept.cuts) :]
+    more = Need(need.cuts[len(need.cuts) - len(kept.cuts) - 1 :], head) if len(kept.cuts) < len(need.cuts) else None
+    assert more is None or more.bytes(100, 2000, 64) > limit
+    assert np.isclose(need.bytes(100, 2000, 64), 64 * 4 * (len(cuts) * 2000 + head * 100) + 2400)

@@ -1,0 +1,186 @@
+"""Sweeps made ready: what may differ from what is in the folder, what is refused before anything is written."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from frostline import FrostlineError
+from frostline.api.sweep import Sweep, rebuild
+from frostline.sweep.execution.progress import Progress
+from frostline.sweep.prepare import prepare, rows_needed
+from tiny import contents, go, tiny_bert_folder
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        ({"num_train_epochs": 2}, "num_train_epochs is different (1.0 there, 2.0 now)"),
+        ({"head_learning_rate": "same"}, "head_learning_rate is different (0.01 there, same now)"),
+        ({"max_length": 16}, "max_length is different (32 there, 16 now)"),
+        ({"metric": "f1"}, "metric is different (accuracy there, f1 now)"),
+        ({"precision": "bfloat16"}, "precision is different (float32 there, bfloat16 now)"),
+        ({"class_weights": "balanced"}, "class_weights is different (none there, balanced now)"),
+        ({"data_seed": 1}, "data_seed is different (0 there, 1 now)"),
+        ({"subset": "fixed"}, "subset is different (per-seed there, fixed now)"),
+        ({"test": "hold out"}, "data is different"),
+        ({"model": "other"}, "model is different"),
+        ({"labels": "positive,negative"}, "data is different"),
+    ],
+)
+def test_a_folder_of_another_sweep_is_refused_by_the_name_of_what_differs(
+    finished_small: Path, settings: dict[str, Any], tmp_path: Path, other: dict[str, Any], named: str
+) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    if "model" in other:
+        other = {"model": tiny_bert_folder(tmp_path / "other", seed=1)}
+    before = contents(out / "runs")
+    with pytest.raises(FrostlineError) as caught:
+        Sweep(progress=Progress(), **{**settings, **other}).run()
+    assert f"{out} holds another sweep: its {named}." in str(caught.value)
+    assert contents(out / "runs") == before
+
+
+def test_what_is_kept_already_needs_no_room(
+    finished_small: Path, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep whose hidden states have filled the disk goes on with them."""
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    monkeypatch.setattr("frostline.sweep.prepare.free_bytes", lambda path: 0)
+    again = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
+    assert again.plan.kept == again.plan.wanted and again.plan.kept.cuts
+    monkeypatch.setattr("frostline.frozen.hidden_states.constants.HF_ASSETS_CACHE", str(tmp_path / "empty"))
+    elsewhere = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
+    assert not elsewhere.plan.kept.cuts
+    assert not (tmp_path / "empty").exists()  # nothing is made where nothing is kept
+
+
+def test_precision_auto_goes_on_with_what_the_sweep_began_with(
+    finished_small: Path, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    prepared = prepare(Sweep(**{**settings, "precision": "auto", "out": out}).spec, {}, Progress())
+    assert prepared.identity.precision == "float32" and len(prepared.plan.done) == 4
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"tune": "0,9"}, "9 tuned layers were asked for, but the model has 3"),
+        ({"train_size": 1}, "train_size = 1 cannot show all 2 classes"),
+        ({"train_size": 5000}, "train_size = 5,000 is more than the 144 training rows"),
+        ({"metric": "pearson"}, "There is no metric 'pearson' for this task"),
+        ({"max_length": 1}, "max_length = 1 does not suit"),
+        ({"max_length": 600}, "give a number from 3 to 32"),
+        ({"max_length": 6}, "losing .* % of all tokens .*: raise --max-length, or consent with --max-truncated"),
+        ({"class_weights": {"positive": 1, "neg": 1}}, "the labels are 'negative', 'positive': name these"),
+        ({"model": "no/such/folder"}, "There is no model folder"),
+        ({"text_column": "txt"}, "there is no column 'txt'"),
+    ],
+)
+def test_bad_settings_leave_no_folder(settings: dict[str, Any], other: dict[str, Any], said: str) -> None:
+    with pytest.raises(FrostlineError, match=said):
+        Sweep(progress=Progress(), **{**settings, **other}).run()
+    assert not settings["out"].exists()
+
+
+def test_class_weights_are_not_for_numbers(settings: dict[str, Any], tmp_path: Path) -> None:
+    rows = pd.DataFrame({"text": [f"the film {n}" for n in range(60)], "label": np.linspace(0, 5, 60)})
+    with pytest.raises(FrostlineError, match="class_weights are for classes, and this is a regression"):
+        Sweep(progress=Progress(), **{**settings, "train": rows, "class_weights": "balanced"}).run()
+    assert not settings["out"].exists()
+
+
+def test_longer_texts_than_the_model_takes_ask_for_consent_only(settings: dict[str, Any]) -> None:
+    rows = pd.DataFrame({"text": ["the film was very " * 12 + str(n) for n in range(60)], "label": ["a", "b"] * 30})
+    with pytest.raises(FrostlineError, match=r"this model takes no more; consent with --max-truncated 1\."):
+        Sweep(progress=Progress(), **{**settings, "train": rows}).run()
+    made = Sweep(progress=Progress(), **{**settings, "train": rows, "max_truncated": 1}).plan()
+    assert made.truncated == {"train": 1.0, "validation": 1.0} and made.truncated_by_class == {"a": 1.0, "b": 1.0}
+
+
+@pytest.mark.parametrize("folds", [0, 3])
+def test_only_texts_that_are_used_are_encoded(settings: dict[str, Any], folds: int) -> None:
+    given = {**settings, "train_size": [8, 16], "seeds": [0, 1], "folds": folds}
+    sweep = Sweep(progress=Progress(), **(given if not folds else {**given, "validation": None}))
+    prepared = prepare(sweep.spec, sweep.sources, Progress())
+    bench = prepared.bench
+    used = rows_needed(bench, prepared.plan.runs)
+    train = bench.splits["train"]
+    assert 0 < np.isin(train, used).sum() <= 32 < len(train)
+    assert (bench.tokens.lengths[used] > 0).all() and not bench.tokens.lengths[np.setdiff1d(train, used)].any()
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(settings: dict[str, Any]) -> None:
+    settings["out"].mkdir()
+    (settings["out"] / "thesis.tex").write_text("mine")
+    with pytest.raises(FrostlineError, match="exists and holds no sweep"):
+        Sweep(progress=Progress(), **settings).run()
+    assert [path.name for path in settings["out"].iterdir()] == ["thesis.tex"]
+    file = settings["out"] / "thesis.tex"
+    with pytest.raises(FrostlineError, match="cannot be read"):
+        Sweep(progress=Progress(), **{**settings, "out": file}).run()
+    assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize("change", ["", "x = 1\n", "[identity]\nlayers = 3\n"])
+def test_a_damaged_specification_is_said(
+    finished_small: Path, settings: dict[str, Any], tmp_path: Path, change: str
+) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    (out / "sweep.toml").write_text(change)
+    for act in (Sweep(progress=Progress(), **settings).run, lambda: rebuild(out)):
+        with pytest.raises(FrostlineError, match=r"sweep\.toml is damaged"):
+            act()
+    assert (out / "sweep.toml").read_text() == change
+
+
+def test_a_wrong_word_in_the_specification_names_the_file(finished_small: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    text = (out / "sweep.toml").read_text()
+    (out / "sweep.toml").write_text(text.replace("seeds = [0, 1]", 'seeds = "two"'))
+    with pytest.raises(FrostlineError, match=r"sweep\.toml is damaged \(seeds cannot be 'two'"):
+        rebuild(out)
+    (out / "sweep.toml").write_text(text.replace("layers = 3", 'layers = "three"'))
+    with pytest.raises(FrostlineError, match="a word stands where a number belongs"):
+        rebuild(out)
+
+
+def test_head_rate_same_is_found_again(settings: dict[str, Any]) -> None:
+    sweep = go(settings, head_learning_rate="same", seeds=1)
+    assert set(sweep.table().status) == {"done"}
+
+
+def test_labels_of_any_letters_are_class_weights(settings: dict[str, Any], tiny_table: Path) -> None:
+    odd = {"negative": 'négatif "=" 😀', "positive": "'[x]\n"}
+    rows = pd.read_csv(tiny_table)
+    weights = dict.fromkeys(odd.values(), 2.0)
+    sweep = go(settings, train=rows.assign(label=rows.label.map(odd)), class_weights=weights, seeds=1)
+    assert set(sweep.table().status) == {"done"}
+
+
+def test_a_renamed_file_does_not_rename_the_sweep(
+    finished_small: Path, settings: dict[str, Any], tiny_table: Path, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    copy = shutil.copy(tiny_table, tmp_path / "copy.csv")
+    for task, named in ((None, "films"), ("reviews", "reviews")):
+        prepared = prepare(Sweep(**{**settings, "train": copy, "out": out, "task": task}).spec, {}, Progress())
+        assert prepared.identity.task == named and len(prepared.plan.done) == 4
+
+
+def test_a_glue_task_says_the_metric_unless_another_is_asked_for(settings: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "CoLA").mkdir()
+    for name, rows in (("train", 40), ("dev", 20)):
+        lines = [f"gj04\t{i % 2}\t\tthe film was very {name} {i}\n" for i in range(rows)]
+        (tmp_path / "CoLA" / f"{name}.tsv").write_text("".join(lines))
+    asked = {**settings, "train": None, "data": tmp_path / "CoLA", "glue": "cola"}
+    identity = prepare(Sweep(**asked).spec, {}, Progress()).identity
+    assert (identity.task, identity.metric) == ("CoLA", "matthews_correlation")
+    assert identity.labels == ("unacceptable", "acceptable")
+    assert prepare(Sweep(**asked, metric="f1").spec, {}, Progress()).identity.metric == "f1"
+    with pytest.raises(FrostlineError, match="the nearest is 'CoLA'"):
+        prepare(Sweep(**{**asked, "glue": "colla"}).spec, {}, Progress())

@@ -1,0 +1,134 @@
+"""The display: what it says, and how long it still takes."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from rich.console import Console
+
+import frostline.sweep.execution.progress as progress_module
+from frostline.sweep.execution.progress import (
+    LineProgress,
+    Progress,
+    TerminalProgress,
+    describe,
+    left,
+    suitable_progress,
+)
+
+
+def facts(**other: Any) -> dict[str, Any]:
+    return {
+        "spec": {"seed": 1, "train_size": 500, "learning_rate": 3e-4},
+        **{"status": "done", "outcome": "ok", "metric": "accuracy", "validation_best": 0.87654},
+        "cost": {"train_seconds": 2.34},
+        **other,
+    }
+
+
+def test_a_result_in_a_line() -> None:
+    assert describe(facts(), "last 2") == "last 2  seed 1  n 500  rate 0.0003  accuracy 0.8765  2.3 s"
+    bad = facts(outcome="diverged", reason="the loss is not finite", validation_best=None)
+    assert describe(bad, "all") == "all     seed 1  n 500  rate 0.0003  2.3 s  diverged: the loss is not finite"
+    failed = {"spec": facts()["spec"], "status": "failed", "reason": "RuntimeError: no memory"}
+    assert describe(failed, "all").endswith("rate 0.0003  failed: RuntimeError: no memory")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (None, "ETA -"),
+        (-1.0, "ETA 0 s"),
+        (89.4, "ETA 89 s"),
+        (90.0, "ETA 2 min"),
+        (5399.0, "ETA 90 min"),
+        (9000.0, "ETA 2.5 h"),
+    ],
+)
+def test_the_time_left_as_one_says_it(seconds: float | None, said: str) -> None:
+    assert left(seconds) == said
+
+
+def test_the_time_left_goes_by_the_work_that_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(progress_module, "monotonic", lambda: now[0])
+    progress = Progress()
+    now[0] = 150.0  # the model was loaded
+    progress.start(3, 60.0)
+    assert progress.seconds_left is None
+    progress.begin("last 1, seed 0")
+    now[0] = 160.0
+    progress.advance(10.0)
+    assert progress.seconds_left == pytest.approx(50)
+    now[0] = 170.0
+    progress.finish(20.0)
+    assert progress.seconds_left == pytest.approx(40)
+    progress.begin("last 2, seed 0")
+    progress.advance(20.0)
+    assert progress.seconds_left == pytest.approx(10)
+    progress.finish(40.0)
+    assert progress.seconds_left == 0
+
+
+def test_a_line_a_result_for_logs(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = LineProgress()
+    progress.start(2, 10.0)
+    progress.result(facts(), "last 2")
+    progress.result(facts(), "all")
+    out, err = capsys.readouterr()
+    assert not out and [line.split()[0] for line in err.splitlines()] == ["1/2", "2/2"]
+
+
+def test_a_live_bar_in_a_terminal() -> None:
+    stream = io.StringIO()
+    progress = TerminalProgress(Console(file=stream, force_terminal=True, width=120, color_system=None))
+    progress.note("text is column [bold]'text'[/bold].")
+    progress.begin("hidden [red]states")
+    progress.start(4, 100.0)
+    progress.advance(25.0)
+    progress.bar.refresh()
+    progress.result(facts(), "last 2")
+    progress.finish(25.0)
+    progress.bar.refresh()
+    assert progress.bar.tasks[0].percentage == 25
+    progress.close()
+    shown = stream.getvalue()
+    assert (
+        "text is column [bold]'text'[/bold]." in shown and "hidden [red]states" in shown
+    )  # users' words are no markup
+    assert "0 of 4 runs" in shown and "1 of 4 runs" in shown and "ETA" in shown
+    assert "1/4  last 2  seed 1" in shown
+    assert progress.bar.finished is False and not progress.bar.live.is_started
+
+
+def test_who_watches_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert type(suitable_progress()) is LineProgress
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    made = suitable_progress()
+    made.close()
+    assert type(made) is TerminalProgress
+
+
+def test_a_notebook_shows_one_output_that_ends_with_every_run_done(
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    code = f"""
+import frostline
+answer = frostline.Sweep(
+    model={str(tiny_bert)!r}, train={str(tiny_table)!r}, tune="0,1", seeds=1, num_train_epochs=1, train_size=20,
+    out={str(tmp_path / "o")!r}, task="<b>films</b>",
+).run()
+"""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    pages = [one["data"]["text/html"] for one in notebook.cells[0].outputs if one.output_type == "display_data"]
+    assert len(pages) == 1
+    assert "2 of 2 runs" in pages[0] and "1/2  last 0  seed 0" in pages[0] and "<progress" in pages[0]
+    assert "text is column &#x27;text&#x27;" in pages[0]
+    streams = "".join(one.text for one in notebook.cells[0].outputs if one.output_type == "stream")
+    assert "films" not in streams and "seed" not in streams and streams.count("\n") <= 2  # tqdm misses its widgets
+    assert (tmp_path / "o" / "report.html").exists()

@@ -1,0 +1,335 @@
+"""Settings: what is refused and how, TOML there and back, and the digest of a run."""
+
+import itertools
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import get_scheduler
+
+from frostline import FrostlineError
+from frostline.data.folding import read_seconds
+from frostline.sweep.specification import GRID, SweepSpec, make_spec
+from frostline.sweep.toml import read_toml, to_toml
+from frostline.training.specification import RunSpec, Settings
+
+LEAST: dict[str, Any] = {"model": "m", "train": "t.csv", "tune": "0,1,all", "out": "o"}
+RUN: dict[str, Any] = {
+    **{"weights": "w", "vocabulary": "v", "data": "d"},
+    **{"tune": 2, "seed": 1, "train_size": 100, "learning_rate": 1e-4},
+}
+
+
+def spec(**values: Any) -> SweepSpec:
+    return make_spec({**LEAST, **values})
+
+
+def refusal(**values: Any) -> str:
+    with pytest.raises(FrostlineError) as caught:
+        spec(**values)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_words_of_the_command_line_and_values_of_python_are_one() -> None:
+    assert spec(tune="0, 2,all") == spec(tune=[0, 2, "all"]) == spec(tune=(0, 2, "all"))
+    assert spec(tune=3).tune == (3,) and spec(tune=range(3)).tune == (0, 1, 2)
+    assert spec(learning_rate="1e-4,3e-4").learning_rate == (1e-4, 3e-4)
+    assert spec(train_size="100,500").train_size == (100, 500)
+    assert spec(labels="0,1").labels == spec(labels=[0, 1]).labels == ("0", "1")
+    assert spec(column_names="id, text,label").column_names == ("id", "text", "label")
+
+
+def test_a_number_of_seeds_is_counted_from_0_and_a_list_is_a_list() -> None:
+    assert spec().seeds == spec(seeds=5).seeds == spec(seeds="5").seeds == (0, 1, 2, 3, 4)
+    assert spec(seeds=[5]).seeds == (5,) and spec(seeds="7,3").seeds == (7, 3)
+
+
+def test_the_head_has_a_rate_of_its_own_or_the_same() -> None:
+    assert spec().head_learning_rate == (1e-3,)
+    assert spec(head_learning_rate="same").head_learning_rate == (None,)
+    assert spec(head_learning_rate="2e-3,same").head_learning_rate == (2e-3, None)
+    with pytest.raises(FrostlineError, match="head_learning_rate cannot be '1e-3,0': give a number above 0"):
+        spec(head_learning_rate="1e-3,0")
+
+
+def test_the_head_alone_has_all_rates_of_a_head_and_every_other_k_the_first() -> None:
+    one = spec(learning_rate="5e-5,1e-4", head_learning_rate="1e-3,same,1e-2,1e-4")
+    assert one.rate_pairs(0) == [(1e-3, None), (5e-5, None), (1e-4, None), (1e-2, None)]
+    assert one.rate_pairs(1) == one.rate_pairs("all") == [(5e-5, 1e-3), (1e-4, 1e-3)]
+    assert spec(head_learning_rate="same").rate_pairs(2) == [(5e-5, None)]
+
+
+def test_every_schedule_that_is_accepted_works() -> None:
+    for name in Settings.model_fields["lr_scheduler_type"].annotation.__args__:  # type: ignore[union-attr]
+        optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))], lr=1e-3)
+        schedule = get_scheduler(name, optimizer, 1, 10)
+        optimizer.step()
+        schedule.step()
+        assert 0 <= schedule.get_last_lr()[0] <= 1e-3, name
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"num_train_epohs": 3}, "There is no setting 'num_train_epohs': did you mean 'num_train_epochs'?"),
+        ({"zzz": 3}, "There is no setting 'zzz': known are adam_beta1, "),
+        ({"training": {"num_train_epochs": 3}}, "There is no table [training]: settings stand at the top"),
+        ({"tune": ""}, "tune cannot be '': give at least one value."),
+        ({"tune": []}, "tune cannot be []: give at least one value."),
+        ({"tune": "1,1"}, "tune cannot be '1,1': a value stands there twice"),
+        (
+            {"tune": "last"},
+            "tune cannot be 'last': give numbers of layers, from 0 (head only) up, all, and named",
+        ),
+        ({"tune": -1}, "tune cannot be -1: give numbers of layers"),
+        ({"tune": 1.5}, "tune cannot be 1.5: give numbers of layers"),
+        ({"tune": [0, True]}, "tune cannot be [0, True]: true and false mean nothing here."),
+        ({"folds": 1}, "folds cannot be 1: give 2 or more, 0 for none, or auto."),
+        ({"seeds": 0}, "seeds cannot be 0: give a number of seeds, 1 or more, or a list of them."),
+        ({"seeds": ""}, "seeds cannot be '': give a number of seeds"),
+        ({"seeds": True}, "seeds cannot be True: true and false"),
+        ({"seeds": "0,-1"}, "seeds cannot be '0,-1': give a number from 0 on"),
+        ({"learning_rate": "nan"}, "learning_rate cannot be 'nan': give a finite number"),
+        ({"learning_rate": 0}, "learning_rate cannot be 0: give a number above 0"),
+        ({"learning_rate": "1e-4,1e-4"}, "a value stands there twice"),
+        ({"max_grad_norm": float("inf")}, "max_grad_norm cannot be inf: give a finite number"),
+        ({"cache_limit": "inf"}, "cache_limit cannot be 'inf': give a finite number"),
+        ({"num_train_epochs": True}, "num_train_epochs cannot be True: true and false"),
+        ({"num_train_epochs": "many"}, "num_train_epochs cannot be 'many': give a number (passes over"),
+        ({"train_size": "1.5"}, "train_size cannot be '1.5': give a whole number"),
+        ({"target": 1.5}, "target cannot be 1.5: give a number up to 1"),
+        ({"adam_beta1": 1}, "adam_beta1 cannot be 1: give a number below 1"),
+        ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "cannot be 'reduce_lr_on_plateau': give 'linear', 'cosine'"),
+        ({"precision": "float16"}, "precision cannot be 'float16': give 'auto', 'float32' or 'bfloat16'."),
+        ({"device": "tpu"}, "device cannot be 'tpu': give 'auto', 'cpu', 'cuda' or 'mps'."),
+        ({"class_weights": "even"}, "class_weights cannot be 'even': give none, balanced, or a weight"),
+        (
+            {"class_weights": {"a": "x"}},
+            "class_weights cannot be {'a': 'x'}: give none, balanced, or a weight for each label.",
+        ),
+        ({"model": 3}, "model cannot be 3: give one text in quotes"),
+        ({"tune_pooler": "maybe"}, "tune_pooler cannot be 'maybe': give true or false"),
+    ],
+)
+def test_a_value_that_cannot_be(values: dict[str, Any], said: str) -> None:
+    assert said in refusal(**values)
+
+
+@pytest.mark.parametrize("name", ["model", "tune", "out"])
+def test_a_value_that_is_missing(name: str) -> None:
+    with pytest.raises(FrostlineError, match=f"{name} is missing: give --{name}, or the key in a TOML file"):
+        make_spec({key: value for key, value in LEAST.items() if key != name})
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+names = st.text('abcdefgh-_0é"\\\n\x7f😀 .', min_size=1, max_size=8)
+scalars = st.one_of(
+    texts, st.integers(-(2**60), 2**60), st.floats(allow_nan=False, allow_infinity=False), st.booleans()
+)
+values = st.one_of(scalars, st.lists(scalars, max_size=4))
+tables = st.dictionaries(names, values, max_size=4)
+
+
+@given(st.dictionaries(names, st.one_of(values, tables, st.none()), max_size=6))
+def test_toml_reads_back_what_was_written(written: dict[str, Any]) -> None:
+    assert tomllib.loads(to_toml(written)) == {name: x for name, x in written.items() if x is not None}
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "seeds": st.one_of(st.integers(1, 9), st.lists(st.integers(0, 99), min_size=1, unique=True)),
+            "head_learning_rate": st.lists(st.one_of(st.just("same"), st.floats(1e-6, 1e-2)), min_size=1, unique=True),
+            "class_weights": st.one_of(st.just("balanced"), st.dictionaries(names, st.floats(0, 9), min_size=1)),
+            "train_size": st.lists(st.integers(1, 10**6), min_size=1, unique=True),
+            "labels": st.lists(texts.filter(bool), min_size=2, unique=True),
+            "task": texts,
+            "max_length": st.integers(1, 512),
+            "tune_pooler": st.booleans(),
+        },
+    )
+)
+def test_a_sweep_written_as_toml_is_the_same_sweep(values: dict[str, Any]) -> None:
+    made = spec(**values)
+    assert make_spec(tomllib.loads(to_toml(made.model_dump(mode="json")))) == made
+
+
+def test_a_file_that_is_not_there_or_no_toml(tmp_path: Path) -> None:
+    with pytest.raises(FrostlineError, match="There is no file"):
+        read_toml(tmp_path / "none.toml")
+    with pytest.raises(FrostlineError, match="cannot be read"):
+        read_toml(tmp_path)
+    (tmp_path / "t.csv").write_text("text,label\na,b\n")
+    with pytest.raises(FrostlineError, match=r"is no TOML.*line 1.*--train"):
+        read_toml(tmp_path / "t.csv")
+    (tmp_path / "s.toml").write_text('model = "m"\ntune = [0, "all"]\n')
+    assert read_toml(tmp_path / "s.toml") == {"model": "m", "tune": [0, "all"]}
+
+
+def test_the_digest_is_of_the_values_alone() -> None:
+    assert RunSpec(**RUN).digest == RunSpec(**dict(reversed(RUN.items()))).digest
+    assert RunSpec(**RUN).digest == RunSpec.model_validate(RunSpec(**RUN).model_dump(mode="json")).digest
+    one, other = ({"class_weights": dict(pairs)} for pairs in ((("a", 1), ("b", 2)), (("b", 2), ("a", 1))))
+    assert RunSpec(**RUN, **one).digest == RunSpec(**RUN, **other).digest
+    assert len(RunSpec(**RUN).digest) == 20
+
+
+OTHER: dict[str, Any] = {
+    "num_train_epochs": 2,
+    "per_device_train_batch_size": 8,
+    "per_device_eval_batch_size": 8,
+    "head_learning_rate": "same",
+    "weight_decay": 0,
+    "adam_beta1": 0.8,
+    "adam_beta2": 0.99,
+    "adam_epsilon": 1e-6,
+    "lr_scheduler_type": "cosine",
+    "warmup_steps": 5,
+    "max_grad_norm": 0,
+    "evaluations_per_epoch": 2,
+    "load_best_model_at_end": False,
+    "train_score_rows": 10,
+    "metric": "f1",
+    "class_weights": "balanced",
+    "tune_pooler": False,
+    "frozen_dropout": True,
+    "subset": "fixed",
+    "data_seed": 1,
+    "folds": 5,
+    "max_length": 64,
+    "precision": "bfloat16",
+    "weights": "x",
+    "vocabulary": "x",
+    "data": "x",
+    "tune": "all",
+    "tune_modules": ("pooler",),
+    "seed": 2,
+    "train_size": 50,
+    "learning_rate": 2e-4,
+}
+
+
+def test_the_digest_differs_for_every_field() -> None:
+    assert set(OTHER) == set(RunSpec.model_fields)
+    digests = {RunSpec(**{**RUN, name: value}).digest for name, value in OTHER.items()}
+    assert len(digests | {RunSpec(**RUN).digest}) == len(OTHER) + 1
+
+
+def test_digests_do_not_change_by_accident() -> None:
+    values = {"weights": "w", "vocabulary": "v", "data": "d", "seed": 0, "train_size": 32, "learning_rate": 3e-3}
+    digests = [RunSpec(**{**values, "tune": k}).digest for k in (0, 2, "all")]
+    assert digests == ["8c59a1fe93988251dbbf", "f9281712e9d0b8bc6744", "ef0f105ad7222d555c01"]
+
+
+def test_k_as_it_is_printed() -> None:
+    printed = [RunSpec(**{**RUN, "tune": k}).trainable for k in (0, 2, "all", "named")]
+    assert printed == ["last 0", "last 2", "all", "named"]
+
+
+def test_named_parts_are_tuned_where_nothing_else_is_said() -> None:
+    assert make_spec({"model": "m", "tune_modules": "pooler", "out": "o"}).tune == ("named",)
+    assert make_spec({"model": "m", "tune_modules": ["pooler"], "tune": None, "out": "o"}).tune == ("named",)
+    both = spec(tune="0,2,named,all", tune_modules="encoder.layer.11, pooler,pooler")
+    assert both.tune == (0, 2, "named", "all") and both.tune_modules == ("encoder.layer.11", "pooler")
+    assert make_spec(tomllib.loads(to_toml(both.model_dump(mode="json")))) == both
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"tune": "named"}, "tune has `named`, but no parts are named: give --tune-modules with module paths, such as"),
+        (
+            {"tune": "0,all", "tune_modules": "pooler"},
+            "tune_modules names pooler, but --tune 0,all does not train named parts: add `named` to --tune, or leave",
+        ),
+        ({"tune": "named", "tune_modules": ""}, "tune_modules cannot be '': give module paths, such as encoder."),
+        ({"tune": "named", "tune_modules": []}, "tune_modules cannot be []: give module paths"),
+        ({"tune": "named", "tune_modules": "layer..1"}, "tune_modules cannot be 'layer..1': give module paths"),
+        ({"tune": "named,named", "tune_modules": "pooler"}, "a value stands there twice"),
+    ],
+)
+def test_named_parts_have_names_and_are_trained(values: dict[str, Any], said: str) -> None:
+    assert said in refusal(**values)
+
+
+def test_named_parts_of_an_older_sweep_stay() -> None:
+    older = spec(tune="named,0", tune_modules="pooler")
+    assert spec(tune="all").extended(older, 9).tune_modules == ("pooler",)
+    assert spec(tune="all").extended(older, 9).tune == ("named", 0, "all")
+    assert older.extended(spec(tune="all"), 9).tune_modules == ("pooler",)
+
+
+def cells(spec: SweepSpec) -> set[tuple[Any, ...]]:
+    """The runs of a sweep, by the values of the grid; no size is None."""
+    return {
+        cell for part in spec.grids() for cell in itertools.product(*(getattr(part, name) or (None,) for name in GRID))
+    }
+
+
+PARTS = st.fixed_dictionaries(
+    {
+        "tune": st.sets(st.sampled_from([0, 1, "all"]), min_size=1),
+        "seeds": st.sets(st.integers(0, 2), min_size=1),
+        "train_size": st.none() | st.sets(st.sampled_from([50, 1000]), min_size=1),
+        "learning_rate": st.sets(st.sampled_from([1e-4, 3e-4]), min_size=1),
+    }
+).map(lambda part: {name: value and list(value) for name, value in part.items()})
+
+
+@given(PARTS, st.lists(PARTS, min_size=1, max_size=4))
+def test_a_sweep_that_grows_gains_what_is_asked_and_nothing_else(first: dict[str, Any], more: list[Any]) -> None:
+    grown, asked = spec(**first), cells(spec(**first))
+    for part in more:
+        grown = spec(**part).extended(grown, 1000)
+        asked |= cells(spec(**part))
+    asked = {(k, seed, size or 1000, rate) for k, seed, size, rate in asked}
+    assert {(k, seed, size or 1000, rate) for k, seed, size, rate in cells(grown)} == asked
+    assert make_spec(tomllib.loads(to_toml(grown.model_dump(mode="json")))) == grown
+
+
+def test_two_grids_are_drawn_together_where_one_says_both() -> None:
+    older = spec(tune="0,2", seeds="0,1", target=0.9)
+    assert spec(tune="2,0", seeds="1,2").extended(older, 1000).seeds == (0, 1, 2)
+    assert spec(tune="0,2", seeds="1,2").extended(older, 1000).grid == ()
+    assert len(spec(tune="0,2,all", seeds="1,2").extended(older, 1000).grid) == 1
+    assert spec(target=0.8).extended(older, 1000).target == 0.8
+
+
+def test_a_grid_of_several_parts() -> None:
+    few = spec(seeds=3, train_size=1000, grid=[{"seeds": 5, "train_size": "50,100"}, {"tune": 0}])
+    assert [(part.tune, part.seeds, part.train_size) for part in few.grids()] == [
+        ((0, 1, "all"), (0, 1, 2), (1000,)),
+        ((0, 1, "all"), (0, 1, 2, 3, 4), (50, 100)),
+        ((0,), (0, 1, 2), (1000,)),
+    ]
+    assert few.every("seeds") == [0, 1, 2, 3, 4] and few.every("train_size") == [1000, 50, 100]
+    assert "'rate'" in refusal(grid=[{"rate": 1}]) and "[[grid]]" in refusal(grid=[{"rate": 1}])
+    assert refusal(grid=[{"seeds": 0}]).startswith("seeds in table 1 of [[grid]] cannot be 0: give a number of seeds")
+    assert "[[grid]]" in refusal(grid="0,1") and "[[grid]]" in refusal(grid=[3])
+
+
+def test_all_rows_are_a_size_like_others() -> None:
+    assert spec(train_size=50).extended(spec(), 1000).train_size == (1000, 50)
+    assert spec().extended(spec(train_size=50), 1000).train_size == (50, 1000)
+    assert spec().extended(spec(), 1000).train_size is None
+
+
+def test_every_setting_is_described() -> None:
+    assert all(field.description for field in SweepSpec.model_fields.values())
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), (" 1.5 min", 90), ("2h", 7200), (".5h", 1800)])
+def test_durations_are_read(text: str, seconds: float) -> None:
+    assert read_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-3", "3 days", "1:30"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(FrostlineError, match="is no duration"):
+        read_seconds(text)

@@ -1,0 +1,193 @@
+"""Which runs are trained as one: those of a kind, as many as pay, and what happens where it cannot be."""
+
+from copy import copy
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import frostline.sweep.execution.execute as execute_module
+import frostline.sweep.execution.stacks as stacks_module
+from frostline.api.sweep import Sweep
+from frostline.frozen.forward_pass import Need
+from frostline.sweep.execution.execute import make_ready
+from frostline.sweep.execution.progress import Progress
+from frostline.sweep.execution.stacks import _grown, in_stacks, stack_size
+from frostline.sweep.prepare import prepare
+from frostline.sweep.results.store import Store
+from frostline.training.run import Bench
+from frostline.training.specification import RunSpec
+from tiny import go
+
+
+def spec_of(tune: int, seed: int, rate: float = 1e-3, **more: Any) -> RunSpec:
+    values = {"weights": "w", "vocabulary": "v", "data": "d", "tune": tune, "seed": seed, "train_size": 20}
+    return RunSpec.model_validate({**values, "learning_rate": rate, **more})
+
+
+def test_runs_of_a_kind_come_together_and_the_others_in_their_order() -> None:
+    runs = [spec_of(k, seed) for seed in range(5) for k in (0, 1, 2)]
+    asked = []
+
+    def size_of(some: list[RunSpec]) -> int:
+        asked.append([run.seed for run in some])
+        return {0: 5, 1: 1, 2: 3}[int(some[0].tune)]
+
+    found = [(stack[0].tune, [run.seed for run in stack]) for stack in in_stacks(runs, size_of)]
+    assert found == [
+        *[(0, [0, 1, 2, 3, 4]), (1, [0]), (2, [0, 1, 2]), (1, [1]), (1, [2]), (1, [3]), (2, [3, 4]), (1, [4])]
+    ]
+    assert asked == [[0, 1, 2, 3, 4]] * 3
+
+
+def test_a_kind_is_all_but_seed_and_learning_rate() -> None:
+    runs = [
+        spec_of(1, 0),
+        spec_of(1, 1, 1e-4),
+        spec_of(1, 0, class_weights={"a": 1.0}),
+        spec_of(1, 0, train_size=10),
+        spec_of(1, 1, class_weights={"a": 1.0}),
+    ]
+    assert [len(stack) for stack in in_stacks(runs, len)] == [2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "seconds, used, most, limit, size",
+    [
+        (lambda n: 1.0, lambda n: n, 8, 100, 8),
+        (lambda n: 1.0, lambda n: n, 6, 100, 6),
+        (lambda n: 1.0, lambda n: n, 8, 5, 4),
+        (lambda n: float(n), lambda n: n, 8, 100, 1),  # nothing is gained
+        (lambda n: max(4.0, n), lambda n: n, 32, 100, 4),
+        (lambda n: 1.0, lambda n: 90 + n, 32, 200, 16),  # most of it is shared
+        (lambda n: 1.0, lambda n: n, 1, 100, 1),
+        (lambda n: inf, lambda n: n, 8, 100, 1),  # its loss is not finite: nobody knows
+        (lambda n: 1.0 if n < 4 else inf, lambda n: n, 8, 100, 2),
+    ],
+)
+def test_a_stack_grows_while_it_pays_and_fits(seconds: Any, used: Any, most: int, limit: int, size: int) -> None:
+    assert _grown(lambda n: (seconds(n), used(n)), most, limit) == size
+
+
+def test_a_rehearsal_that_runs_out_of_memory_ends_the_growth() -> None:
+    def rehearsal(count: int) -> tuple[float, int]:
+        if count > 2:
+            raise torch.OutOfMemoryError
+        return 1.0, 1
+
+    assert _grown(rehearsal, 8, 1000) == 2
+
+
+@pytest.fixture
+def bench(settings: dict[str, Any]) -> Bench:
+    prepared = prepare(Sweep(progress=Progress(), **settings).spec, {}, Progress())
+    make_ready(prepared, prepared.plan.runs, Progress())
+    return prepared.bench
+
+
+def test_on_a_cpu_heads_alone_are_stacked_unless_a_number_is_given(bench: Bench) -> None:
+    notes: list[str] = []
+
+    def size(tune: int, wanted: int | str, count: int = 5) -> int:
+        return stack_size([spec_of(tune, seed) for seed in range(count)], bench, wanted, notes.append)
+
+    assert [size(0, "auto"), size(1, "auto"), size(0, 1), size(0, 3), size(1, 3), size(1, 9)] == [5, 1, 1, 3, 3, 5]
+    assert size(0, "auto", count=1) == 1
+    all_tokens = copy(bench.states)
+    assert all_tokens is not None
+    all_tokens.need = Need((3,), head=False)
+    for states in (None, all_tokens):
+        other = replace(bench, states=states)
+        assert stack_size([spec_of(0, seed) for seed in range(5)], other, "auto", notes.append) == 1
+    assert not notes
+
+
+def test_each_worker_has_a_stack_of_its_own_unless_a_number_is_given(bench: Bench) -> None:
+    runs = [spec_of(0, seed) for seed in range(5)]
+    found = [stack_size(runs, bench, "auto", print, workers=workers) for workers in (1, 2, 3, 5, 9)]
+    assert found == [5, 3, 2, 1, 1] and stack_size(runs, bench, 4, print, workers=3) == 4
+
+
+def test_what_was_found_is_remembered_and_said_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs: list[Any] = []
+    monkeypatch.setattr(stacks_module, "stack_refusal", lambda *_, **__: proofs.append(1) or "Its layers talk.")
+    notes: list[str] = []
+    runs = [spec_of(1, seed) for seed in range(4)]
+    for asked in (runs, runs, runs[:2]):
+        assert stack_size(asked, replace(bench, workers=2), 3, notes.append) == 1
+    assert len(proofs) == 2 and len(notes) == 3 and len(set(notes)) == 1
+
+
+def test_memory_limits_a_stack_of_heads(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = 4 * (32 * 32 + 32 + 32 * 2 + 2)
+    runs = [spec_of(0, seed) for seed in range(9)]
+    for limit, size in ((10 * 5 * head, 9), (3 * 5 * head, 3), (0, 1)):
+        monkeypatch.setattr(stacks_module, "memory_limit", lambda device, limit=limit: limit)
+        assert stack_size(runs, replace(bench, stack_sizes={}), "auto", print) == size
+
+
+def test_a_type_that_cannot_be_stacked_is_said_and_runs_one_by_one(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stacks_module, "stack_refusal", lambda *_, **__: "Its layers talk.")
+    notes = notes_of(monkeypatch)
+    assert stacked_of(go(settings)) == {0: [1, 1], 1: [1, 1]}
+    assert "Runs of last 0 are trained one by one. Its layers talk." in notes
+
+
+def test_a_sweep_with_a_number_stacks_every_k(settings: dict[str, Any]) -> None:
+    sweep = go(settings, tune="0,1,all", stack=3, seeds=3)
+    assert stacked_of(sweep) == {0: [3] * 3, 1: [3] * 3, "all": [3] * 3}
+    alone = go(settings, tune="0,1,all", stack=1, seeds=3, out=Path(settings["out"]).with_name("alone"))
+    assert stacked_of(alone) == {0: [1] * 3, 1: [1] * 3, "all": [1] * 3}
+    digests = [sorted(Store(Path(one.spec.out)).results()) for one in (sweep, alone)]
+    assert digests[0] == digests[1]
+    for digest in digests[0]:
+        mine, theirs = (Store(Path(one.spec.out)).predictions(digest) for one in (sweep, alone))
+        assert mine.keys() == theirs.keys() and all(mine[name].shape == theirs[name].shape for name in mine)
+
+
+def test_heads_of_a_stack_are_those_of_runs_one_by_one(settings: dict[str, Any]) -> None:
+    together = go(settings, tune="0", seeds=4)
+    alone = go(settings, tune="0", seeds=4, stack=1, out=Path(settings["out"]).with_name("alone"))
+    assert (stacked_of(together), stacked_of(alone)) == ({0: [4] * 4}, {0: [1] * 4})
+    for digest in Store(Path(alone.spec.out)).results():
+        mine, theirs = (Store(Path(one.spec.out)).predictions(digest) for one in (together, alone))
+        assert all(np.array_equal(mine[name], theirs[name]) for name in theirs)
+
+
+def test_a_stack_that_fails_is_tried_in_halves_and_said(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, sizes = execute_module.run_stacked, []
+
+    def short_of_memory(specs: list[RunSpec], *others: Any, **more: Any) -> Any:
+        sizes.append(len(specs))
+        if len(specs) > 2:
+            raise torch.OutOfMemoryError("out of memory\nand more")
+        return real(specs, *others, **more)
+
+    monkeypatch.setattr(execute_module, "run_stacked", short_of_memory)
+    notes = notes_of(monkeypatch)
+    sweep = go(settings, tune="0", seeds=5)
+    assert sizes == [5, 2, 3, 2] and stacked_of(sweep) == {0: [2, 2, 1, 2, 2]}
+    assert "5 runs of last 0 failed as one (OutOfMemoryError: out of memory); tried in two halves." in notes
+    assert set(sweep.table().status) == {"done"}
+
+
+def notes_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    notes: list[str] = []
+    monkeypatch.setattr(Progress, "note", lambda self, sentence: notes.append(sentence))
+    return notes
+
+
+def stacked_of(sweep: Sweep) -> dict[Any, list[int]]:
+    """How many runs each was trained with, by k and seed."""
+    found: dict[Any, dict[int, int]] = {}
+    for facts in Store(Path(sweep.spec.out)).results().values():
+        found.setdefault(facts["spec"]["tune"], {})[facts["spec"]["seed"]] = facts["provenance"]["stacked"]
+    return {k: [by_seed[seed] for seed in sorted(by_seed)] for k, by_seed in found.items()}

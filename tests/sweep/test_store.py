@@ -1,0 +1,154 @@
+"""The folder of results: whole files, never overwritten, damage said."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import frostline.sweep.results.store as store_module
+from frostline import FrostlineError
+from frostline.sweep.results.store import Store, replace
+from frostline.training.run import Result
+
+
+def result(digest: str, score: float = 0.5, *, test: bool = True) -> Result:
+    logits = {name: np.full((3, 2), score, np.float32) for name in ("validation_best", "validation_last")}
+    made = Result({"digest": digest, "status": "done", "validation_best": score}, logits)
+    if test:
+        made.test_facts, made.test_logits = {"digest": digest, "scores": {"accuracy": score}}, logits["validation_best"]
+    return made
+
+
+def test_what_is_published_is_read_back(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.publish("aa", result("aa", 0.25))
+    assert store.has("aa") and not store.has("bb")
+    assert store.results() == {"aa": {"digest": "aa", "status": "done", "validation_best": 0.25}}
+    assert np.array_equal(store.predictions("aa")["validation_last"], np.full((3, 2), 0.25))
+    facts, logits = store.test("aa") or ({}, None)
+    assert facts["scores"] == {"accuracy": 0.25} and logits.shape == (3, 2)  # type: ignore[union-attr]
+
+
+def test_a_run_without_test(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.publish("aa", result("aa", test=False))
+    assert store.test("aa") is None and list(store.results()) == ["aa"]
+
+
+def test_publishing_never_overwrites(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.publish("aa", result("aa", 0.25))
+    before = {path.name: path.read_bytes() for path in store.runs.iterdir()}
+    store.publish("aa", result("aa", 0.75))
+    assert {path.name: path.read_bytes() for path in store.runs.iterdir()} == before
+
+
+def test_the_file_that_makes_a_run_count_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, real = Store(tmp_path), Store._link
+
+    def stop_at_the_last(self: Store, name: str, content: bytes) -> None:
+        if name == "aa.json":
+            raise KeyboardInterrupt
+        real(self, name, content)
+
+    monkeypatch.setattr(Store, "_link", stop_at_the_last)
+    with pytest.raises(KeyboardInterrupt):
+        store.publish("aa", result("aa"))
+    assert len(list(store.runs.iterdir())) == 3 and not store.has("aa") and store.results() == {}
+    monkeypatch.undo()
+    store.publish("aa", result("aa"))
+    assert store.has("aa")
+
+
+def test_files_left_by_a_killed_process_are_not_results(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.publish("aa", result("aa"))
+    (store.runs / ".bb.json.12345678.part").write_bytes(b'{"digest": "bb"')
+    assert list(store.results()) == ["aa"] and store.failures() == {}
+
+
+def test_a_failure_gives_way_to_a_result(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.fail("aa", {"digest": "aa", "reason": "RuntimeError: first"})
+    store.fail("aa", {"digest": "aa", "reason": "RuntimeError: second"})
+    assert store.failures() == {"aa": {"digest": "aa", "reason": "RuntimeError: second"}}
+    assert store.results() == {} and not store.has("aa")
+    store.publish("aa", result("aa"))
+    assert store.failures() == {} and list(store.results()) == ["aa"]
+
+
+@pytest.mark.parametrize("content", [b"", b'{"digest": "aa"', b"{}", b"[]", b'"aa"', b'{"digest": "bb"}', b"\xff"])
+def test_a_damaged_result_is_said_with_its_name_and_what_to_do(tmp_path: Path, content: bytes) -> None:
+    store = Store(tmp_path)
+    store.publish("aa", result("aa"))
+    (store.runs / "aa.json").write_bytes(content)
+    with pytest.raises(FrostlineError, match=r"aa\.json is damaged .*delete .*aa\.\* and run the sweep's command"):
+        store.results()
+
+
+def test_deleting_what_the_sentence_says_mends_it(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.publish("aa", result("aa", 0.25))
+    for name in ("aa.predictions.safetensors", "aa.test.safetensors", "aa.test.json"):
+        (store.runs / name).write_bytes(b"{broken")
+    with pytest.raises(FrostlineError, match=r"aa\.predictions\.safetensors is damaged"):
+        store.predictions("aa")
+    with pytest.raises(FrostlineError, match=r"aa\.test\.json is damaged"):
+        store.test("aa")
+    for path in store.runs.glob("aa.*"):
+        path.unlink()
+    store.publish("aa", result("aa", 0.75))
+    assert store.predictions("aa")["validation_best"][0, 0] == 0.75 and store.test("aa") is not None
+
+
+def test_predictions_that_are_gone_are_said(tmp_path: Path) -> None:
+    with pytest.raises(FrostlineError, match="is damaged"):
+        Store(tmp_path).predictions("aa")
+
+
+def test_the_specification_is_written_and_read(tmp_path: Path) -> None:
+    store = Store(tmp_path / "new")
+    assert store.read_spec() is None
+    store.write_spec({"model": "m", "tune": [0, "all"], "revision": None, "identity": {"layers": 6}})
+    assert store.read_spec() == {"model": "m", "tune": [0, "all"], "identity": {"layers": 6}}
+    (tmp_path / "new" / "sweep.toml").write_text("model = [")
+    with pytest.raises(FrostlineError, match=r"sweep\.toml is damaged"):
+        store.read_spec()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FrostlineError, match="cannot be read"):
+        Store(tmp_path / "file").read_spec()
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "answer.json"
+    replace(target, b"old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store_module.os, "fsync", full)
+    with pytest.raises(FrostlineError, match=r"The disk is full: .*answer\.json could not be written"):
+        replace(target, b"new")
+    assert target.read_bytes() == b"old" and list(tmp_path.iterdir()) == [target]
+    monkeypatch.undo()
+    replace(target, b"new")
+    assert target.read_bytes() == b"new" and list(tmp_path.iterdir()) == [target]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FrostlineError, match=r"cannot be written \(.*\): choose another --out"):
+        replace(tmp_path / "file" / "x.json", b"")
+
+
+def test_two_writers_of_one_run(tmp_path: Path) -> None:
+    """Both publish; the folder holds one whole result and nothing beside it."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    store = Store(tmp_path)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: store.publish("aa", result("aa", n / 8)), range(8)))
+    assert len(list(store.runs.iterdir())) == 4
+    facts: dict[str, Any] = store.results()["aa"]
+    assert facts["validation_best"] in [n / 8 for n in range(8)]

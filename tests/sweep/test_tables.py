@@ -1,0 +1,144 @@
+"""results.csv, results.parquet and scores.csv."""
+
+import csv
+import io
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from frostline import write_report
+from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.store import Store
+from frostline.sweep.results.tables import COLUMNS, COST, SCORE_COLUMNS, csv_bytes, frame, write_tables
+from tiny import go
+
+DESIGN = """
+model, task, train_size, trainable, tuned_layers, tune_embeddings, seed, learning_rate, status, reason, outcome,
+metric, validation_best, validation_last, train_last, test, best_epoch, trainable_parameters, train_seconds,
+cache_seconds, abreast, peak_memory_bytes
+"""
+
+
+def test_the_columns_are_those_of_the_design(finished_sweep: Path) -> None:
+    assert [name for name in COLUMNS if name != "run"] == re.findall(r"\w+", DESIGN)
+    header = (finished_sweep / "results.csv").read_text().splitlines()[0].split(",")
+    assert tuple(header) == COLUMNS == tuple(pd.read_parquet(finished_sweep / "results.parquet").columns)
+    assert (finished_sweep / "scores.csv").read_text().splitlines()[0] == "run,split,epoch,metric,value"
+    assert set(COST) < set(COLUMNS)
+
+
+def test_one_row_a_run_in_the_order_of_the_grid(finished_sweep: Path) -> None:
+    table = pd.read_csv(finished_sweep / "results.csv")
+    assert table[["seed", "trainable"]].to_numpy().tolist() == [
+        [seed, name] for seed in (0, 1) for name in ("last 0", "last 1", "all")
+    ]
+    assert table.tuned_layers.tolist() == [0, 1, 3] * 2
+    assert table.tune_embeddings.tolist() == [False, False, True] * 2
+    assert set(table.status) == {"done"} and set(table.metric) == {"accuracy"}
+    assert ((table.outcome == "ok") == table.reason.isna()).all()
+    assert table.trainable_parameters[:3].is_monotonic_increasing and table.trainable_parameters[0] == 32 * 33 + 66
+    assert (table[["train_seconds", "peak_memory_bytes"]] > 0).all().all()
+
+
+def test_all_that_used_the_pass_share_it_whichever_call_they_are_of(
+    finished_sweep: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(finished_sweep)
+    results = folder.store.results()
+    used = [facts for facts in results.values() if facts["provenance"]["cut"] is not None]
+    assert len(used) == 4 and all(facts["cost"]["pass_seconds"] > 0 for facts in used)
+    for seconds, facts in zip((8.0, 8.0, 2.0, 2.0), used, strict=True):  # two of a later call, which read fewer rows
+        facts["cost"]["pass_seconds"] = seconds
+    monkeypatch.setattr(Store, "results", lambda store: results)
+    assert [row["cache_seconds"] for row in folder.rows()] == [2.0, 2.0, 0.0] * 2
+    del results[used[-1]["digest"]]
+    shares = [row["cache_seconds"] for row in folder.rows() if row["status"] == "done"]
+    assert sum(shares) == pytest.approx(8.0) and shares.count(0.0) == 2
+
+
+def test_csv_and_parquet_are_one_table(finished_sweep: Path) -> None:
+    parquet = pd.read_parquet(finished_sweep / "results.parquet")
+    text = pd.read_csv(finished_sweep / "results.csv", dtype=dict(parquet.dtypes), keep_default_na=False)
+    pd.testing.assert_frame_equal(parquet, text)
+    assert {str(parquet.dtypes[name]) for name in ("test", "best_epoch", "train_seconds")} == {"Float64"}
+    assert frame([]).dtypes.to_list() == parquet.dtypes.to_list()
+
+
+def test_scores_hold_every_split_and_epoch(finished_sweep: Path) -> None:
+    scores, table = pd.read_csv(finished_sweep / "scores.csv"), pd.read_csv(finished_sweep / "results.csv")
+    assert set(scores.split) == {"validation", "train_running", "train", "test"} and set(scores.run) == set(table.run)
+    for _, run in table.iterrows():
+        mine = scores[(scores.run == run.run) & (scores.metric == "accuracy")]
+        validation = mine[mine.split == "validation"].set_index("epoch").value
+        assert validation.index.tolist() == [1, 2, 3, 4]
+        assert validation.max() == validation[run.best_epoch] == run.validation_best
+        assert validation[4] == run.validation_last
+        test = mine[mine.split == "test"]
+        assert test.value.item() == run.test and test.epoch.item() == run.best_epoch
+
+
+def test_rebuilt_tables_are_the_same_bytes(finished_sweep: Path, tmp_path: Path) -> None:
+    out = tmp_path / "films"
+    shutil.copytree(finished_sweep, out)
+    names = ("results.csv", "scores.csv", "answer.json")
+    before = {name: (out / name).read_bytes() for name in names}
+    for name in (*names, "results.parquet", "report.html"):
+        (out / name).unlink()
+    write_report(out)
+    assert {name: (out / name).read_bytes() for name in names} == before
+    assert (out / "results.parquet").exists() and (out / "report.html").exists()
+
+
+def test_a_run_that_is_not_there_yet_is_pending_and_a_failed_one_says_why(finished_sweep: Path, tmp_path: Path) -> None:
+    out = tmp_path / "films"
+    shutil.copytree(finished_sweep, out)
+    folder = Folder(out)
+    first, second = folder.runs[:2]
+    for spec in (first, second):
+        for path in folder.store.runs.glob(f"{spec.digest}.*"):
+            path.unlink()
+    folder.store.fail(second.digest, {"digest": second.digest, "reason": "RuntimeError: out of memory"})
+    rows = folder.rows()
+    assert [row["status"] for row in rows] == ["pending", "failed", *["done"] * 4]
+    assert [row["reason"] for row in rows[:2]] == ["", "RuntimeError: out of memory"]
+    assert rows[0]["validation_best"] is None and rows[0]["test"] is None and rows[0]["trainable_parameters"] is None
+    write_tables(out, rows, [])
+    assert pd.read_csv(out / "results.csv").status.tolist() == [row["status"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("modules", "layers", "embeddings"),
+    [("pooler", 0, False), ("layer.1", 2, False), ("layer.0,pooler", 3, False), ("word_embeddings", 3, True)],
+)
+def test_named_parts_are_tuned_from_the_lowest_on(
+    settings: dict[str, Any], modules: str, layers: int, embeddings: bool
+) -> None:
+    sweep = go(settings, tune="named", tune_modules=modules, seeds=1)
+    (row,) = Folder(settings["out"]).rows()
+    assert (row["trainable"], row["tuned_layers"], row["tune_embeddings"]) == ("named", layers, embeddings)
+    for path in (Path(settings["out"]) / "runs").iterdir():
+        path.unlink()
+    (row,) = sweep.table().to_dict("records")
+    assert row["status"] == "pending" and pd.isna(row["tuned_layers"]) and pd.isna(row["tune_embeddings"])
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1x", "-a1", "@sum", "\tx", "\rx"])
+def test_a_formula_stays_text(text: str) -> None:
+    written = csv_bytes([{"label": text, text: 1.5}], ["label", text]).decode()
+    header, row = csv.reader(io.StringIO(written, newline=""))
+    assert header == ["label", f"'{text}"] and row == [f"'{text}", "1.5"]
+
+
+def test_negative_numbers_are_no_formulas_and_texts_keep_their_commas() -> None:
+    for text in ('x, "y"\nz', "old\rMac", "dos\r\n", "'quoted'", "-1", "+2.5e3"):  # a label may be a number
+        written = csv_bytes([{"a": -0.5, "b": text, "c": None}], "abc").decode()
+        assert list(csv.reader(io.StringIO(written, newline=""))) == [["a", "b", "c"], ["-0.5", text, ""]]
+
+
+def test_no_row_is_still_a_table() -> None:
+    assert csv_bytes([], SCORE_COLUMNS).decode() == "run,split,epoch,metric,value\n"
+    assert tuple(frame([]).columns) == COLUMNS
