@@ -30,12 +30,8 @@ FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
 
 def imported_folders(path: Path) -> Iterator[str]:
     """Folders of frostline that a file imports from when it is loaded; imports within functions do not count."""
-    inside = {
-        id(n)
-        for f in ast.walk(tree := ast.parse(path.read_text()))
-        if isinstance(f, ast.FunctionDef)
-        for n in ast.walk(f)
-    }
+    tree = ast.parse(path.read_text())
+    inside = {id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for n in ast.walk(f)}
     names = (n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module and id(n) not in inside)
     yield from (name.split(".")[1] for name in names if name.startswith("frostline."))
 
