@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-all lint clean
 
 demo: $(VENV)/demo
 	$(BIN)/frostline demo
 
 test: $(VENV)/test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST)
+
+test-all: PYTEST = -m "not every"
+test-all: test
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .
