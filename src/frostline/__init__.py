@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from frostline.api.prediction import Predictions, predict
-    from frostline.api.sweep import Sweep, write_report
+    from frostline.api.sweep import Sweep
     from frostline.frozen.check import Check, check
+    from frostline.report.rebuild import write_report
     from frostline.search.find import find
     from frostline.sweep.plan import Plan
     from frostline.sweep.specification import SweepSpec
@@ -46,7 +47,7 @@ _HOMES = {
     "find": "search.find",
     "predict": "api.prediction",
     "probe": "training.probes.probing",
-    "write_report": "api.sweep",
+    "write_report": "report.rebuild",
 }
 
 

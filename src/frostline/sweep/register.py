@@ -1,0 +1,37 @@
+"""The grid of a sweep, entered into the folder that holds its results."""
+
+from dataclasses import asdict
+
+from filelock import FileLock
+
+from frostline.sweep.plan import read_settings
+from frostline.sweep.prepare import Prepared
+from frostline.sweep.results.rows import write_rows
+from frostline.sweep.results.store import make_folder, write_facts
+
+
+def register(prepared: Prepared) -> None:
+    """Make the sweep's folder, or add this grid to the one that is there."""
+    out = prepared.store.out
+    make_folder(out)
+    identity = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(prepared.identity).items()}
+    with FileLock(out / ".sweep.lock"):  # another process may have added to the grid since this one was made ready
+        there = prepared.store.read_spec()
+        spec = prepared.spec
+        if there is not None:
+            spec = spec.extended(read_settings(there, out), prepared.identity.train_rows)
+        prepared.store.write_spec({**spec.model_dump(mode="json"), "identity": identity})
+    facts = {
+        "columns": asdict(prepared.data.task.columns),
+        "notes": prepared.plan.notes,
+        "report": prepared.data.report.as_dict(),
+        "max_length": prepared.plan.max_length,
+        "truncated": prepared.plan.truncated,
+        "truncated_by_class": prepared.plan.truncated_by_class,
+    }
+    write_facts(out / "data.json", facts)
+    write_rows(out, "validation", prepared.data.validation, prepared.data.folds)
+    for name, examples in prepared.data.others.items():
+        write_rows(out, name, examples)
+    if prepared.data.test is not None:
+        write_rows(out, "test", prepared.data.test)
