@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-all lint clean
+.PHONY: demo test test-all lint docs clean
 
 demo: $(VENV)/demo
 	$(BIN)/frostline demo
@@ -19,6 +19,9 @@ lint: $(VENV)/test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(VENV)/docs
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --builder html docs build/docs
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(if $(TORCH),$(BIN)/pip install --quiet "$(TORCH)")
@@ -28,4 +31,4 @@ $(VENV)/%: $(VENV)/bin/python pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build

@@ -31,15 +31,16 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
 from frostline import Sweep  # noqa: E402
-from frostline.fast.linear import ready_weights  # noqa: E402
-from frostline.frozen.cost import batched  # noqa: E402
-from frostline.frozen.forward_pass import tokens_at_once  # noqa: E402
-from frostline.frozen.hidden_states import cache_folder, not_kept  # noqa: E402
+from frostline.fast.linear import prepared_weights  # noqa: E402
+from frostline.frozen.batches import tokens_per_batch  # noqa: E402
+from frostline.frozen.cache.loading import missing_rows  # noqa: E402
+from frostline.frozen.cache.recipe import cache_folder  # noqa: E402
 from frostline.model.trainable import trained  # noqa: E402
 from frostline.sweep.execution.execute import cut_check, sharing  # noqa: E402
 from frostline.sweep.execution.progress import Progress  # noqa: E402
 from frostline.sweep.execution.workers import in_each, workers_for  # noqa: E402
 from frostline.sweep.forecast.calibration import disk_rate  # noqa: E402
+from frostline.sweep.forecast.operations import batch_totals  # noqa: E402
 from frostline.sweep.forecast.workload import Outlook  # noqa: E402
 from frostline.sweep.prepare import Prepared, rows_needed  # noqa: E402
 
@@ -95,7 +96,7 @@ def seconds_of(work: Callable[[], Any], choice: Choice = min, seconds: float = 0
 def matrix_rate(prepared: Prepared, tokens: int, choice: Choice = min) -> float:
     """Operations a second of the products of a layer's matrices with so many tokens, in the sweep's precision: as torch
     multiplies, or with weights laid out beforehand, whichever is faster."""
-    machine, model = prepared.bench.machine, prepared.pretrained.model
+    machine, model = prepared.context.machine, prepared.pretrained.model
     layer = prepared.pretrained.anatomy.layers(model)[0]
     shapes = [p.shape for p in layer.parameters() if p.dim() == 2]
     layers = [nn.Linear(columns, rows, bias=False, device=machine.device) for rows, columns in shapes]
@@ -113,7 +114,7 @@ def matrix_rate(prepared: Prepared, tokens: int, choice: Choice = min) -> float:
 
     with torch.no_grad():
         best = seconds([partial(nn.functional.linear, weight=weight) for weight in plain])
-        with machine.autocast(), ready_weights(nn.ModuleList(layers), machine):
+        with machine.autocast(), prepared_weights(nn.ModuleList(layers), machine.dtype):
             best = min(best, seconds(layers))
     return sum(2 * tokens * rows * columns for rows, columns in shapes) / best
 
@@ -126,7 +127,7 @@ def usual_rate(prepared: Prepared, runs: Sequence[Any], tokens: int) -> float:
 
 def memory_rate(prepared: Prepared) -> float:
     """Bytes a second that are read and written by a copy larger than any cache."""
-    source = torch.ones(1 << 26, device=prepared.bench.machine.device)
+    source = torch.ones(1 << 26, device=prepared.context.machine.device)
     target = torch.empty_like(source)
 
     def copy() -> None:
@@ -147,7 +148,7 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
         clock.begin("checking that the model can be cut")
         cut_check(prepared)  # what of the last layer runs for one token a text is known from here on
         clock.lap("calibration")
-        outlook = Outlook(prepared.bench, prepared.plan.kept)
+        outlook = Outlook(prepared.context, prepared.plan.kept)
         runs = sweep._asked(prepared)
         steps = _tokens(outlook, runs)
         rates = _rates(outlook, prepared, runs, steps)
@@ -160,8 +161,8 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
         usual.append(usual_rate(prepared, runs, steps))
         results = prepared.store.results()
         sharers = sharing(prepared, runs)
-        needed = rows_needed(prepared.bench, sharers or runs)
-        rows = not_kept(prepared.bench.tokens, needed, outlook.kept) if sharers else needed[:0]
+        needed = rows_needed(prepared.context, sharers or runs)
+        rows = missing_rows(prepared.context.tokens, needed, outlook.kept) if sharers else needed[:0]
         clock.seconds.pop("calibration")
         phases = list(_phases(clock, outlook, prepared, runs, results, rows, rates))
     bound = sum(phase["bound"] or 0.0 for phase in phases)
@@ -186,7 +187,7 @@ def _rates(outlook: Outlook, prepared: Prepared, runs: Sequence[Any], steps: int
     return {
         "training": matrix_rate(prepared, steps),
         "evaluation": matrix_rate(prepared, scored),
-        "pass": matrix_rate(prepared, tokens_at_once(prepared.bench.machine.device, outlook.anatomy)),
+        "pass": matrix_rate(prepared, tokens_per_batch(prepared.context.machine.device, outlook.anatomy)),
         "memory": memory_rate(prepared),
         "disk": disk_rate(cache_folder()),
     }
@@ -202,12 +203,12 @@ def _phases(
     rates: dict[str, float],
 ) -> Iterator[dict[str, Any]]:
     best = _best(rates)
-    lengths, matrices = prepared.bench.tokens.lengths, outlook.matrices
+    lengths, matrices = prepared.context.tokens.lengths, outlook.matrices
     for name in ("start-up", "tokenizing", "check", "forecast"):
         yield _phase(name, clock.seconds.get(name, 0.0), None)
     if len(rows):
         stop = outlook.anatomy.count if outlook.kept.head else max(outlook.kept.cuts)
-        real = matrices.forward(batched(lengths[rows], 1), stop=stop)
+        real = matrices.forward(batch_totals(lengths[rows], 1), stop=stop)
         # every token once, without padding and without the copies that fill batches up
         yield {
             **_phase("pass", clock.seconds["pass"], real / best),
@@ -222,7 +223,7 @@ def _phases(
         names = trained(same[0], outlook.anatomy)
         loads = [(run, outlook.load(run)) for run in same]
         steps = sum(matrices.training(names, load.steps, outlook.cut(run)) for run, load in loads)
-        moved = sum(load.steps.count for _, load in loads) * OPTIMIZER_BYTES * matrices.moved(names)
+        moved = sum(load.steps.count for _, load in loads) * OPTIMIZER_BYTES * matrices.updated_parameters(names)
         took = sum(results[run.digest]["cost"]["train_seconds"] for run in same)
         training += took
         yield {

@@ -31,7 +31,7 @@ from measuring import Failed, flags_of, markdown, settings_of, timed
 from frostline import Sweep
 from frostline.report.answer.answer import make_answer
 from frostline.statistics.choices import Choices
-from frostline.statistics.evidence import Labelled
+from frostline.statistics.predictions import Labelled
 from frostline.sweep.execution.progress import LineProgress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.specification import OF_MODEL_AND_DATA

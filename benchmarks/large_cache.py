@@ -16,8 +16,8 @@ import torch
 
 from frostline import Sweep
 from frostline.cli.printing import size_of
-from frostline.fast.memory import anonymous_memory, highest
-from frostline.frozen.hidden_states import keep
+from frostline.frozen.cache.loading import load_or_compute
+from frostline.model.memory import anonymous_memory, sampled_peak
 from frostline.sweep.execution.progress import LineProgress
 from frostline.sweep.prepare import prepare, recipe_of
 
@@ -30,10 +30,10 @@ def main() -> None:
         sweep = Sweep(seeds=1, test="none", out=Path(scratch) / "out", **flags)
         process = psutil.Process()
         start = perf_counter()
-        with highest(lambda: anonymous_memory(process)) as peak_before:
+        with sampled_peak(lambda: anonymous_memory(process)) as peak_before:
             prepared = prepare(sweep.spec, {}, LineProgress())
         loaded = perf_counter() - start
-        bench, plan = prepared.bench, prepared.plan
+        context, plan = prepared.context, prepared.plan
         print(
             f"{len(prepared.data.train) + len(prepared.data.validation):,} rows read, encoded and planned in {loaded:.0f} s"
         )
@@ -46,19 +46,19 @@ def main() -> None:
             if passed // 10_000 > (passed - rows) // 10_000:
                 print(f"{passed:,} rows, {perf_counter() - start:.0f} s", flush=True)
 
-        made_by = bench.pass_for(plan.kept)
-        with highest(lambda: anonymous_memory(process)) as peak:
+        made_by = context.forward_pass(plan.kept)
+        with sampled_peak(lambda: anonymous_memory(process)) as peak:
             start = perf_counter()
-            states = keep(
+            states = load_or_compute(
                 made_by,
-                bench.tokens,
-                np.arange(len(bench.tokens)),
-                recipe_of(bench.pretrained, bench.machine, made_by),
+                context.tokens,
+                np.arange(len(context.tokens)),
+                recipe_of(context.pretrained, context.machine, made_by),
                 folder=Path(scratch) / "cache",
                 progress=progress,
             )
             seconds = perf_counter() - start
-            for rows in np.array_split(np.random.default_rng(0).permutation(len(bench.tokens)), 1000)[:200]:
+            for rows in np.array_split(np.random.default_rng(0).permutation(len(context.tokens)), 1000)[:200]:
                 states.tokens(plan.kept.cuts[0], rows[:16])
         taken = sum(p.stat().st_size for p in (Path(scratch) / "cache").rglob("*") if p.is_file())
         facts = {

@@ -2,10 +2,12 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -161,6 +163,29 @@ def machine() -> Facts:
     here = this_machine()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {**here.facts(), "precision": here.precision, "cores": cores, "load": round(os.getloadavg()[0], 2)}
+
+
+def write_result(path: Path, question: str, tables: Sequence[Facts], raw: Any) -> None:
+    """Write what a page of the documentation shows: ``docs/benchmark_tables.py`` turns such a file into Markdown.
+
+    Args:
+        path: A file in ``benchmarks/results``.
+        question: What the benchmark asks, in one sentence.
+        tables: Each with ``caption``, ``header`` and ``rows`` of text.
+        raw: The figures behind the tables.
+    """
+    script = Path(sys.argv[0])
+    command = " ".join(["python", f"benchmarks/{script.name}", *map(shlex.quote, sys.argv[1:])])
+    result = {
+        "question": question,
+        "command": command,
+        "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "machine": machine(),
+        "tables": list(tables),
+        "raw": raw,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def settings_of(flags: Sequence[str]) -> dict[str, str]:

@@ -43,7 +43,7 @@ def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
         (spec,) = sweep._asked(prepared)
         make_ready(prepared, [spec], Progress())
     with settle(prepared, [spec]), _most() as most:
-        run(spec, prepared.bench)
+        run(spec, prepared.context)
     return {"frostline, until hidden states are kept": _above(until, before), OURS: _above(most, before)}
 
 
@@ -60,7 +60,7 @@ def trainer(work: Path, side: str) -> dict[str, Facts]:
 
 def _held() -> Facts:
     """Bytes that this process holds: all, and those that are no mapped file."""
-    from frostline.fast.memory import anonymous_memory
+    from frostline.model.memory import anonymous_memory
 
     process = psutil.Process()
     return {"resident": int(process.memory_info().rss), "own": anonymous_memory(process)}
@@ -69,9 +69,9 @@ def _held() -> Facts:
 @contextmanager
 def _most() -> Iterator[dict[str, Any]]:
     """The most of both while the context is open."""
-    from frostline.fast.memory import highest
+    from frostline.model.memory import sampled_peak
 
-    with highest(lambda: _held()["resident"]) as resident, highest(lambda: _held()["own"]) as own:
+    with sampled_peak(lambda: _held()["resident"]) as resident, sampled_peak(lambda: _held()["own"]) as own:
         yield {"resident": resident, "own": own}
 
 

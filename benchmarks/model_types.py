@@ -13,8 +13,7 @@ from transformers.utils import logging
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from frostline import Check, check
-from frostline.frozen.check import _states
-from frostline.frozen.cut import cut_at
+from frostline.frozen.cut import cut_at, hidden_states_by_cut
 from frostline.model.anatomy import find_layers
 from frostline.model.packing import packable
 from small_models import REASONS, TYPES, small_batch, small_model
@@ -42,7 +41,7 @@ def same_batch_difference(model: torch.nn.Module, batch: dict[str, torch.Tensor]
     worst = 0.0
     with torch.no_grad():
         truth = model(**batch).logits
-        states = _states(model, anatomy, batch)
+        states = hidden_states_by_cut(model, anatomy, batch)
         with packable(model) if packed else nullcontext() as packing:
             for cut in range(1, anatomy.count + 1):
                 with cut_at(model, anatomy, cut, packing=packing) as upper:

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from frostline.data import Examples
+from frostline.data.examples import Examples
 from frostline.model.anatomy import HEAD, POOLER
 from frostline.model.trainable import trained
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.prepare import prepare
 from frostline.sweep.specification import make_spec
-from frostline.training.run import train_rows
+from frostline.training.rows import train_rows
 
 KEPT = (
     *("num_train_epochs", "per_device_train_batch_size", "per_device_eval_batch_size"),
@@ -35,13 +35,13 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
     if spec.class_weights != "none" or spec.evaluations_per_epoch != 1 or spec.frozen_dropout:
         raise SystemExit("the other sides know no class weights, more evaluations in an epoch, or frozen dropout")
     prepared = prepare(spec, {}, Progress())
-    bench, plan, anatomy = prepared.bench, prepared.plan, prepared.pretrained.anatomy
+    context, plan, anatomy = prepared.context, prepared.plan, prepared.pretrained.anatomy
     if len({run.train_size for run in plan.runs}) > 1:
         raise SystemExit("one train size at a time: give --train-size one number")
-    rows = {run.seed: train_rows(bench, run) for run in plan.runs}
+    rows = {run.seed: train_rows(context, run) for run in plan.runs}
     union = np.unique(np.concatenate(list(rows.values())))
-    _write(folder / "train.jsonl", prepared.data.train, union - bench.splits["train"][0])
-    _write(folder / "validation.jsonl", prepared.data.validation, np.arange(len(bench.splits["validation"])))
+    _write(folder / "train.jsonl", prepared.data.train, union - context.splits["train"][0])
+    _write(folder / "validation.jsonl", prepared.data.validation, np.arange(len(context.splits["validation"])))
     by_k = {str(run.tune): run for run in plan.runs}
     facts = {
         "model": str(prepared.pretrained.folder),
@@ -51,7 +51,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
         "max_length": plan.max_length,
         "layers": anatomy.count,
         "train_size": plan.runs[0].train_size,
-        "validation_rows": len(bench.splits["validation"]),
+        "validation_rows": len(context.splits["validation"]),
         "device": settings.get("device", "auto"),
         **{name: getattr(spec, name) for name in KEPT},
         "cells": [

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from measuring import Facts, Spread, markdown, plain, quality, said, score_said
 from scipy import stats
 
-from frostline.report.figures.drawing import INK, QUIET, STYLE, TRAIN, VALIDATION, figure_of, svg
+from frostline.report.figures.files import svg
+from frostline.report.figures.style import INK, QUIET, STYLE, TRAIN, VALIDATION, figure_of
 
 OURS, USERS, BEST = SIDES = ("frostline", "trainer", "trainer-best")
 NAMES = {OURS: "frostline", USERS: "Trainer as users run it", BEST: "Trainer at its best"}

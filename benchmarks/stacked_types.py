@@ -12,7 +12,7 @@ from transformers.utils import logging
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from frostline import check
-from frostline.frozen.check import stack_refusal
+from frostline.frozen.check.stacking import stack_refusal
 from frostline.model.anatomy import find_layers
 from small_models import REASONS, TYPES, small_batch, small_model
 

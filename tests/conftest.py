@@ -17,12 +17,14 @@ import pytest
 import torch
 from hypothesis import settings as of_properties
 
+from figures import draw_nothing, drawn
 from tiny import QUICK, SMALL, Frostline, Said, go, sentences, tiny_bert_folder, write_csv
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
 of_properties.register_profile("any machine", deadline=None, max_examples=60)  # how long an example takes says nothing
 of_properties.load_profile("any machine")
+draw_nothing()
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +47,8 @@ def finished_sweep(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.T
 
     out = tmp_path_factory.mktemp("finished") / "films"
     torch.set_num_threads(1)
-    Sweep(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=out, progress=Progress(), **QUICK).run()
+    with drawn():
+        Sweep(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=out, progress=Progress(), **QUICK).run()
     return out
 
 

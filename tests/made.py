@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from frostline.report.answer.analysis import Group
-from frostline.statistics.evidence import Scores
+from frostline.report.answer.groups import Group
+from frostline.statistics.scores import Scores
 
 Quality = Callable[[int | str, int, int | None], float | None]  # k, seed, train size -> score
 

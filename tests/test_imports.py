@@ -61,7 +61,7 @@ def test_analysis_and_its_page_need_no_torch() -> None:
     modules = (
         "statistics.curve",
         "report.answer.analysis",
-        "report.answer.gather",
+        "report.answer.groups",
         "report.pages.analysis",
         "studies.comparison",
     )

@@ -9,9 +9,10 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from frostline.api.sweep import Sweep, write_folder
+from frostline.api.sweep import Sweep
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.progress import Progress
+from frostline.sweep.register import register
 
 GOOD = ("good", "great", "fine", "lovely", "warm", "bright")
 BAD = ("bad", "poor", "dull", "awful", "cold", "grim")
@@ -100,7 +101,7 @@ def go(settings: Mapping[str, Any], **other: Any) -> Sweep:
     """Run the sweep without report and model."""
     sweep = Sweep(progress=Progress(), **{**settings, **other})
     prepared = sweep._prepare(Progress())
-    write_folder(prepared)
+    register(prepared)
     execute(prepared, sweep._asked(prepared), Progress())
     return sweep
 

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from frostline.api.prediction import Predictions, predict
+    from frostline.api.probe import probe
     from frostline.api.sweep import Sweep
-    from frostline.frozen.check import Check, check
+    from frostline.frozen.check.exactness import check
+    from frostline.frozen.check.trial import Check
     from frostline.report.rebuild import write_report
     from frostline.search.find import find
     from frostline.sweep.plan import Plan
     from frostline.sweep.specification import SweepSpec
-    from frostline.training.probes.probing import Probed, probe
+    from frostline.training.probes.fitting import Probed
     from frostline.training.specification import RunSpec
 
 __all__ = [
@@ -36,17 +38,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Check": "frozen.check",
+    "Check": "frozen.check.trial",
     "Plan": "sweep.plan",
     "Predictions": "api.prediction",
-    "Probed": "training.probes.probing",
+    "Probed": "training.probes.fitting",
     "RunSpec": "training.specification",
     "Sweep": "api.sweep",
     "SweepSpec": "sweep.specification",
-    "check": "frozen.check",
+    "check": "frozen.check.exactness",
     "find": "search.find",
     "predict": "api.prediction",
-    "probe": "training.probes.probing",
+    "probe": "api.probe",
     "write_report": "report.rebuild",
 }
 

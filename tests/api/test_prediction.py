@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaForSeque
 
 import frostline
 from frostline import FrostlineError
-from frostline.data import read_unlabelled
+from frostline.data.load import read_unlabelled
 from tiny import sentences
 
 

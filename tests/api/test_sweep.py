@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from transformers import pipeline
 
 import frostline
-from frostline.api.sweep import save_recommended
+from frostline.report.recommended_model import save_recommended
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.prepare import prepare
 from frostline.sweep.results.tables import COLUMNS

@@ -1,10 +1,12 @@
-"""Known names are found, named columns decide, and nothing is guessed between two."""
+"""Common names are found, named columns are used, and ambiguous columns are refused."""
 
 import pyarrow as pa
 import pytest
 
 from frostline import FrostlineError
-from frostline.data import Columns, Table, choose_columns, read_table
+from frostline.data.columns import Columns, choose_columns
+from frostline.data.formats.reader import read_table
+from frostline.data.table import Table
 
 
 def table(*names: str) -> Table:
@@ -60,7 +62,7 @@ def test_a_label_is_not_always_needed() -> None:
         (("text", "premise", "hypothesis", "label"), {}, ("'premise', 'hypothesis' or 'text'", "--text-column")),
         (("text", "score", "rating"), {}, ("'score', 'rating'", "--label-column")),
         (("text", "b", "label"), {"text_pair_column": "b"}, ("--text-pair-column 'b'", "--text-column")),
-        (("text", "label"), {"text_column": "text", "label_column": "text"}, ("'text' is named for two things",)),
+        (("text", "label"), {"text_column": "text", "label_column": "text"}, ("'text' is chosen for two purposes",)),
     ],
 )
 def test_refusals(names: tuple[str, ...], options: dict[str, str], words: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""The generated tasks: what ``generate`` promises, and the agreement labels checked by rules of their own."""
+"""The generated tasks: the contract of ``generate``, and labels checked by independent rules."""
 
 import re
 from collections import Counter
@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from frostline import FrostlineError
-from frostline.data import lexicon
-from frostline.data.generated import LIMIT, TASKS, generate
+from frostline.data.generated import agreement_words, polarity_words
+from frostline.data.generated.tables import LIMIT, TASKS, generate
 
 tasks = st.sampled_from(sorted(TASKS))
 sizes = st.integers(0, 60)
@@ -29,7 +29,7 @@ def texts(task, split, seed=0, size=2000):
 
 
 def words(value):
-    """All words of a lexicon field, whatever its nesting."""
+    """All words of a word list, at any nesting."""
     if isinstance(value, str):
         return set(re.findall(r"[\w-]+", value.replace("{name}", "")))
     return set(chain.from_iterable(map(words, value.values() if isinstance(value, dict) else value)))
@@ -68,21 +68,22 @@ def test_a_seed_gives_the_same_tables_and_another_seed_others(task, seed):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_one_splits_size_leaves_the_others_alone(task):
+def test_the_size_of_a_split_does_not_change_the_others(task):
     small = generate(task, train=50, validation=10, test=50, seed=3)
     large = generate(task, train=50, validation=90, test=50, seed=3)
     assert small["train"] == large["train"] and small["test"] == large["test"]
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_labels_are_in_no_order_and_each_split_and_seed_has_its_own(task):
+def test_labels_are_shuffled_differently_in_each_split_and_seed(task):
     tables = [generate(task, train=50, validation=50, test=50, seed=seed) for seed in (0, 1)]
     orders = [tuple(table["label"].to_pylist()) for splits in tables for table in splits.values()]
     assert len({*orders, tuple(TASKS[task].labels * 25)}) == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
-def test_the_limit_is_kept(task):
+def test_the_limit_can_be_reached(task):
     tables = generate(task, train=LIMIT, validation=LIMIT, test=LIMIT)
     assert len({text for table in tables.values() for text in table["text"].to_pylist()}) == 3 * LIMIT
 
@@ -94,32 +95,33 @@ def test_an_unknown_task_lists_the_right_ones():
 
 @pytest.mark.parametrize("size", [-1, LIMIT + 1])
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
-def test_a_size_out_of_reach_names_the_split_and_the_limit(split, size):
+def test_a_size_out_of_range_names_the_split_and_the_limit(split, size):
     with pytest.raises(FrostlineError, match=rf"{split}={size}.*{LIMIT:,}"):
         generate("polarity", **{"train": 1, "validation": 1, "test": 1, split: size})
 
 
-# The lexicon.
+# The words.
 
 
 @pytest.mark.parametrize(
-    ("seen", "unseen"), [(lexicon.FILM_SEEN, lexicon.FILM_UNSEEN), (lexicon.CAST_SEEN, lexicon.CAST_UNSEEN)]
+    ("seen", "unseen"),
+    [(polarity_words.FILM_SEEN, polarity_words.FILM_UNSEEN), (agreement_words.CAST_SEEN, agreement_words.CAST_UNSEEN)],
 )
 def test_the_two_parts_share_no_content_word(seen, unseen):
     assert not words(seen._asdict()) & words(unseen._asdict()) - GRAMMATICAL
 
 
 @pytest.mark.parametrize("side", [0, 1])
-def test_the_lexicon_is_sizeable_and_words_have_one_polarity(side):
+def test_there_are_many_words_and_each_has_one_polarity(side):
     def adjectives(side):
-        parts = (lexicon.FILM_SEEN, lexicon.FILM_UNSEEN)
+        parts = (polarity_words.FILM_SEEN, polarity_words.FILM_UNSEEN)
         return words([[pair[side] for pair in (*part.adjectives.values(), part.extremes)] for part in parts])
 
     assert len(adjectives(side)) >= 60
     assert not adjectives(0) & adjectives(1)
-    films = (lexicon.FILM_SEEN, lexicon.FILM_UNSEEN)
+    films = (polarity_words.FILM_SEEN, polarity_words.FILM_UNSEEN)
     assert len(set().union(*(words(film.topics) for film in films))) >= 40
-    casts = (lexicon.CAST_SEEN, lexicon.CAST_UNSEEN)
+    casts = (agreement_words.CAST_SEEN, agreement_words.CAST_UNSEEN)
     assert len({noun for c in casts for noun in (*c.people, *c.objects, *c.places, *c.letters)}) >= 60
     assert len({verb.split()[0] for c in casts for verb in (*c.people_verbs, *c.thing_verbs)}) >= 30
 
@@ -129,7 +131,7 @@ def test_no_content_word_of_a_test_text_is_in_a_training_text(task):
     def vocabulary(split):
         return Counter(word for row in texts(task, split) for word in set(re.findall(r"\w+", row["text"].lower())))
 
-    part = lexicon.FILM_UNSEEN if task == "polarity" else lexicon.CAST_UNSEEN
+    part = polarity_words.FILM_UNSEEN if task == "polarity" else agreement_words.CAST_UNSEEN
     content = words([value for value in part._asdict().values() if not isinstance(value, dict)])
     content -= GRAMMATICAL
     assert content & set(vocabulary("test"))
@@ -152,7 +154,7 @@ def test_texts_are_well_formed(task, split):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_words_alone_do_not_tell_the_label(task):
+def test_a_bag_of_words_does_not_reveal_the_label(task):
     train, test = texts(task, "train", size=500), texts(task, "test", size=1000)
     model = make_pipeline(CountVectorizer(), LogisticRegression(max_iter=1000))
     model.fit([row["text"] for row in train], [row["label"] for row in train])
@@ -163,7 +165,7 @@ NEGATIONS = r"\b(not|never|hardly|far from|anything but|by no means|nothing|nobo
 REINFORCED = r"nothing short of|never less than|no denying|nobody could deny"
 
 
-@pytest.mark.parametrize(("split", "film"), [("train", lexicon.FILM_SEEN), ("test", lexicon.FILM_UNSEEN)])
+@pytest.mark.parametrize(("split", "film"), [("train", polarity_words.FILM_SEEN), ("test", polarity_words.FILM_UNSEEN)])
 def test_the_main_clause_and_its_negation_decide_the_polarity(split, film):
     def sentiment(side):
         pairs = [*film.adjectives.values(), film.extremes, film.verdicts, film.verbs]
@@ -204,7 +206,9 @@ def head_is_plural(subject, nouns):
     return first not in nouns or "and" in subject
 
 
-@pytest.mark.parametrize(("split", "cast"), [("train", lexicon.CAST_SEEN), ("test", lexicon.CAST_UNSEEN)])
+@pytest.mark.parametrize(
+    ("split", "cast"), [("train", agreement_words.CAST_SEEN), ("test", agreement_words.CAST_UNSEEN)]
+)
 def test_agreement_labels_follow_from_head_and_verb(split, cast):
     nouns = {*cast.people, *cast.objects, *cast.places, *cast.letters}
     verbs = number_of_verbs(cast)
@@ -217,7 +221,7 @@ def test_agreement_labels_follow_from_head_and_verb(split, cast):
         assert row["label"] == ("acceptable" if agrees else "unacceptable"), row
 
 
-@pytest.mark.parametrize("cast", [lexicon.CAST_SEEN, lexicon.CAST_UNSEEN])
+@pytest.mark.parametrize("cast", [agreement_words.CAST_SEEN, agreement_words.CAST_UNSEEN])
 def test_no_verb_could_be_read_as_a_past_tense(cast):
     same_in_the_past = {"bet", "cost", "cut", "hit", "hurt", "let", "put", "quit", "read", "set", "shut", "spread"}
     assert not {phrase.split()[0] for phrase in (*cast.people_verbs, *cast.thing_verbs)} & same_in_the_past

@@ -161,6 +161,30 @@ def test_short_texts_go_this_way(name: str, monkeypatch: pytest.MonkeyPatch) -> 
         assert len(calls) == 2 * anatomy.count  # longer ones that are only scored go torch's way
 
 
+def test_switched_off_short_texts_go_torchs_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_model("bert")
+    anatomy, batch = find_layers(model), small_batch(model)
+    with packable(model) as packing, cut_at(model, anatomy, None, packing=packing) as upper:
+        ours = upper(batch, None)
+        monkeypatch.setenv("FROSTLINE_WITHOUT", "attention")
+        monkeypatch.setattr(packing_module, "_short", lambda *args, **more: 1 / 0)
+        assert torch.allclose(upper(batch, None), ours, atol=1e-5)
+
+
+@pytest.mark.parametrize("p", [0.2, 1.0])
+def test_without_our_dropout_torch_draws_the_masks(p: float) -> None:
+    lengths = [9] * 40
+    heads, places = packed(lengths, torch.float32, 0), Places.shared(torch.tensor(lengths), HEADS, sum(lengths))
+    ones = torch.ones_like(heads[2])
+    outs = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        outs.append(attend(*heads[:2], ones, None, places, scale=None, dropout=None, dropped=p))
+    assert torch.equal(outs[0], outs[1])
+    assert torch.equal(outs[0], outs[2]) == (p == 1)
+    assert float(outs[0].mean()) == pytest.approx(p < 1, abs=0.05)
+
+
 def test_what_is_frozen_but_drops_does_drop() -> None:
     """Nothing below has a gradient, so it looks like scoring."""
     model = small_model("bert").train().requires_grad_(False)

@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from frostline.fast.last_layer import Narrow, placed, read_at
-from frostline.frozen.check import check, head_reads, narrow_of
+from frostline.frozen.check.exactness import check
+from frostline.frozen.check.head_token import find_head_reads, find_narrow
 from frostline.frozen.cut import cut_at
 from frostline.model.anatomy import find_layers
 from frostline.model.packing import packable
@@ -26,7 +27,7 @@ NARROW = {
 
 def narrow_for(model, batch):
     anatomy = find_layers(model, batch)
-    return anatomy, narrow_of(model, anatomy, batch, head_reads(model, anatomy, batch))
+    return anatomy, find_narrow(model, anatomy, batch, find_head_reads(model, anatomy, batch))
 
 
 def furthest(one, other):
@@ -102,14 +103,14 @@ def test_it_computes_less(model_type):
 def test_where_the_head_reads_every_token_nothing_is_narrow():
     model = small_model("bert")
     batch = small_batch(model)
-    assert narrow_of(model, find_layers(model, batch), batch, "all") is None
+    assert find_narrow(model, find_layers(model, batch), batch, "all") is None
 
 
 def test_a_wrong_list_of_modules_is_seen_by_the_check(monkeypatch):
     """Keys for the head's token only would change the logits: the check then takes the whole layer."""
     wrong = Narrow("first", ("attention.self.key",), 0)
     model = small_model("bert")
-    monkeypatch.setattr("frostline.frozen.check.narrow_of", lambda *given: wrong)
+    monkeypatch.setattr("frostline.frozen.check.trial.find_narrow", lambda *given: wrong)
     rows = check(model, tuned_layers=[0, 1, None], batch=small_batch(model))
     assert [row.narrow for row in rows] == [None, None, None]  # at 0 the pass would run it
     assert all(row.path == "packed" and row.max_logit_difference < 1e-6 for row in rows)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from frostline.fast import linear, memory
-from frostline.fast.gradients import AdamW, drop, gradient_of
-from frostline.fast.linear import _lays_out, ready_weights
+from frostline.fast import linear, mapped_pages
+from frostline.fast.linear import _lays_out, prepared_weights
+from frostline.fast.optimizer import AdamW, clear_gradients, gradient_of
 from frostline.model.device import Machine
 
 BF16 = Machine(torch.device("cpu"), "bfloat16")
@@ -23,7 +23,7 @@ def outputs_and_gradients(module, x):
         out = module(x)
     out.float().square().sum().backward()
     gradients = [x.grad, *(gradient for p in module.parameters() if (gradient := gradient_of(p)) is not None)]
-    drop(module.parameters())
+    clear_gradients(module.parameters())
     return out.detach(), gradients
 
 
@@ -32,7 +32,7 @@ def test_it_is_what_autocast_gives(bias):
     torch.manual_seed(0)
     module, x = nn.Linear(24, 40, bias=bias), torch.randn(2, 7, 24)
     out, gradients = outputs_and_gradients(module, x)
-    with ready_weights(module, BF16):
+    with prepared_weights(module, BF16.dtype):
         cast, cast_gradients = outputs_and_gradients(module, x)
     assert cast.dtype == out.dtype == torch.bfloat16
     assert torch.equal(cast, out)
@@ -44,7 +44,7 @@ def test_it_is_what_autocast_gives(bias):
 def test_an_input_of_several_layers_is_cast_once_and_anew_when_it_changes():
     torch.manual_seed(0)
     three, x = nn.ModuleList(nn.Linear(8, 8) for _ in range(3)), torch.randn(5, 8, requires_grad=True)
-    with ready_weights(three, BF16), BF16.autocast():
+    with prepared_weights(three, BF16.dtype), BF16.autocast():
         seen = [module(x).grad_fn.saved_tensors[0] for module in three]
         assert len({short.data_ptr() for short in seen}) == 1 and torch.equal(seen[0], x.detach().bfloat16())
         with torch.no_grad():
@@ -55,7 +55,7 @@ def test_an_input_of_several_layers_is_cast_once_and_anew_when_it_changes():
 def test_what_is_frozen_gets_no_gradient():
     module, x = nn.Linear(4, 4), torch.randn(3, 4)
     module.weight.requires_grad_(False)
-    with ready_weights(module, BF16):
+    with prepared_weights(module, BF16.dtype):
         outputs_and_gradients(module, x)  # backward through it
         with BF16.autocast():
             module(x).float().sum().backward()
@@ -66,7 +66,7 @@ def test_what_is_frozen_gets_no_gradient():
 def test_a_weight_that_is_made_of_others_hands_its_gradient_on():
     module, x, own = nn.Linear(8, 8), torch.randn(3, 8), torch.randn(8, 8, requires_grad=True)
     del module.weight
-    with ready_weights(module, BF16), BF16.autocast():
+    with prepared_weights(module, BF16.dtype), BF16.autocast():
         module.weight = own * 2
         module(x).float().sum().backward()
     assert own.grad is not None and own.grad.dtype == torch.float32 and own.grad.any()
@@ -76,7 +76,7 @@ def test_a_weight_that_is_made_of_others_hands_its_gradient_on():
 def test_a_copy_is_as_new_as_its_weight(change):
     torch.manual_seed(0)
     module, x = nn.Linear(8, 8), torch.randn(3, 8)
-    with ready_weights(module, BF16), BF16.autocast():
+    with prepared_weights(module, BF16.dtype), BF16.autocast():
         before = module(x).detach()
         if change == "step":
             module(x).float().sum().backward()
@@ -92,7 +92,7 @@ def test_a_copy_is_as_new_as_its_weight(change):
 
 def test_without_autocast_it_is_fp32():
     module, x = nn.Linear(4, 4), torch.randn(3, 4)
-    with ready_weights(module, BF16):
+    with prepared_weights(module, BF16.dtype):
         assert torch.equal(module(x), nn.functional.linear(x, module.weight, module.bias))
 
 
@@ -105,7 +105,7 @@ def test_scoring_is_what_torch_gives(precision, bias, shape):
     module, x = nn.Linear(24, 40, bias=bias), torch.randn(shape)
     with torch.no_grad(), machine.autocast():
         wanted = module(x)
-        with ready_weights(module, machine):
+        with prepared_weights(module, machine.dtype):
             given = module(x)
     assert given.dtype == wanted.dtype == machine.dtype and given.shape == wanted.shape
     torch.testing.assert_close(given, wanted)
@@ -118,7 +118,7 @@ def test_scoring_takes_rows_that_are_not_side_by_side(precision):
     machine = Machine(torch.device("cpu"), precision)
     module, x = nn.Linear(24, 40), torch.randn(5, 7, 24)
     rtol, atol = (0.016, 2e-3) if precision == "bfloat16" else (1.3e-6, 1e-6)  # sums of terms near 1
-    with torch.no_grad(), machine.autocast(), ready_weights(module, machine):
+    with torch.no_grad(), machine.autocast(), prepared_weights(module, machine.dtype):
         torch.testing.assert_close(module(x[:, 0]), module(x[:, 0].contiguous()), rtol=rtol, atol=atol)
         torch.testing.assert_close(module(x.transpose(0, 1)), module(x).transpose(0, 1), rtol=rtol, atol=atol)
 
@@ -128,7 +128,7 @@ def test_training_and_scoring_take_turns_and_see_the_same_weights(precision):
     torch.manual_seed(0)
     machine = Machine(torch.device("cpu"), precision)
     module, x = nn.Linear(24, 40), torch.randn(7, 24)
-    with ready_weights(module, machine), machine.autocast():
+    with prepared_weights(module, machine.dtype), machine.autocast():
         for _ in range(3):
             learned = module(x)
             learned.float().sum().backward()
@@ -144,15 +144,15 @@ def test_training_and_scoring_take_turns_and_see_the_same_weights(precision):
 @pytest.mark.skipif(not _lays_out(torch.bfloat16), reason="oneDNN has no products in bf16 on this processor")
 def test_only_one_form_of_a_weight_is_held():
     module, x = nn.Linear(24, 40), torch.randn(7, 24)
-    with ready_weights(module, BF16), BF16.autocast():
+    with prepared_weights(module, BF16.dtype), BF16.autocast():
         kept = module.forward
         module(x)
-        copy = kept.kept[0].numbers
+        copy = kept.cached[0].numbers
         with torch.no_grad():
             module(x)
-        assert kept.laid_out and kept.kept[0].numbers.layout != copy.layout
+        assert kept.laid_out and kept.cached[0].numbers.layout != copy.layout
         module(x)
-        assert not kept.laid_out and len(kept.kept) == 2
+        assert not kept.laid_out and len(kept.cached) == 2
 
 
 def test_a_torch_without_the_layouts_scores_all_the_same(monkeypatch):
@@ -160,7 +160,7 @@ def test_a_torch_without_the_layouts_scores_all_the_same(monkeypatch):
     module, x = nn.Linear(24, 40), torch.randn(7, 24)
     with torch.no_grad(), BF16.autocast():
         wanted = module(x)
-        with ready_weights(module, BF16):
+        with prepared_weights(module, BF16.dtype):
             assert torch.equal(module(x), wanted)
 
 
@@ -175,14 +175,14 @@ def test_a_processor_without_products_in_bf16_lays_none_out(monkeypatch):
 
 def test_in_fp32_training_is_torchs_own():
     module, x = nn.Linear(4, 4), torch.randn(3, 4)
-    with ready_weights(module, Machine(torch.device("cpu"), "float32")):
+    with prepared_weights(module, torch.float32):
         assert torch.equal(module(x), nn.functional.linear(x, module.weight, module.bias))
-        assert module.forward.kept == []
+        assert module.forward.cached == []
     assert "forward" not in vars(module)
 
 
 @pytest.mark.skipif(
-    not _lays_out(torch.float32) or platform.libc_ver()[0] != "glibc" or not os.access(memory.PAGES, os.R_OK),
+    not _lays_out(torch.float32) or platform.libc_ver()[0] != "glibc" or not os.access(mapped_pages.PAGEMAP, os.R_OK),
     reason="oneDNN lays no weights out, or the system is not asked",
 )
 def test_what_is_mapped_from_a_file_is_let_go_while_there_is_a_copy_of_it(tmp_path):
@@ -194,12 +194,12 @@ def test_what_is_mapped_from_a_file_is_let_go_while_there_is_a_copy_of_it(tmp_pa
         module.weight[0] = 1.0
         before = module(x)
         with (
-            memory.PAGES.open("rb", buffering=0) as pages,
-            ready_weights(module, Machine(torch.device("cpu"), "float32")),
+            mapped_pages.PAGEMAP.open("rb", buffering=0) as pages,
+            prepared_weights(module, torch.float32),
         ):
             first = module.weight.data_ptr() // mmap.PAGESIZE
             last = (module.weight.data_ptr() + module.weight.nbytes) // mmap.PAGESIZE
-            assert memory._of_a_file(pages, first, last)
+            assert mapped_pages.mapped_ranges(pages, first, last)
             torch.testing.assert_close(module(x), before)
-            assert not memory._of_a_file(pages, first, last)
+            assert not mapped_pages.mapped_ranges(pages, first, last)
     assert (module.weight[0] == 1).all() and torch.equal(module(x), before)

@@ -10,12 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
-from frostline.fast import embedding as lookup
-from frostline.frozen.check import narrow_of
-from frostline.frozen.cost import Batches, Matrices, batched, by_length, drawn
-from frostline.frozen.forward_pass import Need
+from frostline.fast import sparse_gradients as lookup
+from frostline.frozen.check.head_token import find_narrow
+from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import LAYER, find_layers, probe_batch
 from frostline.sweep.execution.progress import Progress
+from frostline.sweep.forecast.operations import (
+    BatchTotals,
+    OperationCounter,
+    batch_totals,
+    random_batch_totals,
+    sorted_batch_totals,
+)
 from frostline.sweep.forecast.workload import Outlook
 from frostline.training.specification import RunSpec
 from small_models import small_model
@@ -24,31 +30,31 @@ LENGTHS = st.lists(st.integers(1, 64), min_size=1, max_size=60).map(np.array)
 
 
 @pytest.fixture(scope="module")
-def matrices() -> Matrices:
+def matrices() -> OperationCounter:
     model = small_model("bert")
-    return Matrices.of(model, find_layers(model))
+    return OperationCounter.of(model, find_layers(model))
 
 
 @given(LENGTHS, st.integers(1, 16))
 def test_batches_hold_every_text_and_token_however_they_are_drawn(lengths: np.ndarray, size: int) -> None:
-    for made in (batched(lengths, size), by_length(lengths, size), drawn(lengths, size)):
+    for made in (batch_totals(lengths, size), sorted_batch_totals(lengths, size), random_batch_totals(lengths, size)):
         assert (made.count, made.texts, made.tokens) == (-(-len(lengths) // size), len(lengths), lengths.sum())
         assert made.places >= made.tokens and made.pairs >= (lengths**2).sum()
         assert made.pairs <= made.places * lengths.max()
-    assert batched(lengths, 1).places == lengths.sum()
+    assert batch_totals(lengths, 1).places == lengths.sum()
 
 
 def test_batches_add_up_and_scale() -> None:
-    one, other = batched(np.array([3, 5, 2]), 2), batched(np.array([7]), 2)
+    one, other = batch_totals(np.array([3, 5, 2]), 2), batch_totals(np.array([7]), 2)
     assert (one + other) * 2 == one * 2 + other * 2
-    assert one == Batches(2, 3, 10, 12, 2 * 25 + 4) and one.padded.tokens == 12
-    assert (one * 3).mean == one.mean and Batches().mean == Batches()
-    assert batched(np.zeros(0, np.int64), 4) == Batches()
+    assert one == BatchTotals(2, 3, 10, 12, 2 * 25 + 4) and one.padded.tokens == 12
+    assert (one * 3).mean == one.mean and BatchTotals().mean == BatchTotals()
+    assert batch_totals(np.zeros(0, np.int64), 4) == BatchTotals()
 
 
-def test_a_layer_is_counted_as_the_formula_of_bert_has_it(matrices: Matrices) -> None:
+def test_a_layer_is_counted_as_the_formula_of_bert_has_it(matrices: OperationCounter) -> None:
     width = matrices.anatomy.width
-    step = batched(np.full(4, 8), 4)
+    step = batch_totals(np.full(4, 8), 4)
     weights = matrices.layers[0]
     shapes = {name: size for name, size in matrices.sizes.items() if matrices.anatomy.places[name] == f"{LAYER}0"}
     assert weights == sum(shapes.values()) and len(shapes) == 6  # query, key, value, output, and two of the FFN
@@ -56,14 +62,14 @@ def test_a_layer_is_counted_as_the_formula_of_bert_has_it(matrices: Matrices) ->
     assert not any("embeddings" in name for name in matrices.sizes)
 
 
-def test_deeper_longer_and_more_costs_more(matrices: Matrices) -> None:
-    anatomy, step = matrices.anatomy, batched(np.array([5, 9, 4]), 3)
+def test_deeper_longer_and_more_costs_more(matrices: OperationCounter) -> None:
+    anatomy, step = matrices.anatomy, batch_totals(np.array([5, 9, 4]), 3)
     steps = [matrices.training(anatomy.tuned(k), step, anatomy.count - k) for k in range(anatomy.count + 1)]
     assert steps == sorted(steps) and len(set(steps)) == len(steps)
     whole = matrices.training(anatomy.tuned(None), step, None)
     assert whole == pytest.approx(steps[-1])  # the embeddings are looked up
     assert whole == pytest.approx(3 * matrices.forward(step))
-    for more in (step * 2, batched(np.array([5, 9, 5]), 3), batched(np.array([5, 9, 4, 1]), 4)):
+    for more in (step * 2, batch_totals(np.array([5, 9, 5]), 3), batch_totals(np.array([5, 9, 4, 1]), 4)):
         assert matrices.training(anatomy.tuned(1), more, 0) > matrices.training(anatomy.tuned(1), step, 0)
         assert matrices.forward(more) > matrices.forward(step)
     assert matrices.training(anatomy.tuned(1), step * 3, 1) == pytest.approx(
@@ -72,10 +78,10 @@ def test_deeper_longer_and_more_costs_more(matrices: Matrices) -> None:
     assert matrices.forward(step) == matrices.forward(step, 0, 1) + matrices.forward(step, 1)
 
 
-def test_what_is_frozen_saves_less_the_higher_it_stands(matrices: Matrices) -> None:
+def test_what_is_frozen_saves_less_the_higher_it_stands(matrices: OperationCounter) -> None:
     """One trained layer: each frozen layer above it takes two forwards more, and its attention, of which both sides have
     gradients, three."""
-    anatomy, step = matrices.anatomy, batched(np.array([5, 9, 4]), 3)
+    anatomy, step = matrices.anatomy, batch_totals(np.array([5, 9, 4]), 3)
     head = anatomy.tuned(0)
 
     def only(layer: int) -> float:
@@ -99,7 +105,7 @@ def outlook(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPath
         progress=Progress(), model=tiny_bert, train=tiny_table, out=out, tune="2", seeds=1, train_size=40
     )
     prepared = sweep._prepare(Progress())
-    return Outlook(prepared.bench, prepared.plan.kept), sweep._asked(prepared)[0]
+    return Outlook(prepared.context, prepared.plan.kept), sweep._asked(prepared)[0]
 
 
 def spec_with(spec: RunSpec, **values: Any) -> RunSpec:
@@ -118,7 +124,7 @@ def test_a_run_costs_more_with_everything_that_makes_it_longer(outlook: tuple[Ou
     ):
         assert look.operations(spec_with(spec, **longer)) > base, longer
     assert look.operations(spec_with(spec, tune=0)) < look.operations(spec_with(spec, tune=1)) < base
-    uncut = Outlook(look.bench, Need((), head=False))
+    uncut = Outlook(look.context, StateSelection((), head=False))
     assert uncut.operations(spec) > base
 
 
@@ -126,7 +132,7 @@ def test_a_runs_load_is_what_it_does(outlook: tuple[Outlook, RunSpec]) -> None:
     look, spec = outlook
     load = look.load(spec_with(spec, num_train_epochs=2.5))
     assert load.steps.count == 8 and load.steps.texts == pytest.approx(40 * 8 / 3)  # three steps an epoch
-    rows = {name: len(rows) for name, rows in look.bench.splits.items()}
+    rows = {name: len(rows) for name, rows in look.context.splits.items()}
     assert load.scored.texts == 3 * rows["validation"] + rows["test"] + 40
     assert load.longest <= 16 * look.lengths(spec).max()
 
@@ -134,7 +140,7 @@ def test_a_runs_load_is_what_it_does(outlook: tuple[Outlook, RunSpec]) -> None:
 def test_packed_batches_have_less_to_do_than_padded_ones(outlook: tuple[Outlook, RunSpec]) -> None:
     look, spec = outlook
     plain, padded = look.plain_load(spec), look.load(spec)
-    packed = Outlook(replace(look.bench, packed=True), look.kept).load(spec)
+    packed = Outlook(replace(look.context, packed=True), look.kept).load(spec)
     assert plain.steps == padded.steps
     assert packed.steps.tokens < padded.steps.tokens and packed.steps.count == padded.steps.count
     assert packed.scored.tokens < padded.scored.tokens and packed.scored.texts == padded.scored.texts
@@ -143,11 +149,11 @@ def test_packed_batches_have_less_to_do_than_padded_ones(outlook: tuple[Outlook,
 
 def test_the_pass_is_counted_by_its_filled_batches(outlook: tuple[Outlook, RunSpec]) -> None:
     look, _ = outlook
-    lengths = look.bench.tokens.lengths
+    lengths = look.context.tokens.lengths
     rows = np.argsort(lengths, kind="stable")
     rows = rows[lengths[rows] > 0]
     assert look.pass_operations(rows[:0]) == 0
-    (batch,) = look.bench.pass_for(look.kept).batches(lengths, rows[:1])
+    (batch,) = look.context.forward_pass(look.kept).batches(lengths, rows[:1])
     wanted = look.matrices.forward(batch.computed, stop=look.kept.depth(look.anatomy.count))
     assert look.pass_operations(rows[:1]) == look.of_pass(batch) == wanted
     assert look.pass_operations(rows[:50]) <= look.pass_operations(rows)
@@ -155,7 +161,7 @@ def test_the_pass_is_counted_by_its_filled_batches(outlook: tuple[Outlook, RunSp
 
 def test_named_parts_cost_more_than_the_last_layers_with_as_many_parameters(outlook: tuple[Outlook, RunSpec]) -> None:
     look, spec = outlook
-    kept = Outlook(look.bench, Need((1, 2), head=True))
+    kept = Outlook(look.context, StateSelection((1, 2), head=True))
     named = spec_with(spec, tune="named", tune_modules=("layer.1", "pooler"))
     assert kept.operations(named) > kept.operations(spec_with(spec, tune=1))
 
@@ -163,20 +169,20 @@ def test_named_parts_cost_more_than_the_last_layers_with_as_many_parameters(outl
 def test_a_step_moves_all_that_it_trains_but_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_model("bert")
     names = frozenset(name for name, _ in model.named_parameters())
-    every = Matrices.of(model, find_layers(model))
+    every = OperationCounter.of(model, find_layers(model))
     words = model.bert.embeddings.word_embeddings.weight
     assert every.moved(names) == every.trained(names) == sum(p.numel() for p in model.parameters())
     monkeypatch.setattr(lookup, "LARGE", len(words))
-    assert Matrices.of(model, find_layers(model)).moved(names) == every.trained(names) - words.numel()
+    assert OperationCounter.of(model, find_layers(model)).moved(names) == every.trained(names) - words.numel()
 
 
 def test_a_narrow_last_layer_costs_as_much_less_as_its_modules_run_for_fewer_tokens() -> None:
     model = small_model("bert", layers=3)
     anatomy = find_layers(model)
     batch = probe_batch(model)
-    narrow = narrow_of(model, anatomy, batch, "first")
-    whole, some = Matrices.of(model, anatomy), Matrices.of(model, anatomy, narrow)
-    batches = batched(np.full(8, 10), 4)
+    narrow = find_narrow(model, anatomy, batch, "first")
+    whole, some = OperationCounter.of(model, anatomy), OperationCounter.of(model, anatomy, narrow)
+    batches = batch_totals(np.full(8, 10), 4)
     assert some.forward(batches, stop=2) == whole.forward(batches, stop=2)  # the layers below are as they were
     d = anatomy.width
     kept = 2 * (2 * d * d)  # keys and values

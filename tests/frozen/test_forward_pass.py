@@ -1,14 +1,13 @@
-"""The pass: every row once, in shapes that hang on nothing but its own length."""
+"""The forward pass gives an example bitwise the same hidden states, whatever else is in its batch."""
 
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import pairwise
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
@@ -18,276 +17,173 @@ from transformers import (
     GPT2ForSequenceClassification,
 )
 
-from frostline.fast.linear import ready_weights
-from frostline.frozen import forward_pass as passing
-from frostline.frozen.check import check, head_reads, narrow_of, packs
-from frostline.frozen.forward_pass import TINY, Need, Pass, looks_up, tokens_at_once
+from frostline.frozen.batches import TINY, TOKENS
+from frostline.frozen.check.exactness import check
+from frostline.frozen.check.packed_pass import packed_pass_is_exact
+from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
+from frostline.frozen.selection import StateSelection
 from frostline.model import packing
-from frostline.model.anatomy import find_layers, probe_batch
-from frostline.model.device import Machine
+from frostline.model.anatomy import find_layers
 from frostline.model.packing import STEP
 from frostline.model.tokens import Tokens
-from small_models import FIRST_WORD, small_model
+from frozen.passes import bytes_by_row, pass_over
+from frozen.random_tokens import random_tokens
+from small_models import small_model
 
-BUDGET = passing.BUDGET["cpu"]
-LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=300)
-
-
-def table(lengths: list[int], *, words: int = 300, seed: int = 0) -> Tokens:
-    """Random texts of these lengths."""
-    ids = np.random.default_rng(seed).integers(FIRST_WORD, words, sum(lengths)).astype(np.int32)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    return Tokens({"input_ids": ids}, offsets, {"input_ids": 0}, np.zeros(len(lengths), np.int32))
+slow = pytest.mark.slow
+TYPES = ("bert", "gpt2", "modernbert", "llama", "distilbert")
+PRECISIONS = ("float32", "bfloat16")
 
 
-def pass_of(model_type: str, **more: Any) -> Pass:
-    return pass_over(small_model(model_type), **more)
+def fast_first(cases: Iterable[tuple[Any, ...]], fast: set[tuple[Any, ...]]) -> list[Any]:
+    """All cases; those that are not ``fast`` are marked slow."""
+    return [case if case in fast else pytest.param(*case, marks=slow) for case in cases]
 
 
-def pass_over(model: Any, *, packed: bool = True, precision: str = "float32", need: Need | None = None) -> Pass:
-    anatomy, batch = find_layers(model), probe_batch(model)
-    reads = head_reads(model, anatomy, batch)
-    need = need or Need((1, anatomy.count - 1), head=reads != "all")
-    machine = Machine(torch.device("cpu"), precision)
-    return Pass(model, anatomy, need, reads, packed, machine.autocast, narrow_of(model, anatomy, batch, reads))
-
-
-def by_row(made_by: Pass, tokens: Tokens, rows: np.ndarray[Any, Any]) -> dict[int, list[bytes]]:
-    """The bytes of each row's states."""
-    found, batches = {}, made_by.batches(tokens.lengths, rows)
-    precision = "float32" if made_by.autocast.__name__ == "nullcontext" else "bfloat16"
-    with ready_weights(made_by.model, Machine(torch.device("cpu"), precision)):
-        for batch, states in zip(batches, made_by.states(tokens, batches), strict=True):
-            parts = {name: x.split(batch.lengths.tolist() if "tokens" in name else 1) for name, x in states.items()}
-            for n, row in enumerate(batch.rows.tolist()):
-                found[row] = [part[n].float().contiguous().numpy().tobytes() for part in parts.values()]
-    return found
+ALL_PASSES = fast_first(
+    product(TYPES, (True, False), PRECISIONS),
+    {
+        ("bert", True, "float32"),
+        ("gpt2", False, "float32"),
+        ("modernbert", True, "bfloat16"),
+        ("llama", False, "bfloat16"),
+    },
+)
+LONG_PASSES = fast_first(product(TYPES, PRECISIONS), {("bert", "bfloat16"), ("llama", "float32")})
 
 
 @pytest.fixture(scope="module")
-def bert() -> Pass:
-    return pass_of("bert")
+def models() -> dict[str, Any]:
+    """Small models by type, made when first asked for. Not to be changed."""
+
+    class Models(dict[str, Any]):
+        def __missing__(self, name: str) -> Any:
+            self[name] = small_model(name)
+            return self[name]
+
+    return Models()
 
 
-@given(LENGTHS, st.booleans(), st.integers(0, 99))
-def test_every_row_once_and_no_batch_above_its_room(bert: Pass, lengths: list[int], packed: bool, seed: int) -> None:
-    made_by = Pass(bert.model, bert.anatomy, bert.need, bert.reads, packed)
-    rows = np.random.default_rng(seed).permutation(len(lengths))[: max(1, len(lengths) // 2)]
-    batches = made_by.batches(np.array(lengths), rows)
-    assert sorted(row for batch in batches for row in batch.rows.tolist()) == sorted(rows.tolist())
-    for batch in batches:
-        assert batch.lengths.tolist() == [lengths[row] for row in batch.rows] and len(batch.rows) <= batch.texts
-        assert ((batch.padded - batch.lengths) <= STEP - packed).all() and not (batch.padded % STEP).any()
-        if packed:
-            tiny = batch.lengths.max() <= STEP
-            assert tiny == (batch.lengths.min() <= STEP)  # a text's own length alone says in which company it is
-            assert batch.lengths.sum() <= batch.room == BUDGET and batch.texts == BUDGET // (TINY if tiny else STEP)
-            assert batch.computed.tokens == BUDGET
-        else:
-            assert len(set(batch.padded)) == 1 and len(batch.rows) <= batch.texts == BUDGET // batch.padded[0]
-            assert (batch.lengths < batch.padded).all()  # so there is always a mask
+def assert_same(forward_pass: ForwardPass, tokens: Tokens, *subsets: Any) -> None:
+    """Each subset of the rows gets bitwise the states that all rows get together."""
+    whole = bytes_by_row(forward_pass, tokens, np.arange(len(tokens)))
+    for rows in subsets:
+        assert bytes_by_row(forward_pass, tokens, rows) == {row: whole[row] for row in np.asarray(rows).tolist()}
 
 
-@given(st.lists(st.integers(1, 40), min_size=200, max_size=400), st.integers(0, 3))
-def test_packed_batches_are_full(bert: Pass, lengths: list[int], long: int) -> None:
-    """All but the last have no room for the shortest text that comes after them, or their padded grid would be too large."""
-    lengths = lengths + [500] * long
-    batches = bert.batches(np.array(lengths), np.arange(len(lengths)))
-    for batch, later in pairwise(batches):
-        if batch.texts != later.texts:
-            continue
-        texts = min(batch.texts, passing.GRID * BUDGET // batch.lengths.max())
-        assert len(batch.rows) == texts or batch.lengths.sum() + later.lengths.min() > batch.room
-    for batch in batches:
-        assert len(batch.rows) * batch.lengths.max() <= passing.GRID * BUDGET
+@pytest.mark.parametrize("name, packed, precision", ALL_PASSES)
+def test_a_row_is_the_same_whatever_is_computed_with_it(
+    models: dict[str, Any], name: str, packed: bool, precision: str
+) -> None:
+    generator = np.random.default_rng(0)
+    tokens = random_tokens(generator.integers(2, 41, 90).tolist())
+    forward_pass = pass_over(models[name], packed=packed, precision=precision)
+    assert len({tuple(states) for states in bytes_by_row(forward_pass, tokens, np.arange(90)).values()}) == 90
+    assert_same(forward_pass, tokens, *(generator.permutation(90)[:size] for size in (1, 2, 7, 40)))
 
 
-def test_the_wider_the_model_the_fewer_tokens_go_together(bert: Pass) -> None:
-    device = torch.device("cpu")
-
-    def at_once(width: int) -> int:
-        return tokens_at_once(device, replace(bert.anatomy, width=width))
-
-    assert at_once(32) == at_once(passing.WIDE) == BUDGET
-    assert at_once(2 * passing.WIDE) == BUDGET // 2 and at_once(10**9) == STEP
-    for width in range(passing.WIDE, 5000, 7):
-        assert (
-            not at_once(width) % STEP
-            and BUDGET * passing.WIDE - STEP * width < at_once(width) * width <= BUDGET * passing.WIDE
-        )
-
-
-@pytest.mark.parametrize("packed", [True, False])
-def test_a_batch_may_be_said_to_be_smaller(bert: Pass, packed: bool) -> None:
-    lengths = np.array([40, 31, 22, 7, 7, 3])
-    small = replace(bert, packed=packed, most=64)
-    batches = small.batches(lengths, np.arange(len(lengths)))
-    assert sorted(np.concatenate([batch.rows for batch in batches])) == list(range(len(lengths)))
-    assert all((batch.room or batch.texts * batch.padded[0]) <= 64 for batch in batches)
-    (long,) = replace(bert, packed=True, most=8).batches(lengths[:1], np.arange(1))
-    assert (long.room, len(long.rows)) == (40, 1)
-
-
-def test_texts_of_few_tokens_fill_batches_of_their_own(bert: Pass) -> None:
-    """Among longer ones there is no room for as many of them as fill a batch."""
-    lengths = np.array([5] * 3000 + [20] * 300)
-    batches = bert.batches(lengths, np.arange(3300))
-    assert [len(batch.rows) for batch in batches] == [
-        BUDGET // 20,
-        300 - BUDGET // 20,
-        *[BUDGET // 5] * 3,
-        3000 - BUDGET // 5 * 3,
-    ]
-
-
-def test_a_text_longer_than_a_batch_is_one_of_its_own(bert: Pass, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(passing.BUDGET, "cpu", 16)
-    tokens = table([5, 37, 3, 16, 38])
-    batches = bert.batches(tokens.lengths, np.arange(5))
-    assert [batch.rows.tolist() for batch in batches] == [[4], [1], [3], [0, 2]]
-    assert [batch.room for batch in batches] == [40, 40, 16, 16]
-    together = by_row(bert, tokens, np.arange(5))
-    for row in range(5):
-        assert by_row(bert, tokens, np.array([row]))[row] == together[row]
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("name", ["bert", "gpt2", "modernbert", "llama", "distilbert"])
-def test_a_row_is_the_same_in_any_company(name: str, packed: bool, precision: str) -> None:
-    made_by = pass_of(name, packed=packed, precision=precision)
-    draw = np.random.default_rng(0)
-    tokens = table(draw.integers(2, 41, 90).tolist())
-    whole = by_row(made_by, tokens, np.arange(90))
-    assert len({tuple(states) for states in whole.values()}) == 90
-    for size in (1, 2, 7, 40):
-        rows = draw.permutation(90)[:size]
-        assert by_row(made_by, tokens, rows) == {row: whole[row] for row in rows.tolist()}
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", ["bert", "gpt2", "modernbert", "llama", "distilbert"])
-def test_so_it_is_of_long_texts_which_attention_sees_one_by_one(
-    name: str, precision: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name, precision", LONG_PASSES)
+def test_so_is_a_long_one_that_attention_sees_by_itself(
+    models: dict[str, Any], name: str, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packing, "LONG", 16)
-    made_by, tokens = pass_of(name, precision=precision), table([40, 33, 16, 15, 17, 16, 24, 32, 2, 19, *[29] * 30])
-    whole = by_row(made_by, tokens, np.arange(40))
-    for rows in ([0], [1], [2], [4], [2, 5], [9, 3, 1], list(range(4, 40))):
-        assert by_row(made_by, tokens, np.array(rows)) == {row: whole[row] for row in rows}
+    tokens = random_tokens([40, 33, 16, 15, 17, 16, 24, 32, 2, 19, *[29] * 30])
+    subsets = ([0], [1], [2], [4], [2, 5], [9, 3, 1], list(range(4, 40)))
+    assert_same(pass_over(models[name], precision=precision), tokens, *subsets)
 
 
 @pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
-def test_so_it_is_where_nothing_is_padded(name: str, packed: bool) -> None:
+@pytest.mark.parametrize("name", ["bert", pytest.param("gpt2", marks=slow), "llama"])
+def test_so_is_one_in_a_batch_without_padding(models: dict[str, Any], name: str, packed: bool) -> None:
     """transformers then makes no mask, and torch takes other kernels without one."""
-    made_by, tokens = pass_of(name, packed=packed), table([16] * 64 + [15, 13, 8])
-    whole = by_row(made_by, tokens, np.arange(67))
-    for rows in ([0], [0, 1], [66], list(range(64)), [3, 64]):
-        assert by_row(made_by, tokens, np.array(rows)) == {row: whole[row] for row in rows}
+    tokens = random_tokens([16] * 64 + [15, 13, 8])
+    assert_same(pass_over(models[name], packed=packed), tokens, [0], [0, 1], [66], list(range(64)), [3, 64])
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_so_it_is_of_long_texts_with_fewer_heads_of_keys(packed: bool) -> None:
-    """torch then multiplies all texts by one product, whose last bits hang on how many there are."""
+def test_so_is_a_long_one_with_fewer_heads_of_keys(packed: bool) -> None:
+    """torch then multiplies all examples in one product, whose last bits depend on their number."""
     model = small_model("llama")
     model.config.max_position_embeddings = 512
-    made_by, tokens = pass_over(model, packed=packed), table([136] * 7 + [135, 16])
-    whole = by_row(made_by, tokens, np.arange(9))
-    for rows in ([0], [7], list(range(7)), [3, 7, 8]):
-        assert by_row(made_by, tokens, np.array(rows)) == {row: whole[row] for row in rows}
+    tokens = random_tokens([136] * 7 + [135, 16])
+    assert_same(pass_over(model, packed=packed), tokens, [0], [7], list(range(7)), [3, 7, 8])
 
 
-def test_a_text_as_long_as_the_positions_has_a_copy_with_padding_beside_it() -> None:
+def test_an_example_as_long_as_the_positions_gets_a_copy_with_padding() -> None:
     config = GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=2, n_positions=40, pad_token_id=0)
-    made_by = pass_over(GPT2ForSequenceClassification(config).eval(), packed=False)
-    tokens = table([40, 40, 38, 40, 12])
-    batches = made_by.batches(tokens.lengths, np.arange(5))
-    assert [batch.texts for batch in batches] == [BUDGET // 16, BUDGET // 40 + 1]
+    forward_pass = pass_over(GPT2ForSequenceClassification(config).eval(), packed=False)
+    tokens = random_tokens([40, 40, 38, 40, 12])
+    batches = forward_pass.batches(tokens.lengths, np.arange(5))
+    assert [batch.examples for batch in batches] == [TOKENS["cpu"] // 16, TOKENS["cpu"] // 40 + 1]
     assert all((batch.inputs(tokens)["attention_mask"] == 0).any() for batch in batches)
-    whole = by_row(made_by, tokens, np.arange(5))
-    for rows in ([0], [0, 1, 3], [2]):
-        assert by_row(made_by, tokens, np.array(rows)) == {row: whole[row] for row in rows}
+    assert_same(forward_pass, tokens, [0], [0, 1, 3], [2])
 
 
-def test_what_does_not_run_multiplies_nothing() -> None:
-    model = small_model("esm")
-    anatomy = find_layers(model)
-    assert any("contact_head" in name for name in anatomy.idle) and looks_up(model, anatomy)
-
-
-def test_what_multiplies_below_the_layers_is_passed_over_padded() -> None:
-    """There products would see as many places as the company makes."""
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
-    model = ElectraForSequenceClassification(ElectraConfig(vocab_size=300, embedding_size=16, **sizes)).eval()
-    anatomy = find_layers(model)
-    assert not looks_up(model, anatomy) and not packs(model, anatomy)
-    assert looks_up(small_model("electra"), find_layers(small_model("electra")))
-    (row,) = check(model, tuned_layers=[1])
-    assert row.path == "packed"  # its layers can be
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=slow)])
 def test_so_it_is_with_two_threads_and_real_widths(precision: str) -> None:
-    """Where work is shared out over threads, a text's rows lie elsewhere in other company."""
+    """Where threads share the work, an example's rows lie elsewhere in another batch."""
     sizes = {"hidden_size": 384, "num_hidden_layers": 2, "num_attention_heads": 12, "intermediate_size": 1536}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = BertForSequenceClassification(BertConfig(vocab_size=300, **sizes)).eval()
-    made_by = pass_over(model, precision=precision)
-    tokens = table([*range(3, 63), *range(100, 400, 30)])
+    forward_pass = pass_over(model, precision=precision, selection=StateSelection((1,), head=True))
+    tokens = random_tokens([*range(3, 63, 2), *range(100, 400, 60)])
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        whole = by_row(made_by, tokens, np.arange(70))
-        for rows in ([5], [60, 61], range(0, 70, 3)):
-            assert by_row(made_by, tokens, np.array(rows)) == {row: whole[row] for row in rows}
+        assert_same(forward_pass, tokens, [5], [30, 31], range(0, 35, 3))
     finally:
         torch.set_num_threads(before)
 
 
+def test_modules_that_do_not_run_do_not_count_as_products() -> None:
+    model = small_model("esm")
+    anatomy = find_layers(model)
+    assert any("contact_head" in name for name in anatomy.idle) and embeddings_are_lookups(model, anatomy)
+
+
+def test_products_below_the_layers_make_the_pass_padded(models: dict[str, Any]) -> None:
+    """Packed, they would see as many padded positions as the batch makes."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+    model = ElectraForSequenceClassification(ElectraConfig(vocab_size=300, embedding_size=16, **sizes)).eval()
+    anatomy = find_layers(model)
+    assert not embeddings_are_lookups(model, anatomy) and not packed_pass_is_exact(model, anatomy)
+    assert embeddings_are_lookups(models["electra"], find_layers(models["electra"]))
+    (row,) = check(model, tuned_layers=[1])
+    assert row.path == "packed"  # its layers can be
+
+
 @pytest.mark.parametrize("long", [packing.LONG, 16])
-@pytest.mark.parametrize("name", ["bert", "gpt2", "modernbert", "llama", "distilbert", "roberta", "electra", "qwen2"])
-def test_packed_is_padded(name: str, long: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("bert", "gpt2", "modernbert"),
+        *(pytest.param(name, marks=slow) for name in ("llama", "distilbert", "roberta", "electra", "qwen2")),
+    ],
+)
+def test_packed_states_are_padded_states(
+    models: dict[str, Any], name: str, long: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(packing, "LONG", long)
-    made_by = pass_of(name)
-    assert packs(made_by.model, made_by.anatomy)
-    tokens = table([9, 33, 17, 2, 40, 24, 8])
-    need = Need((1,), head=made_by.reads != "all")
-    both = []
-    for packed in (True, False):
-        way = Pass(made_by.model, made_by.anatomy, need, made_by.reads, packed, narrow=made_by.narrow)
-        both.append(by_row(way, tokens, np.arange(7)))
+    forward_pass = pass_over(models[name])
+    assert packed_pass_is_exact(models[name], forward_pass.anatomy)
+    tokens = random_tokens([9, 33, 17, 2, 40, 24, 8])
+    packed, padded = (bytes_by_row(replace(forward_pass, packed=way), tokens, np.arange(7)) for way in (True, False))
     for row in range(7):
-        for one, other in zip(both[0][row], both[1][row], strict=True):
+        for one, other in zip(packed[row], padded[row], strict=True):
             np.testing.assert_allclose(np.frombuffer(one, "f4"), np.frombuffer(other, "f4"), atol=1e-5)
 
 
-def test_a_type_that_cannot_be_packed_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = small_model("bert")
-    anatomy = find_layers(model)
-    assert packs(model, anatomy)
-    mixing = model.bert.encoder.layer[1].output.dense
-    mixing.register_forward_pre_hook(lambda module, args: (args[0] + args[0].mean(1, keepdim=True),))
-    assert not packs(model, anatomy)  # what looks beyond its token
-    mixing._forward_pre_hooks.clear()
-    monkeypatch.setattr(model.config, "_attn_implementation", "eager")
-    assert not packs(model, anatomy)
-
-
-def test_the_products_of_a_packed_pass_see_one_number_of_tokens(bert: Pass) -> None:
+def test_the_products_of_a_packed_pass_see_one_number_of_tokens() -> None:
+    bert, budget = pass_over(small_model("bert")), TOKENS["cpu"]
     shapes: dict[str, set[int]] = {}
-    hooks = [
-        module.register_forward_hook(
-            lambda module, args, out, name=name: shapes.setdefault(name, set()).add(args[0].shape[:-1].numel())
-        )
-        for name, module in torch.nn.ModuleList(bert.anatomy.layers(bert.model)).named_modules()
-        if isinstance(module, torch.nn.Linear)
-    ]
-    tokens = table(np.random.default_rng(0).integers(1, 41, 100).tolist())
+    for name, layer in torch.nn.ModuleList(bert.anatomy.layers(bert.model)).named_modules():
+        if isinstance(layer, torch.nn.Linear):
+            layer.register_forward_hook(
+                lambda module, args, out, name=name: shapes.setdefault(name, set()).add(args[0].shape[:-1].numel())
+            )
+    tokens = random_tokens(np.random.default_rng(0).integers(1, 41, 100).tolist())
     for rows in ([0], [3, 4, 5], range(100)):
-        by_row(bert, tokens, np.array(rows))
-    for hook in hooks:
-        hook.remove()
-    assert bert.narrow and {BUDGET} in shapes.values() and {BUDGET // STEP, BUDGET // TINY} in shapes.values()
+        bytes_by_row(bert, tokens, rows)
+    assert bert.narrow and {budget} in shapes.values() and {budget // STEP, budget // TINY} in shapes.values()
     assert len(set(map(tuple, shapes.values()))) == 2

@@ -20,7 +20,8 @@ from transformers import (
 )
 
 from frostline import FrostlineError
-from frostline.fast.gradients import gradient_of, hand_in
+from frostline.fast.bf16_gradients import hold_bf16_gradient
+from frostline.fast.optimizer import gradient_of
 from frostline.model.anatomy import EMBEDDINGS, HEAD, POOLER, find_layers
 from frostline.model.pretrained import load_pretrained, most_tokens, set_train_mode
 from frostline.model.tokens import encode
@@ -404,7 +405,7 @@ def test_start_puts_pretrained_values_back(tiny_bert):
             for parameter in trained.values():
                 parameter.add_(1.0)
                 parameter.grad = torch.ones_like(parameter)
-                hand_in(parameter, torch.ones_like(parameter))
+                hold_bf16_gradient(parameter, torch.ones_like(parameter))
     pretrained.release()
     assert all(gradient_of(parameter) is None for parameter in pretrained.model.parameters())
 

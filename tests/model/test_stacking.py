@@ -11,19 +11,24 @@ import pytest
 import torch
 from torch import nn
 
-from frostline.fast.memory import settled_memory
-from frostline.frozen.check import head_reads, narrow_of, need_for
-from frostline.frozen.forward_pass import Need
-from frostline.frozen.hidden_states import HiddenStates, Recipe, keep
+from frostline.fast.malloc import memory_reused
+from frostline.frozen.cache.hidden_states import HiddenStates
+from frostline.frozen.cache.loading import load_or_compute
+from frostline.frozen.cache.recipe import Recipe
+from frostline.frozen.check.head_token import find_head_reads, find_narrow
+from frostline.frozen.selection import StateSelection, selection_for
 from frostline.model.anatomy import HEAD, POOLER, find_layers, probe_batch
 from frostline.model.device import Machine
 from frostline.model.packing import packable
 from frostline.model.pretrained import Pretrained
 from frostline.model.stacking import stacked
 from frostline.model.tokens import Tokens
-from frostline.training.loop import Problem
-from frostline.training.run import Bench, Result, rehearse, run, run_stacked
+from frostline.training.context import RunContext
+from frostline.training.problem import Problem
+from frostline.training.result import Result
+from frostline.training.run import run, run_stacked
 from frostline.training.specification import RunSpec
+from frostline.training.step_profile import profile_step
 from small_models import FIRST_WORD, GENERIC, small_model
 
 CLASSES = "single_label_classification"
@@ -33,7 +38,7 @@ L = 3
 WHO = [(0, 1e-3), (1, 3e-3), (2, 3e-4)]  # seed (and with it rows, their order and the head), learning rate
 
 
-def bench_of(model_type: str, folder: Path, *, dropout: bool = False, packed: bool = True) -> Bench:
+def context_of(model_type: str, folder: Path, *, dropout: bool = False, packed: bool = True) -> RunContext:
     """A small model, texts of random words, and their hidden states."""
     model = small_model(model_type, layers=L)
     if not dropout:
@@ -46,21 +51,21 @@ def bench_of(model_type: str, folder: Path, *, dropout: bool = False, packed: bo
     new = frozenset(name for name, place in anatomy.places.items() if place in (HEAD, POOLER))
     pretrained = Pretrained(model_type, folder, None, model, None, anatomy, "w", "v", 64, new, deepcopy(model).cpu)
     problem = Problem(CLASSES, words[offsets[:-1]].astype(np.int64) % 3, tokens.lengths, None, "accuracy")
-    reads = head_reads(model, anatomy, probe_batch(model))
+    reads = find_head_reads(model, anatomy, probe_batch(model))
     with packable(model) as packing:
         packed = packed and packing is not None
-    narrow = narrow_of(model, anatomy, probe_batch(model), reads)
-    bench = Bench(
+    narrow = find_narrow(model, anatomy, probe_batch(model), reads)
+    context = RunContext(
         pretrained, Machine(torch.device("cpu"), "float32"), problem, tokens, SPLITS, reads, packed, narrow=narrow
     )
-    return with_states(bench, folder)
+    return with_states(context, folder)
 
 
-def with_states(bench: Bench, folder: Path) -> Bench:
-    recipe = Recipe("", "", "float32", "", "", 1, "", "", "", head_reads=bench.reads)
-    need = need_for([1, 2, 3], bench.pretrained.anatomy, bench.reads)
-    rows = np.arange(len(bench.tokens))
-    return replace(bench, states=keep(bench.pass_for(need), bench.tokens, rows, recipe, folder=folder / "kept"))
+def with_states(context: RunContext, folder: Path) -> RunContext:
+    recipe = Recipe("", "", "float32", "", "", 1, "", "", "", head_reads=context.head_reads)
+    need = selection_for([1, 2, 3], context.pretrained.anatomy, context.head_reads)
+    rows = np.arange(len(context.tokens))
+    return replace(context, states=load_or_compute(context.forward_pass(need), context.tokens, rows, recipe, folder=folder / "kept"))
 
 
 def switch_dropout_off(model: nn.Module) -> None:
@@ -109,21 +114,21 @@ def scores(result: Result) -> list[object]:
 
 @pytest.fixture(autouse=True, scope="module")
 def many_short_runs() -> Iterator[None]:
-    with settled_memory():
+    with memory_reused():
         yield
 
 
 @pytest.mark.parametrize("model_type", TYPES)
 def test_stacked_runs_are_the_runs_one_by_one(model_type: str, tmp_path: Path) -> None:
     """With seeds, rates and rows of their own, for some k of each type; dropout off."""
-    bench = bench_of(model_type, tmp_path)
-    assert bench.packed
+    context = context_of(model_type, tmp_path)
+    assert context.packed
     for tune in (0, 1, 2, L, "all") if model_type == "bert" else (2, "all"):
         specs = [spec_of(tune, *who) for who in WHO]
-        alone = [run(spec, bench) for spec in specs]
+        alone = [run(spec, context) for spec in specs]
         assert len({result.logits["validation_last"].tobytes() for result in alone}) == 3
         for as_one in (False, True):
-            together = run_stacked(specs, bench, as_one=as_one)
+            together = run_stacked(specs, context, as_one=as_one)
             for mine, theirs in zip(together, alone, strict=True):
                 assert scores(mine) == scores(theirs)
                 assert furthest(mine, theirs) < 2e-4, (tune, as_one)  # rounding, after six steps of Adam
@@ -132,11 +137,11 @@ def test_stacked_runs_are_the_runs_one_by_one(model_type: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2"])
 def test_stacked_padded_batches(model_type: str, tmp_path: Path) -> None:
-    bench = bench_of(model_type, tmp_path, packed=False)
+    context = context_of(model_type, tmp_path, packed=False)
     specs = [spec_of(1, *who) for who in WHO]
     for as_one in (False, True):
-        for mine, spec in zip(run_stacked(specs, bench, as_one=as_one), specs, strict=True):
-            assert furthest(mine, run(spec, bench)) < 2e-5
+        for mine, spec in zip(run_stacked(specs, context, as_one=as_one), specs, strict=True):
+            assert furthest(mine, run(spec, context)) < 2e-5
 
 
 @pytest.mark.parametrize(
@@ -144,26 +149,26 @@ def test_stacked_padded_batches(model_type: str, tmp_path: Path) -> None:
 )
 def test_heads_alone_are_the_same_to_the_last_bit(model_type: str, precision: str, tmp_path: Path) -> None:
     """Run by run, dropout on: each draws from its own seed, so no result hangs on which runs were trained with it."""
-    bench = replace(bench_of(model_type, tmp_path, dropout=True), machine=Machine(torch.device("cpu"), precision))
+    context = replace(context_of(model_type, tmp_path, dropout=True), machine=Machine(torch.device("cpu"), precision))
     specs = [spec_of(0, *who, head_learning_rate="same") for who in [*WHO, (0, 3e-3)]]
-    for mine, spec in zip(run_stacked(specs, bench), specs, strict=True):
-        assert outcome(mine) == outcome(run(spec, bench))
+    for mine, spec in zip(run_stacked(specs, context), specs, strict=True):
+        assert outcome(mine) == outcome(run(spec, context))
 
 
 def test_company_does_not_matter_where_frozen_layers_run_too(tmp_path: Path) -> None:
     """What is kept ends below the cut, or nothing is."""
-    bench = bench_of("bert", tmp_path)
+    context = context_of("bert", tmp_path)
     specs = [spec_of(1, *who) for who in WHO]
-    for states in (None, after_one_layer(bench)):
-        other = replace(bench, states=states)
+    for states in (None, after_one_layer(context)):
+        other = replace(context, states=states)
         for mine, spec in zip(run_stacked(specs, other), specs, strict=True):
             assert mine.facts["provenance"]["cut"] in (None, 1)
             assert furthest(mine, run(spec, other)) < 2e-5
 
 
-def after_one_layer(bench: Bench) -> HiddenStates:
-    states = copy(bench.states)
-    states.need = Need((1,), False)
+def after_one_layer(context: RunContext) -> HiddenStates:
+    states = copy(context.states)
+    states.selection = StateSelection((1,), False)
     return states
 
 
@@ -174,36 +179,36 @@ def test_a_run_that_diverges_leaves_its_fellows_untouched(
     tmp_path: Path, tune: int | str, dropout: bool, as_one: bool
 ) -> None:
     """Bit for bit what they are beside a harmless one of the same seed."""
-    bench = bench_of("bert", tmp_path, dropout=dropout)
+    context = context_of("bert", tmp_path, dropout=dropout)
     who = [(0, 1e-3), (1, 1e-3), (2, 3e-4)]
     more = {"head_learning_rate": "same"}
     harmless = [spec_of(tune, *one, **more) for one in who]
     wild = [harmless[0], spec_of(tune, 1, 1e30, **more), harmless[2]]
-    beside, among = (run_stacked(specs, bench, as_one=as_one) for specs in (harmless, wild))
+    beside, among = (run_stacked(specs, context, as_one=as_one) for specs in (harmless, wild))
     assert [result.facts["outcome"] for result in among][1] == "diverged"
     assert among[1].facts["cost"]["steps"] < 6 and among[1].test_logits is None
     for n in (0, 2):
         assert outcome(among[n]) == outcome(beside[n])
         assert among[n].facts["outcome"] != "diverged" and among[n].facts["cost"]["steps"] == 6
-    alone = run(wild[1], bench)
+    alone = run(wild[1], context)
     assert [alone.facts[name] for name in ("outcome", "reason")] == [
         among[1].facts[name] for name in ("outcome", "reason")
     ]
 
 
 def test_all_of_a_stack_may_diverge(tmp_path: Path) -> None:
-    bench = bench_of("bert", tmp_path)
-    results = run_stacked([spec_of(1, seed, 1e30) for seed in (0, 1)], bench)
+    context = context_of("bert", tmp_path)
+    results = run_stacked([spec_of(1, seed, 1e30) for seed in (0, 1)], context)
     assert [result.facts["outcome"] for result in results] == ["diverged"] * 2
     assert all(result.test_facts is None and result.facts["audit"]["trainable_parameters"] for result in results)
 
 
 def test_with_dropout_stacked_runs_follow_the_same_law(tmp_path: Path) -> None:
     """The mean over twenty seeds of what training leaves, against that of other runs one by one."""
-    bench = bench_of("bert", tmp_path, dropout=True)
+    context = context_of("bert", tmp_path, dropout=True)
     same = {"subset": "fixed", "num_train_epochs": 1}
-    alone = [last_loss(run(spec_of(1, seed, **same), bench)) for seed in range(20)]
-    together = [last_loss(result) for result in run_stacked([spec_of(1, seed, **same) for seed in range(20)], bench)]
+    alone = [last_loss(run(spec_of(1, seed, **same), context)) for seed in range(20)]
+    together = [last_loss(result) for result in run_stacked([spec_of(1, seed, **same) for seed in range(20)], context)]
     error = np.std(np.subtract(alone, together), ddof=1) / np.sqrt(20)
     assert not np.allclose(alone, together, rtol=1e-4)
     assert abs(np.mean(alone) - np.mean(together)) < 3 * error
@@ -215,9 +220,9 @@ def last_loss(result: Result) -> float:
 
 
 def test_everything_is_undone(tmp_path: Path) -> None:
-    bench = bench_of("qwen3", tmp_path)
-    model = bench.pretrained.model
-    names = bench.pretrained.anatomy.tuned(2)
+    context = context_of("qwen3", tmp_path)
+    model = context.pretrained.model
+    names = context.pretrained.anatomy.tuned(2)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     model.requires_grad_(False)
     batch = probe_batch(model)
@@ -244,12 +249,12 @@ def test_everything_is_undone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("as_one", [False, True])
 def test_gradients_of_a_run_come_from_its_own_rows_alone(tmp_path: Path, as_one: bool) -> None:
     """Not a number in one leaves the other's as they are."""
-    bench = bench_of("llama", tmp_path)
-    model, names = bench.pretrained.model, bench.pretrained.anatomy.tuned(2)
+    context = context_of("llama", tmp_path)
+    model, names = context.pretrained.model, context.pretrained.anatomy.tuned(2)
     batch = {name: torch.cat([x, x]) for name, x in probe_batch(model).items()}
     found = []
     for poison in (False, True):
-        with stacked(model, names, 2, lambda run: bench.pretrained.start(names, run), as_one=as_one) as own:
+        with stacked(model, names, 2, lambda run: context.pretrained.start(names, run), as_one=as_one) as own:
             if poison:
                 with torch.no_grad():
                     next(iter(own[1].values())).fill_(float("nan"))
@@ -260,15 +265,15 @@ def test_gradients_of_a_run_come_from_its_own_rows_alone(tmp_path: Path, as_one:
 
 
 def test_a_rehearsal_tells_what_a_step_takes(tmp_path: Path) -> None:
-    bench = bench_of("bert", tmp_path)
-    before = {name: p.detach().clone() for name, p in bench.pretrained.model.named_parameters()}
+    context = context_of("bert", tmp_path)
+    before = {name: p.detach().clone() for name, p in context.pretrained.model.named_parameters()}
     for count in (1, 2):
-        seconds, used = rehearse([spec_of(1, seed) for seed in range(count)], bench)
+        seconds, used = profile_step([spec_of(1, seed) for seed in range(count)], context)
         assert 0 < seconds < 60 and used > 0
-    few = rehearse([spec_of(1, 0).model_copy(update={"per_device_train_batch_size": 1000})], bench)
+    few = profile_step([spec_of(1, 0).model_copy(update={"per_device_train_batch_size": 1000})], context)
     assert 0 < few[0] < 60  # with fewer examples than a batch there are as many steps
     bad = [spec_of(1, 0).model_copy(update={"learning_rate": 1e30})]
-    assert rehearse(bad, bench)[0] > 0  # its loss is soon not finite, which the run itself will say
-    bench.pretrained.start(frozenset(), 0)
-    after = bench.pretrained.model.named_parameters()
-    assert all(torch.equal(p, before[name]) for name, p in after if name not in bench.pretrained.new)
+    assert profile_step(bad, context)[0] > 0  # its loss is soon not finite, which the run itself will say
+    context.pretrained.start(frozenset(), 0)
+    after = context.pretrained.model.named_parameters()
+    assert all(torch.equal(p, before[name]) for name, p in after if name not in context.pretrained.new)

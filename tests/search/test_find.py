@@ -15,12 +15,12 @@ import frostline
 import frostline.search.find as finding_module
 import frostline.sweep.execution.execute as execute_module
 from frostline import FrostlineError
-from frostline.api.sweep import rebuild
-from frostline.data import read_unlabelled
-from frostline.report.answer.gather import gather
+from frostline.data.load import read_unlabelled
+from frostline.report.answer.groups import load_groups
+from frostline.report.rebuild import rebuild
 from frostline.search.race import FULLS
-from frostline.statistics.evidence import Predictions
-from frostline.statistics.intervals import quantile_of
+from frostline.statistics.inference.quantile import corrected_quantile
+from frostline.statistics.predictions import Predictions
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.prepare import prepare
 from frostline.sweep.results.folder import Folder
@@ -159,10 +159,10 @@ def test_what_has_ended_of_a_step_that_is_stopped_is_on_its_page(
 
 
 def test_a_grid_whose_full_failed_names_nothing(wanted: dict[str, Any], monkeypatch: Any) -> None:
-    def sometimes(spec: Any, bench: Any, **more: Any) -> Any:
+    def sometimes(spec: Any, context: Any, **more: Any) -> Any:
         if spec.tune == "all":
             raise RuntimeError("out of memory, say")
-        return train(spec, bench, **more)
+        return train(spec, context, **more)
 
     monkeypatch.setattr(execute_module, "run", sometimes)
     answer = frostline.find(**{**wanted, "seeds": 2}, exhaustive=True)
@@ -275,7 +275,7 @@ def test_what_an_earlier_call_began_and_this_one_does_not_want_is_given_up(
 def test_what_a_sweep_has_asked_for_is_not_given_up(wanted: dict[str, Any]) -> None:
     out, settings = wanted["out"], {name: x for name, x in wanted.items() if name not in ("out", "budget", "progress")}
     sweep = frostline.Sweep(**{**finding_module.DEFAULTS, **settings}, out=out, tune="2,all", progress=Progress())
-    finding_module.write_folder(prepare(sweep.spec, {}, Progress()))  # and is interrupted
+    finding_module.register(prepare(sweep.spec, {}, Progress()))  # and is interrupted
     asked = {run.digest for run in Folder(out).asked}
     for _ in range(2):
         search = frostline.find(**wanted, max_k=1)["search"]
@@ -286,7 +286,7 @@ def test_a_sweep_that_asks_for_what_was_given_up_gets_it(wanted: dict[str, Any])
     frostline.find(**wanted, max_k=1)
     out, settings = wanted["out"], {name: x for name, x in wanted.items() if name not in ("out", "budget", "progress")}
     sweep = frostline.Sweep(**{**finding_module.DEFAULTS, **settings}, out=out, tune="all", progress=Progress())
-    finding_module.write_folder(prepare(sweep.spec, {}, Progress()))
+    finding_module.register(prepare(sweep.spec, {}, Progress()))
     (run, *_) = [run for run in Folder(out).asked if run.trainable == "all"]
     search = read_search(out)
     assert search is not None and not Folder(out).stands
@@ -335,8 +335,8 @@ def test_a_largest_k_stands_for_full(wanted: dict[str, Any]) -> None:
 
 def test_what_is_gathered_from_its_folder_has_its_intervals(wanted: dict[str, Any]) -> None:
     frostline.find(**wanted)
-    (group,) = gather([wanted["out"]])
-    assert isinstance(group.evidence, Predictions) and group.evidence.quantile == quantile_of(3)
+    (group,) = load_groups([wanted["out"]])
+    assert isinstance(group.evidence, Predictions) and group.evidence.quantile == corrected_quantile(3)
 
 
 def test_a_margin_in_place_of_a_target(wanted: dict[str, Any]) -> None:
@@ -387,8 +387,8 @@ def test_a_probe_that_reaches_more_than_what_is_named_is_said_and_kept(
     assert best["score"] > cell["validation"]["mean"] and best["low"] > search["probes"]["chance"]
     assert answer["sentence"] == size["sentence"]
     assert answer["sentence"].endswith(
-        f" A probe on frozen features reaches more, accuracy {best['score']:.3f} (95 % interval {best['low']:.3f} to "
-        f"{best['high']:.3f}), without training a layer: it is in the folder probe beside the model, for `frostline predict`."
+        f" A linear probe on frozen features scores higher, accuracy {best['score']:.3f} (95 % confidence interval "
+        f"{best['low']:.3f} to {best['high']:.3f}), without training a layer. The folder probe holds it for `frostline predict`."
     )
     assert (wanted["out"] / "probe" / "probe.json").exists()
     (wanted["out"] / "probe" / "probe.json").unlink()
@@ -441,7 +441,7 @@ def test_stopped_before_full_has_run_there_is_no_answer_yet(wanted: dict[str, An
     assert answer["search"]["awaits"] == "all" and answer["sizes"][0]["recommended"] is None
     ended = answer["runs"]["done"]
     assert answer["sentence"].startswith(
-        "No answer yet: full fine-tuning, with which everything is compared, has not run. The best so far, tuning "
+        "No answer yet: full fine-tuning, the reference of every comparison, has not run. The best so far, tuning "
     )
     assert answer["sentence"].endswith(f" So far {ended} of {sum(answer['runs'].values())} runs have ended.")
     assert notes[-1] == f"So far: {answer['sentence']} The page: {wanted['out'] / 'report.html'}"

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.report.answer.answer import make_answer
-from frostline.report.answer.sentence import Searched
+from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.search.race import FULLS, Board, Course, Outcome, Step, Trial, Verdict, looks, race, rungs, said
 from frostline.statistics.choices import Choices
-from frostline.statistics.evidence import Labelled, Predictions, Scores
 from frostline.statistics.goal import Goal
-from frostline.training.specification import Tune
+from frostline.statistics.predictions import Labelled, Predictions
+from frostline.statistics.scores import Scores
+from frostline.training.fields import Tune
 
 LAYERS = 6
 PRICE: dict[Tune, float] = {0: 0.2, 1: 1.5, 2: 4.0, 3: 6.5, 4: 8.5, 5: 11.0, 6: 13.0, "all": 14.5}
@@ -380,9 +381,14 @@ def test_what_ended_it_agrees_with_the_answer(alike: bool) -> None:
     ]
     assert verdict.tune == 3
     answer = make_answer(
-        runs, rows.evidence.split, rows.logits.__getitem__, Choices(), layers=6, searched=Searched(names[3], looks(5))
+        runs,
+        rows.evidence.split,
+        rows.logits.__getitem__,
+        Choices(),
+        layers=6,
+        search=SearchOutcome(chosen=names[3], interim_analyses=looks(5)),
     )
-    assert ("surely" in verdict.why) == alike == ("That is sure, and so is that nothing smaller" in answer["sentence"])
+    assert ("surely" in verdict.why) == alike == ("and with 95 % confidence nothing smaller does" in answer["sentence"])
 
 
 def test_seeds_that_differ_ask_for_more_of_them() -> None:

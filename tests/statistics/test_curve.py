@@ -14,9 +14,10 @@ from scipy import stats
 from frostline.statistics import points
 from frostline.statistics.choices import Choices
 from frostline.statistics.curve import compare
-from frostline.statistics.evidence import Scores
-from frostline.statistics.intervals import holm, seeds_needed
-from frostline.statistics.outcomes import FAILURES, clear_distance, failures, judged, succeeded
+from frostline.statistics.inference.holm import holm
+from frostline.statistics.inference.power import seeds_needed
+from frostline.statistics.outcomes import FAILURES, clear_distance, failures, succeeded, with_outcomes
+from frostline.statistics.scores import Scores
 
 KS = ("0", "1", "2", "all")
 LAYERS = 4
@@ -189,7 +190,7 @@ def test_a_k_that_is_not_enough_is_seldom_named_surely() -> None:
 
 def outcomes(cell: Sequence[float], best: float, chance: float = 0.5) -> list[str]:
     runs = [*(one("1", seed, score) for seed, score in enumerate(cell)), one("all", 0, best)]
-    return [run["outcome"] for run in judged(runs, chance) if run["trainable"] == "1"]
+    return [run["outcome"] for run in with_outcomes(runs, chance) if run["trainable"] == "1"]
 
 
 def test_a_run_far_below_its_cell_has_failed() -> None:
@@ -226,7 +227,7 @@ def test_a_run_that_is_weaker_by_no_more_than_the_rows_explain_has_not_failed() 
         (200, weak, {"1-1"}),  # that it says the same of every row is no question of noise
     ):
         evidence = Scores("accuracy", 0.95 if runs is flat else 0.5, rows=rows)
-        found = judged(runs, evidence.chance, clear_distance(runs, evidence))
+        found = with_outcomes(runs, evidence.chance, clear_distance(runs, evidence))
         assert {run["run"] for run in found if run["outcome"] != "ok"} == failed
         got = compare(runs, evidence, Choices())
         assert got["clear_distance"] == (pytest.approx(2 / math.sqrt(rows)) if rows else 0)
@@ -265,7 +266,7 @@ def test_failures_are_of_a_k_and_a_learning_rate() -> None:
         for rate, base in ((1e-4, 0.8), (1e-3, 0.55))
         for n, s in enumerate([base] * 3)
     ]
-    assert {run["outcome"] for run in judged([*runs, one("all", 0, 0.85)], 0.5)} == {"ok"}
+    assert {run["outcome"] for run in with_outcomes([*runs, one("all", 0, 0.85)], 0.5)} == {"ok"}
 
 
 @given(st.lists(scores, min_size=1, max_size=12), scores, st.one_of(st.none(), scores))
@@ -273,7 +274,7 @@ def test_a_mean_is_of_at_least_half_of_a_cell_and_its_best(
     cell: list[float], best: float, chance: float | None
 ) -> None:
     runs = [*(one("1", seed, score) for seed, score in enumerate(cell)), one("all", 0, best)]
-    ours = [run for run in judged(runs, chance) if run["trainable"] == "1"]
+    ours = [run for run in with_outcomes(runs, chance) if run["trainable"] == "1"]
     good = succeeded(ours)
     assert 2 * len(good) >= len(cell)
     assert max(run["validation_best"] for run in good) == max(cell)
@@ -352,7 +353,7 @@ def test_a_larger_distance_never_needs_more_seeds(near: float, times: float, by_
 
 
 def test_runs_that_are_not_above_guessing_are_counted_whether_they_failed_or_not() -> None:
-    runs = judged([one(0, seed, score) for seed, score in enumerate((0.45, 0.5, 0.53))] + [one("all", 0, 0.9)], 0.5)
+    runs = with_outcomes([one(0, seed, score) for seed, score in enumerate((0.45, 0.5, 0.53))] + [one("all", 0, 0.9)], 0.5)
     weak = failures([run for run in runs if run["trainable"] != "all"])
     assert (weak["not_above_guessing"], weak["at_chance"], weak["runs"]) == (2, 3, 3)  # a cell that has not learned
-    assert failures(judged([one(0, 0, 0.45)], None))["not_above_guessing"] is None
+    assert failures(with_outcomes([one(0, 0, 0.45)], None))["not_above_guessing"] is None

@@ -8,24 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from frostline.statistics.intervals import (
-    DIFFERENCE,
-    Error,
-    Pair,
-    Ratio,
-    failure_interval,
-    holm,
-    mean_interval,
-    pair,
-    quantile_of,
-    ratio,
-    row_groups,
-    seeds_needed,
-    summarize,
-    surely_above,
-    unpaired,
-)
-from frostline.statistics.outcomes import judged, succeeded
+from frostline.statistics.inference.holm import holm
+from frostline.statistics.inference.intervals import failure_interval, mean_interval
+from frostline.statistics.inference.jackknife import row_groups
+from frostline.statistics.inference.pair import DIFFERENCE, Error, Pair, pair, unpaired
+from frostline.statistics.inference.power import seeds_needed
+from frostline.statistics.inference.quantile import corrected_quantile
+from frostline.statistics.inference.ratio import Ratio, is_above, ratio
+from frostline.statistics.inference.summary import summarize
+from frostline.statistics.outcomes import succeeded, with_outcomes
 
 UNDEFINED = Ratio(None, None, None)
 
@@ -155,9 +146,9 @@ def test_satterthwaite_lies_between_its_parts() -> None:
 
 def test_a_share_is_not_defined_unless_full_is_surely_above_guessing() -> None:
     assert ratio(exact(0.52, 0.505), 0.5) == UNDEFINED
-    assert not surely_above(exact(0.52, 0.505), 0.5)
+    assert not is_above(exact(0.52, 0.505), 0.5)
     assert ratio(exact(0.4, 0.49), 0.5) == UNDEFINED
-    assert surely_above(exact(0.8, 0.84), 0.5) and ratio(exact(0.8, 0.84), 0.5) != UNDEFINED
+    assert is_above(exact(0.8, 0.84), 0.5) and ratio(exact(0.8, 0.84), 0.5) != UNDEFINED
 
 
 def test_one_seed_has_an_estimate_and_no_interval() -> None:
@@ -209,7 +200,7 @@ def test_the_mean_of_the_runs_that_succeed(
     draw, inside, widths = np.random.default_rng(seeds), 0, []
     for _ in range(800):
         scores = mean + spread * draw.standard_normal(seeds) - lower * (draw.random(seeds) < failing)
-        judgement = judged([*(run("1", n, score) for n, score in enumerate(scores)), run("all", 0, 0.87)], 0.5)
+        judgement = with_outcomes([*(run("1", n, score) for n, score in enumerate(scores)), run("all", 0, 0.87)], 0.5)
         good = np.array([one["validation_best"] for one in succeeded(judgement[:-1])])
         low, high = mean_interval(good)
         inside += low <= mean <= high
@@ -270,7 +261,7 @@ def test_an_interval_at_which_somebody_stops_is_a_95_percent_one() -> None:
         scores = draw.normal([0.80, 0.80], 0.02, (5, 2))
         for allowed, count in missed.items():
             for seeds in (2, 3, 5):
-                low, high = pair(scores[:seeds], quantile=quantile_of(allowed)).interval(DIFFERENCE)
+                low, high = pair(scores[:seeds], quantile=corrected_quantile(allowed)).interval(DIFFERENCE)
                 if low > 0 or high < 0:
                     missed[allowed] = count + 1
                     break
@@ -279,6 +270,6 @@ def test_an_interval_at_which_somebody_stops_is_a_95_percent_one() -> None:
 
 @given(st.integers(0, 1000), st.integers(1, 5))
 def test_p_is_below_5_percent_where_the_interval_leaves_out_0(seed: int, looks: int) -> None:
-    both = pair(np.random.default_rng(seed).normal([0.02, 0.0], 0.02, (4, 2)), quantile=quantile_of(looks))
+    both = pair(np.random.default_rng(seed).normal([0.02, 0.0], 0.02, (4, 2)), quantile=corrected_quantile(looks))
     low, high = both.interval(DIFFERENCE)
     assert (both.p_value(DIFFERENCE) < 0.05) == (low > 0 or high < 0)

@@ -7,8 +7,8 @@ import pytest
 
 from frostline.statistics.choices import Choices
 from frostline.statistics.curve import compare
-from frostline.statistics.evidence import Scores
-from frostline.statistics.sizes import interaction, pays_from, spread
+from frostline.statistics.scores import Scores
+from frostline.statistics.train_sizes import interaction, pays_from, spread
 from made import made_runs, noisy
 
 SIZES = (50, 200, 1000)

@@ -25,8 +25,8 @@ def test_a_task_that_is_left_out_is_named_and_counts_nowhere() -> None:
     (model,) = analyze(groups, Choices(**EXACT, leave_out=("B",)))["models"]  # type: ignore[arg-type]
     found = model["tasks"]
     assert model["sentence"] == (
-        "Tuning the last 2 layers of 4 by the means reaches 90 % of full's score in the one task that counts"
-        " (without b: left out by choice)."
+        "Tuning the last 2 layers of 4 reaches 90 % of the score of full fine-tuning in the one task that counts, by mean score"
+        " (without b: excluded by choice)."
     )
     assert (found["tasks"], found["left_out"]) == (["a", "b"], ["b"])
     assert [p["estimate"] for p in found["points"] if p["target"] == 0.9] == ["last 2"]
@@ -46,11 +46,14 @@ def test_where_nobody_says_what_guessing_scores_shares_are_of_the_score() -> Non
     model = analyze(groups, Choices(target=0.9))["models"][0]
     found = model["tasks"]
     assert (found["undefined"], found["raw"]) == ([], ["a", "b"])
-    assert model["sentence"] == "Tuning the last 2 layers of 4 surely reaches 90 % of full's score in each of 2 tasks."
+    assert model["sentence"] == (
+        "Tuning the last 2 layers of 4 reaches 90 % of the score of full fine-tuning in each of 2 tasks, with 95 % confidence."
+    )
     assert next(row for row in found["rows"] if row["trainable"] == "last 2")["tasks"] == 2
     mixed = [groups[0], made_group(noisy(RISING, 0.002), task="b", chance=0.5)]
     said = analyze(mixed, Choices(target=0.9))["models"][0]["sentence"]
-    assert "full's gain over guessing in each of 2 tasks (of full's score in a, where nobody says" in said
+    assert "of the gain of full fine-tuning over the baseline in each of 2 tasks, with 95 % confidence" in said
+    assert "(of the score in a, where the score of the baseline is unknown)" in said
 
 
 def test_one_task_or_none_with_full_is_nothing_to_take_together() -> None:
@@ -72,6 +75,6 @@ def test_a_task_in_which_full_learns_nothing_counts_nowhere_and_is_named() -> No
     assert model["tasks"]["undefined"] == ["b"]
     sure = next(p for p in model["tasks"]["points"] if p["target"] == 0.9)["sure"]
     assert sure == "last 4" and model["sentence"].startswith(
-        "Tuning the last 4 layers of 4 surely reaches 90 % of full's gain over guessing in the one task that counts"
-        " (without b: full is not above guessing)"
+        "Tuning the last 4 layers of 4 reaches 90 % of the gain of full fine-tuning over the baseline in the one task that "
+        "counts, with 95 % confidence (without b: full fine-tuning is not above the baseline)"
     )

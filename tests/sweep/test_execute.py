@@ -13,15 +13,20 @@ from safetensors.torch import load_file
 import frostline
 import frostline.sweep.execution.execute as execute_module
 from frostline import FrostlineError
-from frostline.api.sweep import Sweep, _is_saved, finish, rebuild, write_folder
+from frostline.api.sweep import Sweep
+from frostline.report.finish import finish
+from frostline.report.rebuild import rebuild
+from frostline.report.recommended_model import _is_saved
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import execute, make_ready
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.prepare import prepare
+from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tables import COST
-from frostline.training.run import kind_of, run, scored_rows, train_rows
+from frostline.training.rows import train_rows, validation_rows
+from frostline.training.run import run
 from tiny import contents, go
 
 
@@ -49,11 +54,11 @@ def test_an_interrupted_sweep_ends_like_an_undisturbed_one(
 ) -> None:
     ran = []
 
-    def stop_at_the_third(spec: Any, bench: Any, **more: Any) -> Any:
+    def stop_at_the_third(spec: Any, context: Any, **more: Any) -> Any:
         ran.append(spec)
         if len(ran) == 3:
             raise KeyboardInterrupt
-        return run(spec, bench, **more)
+        return run(spec, context, **more)
 
     settings = {**settings, "stack": 1}
     monkeypatch.setattr(execute_module, "run", stop_at_the_third)
@@ -73,7 +78,7 @@ def test_weights_that_cannot_be_kept_lose_no_run(settings: dict[str, Any], tmp_p
     sweep, said = Sweep(progress=Progress(), **settings), []
     prepared, progress = sweep._prepare(Progress()), Progress()
     progress.note = said.append  # type: ignore[method-assign]
-    write_folder(prepared)
+    register(prepared)
     (tmp_path / "file").touch()
     execute(prepared, sweep._asked(prepared), progress, weights=BestWeights(tmp_path / "file" / "weights"))
     assert set(sweep.table().status) == {"done"}
@@ -93,7 +98,7 @@ def test_two_processes_that_grow_one_folder_leave_what_both_asked_for(settings: 
     first = Sweep(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
     prepared = first._prepare(Progress())  # it has looked at the folder when the other comes
     go(settings, tune="1,all", seeds=2)
-    write_folder(prepared)
+    register(prepared)
     execute(prepared, first._asked(prepared), Progress())
     both = {(k, seed, 20, 1e-3) for k in ("last 1", "all") for seed in (0, 1)} | {("last 0", 0, 20, 1e-2)}
     assert cells(first) == both
@@ -134,10 +139,10 @@ def test_sizes_grow_too_also_from_all_rows(settings: dict[str, Any]) -> None:
 def test_a_run_that_raises_is_failed_said_and_tried_again(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(spec: Any, bench: Any, **more: Any) -> Any:
+    def fails(spec: Any, context: Any, **more: Any) -> Any:
         if (spec.tune, spec.seed) == (1, 0):
             raise RuntimeError("out of <memory>\nmore of it")
-        return run(spec, bench, **more)
+        return run(spec, context, **more)
 
     monkeypatch.setattr(execute_module, "run", fails)
     rows = go(settings).table().set_index(["trainable", "seed"])
@@ -170,7 +175,7 @@ def test_a_full_disk_ends_the_sweep_and_is_no_failed_run(
 def test_a_model_that_cannot_be_cut_exactly_leaves_no_folder(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from frostline.frozen.check import Check
+    from frostline.frozen.check.trial import Check
 
     monkeypatch.setattr(execute_module, "check", lambda *_, **__: [Check(1, None, None, None, "Its layers talk.")])
     with pytest.raises(FrostlineError, match=r"cannot be swept exactly \(k = 1\): Its layers talk\."):
@@ -199,9 +204,9 @@ def test_what_no_run_reads_is_let_go_and_changes_no_result(
 ) -> None:
     missing = []
 
-    def spy(spec: Any, bench: Any, **more: Any) -> Any:
-        missing.append({name for name, p in bench.pretrained.model.named_parameters() if p.isnan().any()})
-        return run(spec, bench, **more)
+    def spy(spec: Any, context: Any, **more: Any) -> Any:
+        missing.append({name for name, p in context.pretrained.model.named_parameters() if p.isnan().any()})
+        return run(spec, context, **more)
 
     wanted = {**settings, "tune": "1", "stack": 1, "workers": 1}
     monkeypatch.setattr(execute_module, "run", spy)
@@ -222,7 +227,7 @@ def test_shallow_then_full_then_shallow_is_as_one_grid(settings: dict[str, Any],
     whole = go({**wanted, "out": tmp_path / "whole"})
     sweep = Sweep(progress=Progress(), **wanted)
     prepared = sweep._prepare(Progress())
-    write_folder(prepared)
+    register(prepared)
     runs = sweep._asked(prepared)
     for tune in (1, "all", 2):
         execute(prepared, [spec for spec in runs if spec.tune == tune], Progress())
@@ -278,9 +283,9 @@ def test_the_model_of_a_grown_sweep_reads_its_own_rows(settings: dict[str, Any])
     execute(prepared, prepared.plan.runs, Progress())
     older = next(spec for spec in prepared.plan.runs if spec.seed == 0)
     with pytest.raises(AssertionError, match="were not asked for"):
-        run(older, prepared.bench)
+        run(older, prepared.context)
     make_ready(prepared, [older], Progress())
-    again = run(older, prepared.bench)
+    again = run(older, prepared.context)
     there = prepared.store.predictions(older.digest)
     assert all(np.array_equal(again.logits[name], there[name]) for name in there)
 
@@ -300,11 +305,11 @@ def test_folds_score_every_row_by_a_run_that_did_not_train_on_it(
     settings = {**settings, "tune": "0,1", "seeds": 5, "folds": 5, "train_size": None}
     sweep = go(settings)
     prepared, folder = sweep._prepare(Progress()), Folder(settings["out"])
-    bench, answer = prepared.bench, rebuild(settings["out"])
+    context, answer = prepared.context, rebuild(settings["out"])
     texts = prepared.data.train.texts
     for spec in folder.runs:
-        trained = {texts[row - bench.splits["train"][0]] for row in train_rows(bench, spec)}
-        scored = {texts[row - bench.splits["validation"][0]] for row in scored_rows(bench, spec)}
+        trained = {texts[row - context.splits["train"][0]] for row in train_rows(context, spec)}
+        scored = {texts[row - context.splits["validation"][0]] for row in validation_rows(context, spec)}
         assert not trained & scored and trained | scored == set(texts)
     for k in (0, 1):
         scored_by = sum(~np.isnan(folder.predictions(run.digest)).any(1) for run in folder.runs if run.tune == k)
@@ -319,7 +324,7 @@ def test_folds_score_every_row_by_a_run_that_did_not_train_on_it(
 
 def test_a_stack_is_of_one_fold(settings: dict[str, Any]) -> None:
     folds = [
-        kind_of(spec)
+        spec.stack_key
         for spec in frostline.Sweep(**{**settings, "tune": "0", "seeds": 4, "folds": 2}).plan(timed=False).runs
     ]
     assert len(set(folds)) == 2 and folds[0] == folds[2] and folds[1] == folds[3]

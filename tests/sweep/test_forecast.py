@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import frostline
 from frostline.cli.printing import print_forecast, print_plan
-from frostline.frozen.forward_pass import Need
-from frostline.frozen.hidden_states import keep, not_kept
+from frostline.frozen.cache.loading import load_or_compute, missing_rows
+from frostline.frozen.selection import StateSelection
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.forecast import calibration as calibrate_module
@@ -50,8 +50,7 @@ def states(model: torch.nn.Module) -> dict[str, Any]:
 def test_a_plan_forecasts_every_cell_and_leaves_no_trace(
     tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("frostline.frozen.hidden_states.cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.setattr(foresee_module, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))
     sweep = sweep_of(tiny_bert, tiny_table, tmp_path / "o", train_size="20,40")
     prepared = sweep._prepare(Progress())
     model, before = prepared.pretrained.model, states(prepared.pretrained.model)
@@ -68,7 +67,7 @@ def test_a_plan_forecasts_every_cell_and_leaves_no_trace(
     assert torch.equal(before["torch"], after["torch"])
     assert before["numpy"] == after["numpy"] and before["python"] == after["python"]
     assert not prepared.pretrained._changed and all(p.grad is None for p in model.parameters())
-    assert prepared.bench.states is None and not list(tmp_path.iterdir())
+    assert prepared.context.states is None and not list(tmp_path.iterdir())
 
 
 def test_results_after_a_forecast_are_bit_equal(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
@@ -112,7 +111,7 @@ def test_a_short_sweep_times_nothing_and_says_so(settings: dict[str, Any]) -> No
 def test_without_time_for_the_deepest_nothing_is_said_but_a_plan_takes_it(settings: dict[str, Any]) -> None:
     sweep = frostline.Sweep(progress=Progress(), **{**settings, "tune": "0,1,2,3"})
     prepared = sweep._prepare(Progress())
-    outlook = Outlook(prepared.bench, prepared.plan.kept)
+    outlook = Outlook(prepared.context, prepared.plan.kept)
     wanted = outlook.wanted(sweep._asked(prepared))
     assert calibrate(outlook, wanted, 1e9, budget=0.0, ends=False) is None
     found = calibrate(outlook, wanted, 1e9, budget=0.0, ends=True)
@@ -125,9 +124,9 @@ def test_runs_that_are_trained_as_one_are_timed_as_one(
     together: list[int] = []
     run_stacked = calibrate_module.run_stacked
 
-    def counted(specs: Any, bench: Any, **more: Any) -> Any:
+    def counted(specs: Any, context: Any, **more: Any) -> Any:
         together.append(len({spec.seed for spec in specs}))
-        return run_stacked(specs, bench, **more)
+        return run_stacked(specs, context, **more)
 
     monkeypatch.setattr(calibrate_module, "run_stacked", counted)
     sweep = frostline.Sweep(progress=Progress(), **{**settings, "seeds": 3})
@@ -149,9 +148,9 @@ def test_of_heads_each_worker_times_its_own(
     together: list[int] = []
     run_stacked = calibrate_module.run_stacked
 
-    def counted(specs: Any, bench: Any, **more: Any) -> Any:
+    def counted(specs: Any, context: Any, **more: Any) -> Any:
         together.append(len(specs))
-        return run_stacked(specs, bench, **more)
+        return run_stacked(specs, context, **more)
 
     monkeypatch.setattr(calibrate_module, "run_stacked", counted)
     monkeypatch.setattr(foresee_module, "in_each", lambda workers, work: [work()])  # here, where they are counted
@@ -234,16 +233,16 @@ def test_the_progress_goes_by_the_forecast(settings: dict[str, Any]) -> None:
 
 def test_rows_that_are_kept_need_no_pass(settings: dict[str, Any], tmp_path: Path) -> None:
     prepared = frostline.Sweep(progress=Progress(), **settings)._prepare(Progress())
-    bench, need = prepared.bench, Need((2,), head=True)
-    recipe = recipe_of(prepared.pretrained, bench.machine, bench.pass_for(need))
-    rows = np.flatnonzero(bench.tokens.lengths)[:30]
-    first = not_kept(bench.tokens, rows, need, recipe, folder=tmp_path)
-    assert set(first) <= set(rows) and (np.diff(bench.tokens.lengths[first]) >= 0).all()
-    keep(bench.pass_for(need), bench.tokens, rows[:20], recipe, folder=tmp_path)
-    assert set(not_kept(bench.tokens, rows, need, recipe, folder=tmp_path)) == set(first) - set(rows[:20])
+    context, need = prepared.context, StateSelection((2,), head=True)
+    recipe = recipe_of(prepared.pretrained, context.machine, context.forward_pass(need))
+    rows = np.flatnonzero(context.tokens.lengths)[:30]
+    first = missing_rows(context.tokens, rows, need, recipe, folder=tmp_path)
+    assert set(first) <= set(rows) and (np.diff(context.tokens.lengths[first]) >= 0).all()
+    load_or_compute(context.forward_pass(need), context.tokens, rows[:20], recipe, folder=tmp_path)
+    assert set(missing_rows(context.tokens, rows, need, recipe, folder=tmp_path)) == set(first) - set(rows[:20])
     for shard in tmp_path.glob("*/*/shard.json"):
         shard.write_text("{")
-    assert len(not_kept(bench.tokens, rows, need, recipe, folder=tmp_path)) == len(first)
+    assert len(missing_rows(context.tokens, rows, need, recipe, folder=tmp_path)) == len(first)
 
 
 POINTS: dict[int | str, tuple[float, float]] = {0: (1.0, 0.5), 2: (20.0, 2.0), 6: (60.0, 6.0), "all": (60.0, 7.0)}

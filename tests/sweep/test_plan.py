@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
-from frostline.frozen.forward_pass import Need
+from frostline.frozen.selection import StateSelection
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.plan import Identity, expand
 from frostline.sweep.specification import make_spec
@@ -59,7 +59,7 @@ def test_the_plan_of_a_tiny_sweep(tiny_bert: Path, tiny_table: Path, tmp_path: P
     assert len(made.runs) == len(made.missing) == 8 and not made.done
     # head 32 * 32 + 32 (pooler) + 2 * 32 + 2; a layer 8544; embeddings (28 + 32 + 2) * 32 + 64
     assert dict(made.trainable) == {0: 1122, 1: 9666, 3: 26754, "all": 28802} and made.parameters == 28802
-    assert made.wanted == made.kept == Need((2,), head=True)
+    assert made.wanted == made.kept == StateSelection((2,), head=True)
     assert made.rows == 160 and made.cache_bytes == 32 * 4 * (made.tokens + 160) + 24 * 160
     assert (
         made.model_bytes == 4 * 28802 and made.max_length == 32 and made.truncated == dict.fromkeys(made.truncated, 0)
@@ -70,7 +70,7 @@ def test_the_plan_of_a_tiny_sweep(tiny_bert: Path, tiny_table: Path, tmp_path: P
 def test_the_plan_says_what_is_kept_to_the_byte(
     tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("frostline.frozen.hidden_states.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))
     settings = {"model": tiny_bert, "train": tiny_table, "tune": "0,2", "seeds": 1, "num_train_epochs": 0.1}
     sweep = frostline.Sweep(progress=Progress(), out=tmp_path / "o", precision="float32", **settings)
     planned = sweep.plan(timed=False).cache_bytes
@@ -83,11 +83,11 @@ def test_the_plan_says_what_is_kept_to_the_byte(
 def test_a_limit_keeps_the_cuts_nearest_the_head(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     settings = {"model": tiny_bert, "train": tiny_table, "tune": "0,1,2", "seeds": 1, "out": tmp_path / "o"}
     whole = plan_of(**settings)
-    assert whole.kept == Need((1, 2), head=True)
+    assert whole.kept == StateSelection((1, 2), head=True)
     one = plan_of(**settings, cache_limit=(whole.cache_bytes - 1) / 1e9)
-    assert one.kept == Need((2,), head=True) and one.wanted == whole.wanted
+    assert one.kept == StateSelection((2,), head=True) and one.wanted == whole.wanted
     nothing = plan_of(**settings, cache_limit=0)
-    assert nothing.kept == Need((), head=False) and nothing.cache_bytes < whole.cache_bytes / 10
+    assert nothing.kept == StateSelection((), head=False) and nothing.cache_bytes < whole.cache_bytes / 10
 
 
 def test_only_the_rows_that_are_used_pass(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
@@ -121,11 +121,11 @@ def test_named_parts_are_cut_below_the_lowest_and_what_they_cost_is_said(
 ) -> None:
     settings = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "seeds": 1}
     made = plan_of(**settings, tune="0,named", tune_modules="layer.1")
-    assert made.wanted == Need((1,), head=True) and made.trainable["named"] == 8544 + 66
+    assert made.wanted == StateSelection((1,), head=True) and made.trainable["named"] == 8544 + 66
     assert [note.split(":")[0] for note in made.notes].count("Named parts") == 2
     assert "2 of 3 layers must run in each step although only 1 of them is trained" in made.notes[-1]
     nothing = plan_of(**settings, tune_modules="embeddings,classifier")
-    assert nothing.wanted == Need((), head=False) and "nothing is saved" in nothing.notes[-1]
+    assert nothing.wanted == StateSelection((), head=False) and "nothing is saved" in nothing.notes[-1]
     assert not any("Named" in note for note in plan_of(**settings, tune="0").notes)
 
 
@@ -164,7 +164,7 @@ def test_the_groups_are_those_that_the_optimizer_is_given(
 
     monkeypatch.setattr("frostline.training.run.train", spy)
     with pytest.raises(StopIteration):
-        run(spec, sweep._prepare(Progress()).bench)
+        run(spec, sweep._prepare(Progress()).context)
     assert [(g.tensors, g.parameters, g.learning_rates, g.weight_decay) for g in planned] == [
         (len(g["params"]), sum(p.numel() for p in g["params"]), (g["lr"],), g["weight_decay"]) for g in given
     ]
@@ -172,10 +172,10 @@ def test_the_groups_are_those_that_the_optimizer_is_given(
 
 @given(st.lists(st.integers(0, 12), unique=True), st.booleans(), st.integers(0, 10**7))
 def test_what_is_kept_is_within_the_limit_and_nearest_the_head(cuts: list[int], head: bool, limit: int) -> None:
-    need = Need(tuple(sorted(cuts)), head)
-    kept = need.within(lambda part: part.bytes(100, 2000, 64) <= limit)
-    assert kept == Need((), False) or kept.bytes(100, 2000, 64) <= limit
+    need = StateSelection(tuple(sorted(cuts)), head)
+    kept = need.largest_part(lambda part: part.bytes(100, 2000, 64) <= limit)
+    assert kept == StateSelection((), False) or kept.bytes(100, 2000, 64) <= limit
     assert kept.cuts == need.cuts[len(need.cuts) - len(kept.cuts) :]
-    more = Need(need.cuts[len(need.cuts) - len(kept.cuts) - 1 :], head) if len(kept.cuts) < len(need.cuts) else None
+    more = StateSelection(need.cuts[len(need.cuts) - len(kept.cuts) - 1 :], head) if len(kept.cuts) < len(need.cuts) else None
     assert more is None or more.bytes(100, 2000, 64) > limit
     assert np.isclose(need.bytes(100, 2000, 64), 64 * 4 * (len(cuts) * 2000 + head * 100) + 2400)

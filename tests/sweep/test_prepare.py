@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from frostline import FrostlineError
-from frostline.api.sweep import Sweep, rebuild
+from frostline.api.sweep import Sweep
+from frostline.report.rebuild import rebuild
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.prepare import prepare, rows_needed
 from tiny import contents, go, tiny_bert_folder
@@ -52,7 +53,7 @@ def test_what_is_kept_already_needs_no_room(
     monkeypatch.setattr("frostline.sweep.prepare.free_bytes", lambda path: 0)
     again = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
     assert again.plan.kept == again.plan.wanted and again.plan.kept.cuts
-    monkeypatch.setattr("frostline.frozen.hidden_states.constants.HF_ASSETS_CACHE", str(tmp_path / "empty"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "empty"))
     elsewhere = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
     assert not elsewhere.plan.kept.cuts
     assert not (tmp_path / "empty").exists()  # nothing is made where nothing is kept
@@ -107,11 +108,11 @@ def test_only_texts_that_are_used_are_encoded(settings: dict[str, Any], folds: i
     given = {**settings, "train_size": [8, 16], "seeds": [0, 1], "folds": folds}
     sweep = Sweep(progress=Progress(), **(given if not folds else {**given, "validation": None}))
     prepared = prepare(sweep.spec, sweep.sources, Progress())
-    bench = prepared.bench
-    used = rows_needed(bench, prepared.plan.runs)
-    train = bench.splits["train"]
+    context = prepared.context
+    used = rows_needed(context, prepared.plan.runs)
+    train = context.splits["train"]
     assert 0 < np.isin(train, used).sum() <= 32 < len(train)
-    assert (bench.tokens.lengths[used] > 0).all() and not bench.tokens.lengths[np.setdiff1d(train, used)].any()
+    assert (context.tokens.lengths[used] > 0).all() and not context.tokens.lengths[np.setdiff1d(train, used)].any()
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(settings: dict[str, Any]) -> None:

@@ -13,13 +13,13 @@ import torch
 import frostline.sweep.execution.execute as execute_module
 import frostline.sweep.execution.stacks as stacks_module
 from frostline.api.sweep import Sweep
-from frostline.frozen.forward_pass import Need
+from frostline.frozen.selection import StateSelection
 from frostline.sweep.execution.execute import make_ready
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.execution.stacks import _grown, in_stacks, stack_size
 from frostline.sweep.prepare import prepare
 from frostline.sweep.results.store import Store
-from frostline.training.run import Bench
+from frostline.training.context import RunContext
 from frostline.training.specification import RunSpec
 from tiny import go
 
@@ -83,51 +83,51 @@ def test_a_rehearsal_that_runs_out_of_memory_ends_the_growth() -> None:
 
 
 @pytest.fixture
-def bench(settings: dict[str, Any]) -> Bench:
+def context(settings: dict[str, Any]) -> RunContext:
     prepared = prepare(Sweep(progress=Progress(), **settings).spec, {}, Progress())
     make_ready(prepared, prepared.plan.runs, Progress())
-    return prepared.bench
+    return prepared.context
 
 
-def test_on_a_cpu_heads_alone_are_stacked_unless_a_number_is_given(bench: Bench) -> None:
+def test_on_a_cpu_heads_alone_are_stacked_unless_a_number_is_given(context: RunContext) -> None:
     notes: list[str] = []
 
     def size(tune: int, wanted: int | str, count: int = 5) -> int:
-        return stack_size([spec_of(tune, seed) for seed in range(count)], bench, wanted, notes.append)
+        return stack_size([spec_of(tune, seed) for seed in range(count)], context, wanted, notes.append)
 
     assert [size(0, "auto"), size(1, "auto"), size(0, 1), size(0, 3), size(1, 3), size(1, 9)] == [5, 1, 1, 3, 3, 5]
     assert size(0, "auto", count=1) == 1
-    all_tokens = copy(bench.states)
+    all_tokens = copy(context.states)
     assert all_tokens is not None
-    all_tokens.need = Need((3,), head=False)
+    all_tokens.selection = StateSelection((3,), head=False)
     for states in (None, all_tokens):
-        other = replace(bench, states=states)
+        other = replace(context, states=states)
         assert stack_size([spec_of(0, seed) for seed in range(5)], other, "auto", notes.append) == 1
     assert not notes
 
 
-def test_each_worker_has_a_stack_of_its_own_unless_a_number_is_given(bench: Bench) -> None:
+def test_each_worker_has_a_stack_of_its_own_unless_a_number_is_given(context: RunContext) -> None:
     runs = [spec_of(0, seed) for seed in range(5)]
-    found = [stack_size(runs, bench, "auto", print, workers=workers) for workers in (1, 2, 3, 5, 9)]
-    assert found == [5, 3, 2, 1, 1] and stack_size(runs, bench, 4, print, workers=3) == 4
+    found = [stack_size(runs, context, "auto", print, workers=workers) for workers in (1, 2, 3, 5, 9)]
+    assert found == [5, 3, 2, 1, 1] and stack_size(runs, context, 4, print, workers=3) == 4
 
 
-def test_what_was_found_is_remembered_and_said_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_found_is_remembered_and_said_again(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
     proofs: list[Any] = []
     monkeypatch.setattr(stacks_module, "stack_refusal", lambda *_, **__: proofs.append(1) or "Its layers talk.")
     notes: list[str] = []
     runs = [spec_of(1, seed) for seed in range(4)]
     for asked in (runs, runs, runs[:2]):
-        assert stack_size(asked, replace(bench, workers=2), 3, notes.append) == 1
+        assert stack_size(asked, replace(context, workers=2), 3, notes.append) == 1
     assert len(proofs) == 2 and len(notes) == 3 and len(set(notes)) == 1
 
 
-def test_memory_limits_a_stack_of_heads(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_limits_a_stack_of_heads(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
     head = 4 * (32 * 32 + 32 + 32 * 2 + 2)
     runs = [spec_of(0, seed) for seed in range(9)]
     for limit, size in ((10 * 5 * head, 9), (3 * 5 * head, 3), (0, 1)):
         monkeypatch.setattr(stacks_module, "memory_limit", lambda device, limit=limit: limit)
-        assert stack_size(runs, replace(bench, stack_sizes={}), "auto", print) == size
+        assert stack_size(runs, replace(context, stack_sizes={}), "auto", print) == size
 
 
 def test_a_type_that_cannot_be_stacked_is_said_and_runs_one_by_one(

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import frostline.sweep.results.store as store_module
 from frostline import FrostlineError
-from frostline.sweep.results.store import Store, replace
-from frostline.training.run import Result
+from frostline.data.files import create_file
+from frostline.sweep.results.store import Store
+from frostline.training.result import Result
 
 
 def result(digest: str, score: float = 0.5, *, test: bool = True) -> Result:
@@ -45,14 +45,14 @@ def test_publishing_never_overwrites(tmp_path: Path) -> None:
 
 
 def test_the_file_that_makes_a_run_count_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, real = Store(tmp_path), Store._link
+    store = Store(tmp_path)
 
-    def stop_at_the_last(self: Store, name: str, content: bytes) -> None:
-        if name == "aa.json":
+    def stop_at_the_last(path: Path, content: bytes) -> None:
+        if path.name == "aa.json":
             raise KeyboardInterrupt
-        real(self, name, content)
+        create_file(path, content)
 
-    monkeypatch.setattr(Store, "_link", stop_at_the_last)
+    monkeypatch.setattr("frostline.sweep.results.store.create_file", stop_at_the_last)
     with pytest.raises(KeyboardInterrupt):
         store.publish("aa", result("aa"))
     assert len(list(store.runs.iterdir())) == 3 and not store.has("aa") and store.results() == {}
@@ -118,28 +118,6 @@ def test_the_specification_is_written_and_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FrostlineError, match="cannot be read"):
         Store(tmp_path / "file").read_spec()
-
-
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = tmp_path / "answer.json"
-    replace(target, b"old")
-
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(store_module.os, "fsync", full)
-    with pytest.raises(FrostlineError, match=r"The disk is full: .*answer\.json could not be written"):
-        replace(target, b"new")
-    assert target.read_bytes() == b"old" and list(tmp_path.iterdir()) == [target]
-    monkeypatch.undo()
-    replace(target, b"new")
-    assert target.read_bytes() == b"new" and list(tmp_path.iterdir()) == [target]
-
-
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(FrostlineError, match=r"cannot be written \(.*\): choose another --out"):
-        replace(tmp_path / "file" / "x.json", b"")
 
 
 def test_two_writers_of_one_run(tmp_path: Path) -> None:

@@ -163,10 +163,10 @@ def test_an_interrupted_sweep_goes_on(settings: dict[str, Any], monkeypatch: pyt
 
 
 def test_a_run_that_fails_in_a_worker_fails_alone(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    def sometimes(spec: Any, bench: Any, **more: Any) -> Any:
+    def sometimes(spec: Any, context: Any, **more: Any) -> Any:
         if spec.tune == 1:
             raise RuntimeError("out of memory, say")
-        return run(spec, bench, **more)
+        return run(spec, context, **more)
 
     monkeypatch.setattr(execute_module, "run", sometimes)
     sweep = go({**settings, "workers": 2, "stack": 1})

@@ -6,7 +6,7 @@ from typing import Any
 
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
-from frostline.data.generated import generate
+from frostline.data.generated.tables import generate
 from frostline.sweep.execution.progress import Progress
 
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of model.safetensors

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from transformers import AutoModelForSequenceClassification
 
 from frostline import FrostlineError
-from frostline.data import Texts
+from frostline.data.examples import Texts
 from frostline.model.pretrained import LONGEST, demand, load_tokenizer, most_tokens, quiet, require_files
 from frostline.model.tokens import encode
 from frostline.training.probes.saved import saved_probe
@@ -50,7 +50,7 @@ class Predictions:
         return ["row", "text", *pair, *values]
 
 
-def demand_model(folder: str | Path) -> None:
+def require_model(folder: str | Path) -> None:
     """Raise a FrostlineError where there is neither a model nor a probe."""
     if not any((Path(folder) / name).is_file() for name in ("config.json", "probe.json")):
         raise FrostlineError(f"{folder} holds no model (no config.json): give DIR/model of a sweep's --out.")
@@ -75,7 +75,7 @@ def predict(folder: str | Path, texts: Texts, *, trust_remote_code: bool = False
     Raises:
         FrostlineError: the folder holds no model, or none that transformers can classify with.
     """
-    demand_model(folder)
+    require_model(folder)
     if probe := saved_probe(folder):
         _demand_shape(Path(folder), texts)
         values, cut = probe.values(texts, trust_remote_code=trust_remote_code)

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from frostline.fast.memory import settled_objects
+from frostline.fast.garbage_collection import objects_frozen
 from frostline.report.finish import finish
 from frostline.report.rebuild import rebuild
 from frostline.report.recommended_model import best_weights
@@ -70,7 +70,7 @@ class Sweep:
         with self._shown() as progress:
             prepared = self._prepare(progress)
             if timed:
-                with settled_objects():
+                with objects_frozen():
                     self._foresee(prepared, progress, plain=True)
             return prepared.plan
 
@@ -84,7 +84,7 @@ class Sweep:
         """
         with self._shown() as progress:
             prepared = self._prepare(progress)
-            with settled_objects():
+            with objects_frozen():
                 return self._run(prepared, progress, save_model=save_model)
 
     def table(self) -> "pd.DataFrame":
@@ -102,7 +102,7 @@ class Sweep:
 
     def plot(self) -> Any:
         """The validation curve, as a matplotlib figure."""
-        from frostline.report.figures.curves import validation_curve
+        from frostline.report.figures.validation_curve import validation_curve
 
         answer = self.answer()
         return validation_curve(answer["sizes"][0], metric=answer["metric"], chance=answer["chance"])
@@ -120,7 +120,7 @@ class Sweep:
         begun = perf_counter()
         execute(prepared, asked, progress, weights=best_weights(self.out) if save_model else None)
         if call is not None:
-            complete(self.out, call, {"seconds": perf_counter() - begun, "pass_seconds": prepared.bench.pass_seconds})
+            complete(self.out, call, {"seconds": perf_counter() - begun, "pass_seconds": prepared.context.pass_seconds})
         return finish(prepared, progress, save_model=save_model)
 
     def _prepare(self, progress: Progress) -> Prepared:

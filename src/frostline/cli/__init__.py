@@ -1,8 +1,10 @@
-"""The command line: few verbs over the objects that Python users have. What is heavy is imported by the verb."""
+"""The command line: one file for each verb, over the same objects that Python users have.
 
-import frostline.cli.cache
-import frostline.cli.results
-import frostline.cli.sweeps  # noqa: F401  each adds its verbs
+``program.py`` holds the program and its exit codes, ``flags.py`` turns settings into flags, and the ``*_output.py`` files
+print. Heavy libraries are imported inside the verbs, so ``--help`` is quick. This folder may import every other one.
+"""
+
+from frostline.cli import analyze, cache, check, demo, find, folder, predict, probe, study, sweep  # noqa: F401  each adds its verb
 from frostline.cli.program import app, main
 
 __all__ = ["app", "main"]

@@ -1,4 +1,4 @@
-"""One flag for each setting of a sweep, by the setting's name."""
+"""One flag for each setting of a sweep, named after the setting and grouped in panels of ``--help``."""
 
 import inspect
 from collections.abc import Callable, Collection, Iterator
@@ -7,10 +7,12 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from frostline.data.folding import between_commas
+from frostline.data.parsing import comma_separated
 from frostline.sweep.specification import SweepSpec
 from frostline.sweep.toml import read_toml
-from frostline.training.specification import Settings
+
+PANELS = ("data", "model", "grid", "training", "resources", "output")
+File = Annotated[Path | None, typer.Argument(help="TOML file with the same settings; a flag takes precedence over it.")]
 
 
 def with_settings(
@@ -21,27 +23,29 @@ def with_settings(
     defaults: str | None = None,
     out: str | None = None,
 ) -> Callable[[Callable[..., None]], Any]:
-    """Give a command one flag for each setting of a sweep, by the setting's name, behind its own.
+    """Give a command one flag for each setting of a sweep, after its own flags.
 
-    The command is called with the settings that were given, then its own flags by name. ``file``: a TOML file may give
-    settings too; ``only``: no others than these; ``leave_out``: settings that the command has its own flags for;
-    ``defaults``: what all of them default to, in place of a sweep's own defaults; ``out``: the folder, where none is given.
+    The command is called with a dictionary of the settings that were given, then with its own flags by name.
+
+    Args:
+        file: Whether a TOML file may give settings too.
+        only: Use no other settings than these.
+        leave_out: Settings that the command has its own flags for.
+        defaults: Text shown as every default, in place of a sweep's own defaults.
+        out: The output folder where none is given.
     """
 
     def decorate(command: Callable[..., None]) -> Any:
         keyword = inspect.Parameter.KEYWORD_ONLY
         own = [p.replace(kind=keyword) for p in list(inspect.signature(command).parameters.values())[1:]]
-        argument = Annotated[Path | None, typer.Argument(help="TOML file with the same settings; a flag wins over it")]
-        first = [inspect.Parameter("file", keyword, default=None, annotation=argument)] * file
+        first = [inspect.Parameter("file", keyword, default=None, annotation=File)] * file
 
         def run(**flags: Any) -> None:
             path = flags.pop("file", None)
-            more = {parameter.name: flags.pop(parameter.name) for parameter in own}
+            own_flags = {parameter.name: flags.pop(parameter.name) for parameter in own}
             given = {name: value for name, value in flags.items() if value is not None}
-            command(
-                {**({} if out is None else {"out": out}), **(_settings_in(path) if path else {}), **_plain(given)},
-                **more,
-            )
+            folder = {} if out is None else {"out": out}
+            command({**folder, **(_settings_in(path) if path else {}), **_plain(given)}, **own_flags)
 
         parameters = [*first, *own, *_settings(only, leave_out, defaults, out)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -55,24 +59,43 @@ def with_settings(
 def _settings(
     only: Collection[str] | None, leave_out: Collection[str], defaults: str | None, out: str | None
 ) -> Iterator[inspect.Parameter]:
-    """A parameter for each setting; those of the grid and the data come first."""
-    names = [name for name in SweepSpec.model_fields if name not in ("grid", *leave_out)]  # [[grid]] is for files
+    """A parameter for each setting, in the order of their panels."""
+    names = [name for name in SweepSpec.model_fields if name not in ("grid", *leave_out)]  # [[grid]] is for files only
     names = [name for name in names if only is None or name in only]
-    for name in sorted(names, key=lambda name: name in Settings.model_fields):
+    for name in sorted(names, key=lambda name: PANELS.index(panel_of(name))):
         field = SweepSpec.model_fields[name]
         kind: Any = Optional[bool] if field.annotation is bool else Optional[str]  # noqa: UP045
-        default = "" if field.default is None else f" [default: {shown(field.default)}]"
-        default = " [required]" if field.is_required() else default
-        default = f" [default: {out}]" if name == "out" and out is not None else default
-        default = default if defaults is None else f" [default: {defaults}]"
         flag = "--" + name.replace("_", "-")
         flags = [f"{flag}/--no-{flag[2:]}"] if field.annotation is bool else [flag]
-        metavar = None if field.annotation is bool else "VALUE"
-        option = typer.Option(*flags, metavar=metavar, help=f"{field.description}{default}", show_default=False)
+        option = typer.Option(
+            *flags,
+            metavar=None if field.annotation is bool else "VALUE",
+            help=f"{field.description}{_default(name, defaults, out)}",
+            show_default=False,
+            rich_help_panel=panel_of(name).capitalize(),
+        )
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
 
 
-def shown(value: Any) -> str:
+def panel_of(setting: str) -> str:
+    """The panel of ``--help`` in which a setting stands."""
+    extra = SweepSpec.model_fields[setting].json_schema_extra
+    return str(extra["panel"]) if isinstance(extra, dict) else "training"
+
+
+def _default(name: str, defaults: str | None, out: str | None) -> str:
+    """What the help says of a setting's default."""
+    field = SweepSpec.model_fields[name]
+    if defaults is not None:
+        return f" [default: {defaults}]"
+    if name == "out" and out is not None:
+        return f" [default: {out}]"
+    if field.is_required():
+        return " [required]"
+    return "" if field.default is None else f" [default: {as_typed(field.default)}]"
+
+
+def as_typed(value: Any) -> str:
     """The value of a setting as one would type it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -80,14 +103,14 @@ def shown(value: Any) -> str:
 
 
 def _settings_in(file: Path) -> dict[str, Any]:
-    """What a TOML file sets; of a sweep's own sweep.toml, what the sweep found out about itself is left out."""
+    """The settings of a TOML file, without the facts that a sweep adds to its own sweep.toml."""
     return {name: value for name, value in read_toml(file).items() if name != "identity"}
 
 
 def _plain(flags: dict[str, Any]) -> dict[str, Any]:
-    """Words of the command line that a TOML file has other means for."""
+    """Values of flags in the form that a TOML file gives them."""
     weights = flags.get("class_weights", "")
     if "=" in weights:
-        parts = [part.rpartition("=") for part in between_commas(weights)]
+        parts = [part.rpartition("=") for part in comma_separated(weights)]
         flags["class_weights"] = {label: weight for label, _, weight in parts}
     return flags

@@ -1,4 +1,4 @@
-"""The program itself: what it says of a mistake, and the codes it exits with."""
+"""The program: its exit codes, and one sentence on stderr for a user's mistake."""
 
 import atexit
 import errno
@@ -9,15 +9,20 @@ from typing import Annotated
 import typer
 
 from frostline import FrostlineError
+from frostline.cli.help import OrderedGroup
 
 FAILED_RUNS, INTERRUPTED = 1, 130  # exit codes: some runs ended in an error; Ctrl-C
-MANY = 20_000  # new objects before somebody looks for garbage among them: by default torch's import is searched 1,200 times
+CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+# New objects before Python collects garbage. With its default of 700 it collects 1,200 times while torch is imported.
+GARBAGE_THRESHOLD = 20_000
 
 app = typer.Typer(
+    cls=OrderedGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"max_content_width": 110},
 )
 
 
@@ -35,37 +40,37 @@ def program(
 
 
 def main() -> None:
-    """The program. A mistake of the user's is one sentence on stderr and exit code 2."""
-    gc.set_threshold(MANY)
-    atexit.register(leave_the_garbage)
+    """Run the program. A user's mistake is one sentence on stderr and exit code 2."""
+    gc.set_threshold(GARBAGE_THRESHOLD)
+    atexit.register(skip_final_garbage_collection)
     try:
         app(prog_name="frostline")
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:
-            leave("stopped. What is finished is kept; the same command goes on from there.", INTERRUPTED)
+            leave("stopped. Finished runs are saved; the same command continues from there.", INTERRUPTED)
         raise
     except FrostlineError as error:
         leave(str(error), 2)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS):
+        if error.errno not in CANNOT_WRITE:
             raise
         leave(
-            f"{error.filename or 'A file'} cannot be written or read ({error.strerror}): put that right and run the "
-            "same command again; finished runs are kept.",
+            f"{error.filename or 'A file'} cannot be written or read ({error.strerror}): correct that and run the same "
+            "command again; finished runs are saved.",
             2,
         )
 
 
-def leave_the_garbage() -> None:
-    """What is called at the end: the system takes everything back by itself; looking for garbage first takes a second.
+def skip_final_garbage_collection() -> None:
+    """Freeze all objects at exit, because a last collection takes a second and the system frees everything anyway.
 
-    Where torch has brought Triton, whose bindings (nanobind) print a page about every object left at the end, it is
-    looked for.
+    Triton's bindings (nanobind) print a page about every object that is left at exit, so with Triton the collection runs.
     """
     if "triton" not in sys.modules:
         gc.freeze()
 
 
 def leave(sentence: str, code: int) -> None:
+    """Print one sentence on stderr and exit with ``code``."""
     print(f"frostline: {sentence}", file=sys.stderr)
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""Plain facts about the data, to be printed and kept: nothing here refuses anything."""
+"""Facts about the data for the report and its warnings. Nothing here refuses any data."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from frostline.data.examples import Examples, Indices, Texts
-from frostline.data.tasks import REGRESSION, Task
+from frostline.data.task import REGRESSION, Task
 from frostline.data.wording import listed
 
 SHOWN_ROWS = 10
@@ -17,7 +17,17 @@ SHOWN_ROWS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class SplitReport:
-    """Of one split: rows by label (empty for regression), lengths in characters (both texts of a pair together)."""
+    """Facts about one split.
+
+    Attributes:
+        source: The file or object that the rows come from.
+        rows: The number of rows.
+        label_counts: Rows of each label; empty for regression.
+        target_range: The smallest and the largest target of a regression.
+        characters: Statistics of the lengths in characters, both texts of a pair together.
+        empty_texts: The number of rows with an empty text.
+        empty_rows: The first ten of them, as numbered in the file.
+    """
 
     source: str
     rows: int
@@ -25,13 +35,19 @@ class SplitReport:
     target_range: tuple[float, float] | None
     characters: dict[str, float]
     empty_texts: int
-    empty_rows: tuple[int, ...]  # the first ten, as numbered in the file
+    empty_rows: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataReport:
-    """What a report says of the data. ``repeated``: rows whose text stands earlier in the same split; ``shared``:
-    rows of the second split whose text stands in the first; ``conflicting``: training texts with several targets."""
+    """Facts about all splits.
+
+    Attributes:
+        splits: Facts about each split.
+        repeated: For each split, the rows whose text occurs earlier in the same split.
+        shared: For each pair ``first/second``, the rows of the second split whose text occurs in the first.
+        conflicting: The number of training texts with several different targets.
+    """
 
     splits: dict[str, SplitReport]
     repeated: dict[str, int]
@@ -39,36 +55,41 @@ class DataReport:
     conflicting: int
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """All facts as plain values for JSON."""
         return asdict(self)
 
     def sentences(self) -> list[str]:
-        """What a user should hear of before training; nothing where all is well."""
-        said = []
+        """What the user should know before training; an empty list if nothing is unusual."""
+        return [*self._warnings(), *(note for split in self.splits for note in self._split_notes(split))]
+
+    def _warnings(self) -> list[str]:
+        warnings = []
         for pair, count in self.shared.items():
             first, second = pair.split("/")
             if count:
                 rows = self.splits[second].rows
                 have = "row has" if rows == 1 else "rows have"
-                said.append(f"Warning: {count:,} of {rows:,} {second} {have} a text that {first} has too.")
+                warnings.append(f"Warning: {count:,} of {rows:,} {second} {have} a text that {first} has too.")
         if self.conflicting:
-            stand = "text stands" if self.conflicting == 1 else "texts stand"
-            said.append(f"Warning: {self.conflicting:,} training {stand} there with more than one label.")
-        for split, facts in self.splits.items():
-            unseen = [label for label, count in facts.label_counts.items() if not count]
-            if unseen:
-                said.append(f"No {split} row has the label {listed(unseen)}.")
-            if facts.empty_texts:
-                where = ", ".join(str(row) for row in facts.empty_rows)
-                more = ", ..." if facts.empty_texts > len(facts.empty_rows) else ""
-                one = facts.empty_texts == 1
-                have, are = ("row has", "it is") if one else ("rows have", "they are")
-                said.append(f"{facts.empty_texts:,} {split} {have} an empty text (row {where}{more}); {are} kept.")
-        return said
+            have = "text has" if self.conflicting == 1 else "texts have"
+            warnings.append(f"Warning: {self.conflicting:,} training {have} more than one label.")
+        return warnings
+
+    def _split_notes(self, split: str) -> list[str]:
+        facts, notes = self.splits[split], []
+        unseen = [label for label, count in facts.label_counts.items() if not count]
+        if unseen:
+            notes.append(f"No {split} row has the label {listed(unseen)}.")
+        if facts.empty_texts:
+            where = ", ".join(str(row) for row in facts.empty_rows)
+            more = ", ..." if facts.empty_texts > len(facts.empty_rows) else ""
+            have, they = ("row has", "it is") if facts.empty_texts == 1 else ("rows have", "they are")
+            notes.append(f"{facts.empty_texts:,} {split} {have} an empty text (row {where}{more}); {they} not removed.")
+        return notes
 
 
 def report_on(splits: Mapping[str, Examples], task: Task) -> DataReport:
-    """The facts of all splits, which are given in the order train, validation, test."""
+    """The facts about all splits, which must be in the order train, validation, test."""
     keys = {split: _keys(examples) for split, examples in splits.items()}
     return DataReport(
         splits={split: _split_report(examples, task) for split, examples in splits.items()},
@@ -79,13 +100,13 @@ def report_on(splits: Mapping[str, Examples], task: Task) -> DataReport:
 
 
 def overlap(train: Texts, other: Texts) -> Indices:
-    """Positions in ``other`` of the rows whose text (and pair) stands in ``train`` too."""
+    """Positions in ``other`` of the rows whose text (and pair) also occurs in ``train``."""
     known = set(_keys(train))
     return np.array([i for i, key in enumerate(_keys(other)) if key in known], dtype=np.int64)
 
 
 def conflicting(examples: Examples) -> int:
-    """How many different texts (with their pair) stand there with more than one target."""
+    """The number of different texts (with their pair) that have more than one target."""
     text_and_target = set(zip(_keys(examples), examples.targets.tolist(), strict=True))
     return sum(count > 1 for count in Counter(key for key, _ in text_and_target).values())
 

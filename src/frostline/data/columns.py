@@ -1,12 +1,12 @@
-"""Which columns hold the text, its pair and the label. Named columns decide; a guess between two is refused."""
+"""Finds the columns with the text, the second text of a pair, and the label. An ambiguous choice is refused."""
 
 from dataclasses import dataclass
 
 from frostline import FrostlineError
-from frostline.data.tables import Table
+from frostline.data.table import Table
 from frostline.data.wording import listed, nearest, quoted
 
-# Names are compared without case. GLUE, its original files, and what people call their columns.
+# Compared without case: the names of GLUE, of its original files, and those that are common elsewhere.
 TEXTS = (
     *("text", "sentence", "document", "review", "content", "comment", "tweet", "message", "utterance", "query"),
     *("body", "headline", "review_body", "review_text", "comment_text", "reviewtext"),
@@ -31,7 +31,7 @@ LABELS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The names of the columns; ``text_pair`` where the examples are pairs, ``label`` where they have labels."""
+    """The names of the columns. ``text_pair`` is None for single texts, ``label`` is None without labels."""
 
     text: str
     text_pair: str | None = None
@@ -51,10 +51,13 @@ def choose_columns(
     label_column: str | None = None,
     label_needed: bool = True,
 ) -> Columns:
-    """The columns that were named, and for the rest those that bear a known name.
+    """The columns that the user names; the others are found by their common names.
 
-    ``text`` and ``label`` are taken where they stand, unless a known pair stands beside ``text``. Of the other known
-    names exactly one must stand in the table. A text column that is named has no pair unless that is named too.
+    A column named ``text`` or ``label`` is chosen before others, unless ``text`` is part of a known pair. Of the other common
+    names exactly one must be in the table. A text column that the user names has a pair only if the user names that too.
+
+    Raises:
+        FrostlineError: A column does not exist, is named twice, or cannot be chosen without a guess.
     """
     named = {"--text-column": text_column, "--text-pair-column": text_pair_column, "--label-column": label_column}
     for flag, column in named.items():
@@ -73,17 +76,18 @@ def choose_columns(
     chosen = [column for column in (text, pair, label) if column is not None]
     if len(set(chosen)) < len(chosen):
         raise FrostlineError(
-            f"{table.name}: column {quoted(max(chosen, key=chosen.count))} is named for two things; name another with "
+            f"{table.name}: column {quoted(max(chosen, key=chosen.count))} is chosen for two purposes; name another with "
             "--text-column, --text-pair-column or --label-column."
         )
     return Columns(text=text, text_pair=pair, label=label)
 
 
 def _find_texts(table: Table, label: str | None) -> tuple[str, str | None]:
-    there = {name.casefold(): name for name in table.columns if name != label}
-    pairs = [(there[one], there[two]) for one, two in PAIRS if one in there and two in there]
+    """The text column by its common name, and the column of its pair if it has one."""
+    by_name = {name.casefold(): name for name in table.columns if name != label}
+    pairs = [(by_name[one], by_name[two]) for one, two in PAIRS if one in by_name and two in by_name]
     paired = {name for pair in pairs for name in pair}
-    singles = [there[name] for name in TEXTS if name in there and there[name] not in paired]
+    singles = [by_name[name] for name in TEXTS if name in by_name and by_name[name] not in paired]
     if singles and singles[0].casefold() == "text":
         singles = singles[:1]
     found: list[tuple[str, str | None]] = [*pairs, *((name, None) for name in singles)]
@@ -92,24 +96,24 @@ def _find_texts(table: Table, label: str | None) -> tuple[str, str | None]:
     if found:
         choices = " or ".join(listed(name for name in one if name) for one in found)
         raise FrostlineError(
-            f"{table.name}: the text could be {choices}; say which with --text-column (and --text-pair-column)."
+            f"{table.name}: the text could be {choices}; choose with --text-column (and --text-pair-column)."
         )
     raise FrostlineError(
-        f"{table.name}: none of its columns ({listed(table.columns)}) bears a name known for texts; name it with "
+        f"{table.name}: none of its columns ({listed(table.columns)}) has a common name for texts; name one with "
         "--text-column, or the columns of a file without a header with --column-names."
     )
 
 
 def _find_label(table: Table, taken: set[str | None], needed: bool) -> str | None:
-    there = {name.casefold(): name for name in table.columns if name not in taken}
-    found = [there[name] for name in LABELS if name in there]
+    by_name = {name.casefold(): name for name in table.columns if name not in taken}
+    found = [by_name[name] for name in LABELS if name in by_name]
     if found and (len(found) == 1 or found[0].casefold() == "label"):
         return found[0]
     if not needed:
         return None
     if found:
-        raise FrostlineError(f"{table.name}: the label could be {listed(found)}; say which with --label-column.")
+        raise FrostlineError(f"{table.name}: the label could be {listed(found)}; choose with --label-column.")
     raise FrostlineError(
-        f"{table.name}: none of its columns ({listed(table.columns)}) bears a name known for labels; name it with "
+        f"{table.name}: none of its columns ({listed(table.columns)}) has a common name for labels; name one with "
         "--label-column, or the columns of a file without a header with --column-names."
     )

@@ -1,4 +1,4 @@
-"""Texts, and texts with targets, as the rest of the program knows them."""
+"""Texts, and labelled examples, in the form that all other folders use."""
 
 import hashlib
 from collections.abc import Iterable
@@ -13,7 +13,14 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Texts:
-    """Texts, or pairs of texts, in the order of their source. ``rows`` are row numbers in the file ``name``."""
+    """Texts, or pairs of texts, in the order of their source.
+
+    Attributes:
+        texts: The first text of each example, N in all.
+        pairs: The second text of each example, or None for single texts.
+        rows: The row number of each example in its source, ``[N]``.
+        name: The file, or what errors call the source.
+    """
 
     texts: tuple[str, ...]
     pairs: tuple[str, ...] | None
@@ -34,14 +41,14 @@ class Texts:
         )
 
     def row_digests(self) -> list[bytes]:
-        """A SHA-256 of each text and its pair, 32 bytes: equal only where both are."""
+        """A SHA-256 of 32 bytes for each example: equal only if text and pair are equal."""
         if self.pairs is None:
             return [hashlib.sha256(_framed(text)).digest() for text in self.texts]
         both = zip(self.texts, self.pairs, strict=True)
         return [hashlib.sha256(_framed(text) + _framed(pair)).digest() for text, pair in both]
 
     def digest(self) -> str:
-        """A SHA-256 in hex of all texts and pairs in their order. Row numbers and names do not enter."""
+        """A SHA-256 in hexadecimal of all texts and pairs in their order; row numbers and names have no influence."""
         return _digest(self._parts())
 
     def _parts(self) -> Iterable[bytes]:
@@ -51,7 +58,7 @@ class Texts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Examples(Texts):
-    """Texts with what is to be predicted: int64 class indices ``[N]``, or float64 numbers ``[N]`` for regression."""
+    """Texts with their targets: int64 class indices ``[N]``, or float64 numbers ``[N]`` for regression."""
 
     targets: npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
@@ -66,7 +73,7 @@ class Examples(Texts):
 
 
 def _framed(text: str) -> bytes:
-    """The text with its length before it, so that no two pairs of texts give the same bytes."""
+    """The text preceded by its length, so that no two pairs of texts give the same bytes."""
     content = text.encode()
     return len(content).to_bytes(8, "little") + content
 

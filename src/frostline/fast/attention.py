@@ -1,10 +1,10 @@
-"""Attention over packed short texts on a CPU, forward and backward written out.
+"""Attention over packed short texts on a CPU, with forward and backward written out.
 
-Over texts of some dozen tokens attention is hardly any arithmetic: what it costs is starting small operations, copying
-heads about, and pairs of tokens that are not there. Here a layer's attention is one node. Heads go from the packed tokens
-into a grid and back by one lookup each; the grid is as wide as the longest text, and texts that fit share a row of it,
-each seeing itself alone. Scale and mask are part of the first product, dropout's factor is part of the values, and the
-backward pass is the few products that it takes. The numbers are those of torch's plain path in fp32, text by text.
+For texts of some dozen tokens attention is hardly any arithmetic. Its cost is starting small operations, copying heads,
+and computing padded positions. Here a layer's attention is one node of the graph. One lookup moves heads from the packed
+tokens into a grid, another one moves them back. The grid is as wide as the longest text, and several short texts share a
+row, each seeing only itself. Scale and mask are part of the first product, dropout's factor is part of the values. The
+results are those of torch's plain path in fp32, text by text.
 
 Shapes: B texts, T tokens of the packed batch, R rows of the grid, S its width, H heads, C head size.
 """
@@ -16,37 +16,39 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from frostline.fast.dropout import Dropout, Mask
+from frostline.fast.dropout import Dropout, Mask, torch_mask
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where the heads of packed tokens stand in a grid."""
+    """The positions of the heads of packed tokens in a grid."""
 
-    text: Tensor  # [R, S], which text has the place; -1: none
-    at: Tensor  # [R, S], which of its tokens
-    heads: Tensor  # [R * H * S], for each place the head of a token, of T * H; for a place without a token the first
-    tokens: Tensor  # [t * H], the place of each head of the texts' tokens
+    text: Tensor  # [R, S], the text at each position; -1: none
+    at: Tensor  # [R, S], the index of the token within its text
+    heads: Tensor  # [R * H * S], for each position the index of a head among T * H; 0 where there is no token
+    tokens: Tensor  # [t * H], for each head of the texts' tokens its position
     count: int  # H
-    empty: int = 0  # heads of tokens that are none of the texts', behind the others; what they see is nothing
-    _biases: list[tuple[Tensor | None, Tensor]] = field(default_factory=list)  # of the masks last seen
+    empty: int = 0  # heads of the tokens that belong to no text, which come last; their output is zero
+    _biases: list[tuple[Tensor | None, Tensor]] = field(default_factory=list)  # of the last two masks
 
     @classmethod
     def shared(cls, lengths: Tensor, count: int, tokens: int) -> "Places":
-        """For texts of these ``lengths`` ``[B]``, packed in their order among so many ``tokens``, the last of which may be
-        none of theirs; texts that fit share a row."""
+        """For texts of ``lengths`` ``[B]``, packed in this order; short texts share a row.
+
+        ``tokens`` is T, which may exceed the sum of the lengths: the tokens behind belong to no text.
+        """
         row, start = torch.tensor(shared_rows(lengths.tolist())).unbind(1)
         found = cls._of(lengths, count, torch.arange(len(lengths)), row, start, int(lengths.max()))
         return replace(found, empty=(tokens - int(lengths.sum())) * count)
 
     @classmethod
     def alone(cls, lengths: Tensor, count: int, texts: Tensor, width: int) -> "Places":
-        """For some of these texts, ``[b]``, each in a row of its own, of this ``width``."""
+        """For some of the ``texts`` ``[b]``, each in a row of its own, in a grid of this ``width``."""
         return cls._of(lengths, count, texts, torch.arange(len(texts)), torch.zeros_like(texts), width)
 
     @classmethod
     def _of(cls, lengths: Tensor, count: int, texts: Tensor, row: Tensor, start: Tensor, width: int) -> "Places":
-        which = torch.arange(len(texts)).repeat_interleave(lengths[texts])  # [t], for each token its text
+        which = torch.arange(len(texts)).repeat_interleave(lengths[texts])  # [t], the text of each token
         at = torch.arange(len(which)) - (lengths[texts].cumsum(0) - lengths[texts])[which]
         token = (lengths.cumsum(0) - lengths)[texts][which] + at
         row, column, rows, every = row[which], start[which] + at, int(row.max()) + 1, torch.arange(count)
@@ -59,13 +61,15 @@ class Places:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of the scores: ``[R * H, S, S]``."""
+        """The shape of the attention scores, ``[R * H, S, S]``."""
         rows, width = self.text.shape
         return rows * self.count, width, width
 
     def bias(self, mask: Tensor | None) -> Tensor:
-        """What is added to the scores for an attention mask ``[B or 1, H or 1, S or 1, S]`` of the texts; worked out once for
-        all layers that are given the same mask, where there are no more than two in turn."""
+        """The term that is added to the scores for an attention mask ``[B or 1, H or 1, S or 1, S]`` of the texts.
+
+        It is computed once for all layers that get the same mask, as long as no more than two masks alternate.
+        """
         known = next((bias for seen, bias in self._biases if seen is mask), None)
         if known is None:
             known = self._bias(mask)
@@ -73,7 +77,7 @@ class Places:
         return known
 
     def _bias(self, mask: Tensor | None) -> Tensor:
-        least = torch.finfo(torch.float32).min  # not -inf: a row of padding may see nothing, and must not become NaN
+        least = torch.finfo(torch.float32).min  # not -inf: a row that may attend to nothing must not become NaN
         mask = torch.zeros(1, 1, 1, 1) if mask is None else mask
         if mask.dtype == torch.bool:
             mask = torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, least)
@@ -86,12 +90,14 @@ class Places:
 
 
 def shared_rows(lengths: list[int]) -> list[tuple[int, int]]:
-    """For each text its row and where in the row it begins, in few rows as wide as the longest: the longest text first,
-    each into the fullest row that has room."""
+    """For each text its row and its first column, in few rows that are as wide as the longest text.
+
+    Best fit: the longest text first, each into the fullest row that has capacity for it.
+    """
     width, used, found = max(lengths), [0], [(0, 0)] * len(lengths)
     for text in sorted(range(len(lengths)), key=lambda text: -lengths[text]):
-        room = (row for row, tokens in enumerate(used) if tokens + lengths[text] <= width)
-        row = max(room, key=used.__getitem__, default=len(used))
+        fits = (row for row, tokens in enumerate(used) if tokens + lengths[text] <= width)
+        row = max(fits, key=used.__getitem__, default=len(used))
         if row == len(used):
             used.append(0)
         found[text] = row, used[row]
@@ -110,13 +116,21 @@ def attend(
     dropout: Dropout | None,
     dropped: float,
 ) -> Tensor:
-    """Heads of packed tokens ``[1, H, T, C]`` in, ``[1, T, H, C]`` out; differentiable in the first three.
+    """Attention of packed tokens, differentiable in the first three arguments.
 
-    ``mask`` is that of the padded texts, ``[B or 1, H or 1, S or 1, S]``; ``dropped`` is the share of weights that
-    ``dropout`` drops.
+    Args:
+        query: Heads ``[1, H, T, C]``; ``key`` and ``value`` likewise.
+        mask: The mask of the padded texts, ``[B or 1, H or 1, S or 1, S]``.
+        places: The grid.
+        scale: The factor of the scores; None: ``C ** -0.5``.
+        dropout: Draws the masks of dropout; None: torch's own generator.
+        dropped: The probability that dropout drops a weight.
+
+    Returns:
+        ``[1, T, H, C]``
     """
     heads, tokens, size = query.shape[1:]
-    drop = dropout.mask(places.shape, dropped) if dropout is not None and dropped else None
+    drop = (torch_mask if dropout is None else dropout.mask)(places.shape, dropped) if dropped else None
     flat = (x.transpose(1, 2).reshape(tokens * heads, size) for x in (query, key, value))
     scale = size**-0.5 if scale is None else scale
     out: Tensor = _Attended.apply(*flat, places.bias(mask), drop, scale, places)  # type: ignore[no-untyped-call]
@@ -126,7 +140,7 @@ def attend(
 def attended(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, places: Places, *, scale: float | None
 ) -> Tensor:
-    """The same for scoring: heads of all packed tokens ``[1, H, T, C]`` in, those of the grid's texts ``[1, t, H, C]`` out."""
+    """The same for scoring: heads of all packed tokens ``[1, H, T, C]`` -> those of the grid's texts ``[1, t, H, C]``."""
     size = query.shape[-1]
     flat = (x.transpose(1, 2).reshape(-1, size) for x in (query, key, value))
     with torch.autocast("cpu", enabled=False):
@@ -145,7 +159,7 @@ def _weights(queries: Tensor, keys: Tensor, bias: Tensor, scale: float) -> Tenso
 
 
 def _out_of_grid(x: Tensor, places: Places, dtype: torch.dtype) -> Tensor:
-    """``[R * H, S, C]`` -> ``[t * H, C]``, with zeros behind for what is ``empty``"""
+    """``[R * H, S, C]`` -> ``[t * H, C]``, followed by zeros for the ``empty`` heads"""
     out = x.view(-1, x.shape[2]).index_select(0, places.tokens).to(dtype)
     return F.pad(out, (0, 0, 0, places.empty)) if places.empty else out
 

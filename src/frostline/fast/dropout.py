@@ -1,8 +1,8 @@
-"""Dropout at a processor's pace: sixteen random bits an element, where torch draws a number for each.
+"""Dropout from sixteen random bits for each element, where torch draws a number for each.
 
-The law: an element is dropped with probability ``p`` rounded to a multiple of 2^-16, each on its own, and what is left
-is scaled so that the expectation is exactly the input's. On a CPU this takes a fraction of the time of torch's own, the more
-so since masks are numbers: torch multiplies by booleans one by one.
+Each element is dropped independently, with probability ``p`` rounded to a multiple of 2^-16. The others are scaled so that
+the expectation is exactly the input. Masks are 16-bit integers, because torch's product with a boolean mask is not
+vectorised.
 """
 
 import math
@@ -24,14 +24,14 @@ STEPS = 1 << 16
 
 @dataclass(frozen=True)
 class Mask:
-    """Which elements are kept, and the factor that they are scaled by."""
+    """Which elements are not dropped, and the factor that scales them."""
 
     kept: Tensor  # 1 or 0, in sixteen bits
     factor: float
 
     def on(self, x: Tensor) -> Tensor:
-        """``x`` where it is kept, unscaled, and zeros elsewhere (in wide numbers, where it is finite)."""
-        if x.element_size() == self.kept.element_size():  # its bits times 1 or 0, without a detour over wider numbers
+        """``x`` without scaling, zero where it is dropped (wider numbers than 16 bits have to be finite)."""
+        if x.element_size() == self.kept.element_size():  # its bits times 1 or 0
             return (x.view(self.kept.dtype) * self.kept).view(x.dtype)
         return x * self.kept.to(x.dtype)
 
@@ -39,8 +39,8 @@ class Mask:
 class Dropout:
     """Draws masks from a generator of its own: the same seed gives the same masks in the same order.
 
-    Of several seeds, those of stacked runs, each draws for an equal share of the elements, so that what a run draws
-    does not hang on its company.
+    With several seeds, those of stacked runs, each draws for an equal share of the elements. So the masks of a run do not
+    depend on the other runs of its stack.
     """
 
     def __init__(self, *seeds: int) -> None:
@@ -54,7 +54,7 @@ class Dropout:
         return _Masked.apply(x, self.mask(x.shape, p))  # type: ignore[no-any-return, no-untyped-call]
 
     def mask(self, shape: Sequence[int], p: float) -> Mask:
-        """The next mask, for elements of this shape, of which ``p`` are dropped."""
+        """The next mask for elements of this shape; each is dropped with probability ``p``."""
         dropped, count = round(p * STEPS), math.prod(shape)
         share = -(-count // len(self._bits))
         draws = [torch.from_numpy(bits.random_raw(-(-share // 4)).view(np.int16))[:share] for bits in self._bits]
@@ -63,17 +63,22 @@ class Dropout:
 
     @contextmanager
     def instead(self, model: nn.Module) -> Iterator[None]:
-        """While the context is open, the model's ``nn.Dropout`` modules draw from here."""
+        """While the context is open, the model's ``nn.Dropout`` modules use these masks."""
         modules = [module for module in model.modules() if type(module) is nn.Dropout]
         with forwards_replaced({module: self._forward(module) for module in modules}):
             yield
 
     def in_attention(self) -> TorchFunctionMode:
-        """While this is open, ``scaled_dot_product_attention`` draws from here where it is to drop."""
+        """While the context is open, ``scaled_dot_product_attention`` uses these masks for its dropout."""
         return _InAttention(self)
 
     def _forward(self, module: nn.Dropout) -> Callable[[Tensor], Tensor]:
         return lambda x: self(x, module.p) if module.training else x
+
+
+def torch_mask(shape: Sequence[int], p: float) -> Mask:
+    """A mask drawn by torch's own generator, as ``nn.Dropout`` draws it."""
+    return Mask(torch.empty(*shape, dtype=torch.int16).bernoulli_(1 - p), 1 / (1 - p) if p < 1 else 0.0)
 
 
 class _Masked(torch.autograd.Function):
@@ -111,7 +116,7 @@ def attention(
     is_causal: bool = False,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """What ``scaled_dot_product_attention`` is defined to be, computed in fp32 as torch's own plain path does."""
+    """The definition of ``scaled_dot_product_attention``, computed in fp32 like torch's own math path."""
     with torch.autocast(query.device.type, enabled=False):
         queries, keys, values = query.float(), key.float(), value.float()
         if enable_gqa:
@@ -120,7 +125,7 @@ def attention(
         scores = (queries * (query.shape[-1] ** -0.5 if scale is None else scale)) @ keys.transpose(-2, -1)
         if is_causal:
             attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-        least = torch.finfo(scores.dtype).min  # not -inf: a row of padding may see nothing, and must not become NaN
+        least = torch.finfo(scores.dtype).min  # not -inf: a row that may attend to nothing must not become NaN
         if attn_mask is not None and attn_mask.dtype == torch.bool:
             scores = scores.masked_fill(~attn_mask, least)
         elif attn_mask is not None:

@@ -1,4 +1,4 @@
-"""Other forwards for some modules, for a while."""
+"""Temporary replacements of modules' forwards."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from torch import nn
 
 @contextmanager
 def forwards_replaced(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
-    """While the context is open, these modules run these functions; then what they ran before."""
+    """While the context is open, these modules run these functions; afterwards what they ran before."""
     before = {module: vars(module).get("forward") for module in forwards}
     for module, forward in forwards.items():
         module.forward = forward

@@ -1,9 +1,9 @@
-"""The last layer, as far as the head looks at it.
+"""The last layer, computed for the head's token only.
 
-Most heads read one token of each text. Of the last layer, only keys and values are then needed for all tokens; query,
-output, feed-forward part and norms of the other tokens are computed for nobody. Which modules can do with the head's
-token is seen from gradients (:func:`frostline.frozen.check.narrow_of`), so no type is known by name; each runs as it is,
-on fewer rows, and what it gives stands in its place among zeros. That makes the last layer cost a sixth.
+Most heads read one token of each text. The last layer then needs keys and values of all tokens, but query, output,
+feed-forward part and norms of that token only. Gradients show which modules those are, so no model type is known by name
+(:func:`frostline.frozen.check.head_token.find_narrow`). Each module runs unchanged on fewer rows, and its output is placed
+among zeros. The last layer then costs about a sixth.
 
 Shapes: B texts; D width.
 """
@@ -18,27 +18,35 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Narrow:
-    """What of the last layer is needed for the head's token only."""
+    """The modules of the last layer that are needed for the head's token only."""
 
-    reads: str  # first or last token of a text
-    modules: tuple[str, ...]  # their paths within the last layer
-    pad: int | None  # the number of padding
+    reads: str  # which token of a text the head reads: first or last
+    modules: tuple[str, ...]  # paths within the last layer
+    pad: int | None  # the id of the padding token
 
     def places(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """``[B]``: where in each text the token stands that the head reads."""
+        """``[B]``: the position of the head's token in each text."""
         return read_at(self.reads, ids, mask, self.pad)
 
     def forwards(
         self, layer: nn.Module, read: Callable[[], Tensor | None], runs: int
     ) -> dict[nn.Module, Callable[..., Any]]:
-        """For each of the modules, a forward that runs it on the rows that are ``read`` just then, ``[B]``, of all rows
-        of the hidden states, as ``[K, B / K, ...]`` for K ``runs``; on all of them while that is None."""
+        """For each of the modules a forward that runs it on some rows of the hidden states.
+
+        Args:
+            layer: The last layer.
+            read: Gives the indices ``[B]`` of these rows at the moment; None: all rows.
+            runs: The number K of stacked runs; the module sees ``[K, B / K, ...]``.
+        """
         return {module: _on_rows(module.forward, read, runs) for module in map(layer.get_submodule, self.modules)}
 
 
 def read_at(reads: str, ids: Tensor, mask: Tensor, pad: int | None) -> Tensor:
-    """``[B]``, where the one token stands that the head looks at. The last is that before what has the number of
-    padding: transformers tells by the number, and a text may end in it where the end of text pads, too."""
+    """``[B]``: the position of the one token that the head reads, the ``first`` or the last one.
+
+    Like transformers, this takes the last token whose id is not that of padding. A text itself may end in that id, where
+    the end-of-text token also pads.
+    """
     if reads == "first":
         return torch.zeros_like(ids[:, 0])
     real = mask.bool() if pad is None else mask.bool() & (ids != pad)
@@ -59,5 +67,5 @@ def _on_rows(whole: Callable[..., Tensor], read: Callable[[], Tensor | None], ru
 
 
 def placed(x: Tensor, rows: Tensor, count: int) -> Tensor:
-    """``[B, ...]`` at these of ``count`` rows, zeros at the others."""
+    """``[count, ...]``: ``x`` ``[B, ...]`` at these ``rows``, zeros at the others."""
     return x.new_zeros(count, *x.shape[1:]).index_copy_(0, rows, x)

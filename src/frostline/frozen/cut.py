@@ -1,11 +1,13 @@
-"""The real model, run from a cut on.
+"""Run the real model from a cut on.
 
-Layer ``c`` and those above it run as they are; the layers below hand their input on, and the kept hidden
-states take the place of what they would have computed. No architecture's forward is rewritten: transformers' own code runs
-from the input to the logits.
+A cut at ``c`` removes the lower ``c`` layers, 0 .. L. Layer ``c`` and the layers above it run unchanged. The layers below
+only pass their input on, and the cached hidden states replace what they would have computed. No architecture's forward is
+rewritten: the code of transformers runs from the input to the logits.
 
-``cut`` is the number of lower layers that do not run, 0 .. L. At 0 the embeddings' output is replaced; at L
-the last layer's, so that what follows (final norm, pooler, head) is all that runs. None cuts nothing.
+At cut 0 the output of the embeddings is replaced. At cut L the output of the last layer is replaced, so that only final
+norm, pooler and head run. None cuts nothing.
+
+Shapes: B examples in a batch, S padded length, T tokens, D width, C outputs.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -21,38 +24,53 @@ from frostline.fast.last_layer import Narrow
 from frostline.model.anatomy import Anatomy, Batch, Call
 from frostline.model.packing import Layout, Packing
 
-STEP = 16  # on a CPU packed batches have a multiple of so many tokens: for each number kernels are prepared anew
+STEP = (
+    16  # on a CPU a packed batch has a multiple of this many tokens, because kernels are prepared anew for each number
+)
 
 Tap = Callable[[int, Tensor], None]  # (number of layers passed, hidden states)
 
 
 @dataclass
-class Upper:
-    """The model above a cut; made by :func:`cut_at`.
+class UpperModel:
+    """The model above a cut, as :func:`cut_at` opens it.
 
-    Calling it gives logits ``[B, C]``. ``kept`` are hidden states of the real tokens, ``[1, T, D]``, in the
-    order of the batch; they are needed unless nothing is cut. ``runs`` stacked runs have their texts in one batch,
-    those of a run one after another, as many of each. ``room`` and ``texts``: see :mod:`frostline.model.packing`.
+    Attributes:
+        cut: The number of lower layers that do not run; None runs all.
+        packing: Runs packed batches; None runs padded ones.
+        tap: Sees the hidden states at every cut.
+        runs: How many stacked runs share a batch. The examples of one run follow those of another, and every run has the
+            same number.
+        narrow: The part of the last layer that runs for the head's token only; None runs all of it for all tokens.
+        read: While the last layer runs, where the tokens stand that the head reads, as ``Layout.rows`` gives it.
     """
 
     model: PreTrainedModel
     anatomy: Anatomy
     cut: int | None
-    packing: Packing | None  # None: padded batches
+    packing: Packing | None
     tap: Tap | None = None
     runs: int = 1
-    narrow: Narrow | None = None  # None: the last layer runs for all tokens
-    read: Tensor | None = field(default=None, init=False)  # while the last layer runs, as Layout.rows has it
+    narrow: Narrow | None = None
+    read: Tensor | None = field(default=None, init=False)
     _layout: Layout | None = field(default=None, init=False)
-    _kept: Tensor | None = field(default=None, init=False)
-    _at: Tensor | None = field(default=None, init=False)
+    _hidden: Tensor | None = field(default=None, init=False)  # the cached hidden states of the batch under way
+    _at: Tensor | None = field(default=None, init=False)  # [B], the position in each example that the head reads
 
-    def __call__(self, batch: Batch, kept: Tensor | None = None, *, room: int = 0, texts: int = 0) -> Tensor:
+    def __call__(self, batch: Batch, hidden: Tensor | None = None, *, capacity: int = 0, examples: int = 0) -> Tensor:
+        """Logits ``[B, C]``.
+
+        Args:
+            batch: The model's inputs, padded on the right.
+            hidden: Cached hidden states of the real tokens, ``[1, T, D]``, in the order of the batch. Needed if a cut is set.
+            capacity: Tokens that a packed batch is filled up to; see :mod:`frostline.model.packing`.
+            examples: Examples that a packed batch is filled up to.
+        """
         mask = batch["attention_mask"]
-        step = STEP if self.packing and not room and mask.device.type == "cpu" else 1
-        self._layout = Layout(mask.sum(1), mask.shape[1], self.runs, room, texts, step)
-        apart = None if kept is None else self._layout.apart(kept)
-        self._kept = apart if apart is None or self.packing else self._layout.unpack(apart)
+        step = STEP if self.packing and not capacity and mask.device.type == "cpu" else 1
+        self._layout = Layout(mask.sum(1), mask.shape[1], self.runs, capacity, examples, step)
+        by_run = None if hidden is None else self._layout.apart(hidden)
+        self._hidden = by_run if by_run is None or self.packing else self._layout.unpack(by_run)
         if self.packing:
             self.packing.layout = self._layout
         if self.narrow:
@@ -60,33 +78,33 @@ class Upper:
         try:
             return self.model(**batch).logits  # type: ignore[no-any-return]
         finally:
-            self._layout = self._kept = self._at = None
-            self._read(None)
+            self._layout = self._hidden = self._at = None
+            self._set_read(None)
             if self.packing:
                 self.packing.layout = None
 
-    def hand_on(self, number: int) -> Callable[..., Any]:
-        """The forward of a lower layer: its input, or the kept states when it is the last layer of all."""
+    def skipped_forward(self, number: int) -> Callable[..., Any]:
+        """The forward of a layer that does not run: it returns its input, and the last layer the cached hidden states."""
         call, last = self.anatomy.calls[number], number == self.anatomy.count - 1
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             hidden = args[call.hidden] if isinstance(call.hidden, int) else kwargs[call.hidden]
-            if last and self._kept is not None:
+            if last and self._hidden is not None:
                 assert self._layout is not None
-                hidden = self._layout.unpack(self._kept) if self.packing else self._kept
+                hidden = self._layout.unpack(self._hidden) if self.packing else self._hidden
             return call.hand_on(hidden)
 
         return forward
 
-    def enter(self, number: int, *, first: bool) -> Callable[..., Any]:
-        """Before a layer that runs: swap the kept states in, and pack what the layer is given."""
+    def before_layer(self, number: int, *, first: bool) -> Callable[..., Any]:
+        """A hook before a layer that runs: the ``first`` gets the cached hidden states; all inputs are packed."""
         call = self.anatomy.calls[number]
 
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             assert self._layout is not None
             given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
-            if first and self._kept is not None:
-                given[call.hidden] = self._kept
+            if first and self._hidden is not None:
+                given[call.hidden] = self._hidden
             elif first and self.packing:
                 given[call.hidden] = self._layout.pack(given[call.hidden])
             if self.packing:
@@ -95,19 +113,19 @@ class Upper:
             if self.tap:
                 self.tap(number, given[call.hidden])
             if number == self.anatomy.count - 1:
-                self._read(self._at)
+                self._set_read(self._at)
             return tuple(given[n] for n in range(len(args))), {name: given[name] for name in kwargs}
 
         return hook
 
-    def leave(self, call: Call) -> Callable[..., Any]:
-        """After the last layer: back to the padded grid."""
+    def after_last_layer(self, call: Call) -> Callable[..., Any]:
+        """A hook after the last layer: back to the padded grid."""
 
         def hook(module: nn.Module, args: Any, out: Any) -> Any:
             hidden = out[0] if call.wrap else out
             if self.tap:
                 self.tap(self.anatomy.count, hidden)
-            self._read(None)
+            self._set_read(None)
             if not self.packing:
                 return None
             assert self._layout is not None
@@ -116,8 +134,8 @@ class Upper:
 
         return hook
 
-    def _read(self, at: Tensor | None) -> None:
-        """From here on only these tokens of the texts, ``[B]``, count; or all of them again."""
+    def _set_read(self, at: Tensor | None) -> None:
+        """From here on compute only these positions, ``[B]``, of the examples; None: all tokens."""
         assert self._layout is not None or at is None
         packed = self.packing is not None
         self.read = None if at is None or self._layout is None else self._layout.rows(at, packed=packed)
@@ -136,27 +154,46 @@ def cut_at(
     stop: int | None = None,
     runs: int = 1,
     narrow: Narrow | None = None,
-) -> Iterator[Upper]:
-    """Open ``model`` for running from ``cut`` on, in packed batches where ``packing`` is given; undone on leaving.
+) -> Iterator[UpperModel]:
+    """Open ``model`` for running from ``cut`` on; everything is undone on leaving.
 
-    With ``narrow`` the last layer runs for the tokens that the head reads; the hidden states of all others are then worth
-    nothing after it.
-
-    ``tap(n, hidden)`` sees what goes into layer ``n`` and, with ``n`` = L, what leaves the last layer. Layers from
-    ``stop`` on do not run either, for a pass that only wants what lies below; the logits are then worth nothing.
+    Args:
+        model: A classifier of transformers.
+        anatomy: Its layers.
+        cut: The number of lower layers that do not run; None runs all.
+        packing: Run packed batches; None runs padded ones.
+        tap: ``tap(n, hidden)`` sees the input of layer ``n`` and, with ``n`` = L, the output of the last layer.
+        stop: Layers from here on do not run either, where only hidden states below are wanted. The logits are then
+            meaningless.
+        runs: How many stacked runs share a batch.
+        narrow: Run this part of the last layer for the tokens that the head reads. Its output for all other tokens is then
+            meaningless.
     """
     layers, start = anatomy.layers(model), cut or 0
-    upper = Upper(model, anatomy, cut, packing, tap, runs, narrow if start < anatomy.count else None)
+    upper = UpperModel(model, anatomy, cut, packing, tap, runs, narrow if start < anatomy.count else None)
     forwards = upper.narrow.forwards(layers[-1], lambda: upper.read, runs) if upper.narrow else {}
     for number in (*range(start), *range(anatomy.count if stop is None else stop, anatomy.count)):
-        forwards[layers[number]] = upper.hand_on(number)
+        forwards[layers[number]] = upper.skipped_forward(number)
     with forwards_replaced(forwards), ExitStack() as hooks:
         for number in range(start, anatomy.count):
-            enter = upper.enter(number, first=number == start)
-            hooks.callback(layers[number].register_forward_pre_hook(enter, with_kwargs=True).remove)
+            hook = upper.before_layer(number, first=number == start)
+            hooks.callback(layers[number].register_forward_pre_hook(hook, with_kwargs=True).remove)
         if start < anatomy.count:
-            hooks.callback(layers[-1].register_forward_hook(upper.leave(anatomy.calls[-1])).remove)
+            hooks.callback(layers[-1].register_forward_hook(upper.after_last_layer(anatomy.calls[-1])).remove)
         yield upper
+
+
+def hidden_states_by_cut(model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> dict[int, Tensor]:
+    """Hidden states of the real tokens at every cut, from one plain forward of ``batch``: cut -> ``[1, T, D]``."""
+    by_cut: dict[int, Tensor] = {}
+    mask = batch["attention_mask"].bool()
+
+    def tap(cut: int, hidden: Tensor) -> None:
+        by_cut[cut] = hidden[mask][None]
+
+    with torch.no_grad(), cut_at(model, anatomy, None, tap=tap) as whole:
+        whole(batch)
+    return by_cut
 
 
 def _pack(layout: Layout, x: Any) -> Any:

@@ -31,6 +31,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from frostline.fast.attention import Places, attend, attended
 from frostline.fast.dropout import Dropout
 from frostline.fast.last_layer import placed
+from frostline.fast.switch import enabled
 
 ATTENTION = "frostline_packed"
 LONG = 128  # tokens: from this length on attention may look at texts of like length together, or at one by itself
@@ -296,7 +297,8 @@ def _is_plain(
     ours = packing.dropout is not None or not kwargs.get("dropout")
     special = any(kwargs.get(name) is not None for name in ("position_bias", "softcap", "cache"))
     unmasked = _is_causal(module, mask, **kwargs)
-    return query.device.type == "cpu" and layout.runs == 1 and alike and ours and not special and not unmasked
+    possible = query.device.type == "cpu" and layout.runs == 1 and alike and not special and not unmasked
+    return possible and enabled("attention")
 
 
 def _short(packing: Packing, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any) -> Tensor:
@@ -378,7 +380,8 @@ AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 def is_packable(model: PreTrainedModel) -> bool:
     """Whether the type of ``model`` uses transformers' interface for attention, with its usual function."""
-    return bool(model._can_set_attn_implementation() and model.config._attn_implementation == "sdpa")
+    possible = model._can_set_attn_implementation() and model.config._attn_implementation == "sdpa"
+    return bool(possible) and enabled("packing")
 
 
 @contextmanager

@@ -23,8 +23,9 @@ from transformers import (
 )
 
 from frostline import FrostlineError
-from frostline.fast.gradients import drop
-from frostline.fast.memory import drop_mapped
+from frostline.fast.mapped_pages import release_mapped_pages
+from frostline.fast.optimizer import clear_gradients
+from frostline.fast.switch import enabled
 from frostline.model.anatomy import EMBEDDINGS, HEAD, LAYER, POOLER, Anatomy, find_layers
 from frostline.model.unread import take_away, unread
 
@@ -62,7 +63,7 @@ class Pretrained:
             value = parameters[name].data
             parameters[name].data = value.clone()  # for which there may be no memory: then nothing has changed
             self._changed[name] = value
-        drop_mapped(self._changed.values())
+        release_mapped_pages(self._changed.values())
         self._draw(generator_seed)
         for name, parameter in parameters.items():
             parameter.requires_grad_(name in names)
@@ -72,7 +73,7 @@ class Pretrained:
         """Put the pretrained values of these (None: all) back, and give up the copies that were trained, and all gradients."""
         for name in list(self._changed if names is None else names):
             self.model.get_parameter(name).data = self._changed.pop(name)
-        drop(self.model.parameters())
+        clear_gradients(self.model.parameters())
 
     def have(self, cut: int | None) -> None:
         """Have the weights that the model needs from ``cut`` on (None: all), whatever was let go before."""
@@ -85,7 +86,7 @@ class Pretrained:
     def let_go(self, cut: int | None) -> None:
         """Do without the weights that the model does not need from ``cut`` on."""
         more = {n: p for n, p in unread(self.model, self.anatomy, cut).items() if n not in self._absent}
-        if not more:
+        if not more or not enabled("unread"):
             return
         self._absent |= more
         take_away(more.values())

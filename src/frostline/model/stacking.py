@@ -9,7 +9,7 @@ in place of the module's. As one: a batched product for ``Linear`` and ``Conv1D`
 where starting an operation takes longer than carrying it out; other modules go run by run there, too. The first costs
 little more than the second on a CPU, and computes the very numbers of the run alone.
 
-Not every type can be stacked. ``checking.stack_refusal`` finds out on the model at hand.
+Not every type can be stacked. :func:`frostline.frozen.check.stacking.stack_refusal` finds out on the model at hand.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set

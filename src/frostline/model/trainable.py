@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 
 from frostline import FrostlineError
 from frostline.model.anatomy import HEAD, LAYER, POOLER, Anatomy
-from frostline.training.specification import RunSpec, Tune
+from frostline.training.fields import Tune
+from frostline.training.specification import RunSpec
 
 
 def trained(spec: RunSpec, anatomy: Anatomy) -> frozenset[str]:

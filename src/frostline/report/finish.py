@@ -1,4 +1,4 @@
-"""What follows the last run of a sweep: tables, answer, model and page."""
+"""The steps after the last run of a sweep: tables, answer, saved model and page."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from frostline.sweep.prepare import Prepared
 
 
 def finish(prepared: Prepared, progress: Progress, *, save_model: bool = True) -> dict[str, Any]:
-    """After the runs: tables, answer, model and report; gives the answer."""
+    """Write tables, answer, model and report after the last run, and return the answer."""
     from frostline.report.pages.sweep import write_page
 
     out = prepared.store.out

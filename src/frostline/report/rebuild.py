@@ -7,34 +7,39 @@ from pathlib import Path
 from typing import Any
 
 from frostline import FrostlineError
-from frostline.report.answer.answer import add_test, make_answer
-from frostline.report.answer.sentence import NO_SEARCH, Searched
+from frostline.data.files import with_nulls, write_json
+from frostline.report.answer.answer import make_answer
+from frostline.report.answer.scores_on_test import add_test_scores
+from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.statistics.choices import Choices
-from frostline.statistics.evidence import Labelled
 from frostline.statistics.outcomes import ANSWERS
+from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.search_record import PROBE, chosen_rates, has_probe, read_search
-from frostline.sweep.results.store import with_nulls, write_facts
 from frostline.sweep.results.tables import write_tables
 from frostline.sweep.specification import SweepSpec
 
 
 def rebuild(out: str | Path) -> dict[str, Any]:
-    """Rebuild results.csv, results.parquet, scores.csv and answer.json from the runs; the answer is given back."""
+    """Rebuild results.csv, results.parquet, scores.csv and answer.json from the runs, and return the answer.
+
+    Raises:
+        FrostlineError: Files of the sweep's folder are missing or damaged.
+    """
     folder = Folder(out)
     rows = folder.rows()
     validation = _labelled(folder, "validation")
     if validation is None:
         raise FrostlineError(f"{out} holds no validation.parquet: run the sweep's command again.")
     store, search = folder.store, read_search(folder.out)
-    searched = [row for row in rows if search and row["train_size"] == search["train_size"]]
+    of_search = [row for row in rows if search and row["train_size"] == search["train_size"]]
     answer = make_answer(
         rows,
         validation,
         folder.predictions,
-        replace(choices_of(folder.spec), rates=chosen_rates(search, searched) if search else {}),
+        replace(choices_of(folder.spec), rates=chosen_rates(search, of_search) if search else {}),
         layers=folder.identity.layers,
-        searched=_searched(search, searched) if search else NO_SEARCH,
+        search=_search_outcome(search, of_search) if search else NO_SEARCH,
     )
     if search:
         answer["sizes"][0]["sentence"] += _better_probe(folder.out, search["probes"], answer)
@@ -49,18 +54,18 @@ def rebuild(out: str | Path) -> dict[str, Any]:
             assert scored is not None
             return scored[1]
 
-        answer = add_test(answer, done, test, logits)
+        answer = add_test_scores(answer, done, test, logits)
     answer["tested"] = test is not None
     answer["data"] = _data_facts(folder.out)
     answer["notes"], answer["columns"] = answer["data"]["notes"], answer["data"].get("columns")
     write_tables(folder.out, rows, folder.scores())
     known: dict[str, Any] = with_nulls(answer)
-    write_facts(folder.out / "answer.json", known)
+    write_json(folder.out / "answer.json", known)
     return known
 
 
 def write_report(out: str | Path) -> Path:
-    """Rebuild tables, answer and report.html of a sweep's folder; gives the report's path."""
+    """Rebuild the tables, the answer and report.html of a sweep's folder, and return the path of the report."""
     rebuild(out)
     from frostline.report.pages.sweep import write_page
 
@@ -68,23 +73,28 @@ def write_report(out: str | Path) -> Path:
 
 
 def choices_of(spec: SweepSpec) -> Choices:
-    """What a sweep's answer is decided by."""
+    """The target or margin of a sweep's answer."""
     if spec.margin is None:
         return Choices(target=spec.target)
     return Choices(target=spec.target, margin=spec.margin, by_margin=True)
 
 
-def _searched(search: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Searched:
-    """What a search has to say of the answer about these runs, of which some may have come since."""
-    there = {row["trainable"] for row in rows}
-    skipped = [k for k in search["skipped"] if k not in there]
-    known = {name: search[name] for name in ("train_size", "named", "looks", "operations", "awaits")}
-    return Searched(**known, skipped=skipped, instead=_instead(search, rows))
+def _search_outcome(search: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> SearchOutcome:
+    """The outcome of a search for the answer about these runs, of which some may be newer than the search."""
+    trained = {row["trainable"] for row in rows}
+    return SearchOutcome(
+        chosen=search["named"],
+        interim_analyses=search["looks"],
+        skipped=[k for k in search["skipped"] if k not in trained],
+        operations=search["operations"],
+        instead=_instead(search, rows),
+        awaited=search["awaits"],
+        train_size=search["train_size"],
+    )
 
 
 def _instead(search: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> str | None:
-    """The sentence of a search that ended without any k to recommend; None where there is one, and where what was trained
-    since speaks for itself."""
+    """The sentence of a search that ended without a k to recommend; None if there is one, or if newer runs give one."""
     if search["by_probe"] and all(row["tuned_layers"] == 0 for row in rows):
         return f"Train no layer. {search['probes']['sentence']}"
     if search["lacks"] and not any(row["trainable"] == search["lacks"] and row["outcome"] in ANSWERS for row in rows):
@@ -93,17 +103,17 @@ def _instead(search: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> st
 
 
 def _better_probe(out: Path, facts: Mapping[str, Any] | None, answer: Mapping[str, Any]) -> str:
-    """That the probe which a search has kept reaches more than what is recommended; nothing where that is not so."""
+    """A sentence that the saved probe scores higher than the recommended k; empty if it does not."""
     size = answer["sizes"][0]
     if facts is None or size["recommended"] is None or not has_probe(out):
         return ""
-    named = next(cell for cell in size["cells"] if cell["trainable"] == size["recommended"]["trainable"])
-    best, mean = facts["best"], named["validation"]["mean"]
+    recommended = next(cell for cell in size["cells"] if cell["trainable"] == size["recommended"]["trainable"])
+    best, mean = facts["best"], recommended["validation"]["mean"]
     if len(answer["sizes"]) > 1 or best["score"] is None or not best["score"] > mean:
         return ""
     return (
-        f" A probe on frozen features reaches more, {answer['metric']} {best['score']:.3f} (95 % interval {best['low']:.3f} to "
-        f"{best['high']:.3f}), without training a layer: it is in the folder {PROBE} beside the model, for `frostline predict`."
+        f" A linear probe on frozen features scores higher, {answer['metric']} {best['score']:.3f} (95 % confidence interval "
+        f"{best['low']:.3f} to {best['high']:.3f}), without training a layer. The folder {PROBE} holds it for `frostline predict`."
     )
 
 
@@ -120,7 +130,5 @@ def _data_facts(out: Path) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise FrostlineError(
-            f"{path} is missing or damaged: run the sweep's command again, which writes it anew."
-        ) from error
+        raise FrostlineError(f"{path} is missing or damaged: run the sweep's command again to write it.") from error
     return facts

@@ -1,4 +1,4 @@
-"""The recommended model, saved as a Hugging Face folder."""
+"""The recommended model, saved as a Hugging Face model folder."""
 
 import json
 from collections.abc import Mapping
@@ -14,17 +14,19 @@ from frostline.training.run import restore, run
 
 
 def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Progress) -> Path | None:
-    """Save the model of the recommended run as a Hugging Face folder.
+    """Save the model of the recommended run as a Hugging Face model folder, and return the folder.
 
-    What the best runs have learned was kept while the sweep ran; where that is not so, the run is trained once more.
-    Either way its predictions are compared with those in its result, and the model's card says how far they are.
+    The sweep stored the trained weights of the best runs. If they are missing, the run is trained once more. In both cases
+    its predictions are compared with those in its result, and the model card reports the largest difference. None if
+    nothing is recommended, or if another process has added runs meanwhile.
     """
-    from frostline.report.card import Saved, save_model
+    from frostline.report.card import Saved
+    from frostline.report.model_folder import save_model
 
     weights = best_weights(prepared.store.out)
     recommended = answer["sizes"][0]["recommended"]
     if prepared.grown():
-        progress.note("Another call has added runs to this folder meanwhile: the same command again saves the model.")
+        progress.note("Another process has added runs to this folder: run the same command again to save the model.")
         return None
     if recommended is None:
         weights.drop()
@@ -35,9 +37,9 @@ def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Pr
         make_ready(prepared, [spec], progress)
         learned = weights.of(spec.digest)
         if learned is None:
-            logits = run(spec, prepared.bench).logits["validation_best"]
+            logits = run(spec, prepared.context).logits["validation_best"]
         else:
-            logits = restore(spec, prepared.bench, learned)
+            logits = restore(spec, prepared.context, learned)
         gap = float(abs(prepared.store.predictions(spec.digest)["validation_best"] - logits).max())
         saved = Saved(gap, trained_again=learned is None)
         save_model(target, prepared.pretrained, prepared.identity, answer, spec, saved)
@@ -46,12 +48,12 @@ def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Pr
 
 
 def best_weights(out: Path) -> BestWeights:
-    """Where a sweep keeps what the best runs have learned."""
+    """The weights of the best runs that a sweep has stored."""
     return BestWeights(out / "weights")
 
 
 def _is_saved(folder: Path, run: str, sentence: str) -> bool:
-    """Whether the folder holds the model of this run, with a card that says the same."""
+    """Whether the folder holds the model of this run, with this answer on its card."""
     try:
         facts = json.loads((folder / "frostline.json").read_bytes())
     except (OSError, ValueError):

@@ -10,10 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline import FrostlineError
-from frostline.api.sweep import Sweep, best_weights, choices_of, finish, write_folder
-from frostline.data.folding import lasting, read_seconds
-from frostline.fast.memory import settled_objects
-from frostline.frozen.forward_pass import POOLED
+from frostline.api.sweep import Sweep
+from frostline.data.files import make_folder
+from frostline.data.parsing import parse_duration
+from frostline.data.wording import duration
+from frostline.fast.garbage_collection import objects_frozen
+from frostline.frozen.selection import POOLED
+from frostline.report.finish import finish
+from frostline.report.probe_sentence import probe_sentence
+from frostline.report.rebuild import choices_of
+from frostline.report.recommended_model import best_weights
 from frostline.search.guesses import by_layer, judged, logme
 from frostline.search.race import (
     NOTHING_LEARNED,
@@ -28,25 +34,26 @@ from frostline.search.race import (
     race,
     said,
 )
-from frostline.statistics.evidence import Labelled, Predictions, among_all
-from frostline.statistics.metrics import WITH_SIGN
+from frostline.statistics.metrics import METRICS
+from frostline.statistics.predictions import Labelled, Predictions, among_all
 from frostline.sweep.execution.execute import execute, make_ready
 from frostline.sweep.execution.progress import Progress, suitable_progress
 from frostline.sweep.execution.workers import workers_for
 from frostline.sweep.forecast.workload import Outlook
 from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared, prepare
+from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.search_record import PROBE, has_probe, read_search, write_search
-from frostline.sweep.results.store import make_folder
 from frostline.sweep.specification import CHOSEN_BY_SEARCH, MoreRuns, SweepSpec
-from frostline.training.probes.probing import Probed, probe_states
-from frostline.training.run import scored_rows, train_rows
-from frostline.training.specification import HEAD_RATE, RunSpec, Tune
+from frostline.training.fields import Tune
+from frostline.training.probes.fitting import Probed, fit_probes
+from frostline.training.rows import train_rows, validation_rows
+from frostline.training.specification import HEAD_LEARNING_RATE, RunSpec
 
 DEFAULTS = {
     "learning_rate": (5e-5, 1e-4, 2e-4),  # that may be tried
-    "head_learning_rate": (HEAD_RATE, 3e-3, 1e-2, 3e-2),  # the first beside layers, all where the head is trained alone
+    "head_learning_rate": (HEAD_LEARNING_RATE, 3e-3, 1e-2, 3e-2),  # the first beside layers, all where the head is trained alone
     "seeds": 5,  # of any k, at most
     "folds": "auto",
     "evaluations_per_epoch": 0,  # a best epoch, chosen on the rows that it is judged by, costs scorings and flatters
@@ -78,7 +85,7 @@ def find(
         if settings.get(name) is not None:
             raise FrostlineError(f"A search chooses {name} itself: leave it out, or run `frostline sweep`.")
     if isinstance(budget, str):
-        budget = read_seconds(budget)
+        budget = parse_duration(budget)
     if budget is not None and not budget > 0:
         raise FrostlineError(f"budget cannot be {budget:g}: give seconds of training, above 0.")
     if max_k is not None and max_k < 1:
@@ -135,7 +142,7 @@ class _Search:
         self.probed: Probed | None = None
         self.guesses: dict[str, int | None] = {}
         self._probe()
-        outlook = Outlook(prepared.bench, prepared.plan.kept)
+        outlook = Outlook(prepared.context, prepared.plan.kept)
         course = Course(
             ks=tuple(k for k in ks if isinstance(k, int)),
             reference=reference,
@@ -158,31 +165,38 @@ class _Search:
 
     def _predictions(self, digest: str) -> NDArray[np.float32]:
         """Logits of a run on the validation rows, ``[rows, C]``; NaN in rows of another fold than its own."""
-        found, folds = self.prepared.store.predictions(digest)["validation_best"], self.prepared.bench.folds
+        found, folds = self.prepared.store.predictions(digest)["validation_best"], self.prepared.context.folds
         return found if folds is None else among_all(found, folds == self._folds[digest])
 
     def _probe(self) -> None:
         """What frozen features can do alone, on the examples of the first seed, and what that lets guess; nothing where
         there was no room for them."""
-        prepared, bench = self.prepared, self.prepared.bench
+        prepared, context = self.prepared, self.prepared.context
         first_two = [run for trial, run in self.runs.items() if trial.seed in self.spec.seeds[:2]]
         make_ready(prepared, first_two, self.progress)
-        states = bench.states
-        if states is None or not states.need.pooled:
+        states = context.states
+        if states is None or not states.selection.pooled:
             return
         self.progress.begin("probing the frozen layers")
         first = next(run for trial, run in self.runs.items() if trial.seed == self.spec.seeds[0])
-        rows = {"train": train_rows(bench, first)[:PROBED], "validation": scored_rows(bench, first)}
-        examples = prepared.data.train.take(rows["train"] - bench.splits["train"][0])
-        scored = prepared.data.validation.take(rows["validation"] - bench.splits["validation"][0])
+        rows = {"train": train_rows(context, first)[:PROBED], "validation": validation_rows(context, first)}
+        examples = prepared.data.train.take(rows["train"] - context.splits["train"][0])
+        scored = prepared.data.validation.take(rows["validation"] - context.splits["validation"][0])
         data = replace(prepared.data, train=examples, validation=scored)
         identity, seen, classes = prepared.identity, rows["train"], len(prepared.identity.labels)
-        self.probed = probe_states(
-            data, states, rows, prepared.pretrained, bench.machine, identity.metric, identity.max_length
+        self.probed = fit_probes(
+            data,
+            states,
+            rows,
+            pretrained=prepared.pretrained,
+            machine=context.machine,
+            metric=identity.metric,
+            max_length=identity.max_length,
+            describe=probe_sentence,
         )
         logmes = {
             n: logme(states.pooled(n, seen)[:, POOLED.index("mean")].numpy(), examples.targets, classes)
-            for n in states.need.pooled
+            for n in states.selection.pooled
         }
         self.guesses = {"probes": _by_probes(self.probed.facts), "LogME": by_layer(logmes, 0.0)}
 
@@ -192,7 +206,7 @@ class _Search:
             self.progress.note(f"No layer trained: {self.probed.sentence}")
         self._write(None)  # from now on nobody looks at test before it is over
         try:
-            with settled_objects():
+            with objects_frozen():
                 verdict = self._grid() if exhaustive else self._race()
         except KeyboardInterrupt:
             self._write(Verdict(self.board.found(), "It was interrupted; the same command goes on."))
@@ -249,7 +263,7 @@ class _Search:
         known = [trial for step in self.steps for trial in step["trials"]]
         self.asked |= {run.digest for run in asked.values()}
         self._write(None)  # that they are a search's own, whatever becomes of it
-        write_folder(replace(self.prepared, spec=self._asked([*known, *step.trials])))
+        register(replace(self.prepared, spec=self._asked([*known, *step.trials])))
         try:
             execute(self.prepared, list(asked.values()), self.progress, weights=best_weights(self.prepared.store.out))
         except KeyboardInterrupt:
@@ -268,8 +282,8 @@ class _Search:
     def _so_far(self) -> str:
         """Where the answer lies, what has been spent on it and how much is left."""
         board, reference = self.board, self.board.course.reference
-        left = f", at most {lasting(max(0.0, board.budget - board.spent))} left" if board.budget_stands else ""
-        spent = f"Trained for {lasting(board.spent)}{left}."
+        left = f", at most {duration(max(0.0, board.budget - board.spent))} left" if board.budget_stands else ""
+        spent = f"Trained for {duration(board.spent)}{left}."
         *smaller, found = board.candidates()
         if found == reference and board.rate(reference) is None:
             return f"  What is enough is not known before {said(reference)} has run. {spent}"
@@ -366,5 +380,5 @@ def _by_probes(facts: Mapping[str, Any]) -> int | None:
         if len(probe["layers"]) == 1 and probe["unseen"] is not None:
             scores[probe["layers"][0]] = max(scores.get(probe["layers"][0], -math.inf), probe["unseen"])
     best = max(scores.values(), default=0.0)
-    spread = 1 - best**2 if facts["metric"] in WITH_SIGN else math.sqrt(max(best * (1 - best), 0.0))
+    spread = 1 - best**2 if METRICS[facts["metric"]].lowest < 0 else math.sqrt(max(best * (1 - best), 0.0))
     return by_layer(scores, spread / math.sqrt(facts["train_rows"]))

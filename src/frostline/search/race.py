@@ -19,13 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from frostline.data.folding import capital, lasting
+from frostline.data.wording import capitalized, duration
 from frostline.statistics.evidence import Evidence, Run
-from frostline.statistics.goal import Goal
-from frostline.statistics.intervals import FULL, Pair
-from frostline.statistics.outcomes import clear_distance, judged, succeeded
-from frostline.statistics.points import seeds_to_tell
-from frostline.training.specification import Tune
+from frostline.statistics.goal import Goal, seeds_to_decide
+from frostline.statistics.inference.pair import FULL, Pair
+from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
+from frostline.training.fields import Tune
 
 NOTHING_LEARNED = "Nothing that was trained is surely above guessing."
 FULLS = 4  # trainings of the reference that the default budget is worth, as many side by side as are trained here
@@ -191,7 +190,7 @@ class Board:
         """Of the runs that the answer's mean is of, by seed (:func:`frostline.statistics.outcomes.succeeded`)."""
         cell = {"trainable": tune, "learning_rate": rate}
         ended = self._ended()
-        known = judged(ended, self.course.chance, clear_distance(ended, self.evidence))
+        known = with_outcomes(ended, self.course.chance, clear_distance(ended, self.evidence))
         good = succeeded([run for run in known if run.items() >= cell.items()])
         return {run["seed"]: run["validation_best"] for run in good}
 
@@ -266,7 +265,7 @@ class Board:
                 continue
             beyond = None if both is None else self.course.goal.distance(both)
             ends = self._interval(both)
-            low, high = (None, None) if ends is None else (end - self.course.goal.least for end in ends)
+            low, high = (None, None) if ends is None else (end - self.course.goal.threshold for end in ends)
             runs = len(self.runs(k))
             found.append({"tune": k, "runs": runs, "mean": mean, "beyond": beyond, "low": low, "high": high})
         return found
@@ -283,7 +282,7 @@ class Board:
         if ends is None:
             return None
         low, high = ends
-        return True if low >= self.course.goal.least else False if high < self.course.goal.least else None
+        return True if low >= self.course.goal.threshold else False if high < self.course.goal.threshold else None
 
     def rows_decide(self, tune: Tune) -> bool:
         """Whether more seeds would hardly make it surer: those that are allowed would likely not tell, most of the doubt is
@@ -291,7 +290,7 @@ class Board:
         both, folds = self.pair(tune), self.course.folds
         if both is None or both.runs < 2 or (folds and len({run["seed"] % folds for run in self.runs(tune)}) < folds):
             return False
-        wanted = seeds_to_tell(both, self.course.goal)
+        wanted = seeds_to_decide(both, self.course.goal)
         weights = self.course.goal.weights
         by = {"seeds": 0.0, "rows": 0.0}
         for error in both.errors:
@@ -307,7 +306,7 @@ class Board:
         """Whether no reference, however good, could be so much better that it is not enough; one seed cannot tell."""
         runs = self.runs(tune)
         both = self.evidence.pair(runs, runs) if len(runs) > 1 else None
-        return both is not None and both.interval(FULL)[0] > self.course.goal.beside(self.course.best)
+        return both is not None and both.interval(FULL)[0] > self.course.goal.required_score(self.course.best)
 
     def found(self) -> Tune:
         """The smallest k that is enough by its mean, or the reference."""
@@ -364,7 +363,7 @@ def race(board: Board) -> Steps:
     yield from run(course.trials(0, rate, course.seeds[:2]), "The head alone costs next to nothing.")
     if board.enough_by_itself(0):
         return Verdict(0, "The head alone is so good that no other k can be much better.")
-    if course.frozen > (line := course.goal.beside(course.best)):
+    if course.frozen > (line := course.goal.required_score(course.best)):
         if (reached := board.mean(0)) is not None and reached > line:
             yield from run(
                 course.trials(0, rate, course.seeds), "A head that is as good as a probe is more use: more seeds."
@@ -474,7 +473,7 @@ def _listed(trials: Sequence[Trial]) -> str:
 
 def _too_dear(board: Board, trial: Trial) -> str:
     """That the reference cannot be trained within the budget, in words."""
-    needed, left = (lasting(one) for one in (board.price(trial.tune), max(0.0, board.budget - board.spent)))
+    needed, left = (duration(one) for one in (board.price(trial.tune), max(0.0, board.budget - board.spent)))
     return (
         f"One training of {said(trial.tune)} takes about {needed}, and {left} of the budget are left: without it "
         "there is nothing to compare with. Give more (--budget), or let fewer layers stand for full (--max-k)."
@@ -566,4 +565,4 @@ def said(tune: Tune, *, begins: bool = False) -> str:
     words = "full" if tune == "all" else str(tune)
     if isinstance(tune, int):
         words = {0: "the head alone", 1: "the last layer"}.get(tune, f"the last {tune} layers")
-    return capital(words) if begins else words
+    return capitalized(words) if begins else words

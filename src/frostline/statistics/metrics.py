@@ -1,10 +1,12 @@
-"""Scores under Hugging Face's names, computed by scikit-learn and scipy; and what guessing would reach.
+"""The metrics, one entry each in ``METRICS``. To add a metric, add an entry.
 
-Every metric here is better when higher. A score that is not defined (the correlation of a constant) is NaN.
+Names are Hugging Face's; scores come from scikit-learn and scipy. Every metric is better when it is higher, and 1 is its
+maximum. A score that is undefined (such as the correlation with a constant) is NaN.
 """
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,14 +15,39 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from frostline import FrostlineError
+from frostline.data.task import CLASSIFICATION, REGRESSION
 
 Array = NDArray[Any]
-Metric = Callable[[Array, Array], float]  # (targets, predictions)
+Score = Callable[[Array, Array], float]  # targets [n], predictions [n]
 
 
-def defined(score: float) -> float | None:
-    """None for what is not defined, as a correlation with what is the same for all."""
-    return score if np.isfinite(score) else None
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """All that frostline knows about one metric.
+
+    Attributes:
+        name: Its name in options and files.
+        problem_type: ``CLASSIFICATION`` or ``REGRESSION``.
+        score: The score of predictions ``[n]`` (class indices or numbers) for targets ``[n]``.
+        lowest: The lowest score, at which intervals end.
+        bounded: Whether no model can score less than ``lowest``.
+        constant: The score of every constant prediction; None if it depends on the targets.
+        classes: The only number of classes it is defined for; None: any.
+        aliases: Other names in tables of results, in lower case.
+    """
+
+    name: str
+    problem_type: str
+    score: Score
+    lowest: float = 0.0
+    bounded: bool = True
+    constant: float | None = None
+    classes: int | None = None
+    aliases: tuple[str, ...] = ()
+
+
+def _accuracy(targets: Array, predictions: Array) -> float:
+    return float(sk.accuracy_score(targets, predictions))
 
 
 def _f1(targets: Array, predictions: Array) -> float:
@@ -32,7 +59,11 @@ def _f1_macro(targets: Array, predictions: Array) -> float:
     return float(sk.f1_score(targets, predictions, average="macro", zero_division=0.0))
 
 
-def _correlation(function: Callable[[Array, Array], Any]) -> Metric:
+def _matthews(targets: Array, predictions: Array) -> float:
+    return float(sk.matthews_corrcoef(targets, predictions))
+
+
+def _correlation(function: Callable[[Array, Array], Any]) -> Score:
     def score(targets: Array, predictions: Array) -> float:
         if len(targets) < 2 or not np.isfinite(predictions).all() or np.ptp(predictions) == 0 or np.ptp(targets) == 0:
             return float("nan")
@@ -47,35 +78,59 @@ def _r2(targets: Array, predictions: Array) -> float:
     return float(sk.r2_score(targets, predictions))
 
 
-CLASSIFICATION: Mapping[str, Metric] = {
-    "accuracy": lambda targets, predictions: float(sk.accuracy_score(targets, predictions)),
-    "f1": _f1,
-    "f1_macro": _f1_macro,
-    "matthews_correlation": lambda targets, predictions: float(sk.matthews_corrcoef(targets, predictions)),
-}
-REGRESSION: Mapping[str, Metric] = {
-    "pearson": _correlation(stats.pearsonr),
-    "spearmanr": _correlation(stats.spearmanr),
-    "r2": _r2,
-}
-WITH_SIGN = ("matthews_correlation", *REGRESSION)  # from -1 (r2 goes lower, where a model is worse than any guess) to 1
-DEFAULT = {"single_label_classification": "accuracy", "regression": "spearmanr"}
+_ALL = (
+    Metric(name="accuracy", problem_type=CLASSIFICATION, score=_accuracy, aliases=("acc",)),
+    Metric(name="f1", problem_type=CLASSIFICATION, score=_f1, classes=2),
+    Metric(name="f1_macro", problem_type=CLASSIFICATION, score=_f1_macro),
+    Metric(
+        name="matthews_correlation",
+        problem_type=CLASSIFICATION,
+        score=_matthews,
+        lowest=-1.0,
+        constant=0.0,
+        aliases=("mcc", "matthews", "matthews_corrcoef"),
+    ),
+    Metric(
+        name="pearson",
+        problem_type=REGRESSION,
+        score=_correlation(stats.pearsonr),
+        lowest=-1.0,
+        constant=0.0,
+        aliases=("pearsonr",),
+    ),
+    Metric(
+        name="spearmanr",
+        problem_type=REGRESSION,
+        score=_correlation(stats.spearmanr),
+        lowest=-1.0,
+        constant=0.0,
+        aliases=("spearman", "rho"),
+    ),
+    # A model that is worse than the mean can score below -1; intervals end there nevertheless.
+    Metric(name="r2", problem_type=REGRESSION, score=_r2, lowest=-1.0, bounded=False, constant=0.0),
+)
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
+DEFAULT = {CLASSIFICATION: "accuracy", REGRESSION: "spearmanr"}  # by problem type
+_ALIASES = {alias: metric.name for metric in _ALL for alias in metric.aliases}
 
 
-def metrics_for(problem_type: str, classes: int) -> Mapping[str, Metric]:
-    """The metrics that suit a task; ``f1`` is of two classes."""
-    if problem_type == "regression":
-        return REGRESSION
-    return {name: metric for name, metric in CLASSIFICATION.items() if name != "f1" or classes == 2}
+def canonical_name(name: str) -> str:
+    """Our name of a metric that may be under another name; an unknown name as it is."""
+    return _ALIASES.get(name.lower(), name)
+
+
+def metrics_for(problem_type: str, classes: int) -> list[Metric]:
+    """The metrics that suit a task with this number of classes."""
+    return [m for m in _ALL if m.problem_type == problem_type and m.classes in (None, classes)]
 
 
 def check_metric(name: str | None, problem_type: str, classes: int) -> str:
-    """The metric's name, or the default for the task.
+    """The metric's name, or the default of the problem type if it is None.
 
     Raises:
-        FrostlineError: no such metric for this task; the message lists those there are.
+        FrostlineError: The metric does not suit the task; the message lists those that do.
     """
-    known = metrics_for(problem_type, classes)
+    known = [metric.name for metric in metrics_for(problem_type, classes)]
     if name is None:
         return DEFAULT[problem_type]
     if name not in known:
@@ -84,45 +139,40 @@ def check_metric(name: str | None, problem_type: str, classes: int) -> str:
 
 
 def predict(logits: Array, problem_type: str) -> Array:
-    """Class indices ``[n]`` from logits ``[n, C]``; for regression the numbers themselves, ``[n, 1]`` -> ``[n]``."""
-    return logits[:, 0] if problem_type == "regression" else logits.argmax(1)
+    """Predictions ``[n]`` from logits ``[n, C]``: class indices, or for regression the numbers themselves (C = 1)."""
+    return logits[:, 0] if problem_type == REGRESSION else logits.argmax(1)
 
 
 def score(targets: Array, logits: Array, problem_type: str) -> dict[str, float]:
-    """All metrics that suit the task; NaN where a logit is none."""
+    """Every metric that suits the task, for targets ``[n]`` and logits ``[n, C]``; all NaN if a logit is NaN."""
+    suitable = metrics_for(problem_type, logits.shape[1])
     if np.isnan(logits).any():
-        return dict.fromkeys(metrics_for(problem_type, logits.shape[1]), float("nan"))
+        return {metric.name: float("nan") for metric in suitable}
     predictions = predict(logits, problem_type)
     with warnings.catch_warnings():
-        # scikit-learn warns of classes that were never predicted, which is what a score of 0 says already.
+        # scikit-learn warns of classes that are never predicted; the score shows that.
         warnings.simplefilter("ignore", UserWarning)
-        return {
-            name: metric(targets, predictions) for name, metric in metrics_for(problem_type, logits.shape[1]).items()
-        }
+        return {metric.name: metric.score(targets, predictions) for metric in suitable}
 
 
 def is_constant(logits: Array, problem_type: str) -> bool:
-    """Whether the model says the same of every row."""
+    """Whether the model predicts the same for every row of ``[n, C]``."""
     predictions = predict(logits, problem_type)
-    if problem_type == "regression":
+    if problem_type == REGRESSION:
         return bool(np.ptp(predictions) <= 1e-6 * max(1.0, float(np.abs(predictions).max())))
     return bool((predictions == predictions[0]).all())
 
 
-def is_known(name: str) -> bool:
-    """Whether this is one of our metrics, with their ends."""
-    return name in CLASSIFICATION or name in REGRESSION
-
-
-def lowest(name: str) -> float:
-    """The least that a metric can be; the most is 1 for all of them."""
-    return -1.0 if name in WITH_SIGN else 0.0
-
-
 def chance(targets: Array, name: str, classes: int) -> float:
-    """What the best constant prediction scores on these targets; 0 for correlations and r2."""
-    if name in REGRESSION:
-        return 0.0
+    """The score of the best constant prediction for these targets."""
+    metric = METRICS[name]
+    if metric.constant is not None:
+        return metric.constant
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return max(CLASSIFICATION[name](targets, np.full_like(targets, c)) for c in range(classes))
+        return max(metric.score(targets, np.full_like(targets, c)) for c in range(classes))
+
+
+def defined(score: float) -> float | None:
+    """The score, or None if it is not finite."""
+    return score if np.isfinite(score) else None

@@ -1,5 +1,5 @@
-"""Published protocols as sweeps: a TOML file each, what they printed beside it, and their models' configurations."""
+"""Published protocols that run as sweeps, and the comparison with their published numbers.
 
-from frostline.studies.protocol import Protocol, load_protocol, protocol_names
-
-__all__ = ["Protocol", "load_protocol", "protocol_names"]
+Each study is a TOML file here with its numbers in ``published/`` and the model configurations in ``configurations/``.
+``protocol.py`` reads it, ``sweeps.py`` runs it, ``parameters.py`` counts what each k trains, ``comparison.py`` compares.
+"""

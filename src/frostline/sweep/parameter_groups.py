@@ -1,15 +1,16 @@
 """Every parameter group of a run, trained or frozen, as it is shown before anything is trained."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import nn
 
-from frostline.data.folding import folded
+from frostline.data.wording import ranges
 from frostline.model.anatomy import LAYER, Anatomy
 from frostline.model.trainable import topmost, trained
-from frostline.training.run import optimizer_groups
-from frostline.training.specification import RunSpec, Tune
+from frostline.training.fields import Tune
+from frostline.training.optimizer import optimizer_groups
+from frostline.training.specification import RunSpec
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,12 @@ def _group(
     modules = dict.fromkeys(path for place in places for path in _modules(inside, place, alike, anatomy))
     return Group(
         trained=bool(rates),
-        places=folded(places, LAYER),
+        places=merged_paths(places, LAYER),
         parameters=sum(parameters[name].numel() for name in inside),
         tensors=len(inside),
         learning_rates=rates,
         weight_decay=decay,
-        modules=folded(modules, f"{anatomy.path}."),
+        modules=merged_paths(modules, f"{anatomy.path}."),
     )
 
 
@@ -81,3 +82,23 @@ def _modules(inside: Sequence[str], place: str, alike: frozenset[str], anatomy: 
 
 def _kind(place: str) -> str:
     return LAYER if place.startswith(LAYER) else place
+
+
+def merged_paths(paths: Iterable[str], prefix: str) -> tuple[str, ...]:
+    """Paths that differ only in the number after ``prefix``, written as one, and the parts of the same numbers together.
+
+    Examples: ``layer.0 .. 9.output``, ``layer.0 .. 9.{attention, output}``.
+    """
+    numbers: dict[str, list[int]] = {}  # what follows the number -> the numbers
+    found: dict[str, list[str]] = {}  # beginning of a path -> what follows it
+    for path in paths:
+        number, dot, rest = path.removeprefix(prefix).partition(".")
+        if path.startswith(prefix) and number.isdecimal():
+            numbers.setdefault(dot + rest, []).append(int(number))
+        else:
+            found.setdefault(path, [""])
+    for rest, several in numbers.items():
+        for first, last in ranges(several):
+            found.setdefault(f"{prefix}{first}" + f" .. {last}" * (last > first), []).append(rest)
+    inside = {head: ", ".join(rest.removeprefix(".") for rest in rests) for head, rests in found.items()}
+    return tuple(f"{head}.{{{inside[head]}}}" if len(rests) > 1 else head + rests[0] for head, rests in found.items())

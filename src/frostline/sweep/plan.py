@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from frostline import FrostlineError
-from frostline.frozen.forward_pass import Need
+from frostline.frozen.selection import StateSelection
 from frostline.sweep.forecast.record import Forecast
 from frostline.sweep.parameter_groups import Group
 from frostline.sweep.specification import SweepSpec, make_spec
-from frostline.training.specification import RunSpec, Tune
+from frostline.training.fields import Tune
+from frostline.training.specification import RunSpec
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,8 @@ class Plan:
     groups: Mapping[Tune, tuple[Group, ...]]  # of parameters, trained and frozen, by k
     rows: int  # that pass through the frozen layers
     tokens: int
-    wanted: Need  # what all runs together would take up
-    kept: Need  # the part of it within the limit
+    wanted: StateSelection  # what all runs together would take up
+    kept: StateSelection  # the part of it within the limit
     cache_bytes: int
     limit_bytes: int
     free_bytes: int

@@ -11,10 +11,18 @@ import numpy as np
 import torch
 
 from frostline import FrostlineError
-from frostline.data import Data, Examples, class_weights, glue_task, load_data
-from frostline.frozen.check import Check, head_reads, need_for
-from frostline.frozen.forward_pass import Need, Pass, Rows
-from frostline.frozen.hidden_states import RESERVE, Recipe, cache_folder, not_kept, recipes_like
+from frostline.data.class_weights import class_weights
+from frostline.data.examples import Examples
+from frostline.data.glue.tasks import glue_task
+from frostline.data.load import Data, load_data
+from frostline.data.specification import DataSpec
+from frostline.frozen.batches import Rows
+from frostline.frozen.cache.loading import RESERVED_BYTES, missing_rows
+from frostline.frozen.cache.recipe import Recipe, cache_folder, similar_recipes
+from frostline.frozen.check.head_token import find_head_reads
+from frostline.frozen.check.trial import Check
+from frostline.frozen.forward_pass import ForwardPass
+from frostline.frozen.selection import StateSelection, selection_for
 from frostline.model.anatomy import probe_batch
 from frostline.model.device import Machine, free_bytes, this_machine
 from frostline.model.pretrained import Pretrained, load_pretrained, most_tokens
@@ -26,9 +34,11 @@ from frostline.sweep.parameter_groups import groups_by_tune
 from frostline.sweep.plan import Identity, Plan, expand, read_identity, read_settings
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
-from frostline.training.loop import Problem
-from frostline.training.run import Bench, subset_rows, train_rows
-from frostline.training.specification import RunSpec, Settings, Tune
+from frostline.training.context import RunContext
+from frostline.training.fields import Tune
+from frostline.training.problem import Problem
+from frostline.training.rows import subset_rows, train_rows
+from frostline.training.specification import RunSpec, Settings
 
 SPLITS = ("train", "validation", "test")
 MUST_AGREE = {*Settings.model_fields, "head_learning_rate"}  # settings that all sweeps in a folder have
@@ -42,7 +52,7 @@ class Prepared:
     data: Data
     pretrained: Pretrained
     identity: Identity
-    bench: Bench
+    context: RunContext
     plan: Plan
     store: Store
     checks: list[Check] | None = None  # the proof that the cuts are exact, once it has been made
@@ -118,9 +128,9 @@ def prepare(
     progress.begin("encoding the texts")
     runs = expand(spec, identity)
     encoded = encode_splits(spec, splits, max_length, pretrained, trained=_trained(runs, data))
-    bench = _bench(spec, data, splits, encoded, pretrained, machine, metric)
-    plan = _plan(spec, identity, runs, bench, data, encoded, store, probes=probes)
-    return Prepared(spec, data, pretrained, identity, bench, plan, store)
+    context = _context(spec, data, splits, encoded, pretrained, machine, metric)
+    plan = _plan(spec, identity, runs, context, data, encoded, store, probes=probes)
+    return Prepared(spec, data, pretrained, identity, context, plan, store)
 
 
 def splits_of(data: Data) -> dict[str, Examples]:
@@ -148,10 +158,10 @@ def encode_splits(
     return encoded
 
 
-def rows_needed(bench: Bench, runs: Sequence[RunSpec]) -> Rows:
+def rows_needed(context: RunContext, runs: Sequence[RunSpec]) -> Rows:
     """Rows of the pool that these runs train or are scored on."""
-    parts = [rows for name, rows in bench.splits.items() if name != "train"]
-    parts += [train_rows(bench, spec) for spec in _of_each_subset(runs)]
+    parts = [rows for name, rows in context.splits.items() if name != "train"]
+    parts += [train_rows(context, spec) for spec in _of_each_subset(runs)]
     return np.unique(np.concatenate(parts))
 
 
@@ -199,21 +209,23 @@ def read_data(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
     """
     given = {name: sources.get(name, getattr(spec, name)) for name in SPLITS}
     return load_data(
-        **given,
-        data=spec.data,
-        config=spec.config,
-        column_names=spec.column_names,
-        text_column=spec.text_column,
-        text_pair_column=spec.text_pair_column,
-        label_column=spec.label_column,
-        problem_type=spec.problem_type,
-        labels=spec.labels,
-        data_seed=spec.data_seed,
-        held_out_share=spec.held_out_share,
-        first_rows=spec.first_rows,
-        task_name=spec.task,
-        glue=spec.glue,
-        folds=spec.folds,
+        DataSpec(
+            **given,
+            data=spec.data,
+            config=spec.config,
+            column_names=spec.column_names,
+            text_column=spec.text_column,
+            text_pair_column=spec.text_pair_column,
+            label_column=spec.label_column,
+            problem_type=spec.problem_type,
+            labels=spec.labels,
+            data_seed=spec.data_seed,
+            held_out_share=spec.held_out_share,
+            first_rows=spec.first_rows,
+            task_name=spec.task,
+            glue=spec.glue,
+            folds=spec.folds,
+        )
     )
 
 
@@ -304,7 +316,7 @@ def _toml_ready(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-def _bench(
+def _context(
     spec: SweepSpec,
     data: Data,
     splits: Mapping[str, Examples],
@@ -312,7 +324,7 @@ def _bench(
     pretrained: Pretrained,
     machine: Machine,
     metric: str,
-) -> Bench:
+) -> RunContext:
     tokens = Tokens.join(list(encoded.values()))
     ends = np.cumsum([len(part) for part in encoded.values()])
     rows = {name: np.arange(end - len(part), end) for (name, part), end in zip(encoded.items(), ends, strict=True)}
@@ -321,46 +333,46 @@ def _bench(
         weights = torch.from_numpy(class_weights(data.train.targets, spec.class_weights, data.task.labels)).float()  # type: ignore[arg-type]
     targets = np.concatenate([part.targets for part in splits.values()])
     problem = Problem(data.task.problem_type, targets, tokens.lengths, weights, metric)
-    reads = head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
-    return Bench(pretrained, machine, problem, tokens, rows, reads, packed=False, folds=data.folds)
+    reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
+    return RunContext(pretrained, machine, problem, tokens, rows, reads, packed=False, folds=data.folds)
 
 
 def _plan(
     spec: SweepSpec,
     identity: Identity,
     runs: Sequence[RunSpec],
-    bench: Bench,
+    context: RunContext,
     data: Data,
     encoded: Mapping[str, Tokens],
     store: Store,
     *,
     probes: bool,
 ) -> Plan:
-    anatomy, model = bench.pretrained.anatomy, bench.pretrained.model
+    anatomy, model = context.pretrained.anatomy, context.pretrained.model
     layers = anatomy.count
     groups = groups_by_tune(runs, model, anatomy)
     depths = {None if spec.frozen_dropout else depth(run, anatomy) for run in {run.tune: run for run in runs}.values()}
     cuts = {layers - lowest for lowest in depths if lowest is not None and lowest != layers}
-    wanted = need_for(sorted(cuts), anatomy, bench.reads)
+    wanted = selection_for(sorted(cuts), anatomy, context.head_reads)
     if probes:
         wanted = replace(wanted, pooled=tuple(range(layers + 1)))
-    rows = rows_needed(bench, runs)
-    unique = rows[np.unique(bench.tokens.keys[rows], return_index=True)[1]]
-    count, tokens = len(unique), int(bench.tokens.lengths[unique].sum())
-    free = max(0, free_bytes(existing(cache_folder())) - RESERVE)
+    rows = rows_needed(context, runs)
+    unique = rows[np.unique(context.tokens.keys[rows], return_index=True)[1]]
+    count, tokens = len(unique), int(context.tokens.lengths[unique].sum())
+    free = max(0, free_bytes(existing(cache_folder())) - RESERVED_BYTES)
     allowed = math.inf if spec.cache_limit is None else spec.cache_limit * 1e9
 
-    def fits(need: Need) -> bool:
+    def fits(need: StateSelection) -> bool:
         """Whether there is room for it on the disk, where a part may lie already, and within what is allowed in all."""
-        recipe = recipe_of(bench.pretrained, bench.machine, bench.pass_for(need))
+        recipe = recipe_of(context.pretrained, context.machine, context.forward_pass(need))
         whole = layers in need.pooled  # then the last layer ran for all tokens, and elsewhere mostly did not
-        alike = [one for one in recipes_like(recipe) if bool(one.narrow) != whole]
-        lacking = (not_kept(bench.tokens, rows, need, one) for one in alike)
+        alike = [one for one in similar_recipes(recipe) if bool(one.narrow) != whole]
+        lacking = (missing_rows(context.tokens, rows, need, one) for one in alike)
         missing = min(lacking, key=len, default=unique)
-        more = need.bytes(len(missing), int(bench.tokens.lengths[missing].sum()), anatomy.width)
+        more = need.bytes(len(missing), int(context.tokens.lengths[missing].sum()), anatomy.width)
         return more <= free and need.bytes(count, tokens, anatomy.width) <= allowed
 
-    kept = wanted.within(fits)
+    kept = wanted.largest_part(fits)
     train = data.train.targets
     by_class = {
         label: share
@@ -368,7 +380,7 @@ def _plan(
         if not np.isnan(share := encoded["train"].truncated(train == n))
     }
     scored = sum(
-        len(bench.splits[name]) * times for name, times in (("validation", 2), ("test", 1)) if name in bench.splits
+        len(context.splits[name]) * times for name, times in (("validation", 2), ("test", 1)) if name in context.splits
     )
     return Plan(
         runs=tuple(runs),
@@ -386,13 +398,13 @@ def _plan(
         truncated={name: tokens.truncated() for name, tokens in encoded.items()},
         truncated_by_class=by_class,
         max_length=identity.max_length,
-        notes=(*data.notes, *_remarks(runs, bench.pretrained)),
+        notes=(*data.notes, *_remarks(runs, context.pretrained)),
         results_bytes=len(runs) * (scored * 4 * max(1, len(identity.labels)) + 12_000),
         model_bytes=4 * sum(p.numel() for p in model.parameters()),
     )
 
 
-def recipe_of(pretrained: Pretrained, machine: Machine, made_by: Pass) -> Recipe:
+def recipe_of(pretrained: Pretrained, machine: Machine, made_by: ForwardPass) -> Recipe:
     """What determines this model's hidden states on this machine."""
     facts = machine.facts()
     return Recipe(
@@ -405,7 +417,7 @@ def recipe_of(pretrained: Pretrained, machine: Machine, made_by: Pass) -> Recipe
         instructions=str(facts["instructions"]),
         torch=str(facts["torch"]),
         transformers=str(facts["transformers"]),
-        head_reads=made_by.reads,
+        head_reads=made_by.head_reads,
         packed=made_by.packed,
         narrow=" ".join(made_by.narrow.modules) if made_by.narrow else "",
     )

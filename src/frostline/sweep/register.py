@@ -4,10 +4,10 @@ from dataclasses import asdict
 
 from filelock import FileLock
 
+from frostline.data.files import make_folder, write_json
 from frostline.sweep.plan import read_settings
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.results.rows import write_rows
-from frostline.sweep.results.store import make_folder, write_facts
 
 
 def register(prepared: Prepared) -> None:
@@ -29,7 +29,7 @@ def register(prepared: Prepared) -> None:
         "truncated": prepared.plan.truncated,
         "truncated_by_class": prepared.plan.truncated_by_class,
     }
-    write_facts(out / "data.json", facts)
+    write_json(out / "data.json", facts)
     write_rows(out, "validation", prepared.data.validation, prepared.data.folds)
     for name, examples in prepared.data.others.items():
         write_rows(out, name, examples)

@@ -11,18 +11,8 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from frostline import FrostlineError
-from frostline.training.specification import (
-    HEAD_RATE,
-    HeadRates,
-    Rates,
-    Seeds,
-    Settings,
-    Sizes,
-    Strict,
-    Texts,
-    Tune,
-    Tunes,
-)
+from frostline.training.fields import HeadLearningRates, LearningRates, Seeds, Sizes, Strict, Strings, Tune, Tunes
+from frostline.training.specification import HEAD_LEARNING_RATE, Settings
 
 GRID = ("tune", "seeds", "train_size", "learning_rate")
 
@@ -35,7 +25,7 @@ class MoreRuns(BaseModel):
     tune: Tunes | None = None
     seeds: Seeds | None = None
     train_size: Sizes | None = None
-    learning_rate: Rates | None = None
+    learning_rate: LearningRates | None = None
 
     def values(self) -> dict[str, Any]:
         """What is given."""
@@ -65,7 +55,7 @@ class SweepSpec(Settings):
     glue: str | None = Field(
         None, description="a GLUE task (CoLA, SST-2, ...): its columns, labels, metric and file layout"
     )
-    column_names: Texts | None = Field(
+    column_names: Strings | None = Field(
         None, description="names of the columns, with commas, where the files have no header line"
     )
     text_column: str | None = Field(None, description="column with the text")
@@ -74,24 +64,24 @@ class SweepSpec(Settings):
     problem_type: Literal["single_label_classification", "regression"] | None = Field(
         None, description="single_label_classification or regression; found out by default"
     )
-    labels: Texts | None = Field(None, description="all labels, with commas, in the order of the model's outputs")
+    labels: Strings | None = Field(None, description="all labels, with commas, in the order of the model's outputs")
     task: str | None = Field(None, description="name of the task, to print")
     tune: Tunes = Field(
         description="how many of the last layers to train: numbers from 0 (head only), and all; with commas; "
         "`named` for --tune-modules"
     )
-    tune_modules: Texts | None = Field(
+    tune_modules: Strings | None = Field(
         None,
         description="parts to train beside that, for `named` among the values of tune (which is `named` by default "
         "then): module paths or whole segments of them, with commas, such as encoder.layer.11,pooler",
     )
     seeds: Seeds = Field((0, 1, 2, 3, 4), description="a number of seeds, or a list with commas")
     train_size: Sizes | None = Field(None, description="training examples, several with commas; all by default")
-    learning_rate: Rates = Field(
+    learning_rate: LearningRates = Field(
         (5e-5,), description="learning rate of the layers; of several, with commas, each k takes its best on validation"
     )
-    head_learning_rate: HeadRates = Field(
-        (HEAD_RATE,),
+    head_learning_rate: HeadLearningRates = Field(
+        (HEAD_LEARNING_RATE,),
         description="learning rate of the head (pooler and classifier); `same`: that of the layers. Of several, with commas, "
         "the head alone takes its best on validation, and every other k has the first",
     )

@@ -1,23 +1,27 @@
-"""The answer: how many of the last layers to tune, how good that is against full, what it costs, how sure it is.
+"""The answer: how many of the last layers to fine-tune, with what share of full fine-tuning, at what cost and certainty.
 
-Everything here is chosen on validation. Test scores join at the end, for what was chosen.
+Every choice is made on validation. Test scores are added afterwards, for what was chosen (``scores_on_test.py``).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from frostline.report.answer.sentence import NO_SEARCH, Searched, Terms, sentence, unfinished
-from frostline.statistics.adjustment import adjust
+from frostline.report.answer.comparison import Comparison
+from frostline.report.answer.recommendation import recommend
+from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
+from frostline.report.answer.sentence import sentence
+from frostline.report.answer.undecided import reference_missing
 from frostline.statistics.cells import NAMED, by_depth
 from frostline.statistics.choices import Choices
 from frostline.statistics.curve import compare, main_point
-from frostline.statistics.evidence import Evidence, Labelled, Logits, Predictions, Run
-from frostline.statistics.intervals import ratio
-from frostline.statistics.outcomes import ANSWERS, done, scored
+from frostline.statistics.evidence import Evidence, Run
+from frostline.statistics.inference.holm import adjust
+from frostline.statistics.outcomes import done, scored
+from frostline.statistics.predictions import Labelled, Logits, Predictions
 
 SCHEMA_VERSION = 3
-LEAST_ROWS = 10  # of validation; with fewer the answer says that they are too few
+MIN_EXAMPLES = 10  # validation examples below which the answer warns that they are too few
 
 
 def make_answer(
@@ -27,22 +31,26 @@ def make_answer(
     choices: Choices,
     *,
     layers: int,
-    searched: Searched = NO_SEARCH,
+    search: SearchOutcome = NO_SEARCH,
 ) -> dict[str, Any]:
-    """The answer for every train size, in plain values for JSON; the largest size speaks first.
+    """The answer for every train size, the largest first, in plain values for JSON.
 
-    ``runs`` are rows of the results table; what was ``searched``, and the rates that were chosen there, is of one size;
-    ``logits`` gives a run's predictions on the validation rows.
+    Args:
+        runs: Rows of the results table.
+        validation: Targets and metric of the validation set.
+        logits: Gives a run's predictions for the validation examples.
+        choices: Target, margin and learning rates of the comparison.
+        layers: The number of layers of the model.
+        search: The outcome of a search. It and its learning rates concern one train size.
     """
-    evidence = Predictions(validation, logits, searched.looks)
-    sizes = sorted({run["train_size"] for run in runs}, reverse=True)
+    evidence = Predictions(validation, logits, search.interim_analyses)
     answers = []
-    for size in sizes:
-        some = [run for run in runs if run["train_size"] == size]
-        if searched.train_size in (None, size):
-            answers.append(answer_one(some, evidence, choices, layers, searched))
+    for size in sorted({run["train_size"] for run in runs}, reverse=True):
+        of_size = [run for run in runs if run["train_size"] == size]
+        if search.train_size in (None, size):
+            answers.append(answer_one(of_size, evidence, choices, layers, search))
         else:
-            answers.append(answer_one(some, evidence, replace(choices, rates={}), layers))
+            answers.append(answer_one(of_size, evidence, replace(choices, rates={}), layers))
     adjust(answers)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -53,7 +61,7 @@ def make_answer(
         "layers": layers,
         "target": None if choices.by_margin else choices.target,
         "margin": choices.margin if choices.by_margin else None,
-        "looks": searched.looks,
+        "looks": search.interim_analyses,
         "chance": validation.chance,
         "validation_rows": evidence.rows_of(run["run"] for run in scored(done(runs))) or len(validation.targets),
         "sentence": answers[0]["sentence"],
@@ -67,94 +75,47 @@ def answer_one(
     evidence: Evidence,
     choices: Choices,
     layers: int | None,
-    searched: Searched = NO_SEARCH,
+    search: SearchOutcome = NO_SEARCH,
 ) -> dict[str, Any]:
-    """The answer for one train size: what :func:`frostline.statistics.curve.compare` found, a recommendation, a sentence."""
+    """The answer for one train size: the curve of :func:`frostline.statistics.curve.compare`, a recommendation, a sentence."""
     choices = replace(choices, corrected=choices.corrected and evidence.chance is not None)
     answer = compare(runs, evidence, choices)
-    main = main_point(answer)
-    if searched.instead:
-        return {**answer, "recommended": None, "sentence": searched.instead}
-    pending = sum(run["status"] == "pending" for run in runs)
-    so_far = f" So far {len(runs) - pending} of {len(runs)} runs have ended." if 0 < pending < len(runs) else ""
-    named = searched.named
-    if named is None and (awaited := _awaited(runs, searched.awaits)):
-        return {
-            **answer,
-            "recommended": None,
-            "sentence": unfinished(answer, awaited, evidence.metric) + so_far,
-        }
-    steps = [cell for cell in answer["cells"] if cell["trainable"] != NAMED]
-    there = [cell["trainable"] for cell in answer["cells"] if any(run["in_mean"] for run in cell["points"])]
-    if named not in there or answer["reference"] is None:
-        named = None  # all its runs failed
-    name = named or _smallest_sure(steps, main) or _best_cell(answer["cells"])
-    answer["recommended"] = _recommended(answer["cells"], name) if name else None
-    terms = Terms(evidence, choices)
-    said = sentence(answer, main, terms, layers, replace(searched, named=named))
-    answer["sentence"] = f"{said}{_too_few(evidence)}{so_far}"
+    point = main_point(answer)
+    if search.instead:
+        return {**answer, "recommended": None, "sentence": search.instead}
+    if search.chosen is None and (reference := _missing_reference(runs, search.awaited)):
+        text = reference_missing(answer, reference, evidence.metric) + _progress(runs)
+        return {**answer, "recommended": None, "sentence": text}
+    search = replace(search, chosen=_usable(search.chosen, answer))
+    answer["recommended"] = recommend(answer["cells"], point, search.chosen)
+    text = sentence(answer, point, Comparison(evidence, choices), layers, search)
+    answer["sentence"] = f"{text}{_too_few_examples(evidence)}{_progress(runs)}"
     return answer
 
 
-def add_test(answer: dict[str, Any], runs: Sequence[Run], test: Labelled, logits: Logits) -> dict[str, Any]:
-    """The answer with what test says of it: a summary for each cell, and the recommended one against full."""
-    evidence, by_name = Predictions(test, logits), {run["run"]: run for run in runs}
-    for size in answer["sizes"]:
-        tested = {
-            cell["trainable"]: [
-                by_name[point["run"]] for point in cell["points"] if point["in_mean"] and point["run"] in by_name
-            ]
-            for cell in size["cells"]
-        }
-        for cell in size["cells"]:
-            cell["test"] = evidence.summary(tested[cell["trainable"]])
-        recommended, full = size["recommended"], size["reference"]
-        if recommended and full:
-            both = evidence.pair(tested[recommended["trainable"]], tested[full])
-            recommended["test"] = next((run["test"] for run in runs if run["run"] == recommended["run"]), None)
-            recommended["test_share"] = vars(ratio(both)) if both else None
-            recommended["test_share_corrected"] = vars(ratio(both, test.chance)) if both else None
-    return answer
+def _usable(chosen: str | None, answer: Mapping[str, Any]) -> str | None:
+    """The k that a search chose; None if all its runs failed, or those of every reference."""
+    usable = [cell["trainable"] for cell in answer["cells"] if any(run["in_mean"] for run in cell["points"])]
+    return chosen if chosen in usable and answer["reference"] is not None else None
 
 
-def _too_few(evidence: Evidence) -> str:
-    """That there are too few validation rows to tell anything, where that is so."""
-    rows = evidence.rows
-    if rows is None or rows >= LEAST_ROWS:
-        return ""
-    return f" {rows} validation {'row is' if rows == 1 else 'rows are'} too few to tell anything: label more."
-
-
-def _awaited(runs: Sequence[Run], reference: str | None) -> str | None:
-    """The k with which everything is to be compared, by default the deepest, where none of its runs has ended, but others
-    have."""
+def _missing_reference(runs: Sequence[Run], reference: str | None) -> str | None:
+    """The reference of every comparison (by default the largest k) while none of its runs has ended, but others have."""
     ended = {run["trainable"] for run in runs if run["status"] != "pending"}
-    awaited = reference or next((k for k in reversed(by_depth(runs)) if k != NAMED), None)
-    return awaited if ended and awaited not in ended else None
+    reference = reference or next((k for k in reversed(by_depth(runs)) if k != NAMED), None)
+    return reference if ended and reference not in ended else None
 
 
-def _smallest_sure(cells: Sequence[Mapping[str, Any]], point: Mapping[str, Any]) -> str | None:
-    """The smallest k that surely reaches the target; with one seed, the smallest by its score; else the best."""
-    name = point["estimate"] if point["sure"] is None or _one_seed(cells) else point["sure"]
-    return name or _best_cell(cells)
+def _progress(runs: Sequence[Run]) -> str:
+    """How many runs have ended, while some are pending and some are not."""
+    pending = sum(run["status"] == "pending" for run in runs)
+    return f" So far {len(runs) - pending} of {len(runs)} runs have ended." if 0 < pending < len(runs) else ""
 
 
-def _recommended(cells: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
-    """A k, and the best of its runs."""
-    cell = next(cell for cell in cells if cell["trainable"] == name)
-    in_mean = [run for run in cell["points"] if run["in_mean"]]
-    answers = [run for run in in_mean if run["outcome"] in ANSWERS]
-    best = max(answers or in_mean, key=lambda run: run["validation_best"])  # of equal ones the first seed
-    return {
-        **{key: cell[key] for key in ("trainable", "tuned_layers", "tune_embeddings", "learning_rate")},
-        **{key: best[key] for key in ("run", "seed", "validation_best")},
-    }
-
-
-def _one_seed(cells: Sequence[Mapping[str, Any]]) -> bool:
-    return all(cell["validation"]["n"] < 2 for cell in cells)
-
-
-def _best_cell(cells: Sequence[Mapping[str, Any]]) -> str | None:
-    scored = [cell for cell in cells if any(run["in_mean"] and run["outcome"] in ANSWERS for run in cell["points"])]
-    return max(scored, key=lambda cell: cell["validation"]["mean"])["trainable"] if scored else None
+def _too_few_examples(evidence: Evidence) -> str:
+    """A warning if there are too few validation examples for any conclusion."""
+    rows = evidence.rows
+    if rows is None or rows >= MIN_EXAMPLES:
+        return ""
+    examples = "example is" if rows == 1 else "examples are"
+    return f" {rows} validation {examples} too few for any conclusion: label more."

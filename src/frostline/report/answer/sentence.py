@@ -1,289 +1,164 @@
-"""The answer in words: what to tune, how good that is against full, how sure it is."""
+"""The answer for one train size as a sentence: what to tune, how it compares with full fine-tuning, how certain that is."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from frostline.data.folding import capital, stretches
-from frostline.statistics.cells import FULL, NAMED
-from frostline.statistics.choices import Choices
-from frostline.statistics.evidence import Evidence
-
-Cell = Mapping[str, Any]
-LAST = "last "  # how the printed name of a k begins
+from frostline.report.answer import remarks, undecided
+from frostline.report.answer.comparison import Cell, Comparison, factor, number, percent
+from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
+from frostline.report.names import tuning
+from frostline.statistics.cells import NAMED
 
 
 @dataclass(frozen=True)
-class Searched:
-    """What a search has to say of its answer."""
+class Recommendation:
+    """What the sentence is about: the recommended cell, the reference, and what is known of them."""
 
-    named: str | None = None  # the k that it ended with: that is recommended, and how sure it is is said
-    looks: int = 1  # so often, at most, it looked at intervals before it went on
-    skipped: Sequence[str] = ()  # the k that it did not train
-    operations: Mapping[str, float] = field(default_factory=dict)  # of a training of each k
-    instead: str | None = None  # its sentence, where it ended without a k to recommend
-    awaits: str | None = None  # the k that it is going to compare with, before that was trained
-    train_size: int | None = None  # of its runs; of others it has nothing to say
-
-
-NO_SEARCH = Searched()
-
-
-@dataclass(frozen=True)
-class Terms:
-    """In what a cell is compared with full: shares of its score or its gain over guessing, or the difference."""
-
-    evidence: Evidence
-    choices: Choices
+    answer: Mapping[str, Any]
+    point: Mapping[str, Any]
+    comparison: Comparison
+    layers: int | None
+    search: SearchOutcome
+    cells: Mapping[str, Cell]  # without named parts
+    cell: Cell
+    full: Cell  # full fine-tuning, or the deepest k with a score
 
     @property
-    def of_gain(self) -> bool:
-        """Whether shares are of what is gained over guessing."""
-        return self.choices.corrected and self.evidence.chance is not None
-
-    def share(self, cell: Cell) -> Mapping[str, Any] | None:
-        """The share of full that the sentence speaks of."""
-        share: Mapping[str, Any] | None = cell["share_corrected" if self.of_gain else "share"]
-        return share
+    def undecided(self) -> bool:
+        """Whether several seeds leave open which k is the smallest that reaches the target."""
+        return bool(self.answer["seeds"] > 1 and self.point["verdict"] == "cannot tell")
 
     @property
-    def line(self) -> str:
-        """Where enough begins."""
-        return f"{-self.choices.margin:g}" if self.choices.by_margin else f"{100 * self.choices.target:g} %"
+    def skipped(self) -> list[int]:
+        """Smaller values of k that a search did not train."""
+        return remarks.smaller(self.cell, self.search.skipped) if self.search.chosen else []
 
-    def nothing_smaller(self, *, tried: bool) -> str:
-        """That nothing smaller than full is enough; ``tried``: of what was tried, which is not all."""
-        nothing = "nothing smaller that was tried" if tried else "nothing smaller"
-        if self.choices.by_margin:
-            return f"{nothing} comes within {self.choices.margin:g} of it"
-        return f"{nothing} reaches {self.line} of its {'gain over guessing' if self.of_gain else 'score'}"
+    @property
+    def without_score(self) -> list[str]:
+        """Every k whose runs all failed."""
+        return [name for name, cell in self.cells.items() if cell["runs"] and not cell["validation"]["n"]]
 
-    def compared(self, cell: Cell, full: Cell) -> str:
-        """A cell beside full."""
-        means = cell["difference"]["means"]  # of the runs that are compared
-        ours, theirs = map(_number, means)
-        one = cell["validation"]["n"] == 1 and means[1] != full["validation"]["mean"]
-        on = " on the one seed that both have" if one else ""
-        metric = self.evidence.metric
-        if self.choices.by_margin:
-            apart = cell["difference"]
-            between = _interval(apart, "{:+.3f}".format)
-            return f"{metric} {ours} against {theirs} by {_tuning(full)}, a difference of {apart['estimate']:+.3f}{between}{on}"
-        kept = self.share(cell)
-        assert kept is not None
-        whole = f"what {_tuning(full)} gains over guessing" if self.of_gain else f"the score of {_tuning(full)}"
-        return f"{_percent(kept['estimate'])} % of {whole}{_interval(kept, _percent)}, {metric} {ours} against {theirs}{on}"
+    @property
+    def smaller_unknown(self) -> bool:
+        """Whether some smaller k has no score."""
+        return bool(self.skipped or remarks.smaller(self.cell, self.without_score))
 
 
 def sentence(
     answer: Mapping[str, Any],
     point: Mapping[str, Any],
-    terms: Terms,
+    comparison: Comparison,
     layers: int | None,
-    search: Searched = NO_SEARCH,
+    search: SearchOutcome = NO_SEARCH,
 ) -> str:
-    """What the answer for one train size says; ``point`` is the operating point that it is about, ``search`` what a search
-    has to say, if one has named the k that is recommended."""
-    searched = search.named is not None
-    evidence, choices = terms.evidence, terms.choices
-    recommended, seeds = answer["recommended"], answer["seeds"]
+    """The answer for one train size in words.
+
+    Args:
+        answer: The curve with its recommendation.
+        point: The operating point that the answer is about.
+        comparison: What a k is compared by.
+        layers: The number of layers of the model, if it is known.
+        search: The outcome of a search, if one has chosen the k.
+    """
+    recommended = answer["recommended"]
     if recommended is None:
-        done = sum(cell["runs"] for cell in answer["cells"])
-        why = f"all {done} finished runs diverged or predict a constant" if done else "no run has finished"
-        return f"There is no answer: {why}."
+        return undecided.no_score(answer)
     named = next((cell for cell in answer["cells"] if cell["trainable"] == NAMED), None)
     if answer["reference"] is None:
         assert named is not None
-        return _named_alone(named, evidence, compared=len(answer["cells"]) > 1)
-    beside = _named_beside(named, answer, terms)
+        return remarks.named_parts_only(named, comparison, others=len(answer["cells"]) > 1)
     cells = {cell["trainable"]: cell for cell in answer["cells"] if cell is not named}
     cell, full = cells[recommended["trainable"]], cells[answer["reference"]]
-    full_name = _tuning(full)
-    against = f"{full_name} reaches {evidence.metric} {_number(full['validation']['mean'])}"
-    if len(cells) == 1 and evidence.rows is None:
-        return f"Nothing was compared: {against}, and no other k is in the table."
-    if choices.by_mean:
-        enough = cells.get(point["estimate"])
-        return (
-            f"By the means {_tuning(enough)} is enough: {terms.compared(enough, full)}."
-            if enough and enough is not full
-            else f"By the means nothing smaller than {full_name} is enough: {against.partition('reaches ')[2]}."
-        )
-    if evidence.chance is not None:
-        guessing = f"guessing ({_number(evidence.chance)})"
-        if not answer["learned"] and (seeds > 1 or evidence.rows is not None):
-            return (
-                f"Cannot tell: {against}, which {_good(full, seeds)} not show to be above {guessing}."
-                f"{_recommended_beside(cell, full, evidence, sum(c['runs'] for c in cells.values()))}"
-            )
-        kept = terms.share(cell)
-        if kept is None or kept["estimate"] is None:
-            return f"Cannot tell: {against}, which is not above {guessing}."
+    found = Recommendation(answer, point, comparison, layers, search, cells, cell, full)
+    if len(cells) == 1 and comparison.evidence.rows is None:
+        return f"Nothing was compared: {undecided.full_score(full, comparison)}, and the table holds no other k."
+    if comparison.choices.by_mean:
+        return _by_mean(found)
+    if nothing_learned := undecided.nothing_learned(answer, cells, cell, full, comparison):
+        return nothing_learned
+    beside = remarks.named_parts(named, full, comparison) + remarks.full_not_run(cells, comparison)
     likely = cells.get(point["estimate"], full)
-    seen = _seen(answer["cells"], evidence)
-    unsure = seeds > 1 and point["verdict"] == "cannot tell"
-    left_out = _smaller(cell, search.skipped) if searched else []
-    without_score = [name for name, one in cells.items() if one["runs"] and not one["validation"]["n"]]
-    untold = bool(left_out or _smaller(cell, without_score))
-    if cell is full and unsure and likely is not full:
-        return (
-            f"With {seen} it cannot be told whether {_tuning(likely)} is enough: it reaches "
-            f"{terms.compared(likely, full)}. Enough is an interval above {terms.line}; until "
-            f"then {_what(recommended, layers, 'tune')}.{beside}{_advice(cells, evidence)}"
-        )
-    if cell is full:
-        said = f"{_what(recommended, layers)}: {evidence.metric} {_number(cell['validation']['mean'])}"
-        if len(cells) > 1:
-            said += f"; {terms.nothing_smaller(tried=untold)}"
-            said += " by the means" if unsure or seeds == 1 else ""
-    else:
-        said = f"{_what(recommended, layers)}: {terms.compared(cell, full)}"
-        if cell["times_cheaper"] and cell["times_cheaper"] >= 1.05:
-            said += f", {_times(cell['times_cheaper'])} times cheaper to train"
-        elif searched and cell["times_cheaper"] is None and (fewer := _fewer_operations(cell, full, search)) >= 1.05:
-            said += f", with {_times(fewer)} times fewer operations to train"
-        if searched and cell["peak_memory_bytes"] and full["peak_memory_bytes"]:
-            said += f", with {_percent(cell['peak_memory_bytes'] / full['peak_memory_bytes'])} % of the memory"
-    if searched:
-        said += f". {_certainty(answer, point, terms, untold=untold)}"
-    elif seeds == 1:
-        said += ". One seed has no spread, so this is an estimate: run it with --seeds 5"
-    elif unsure:
-        said += f". With {seen} it cannot be told whether {_tuning(cells[point['possible']])} is enough"
-    failed = _failed(dict.fromkeys((cell["trainable"], full["trainable"], *without_score)), cells)
-    return f"{said}.{failed}{_not_tried(left_out)}{beside}{_advice(cells, evidence)}"
+    if cell is full and found.undecided and likely is not full:
+        return _likely_smaller(found, likely) + beside
+    failed = remarks.failed_runs((cell["trainable"], full["trainable"], *found.without_score), cells)
+    return f"{_recommendation(found)}{_certainty(found)}.{failed}{remarks.not_tried(found.skipped)}{beside}"
 
 
-def _fewer_operations(cell: Cell, full: Cell, search: Searched) -> float:
-    """How many times fewer than full; 0 where nobody knows."""
-    ours, theirs = (search.operations.get(one["trainable"], 0.0) for one in (cell, full))
-    return theirs / ours if ours else 0.0
+def _by_mean(found: Recommendation) -> str:
+    """The answer where a study decides by mean scores, without intervals."""
+    smallest = found.cells.get(found.point["estimate"])
+    if smallest and smallest is not found.full:
+        subject = f"By mean score, {tuning(smallest['trainable'])} reaches the target"
+        return f"{subject}: {found.comparison.with_full(smallest, found.full)}."
+    score = f"{found.comparison.metric} {number(found.full['validation']['mean'])}"
+    return f"By mean score, nothing smaller than {tuning(found.full['trainable'])} reaches the target: {score}."
 
 
-def _smaller(cell: Cell, names: Iterable[str]) -> list[int]:
-    """Of these k those that train less than a cell does."""
-    ks = [int(name.removeprefix(LAST)) for name in names if name.startswith(LAST)]
-    return [k for k in ks if cell["tune_embeddings"] or k < cell["tuned_layers"]]
-
-
-def _not_tried(ks: Sequence[int]) -> str:
-    """That these were not trained, in words; nothing where there are none."""
-    parts = [
-        tuning(f"{LAST}{first}") if first == last else f"tuning the last {first} to {last} layers"
-        for first, last in stretches(ks)
-    ]
-    return f" {capital(' and '.join(parts))} {'was' if len(parts) == 1 else 'were'} not tried." if parts else ""
-
-
-def _failed(names: Iterable[str], cells: Mapping[str, Cell]) -> str:
-    """Which of these k rest on fewer runs than were made, since the others failed."""
-    parts = [
-        f"{cell['runs'] - cell['validation']['n']} of {cell['runs']} runs of {_tuning(cell)} failed"
-        for cell in (cells[name] for name in names)
-        if cell["validation"]["n"] < cell["runs"]
-    ]
-    return f" {' and '.join(parts)}." if parts else ""
-
-
-def unfinished(answer: Mapping[str, Any], awaited: str, metric: str) -> str:
-    """What is said before any run of the k has ended that everything is compared with."""
-    known = [c for c in answer["cells"] if c["trainable"] != NAMED and c["validation"]["mean"] is not None]
-    best = max(known, key=lambda cell: cell["validation"]["mean"], default=None)
-    said = f"No answer yet: {tuning(awaited)}, with which everything is compared, has not run."
-    if best is not None:
-        said += f" The best so far, {_tuning(best)}, reaches {metric} {_number(best['validation']['mean'])}."
-    return said
-
-
-def _certainty(answer: Mapping[str, Any], point: Mapping[str, Any], terms: Terms, *, untold: bool) -> str:
-    """How sure it is that a search has named the right k; ``untold``: of some that are smaller nothing is known."""
-    name, possible = answer["recommended"]["trainable"], point["possible"]
-    seeds = f": about {answer['seeds_to_tell']} seeds would tell" if answer["seeds_to_tell"] else ""
-    if name == point["sure"] == possible:
-        if name == answer["reference"]:
-            return "Of what was tried, that is sure" if untold else "That is sure"
-        return f"That is sure, {'but not' if untold else 'and so is'} that nothing smaller is enough"
-    if name == point["sure"] and possible:
-        return f"Whether {tuning(possible)} is enough cannot be told{seeds}"
-    cell = next(cell for cell in answer["cells"] if cell["trainable"] == name)
-    if (cell["difference"] if terms.choices.by_margin else terms.share(cell))["low"] is not None:  # type: ignore[index]
-        return f"That is likely, not sure: the interval reaches below {terms.line}{seeds if possible == name else ''}"
-    full = next(cell for cell in answer["cells"] if cell["trainable"] == answer["reference"])
-    one = next((c for c in (cell, full) if c["validation"]["n"] == 1), None)
-    why = f"one seed of {_tuning(one)} has no interval" if one else f"the seeds of {_tuning(full)} lie too far apart"
-    return f"That is likely, not sure: {why}{seeds if possible == name else ''}"
-
-
-def _recommended_beside(cell: Cell, full: Cell, evidence: Evidence, among: int) -> str:
-    """What the recommended k reaches, where full is not surely above guessing, but that is; ``among`` so many runs."""
-    if cell is full or not evidence.learned([point for point in cell["points"] if point["in_mean"]], among):
-        return ""
-    name = _tuning(cell)
-    return f" {capital(name)} reaches {_number(cell['validation']['mean'])}, which is above it."
-
-
-def _named_alone(named: Mapping[str, Any], evidence: Evidence, *, compared: bool) -> str:
-    """The answer where named parts are all that gave a score."""
-    scores = named["validation"]
-    seeds = "one seed" if scores["n"] == 1 else f"{scores['n']} seeds"
-    between = "" if scores["low"] is None else f", 95 % interval {_number(scores['low'])} to {_number(scores['high'])}"
-    guessing = "" if evidence.chance is None else f"; guessing {_number(evidence.chance)}"
-    why = "no other run has succeeded so far" if compared else "add numbers of layers and all to --tune to compare"
+def _likely_smaller(found: Recommendation, likely: Cell) -> str:
+    """The answer where a smaller k reaches the target by its mean, but only full fine-tuning with confidence."""
+    comparison = found.comparison
     return (
-        f"The named parts reach {evidence.metric} {_number(scores['mean'])} ({seeds}{between}{guessing}). "
-        f"Nothing was compared: {why}."
+        f"Whether {tuning(likely['trainable'])} reaches the target cannot be told from {_basis(found)}: it reaches "
+        f"{comparison.with_full(likely, found.full)}. Its interval must lie above {comparison.threshold}; until then "
+        f"{_instruction(found, 'tune')}."
     )
 
 
-def _named_beside(named: Cell | None, answer: Mapping[str, Any], terms: Terms) -> str:
-    """What named parts reach, beside the answer about the last layers."""
-    if named is None:
-        return ""
-    kept = terms.share(named)
-    if kept is None or kept["estimate"] is None:
-        return " The named parts cannot be compared: none of their runs has succeeded so far."
-    full = next(cell for cell in answer["cells"] if cell["trainable"] == answer["reference"])
-    return f" The named parts reach {terms.compared(named, full)}."
+def _recommendation(found: Recommendation) -> str:
+    """The main clause: what to tune, its score beside that of full fine-tuning, and what it saves."""
+    cell, full, comparison = found.cell, found.full, found.comparison
+    if cell is not full:
+        return f"{_instruction(found)}: {comparison.with_full(cell, full)}{_savings(found)}"
+    text = f"{_instruction(found)}: {comparison.metric} {number(cell['validation']['mean'])}"
+    if len(found.cells) > 1:
+        text += f"; {comparison.nothing_smaller(tried=found.smaller_unknown)}"
+        text += " by its mean score" if found.undecided or found.answer["seeds"] == 1 else ""
+    return text
 
 
-def _seen(cells: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
-    """What the answer rests on."""
+def _savings(found: Recommendation) -> str:
+    """How much less the recommended k costs than full fine-tuning."""
+    cell, full, text = found.cell, found.full, ""
+    if cell["times_cheaper"] and cell["times_cheaper"] >= 1.05:
+        text += f", {factor(cell['times_cheaper'])} times cheaper to train"
+    elif found.search.chosen and cell["times_cheaper"] is None and (fewer := _fewer_operations(found)) >= 1.05:
+        text += f", with {factor(fewer)} times fewer operations to train"
+    if found.search.chosen and cell["peak_memory_bytes"] and full["peak_memory_bytes"]:
+        text += f", with {percent(cell['peak_memory_bytes'] / full['peak_memory_bytes'])} % of the peak memory"
+    return text
+
+
+def _fewer_operations(found: Recommendation) -> float:
+    """How many times fewer operations than full fine-tuning; 0 if that is unknown."""
+    ours, theirs = (found.search.operations.get(cell["trainable"], 0.0) for cell in (found.cell, found.full))
+    return theirs / ours if ours else 0.0
+
+
+def _certainty(found: Recommendation) -> str:
+    """The sentence after the recommendation that says how certain it is; empty if it is certain and no search chose it."""
+    if found.search.chosen:
+        return f". {remarks.certainty(found.answer, found.point, found.comparison, unknown=found.smaller_unknown)}"
+    if found.answer["seeds"] == 1:
+        return ". One seed gives no confidence interval, so this is only an estimate: use --seeds 5"
+    if found.undecided:
+        return f". Whether {tuning(found.point['possible'])} reaches the target cannot be told from {_basis(found)}"
+    return ""
+
+
+def _basis(found: Recommendation) -> str:
+    """How many seeds and validation examples the answer rests on."""
+    cells: Sequence[Cell] = found.answer["cells"]
     runs = sorted({cell["runs"] for cell in cells if cell["runs"]})
     seeds = f"{runs[0]} to {runs[-1]} seeds" if len(runs) > 1 else "1 seed" if runs == [1] else f"{runs[0]} seeds"
-    rows = evidence.rows_of(point["run"] for cell in cells for point in cell["points"] if point["in_mean"])
-    return seeds if rows is None else f"{seeds} and {rows:,} validation rows"
+    in_mean = (point["run"] for cell in cells for point in cell["points"] if point["in_mean"])
+    rows = found.comparison.evidence.rows_of(in_mean)
+    return seeds if rows is None else f"{seeds} and {rows:,} validation examples"
 
 
-def _advice(cells: Mapping[str, Mapping[str, Any]], evidence: Evidence) -> str:
-    if len(cells) < 2 or any(cell["tune_embeddings"] for cell in cells.values()):
-        return ""
-    return " Full fine-tuning was not run" + (": add all to --tune." if evidence.rows is not None else " here.")
-
-
-def _good(cell: Mapping[str, Any], seeds: int) -> str:
-    """The seeds that a cell's mean rests on, and the verb."""
-    good = cell["validation"]["n"]
-    if good == seeds:
-        return "one seed does" if seeds == 1 else f"{seeds} seeds do"
-    others = "failed" if cell["runs"] == seeds else "failed or have not run"
-    return f"{good} of {seeds} seeds (the others {others}) {'does' if good == 1 else 'do'}"
-
-
-def _tuning(cell: Mapping[str, Any]) -> str:
-    """What a cell does, within a sentence."""
-    return tuning(cell["trainable"])
-
-
-def tuning(trainable: str) -> str:
-    """A k by its printed name, within a sentence."""
-    if trainable == FULL:
-        return "full fine-tuning"
-    k = int(trainable.removeprefix(LAST))
-    part = "the head only" if k == 0 else "the last layer" if k == 1 else f"the last {k} layers"
-    return f"tuning {part}"
-
-
-def _what(recommended: Mapping[str, Any], layers: int | None, tune: str = "Tune") -> str:
+def _instruction(found: Recommendation, tune: str = "Tune") -> str:
+    """What to tune, as an instruction."""
+    recommended, layers = found.answer["recommended"], found.layers
     if recommended["tune_embeddings"]:
         return f"{tune} all layers and the embeddings"
     k = recommended["tuned_layers"]
@@ -292,23 +167,3 @@ def _what(recommended: Mapping[str, Any], layers: int | None, tune: str = "Tune"
     if layers is None:
         return f"{tune} the last {'layer' if k == 1 else f'{k} layers'}"
     return f"{tune} the last {'layer' if k == 1 else k} of {layers}{' layers' if k > 1 else ''}"
-
-
-def _times(factor: float) -> str:
-    return f"{factor:.0f}" if factor >= 9.95 else f"{factor:.1f}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}"
-
-
-def _percent(share: float | None) -> str:
-    return "?" if share is None else f"{100 * share:.1f}"
-
-
-def _interval(share: Mapping[str, Any], said: Callable[[Any], str]) -> str:
-    """In brackets, where it is known; a side without a bound is a question mark."""
-    low, high = share["low"], share["high"]
-    if low is None:
-        return ""
-    return f" (95 % interval {said(low)} to {'?' if high is None else said(high)})"

@@ -1,1 +1,4 @@
-"""Figures."""
+"""Figures of pages, each in the module of its name.
+
+``style`` and ``depth_axis`` hold what they share; ``files`` turns them into SVG, PNG and PDF.
+"""

@@ -1,4 +1,4 @@
-"""The templates of pages: one environment for all, and the rule that a page runs no script but ours."""
+"""The template environment of all pages. A page runs no script but its own."""
 
 import base64
 import hashlib
@@ -7,18 +7,19 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from frostline.report import formatting
+from frostline.report import formatting, names
 
-SHOWN = (
-    *("score", "percent", "seconds", "size", "parameters", "times", "rate", "trainable", "target"),
-    *("difference", "p_value", "count"),
-)
+FILTERS = {
+    **{name: getattr(formatting, name) for name in ("score", "percent", "seconds", "parameters", "times")},
+    **{name: getattr(names, name) for name in ("trainable", "metric", "baseline", "tuning")},
+}
+FUNCTIONS = {name: getattr(formatting, name) for name in ("score_interval", "percent_interval")}
 
 
 def render(name: str, **content: Any) -> str:
-    """The page that template ``name`` makes; what is not :class:`Markup` is text on it, never markup.
+    """The page of the template ``name``. What is not :class:`Markup` is text on the page, never markup.
 
-    A template extends ``base.html.j2`` and fills its blocks; ``parts.html.j2`` has what stands on more than one page.
+    A template extends ``base.html.j2`` and fills its blocks; ``parts.html.j2`` has what several pages share.
     """
     environment = Environment(
         loader=PackageLoader("frostline.report", "templates"),
@@ -27,11 +28,8 @@ def render(name: str, **content: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {name: getattr(formatting, name) for name in SHOWN}
-    environment.globals |= {
-        "score_interval": formatting.score_interval,
-        "percent_interval": formatting.percent_interval,
-    }
+    environment.filters |= FILTERS
+    environment.globals |= FUNCTIONS
     script = environment.loader.get_source(environment, "report.js")[0] if environment.loader else ""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template(name).render(script=Markup(script), script_digest=digest, **content)

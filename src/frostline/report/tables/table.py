@@ -1,58 +1,59 @@
-"""The noun Table: one content, for a page (HTML that sorts), for a spreadsheet (CSV) and for a paper (LaTeX).
+"""A table with one content for three uses: a sortable HTML table, a CSV file and a LaTeX table.
 
-A row holds raw values by column key. A column says how its value is printed, and what small print stands below it. The
-CSV has every column with its raw value, in full precision; page and LaTeX have the columns with a title, as printed.
+A row holds raw values by column key. A column says how a value is printed and which small print goes below it. The CSV
+has every column with raw values in full precision. HTML and LaTeX have the columns with a title, as printed.
 """
 
 import base64
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from frostline.report.formatting import UNBROKEN, UNKNOWN
-from frostline.sweep.results.store import replace
+from frostline.data.files import replace_file
+from frostline.report.formatting import UNKNOWN
+from frostline.report.tables.latex import latex_table
 from frostline.sweep.results.tables import csv_bytes
 
 Value = str | int | float | bool | None
 Values = Mapping[str, Any]  # a Value by each key
 
-LATEX = {
-    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
-    **{"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"},
-    **{"<": "\\textless{}", ">": "\\textgreater{}", "|": "\\textbar{}", '"': "\\textquotedbl{}"},
-    **{"[": "{[}", "]": "{]}", "*": "{*}"},  # behind the end of a line they would be its options
-    **{UNBROKEN: "~", "–": "--", "−": "$-$", "×": "$\\times$", "’": "'", "“": "``", "”": "''", "…": "\\dots{}"},
-}
-SPECIAL = re.compile("|".join(map(re.escape, LATEX)))
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-
 
 @dataclass(frozen=True)
 class Column:
-    """How one value of each row is shown.
+    """How one value of each row is printed.
 
-    ``title`` may hold line ends, where a narrow header should break; a column without one is in the CSV alone.
+    Attributes:
+        key: The key of the value in a row, and the name of the column in the CSV.
+        title: The header, with line breaks for narrow columns. A column without one is in the CSV only.
+        show: Prints a value that is not None.
+        whole: Prints several values of the row as one, in place of ``show``.
+        number: Whether the column is right-aligned.
+        small: Lines of small print below the value.
+        rank: What a sort goes by, if not the value.
+        bad: Whether the value is highlighted as a problem.
+        shade: A CSS class and its strength from 0 to 1.
+        strong: Whether the value is printed bold.
+        user_text: ``value`` or ``title`` if a user wrote it, so that it may be very long.
     """
 
     key: str
     title: str = ""
-    show: Callable[[Any], str] = str  # of a value that is not None
-    whole: Callable[[Values], str] | None = None  # how several values of the row are printed as one, instead
+    show: Callable[[Any], str] = str
+    whole: Callable[[Values], str] | None = None
     number: bool = True
-    small: Callable[[Values], Iterable[str]] = lambda row: ()  # small print, one line each
-    rank: Callable[[Values], Value] | None = None  # what a sort goes by, where that is not the value
-    bad: Callable[[Values], bool] = lambda row: False  # shown as an alarm
-    shade: Callable[[Values], tuple[str, float]] | None = None  # a CSS class, and how strong: 0 to 1
+    small: Callable[[Values], Iterable[str]] = lambda row: ()
+    rank: Callable[[Values], Value] | None = None
+    bad: Callable[[Values], bool] = lambda row: False
+    shade: Callable[[Values], tuple[str, float]] | None = None
     strong: bool = False
-    wrote: str = ""  # "value" or "title": a user wrote it, and it may be very long
+    user_text: str = ""
 
 
 @dataclass(frozen=True)
 class Row:
-    """Raw values by column key; ``tags`` stand below the first, and the ``chosen`` row is set off."""
+    """Raw values by column key; ``tags`` are printed below the first value, and the ``chosen`` row is highlighted."""
 
     values: Values
     tags: tuple[str, ...] = ()
@@ -61,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Entry:
-    """One cell, as a page shows it. ``rank`` is what its column is sorted by, "" where that is not known."""
+    """One cell as a page shows it; ``rank`` is its sort key, "" if the value is unknown."""
 
     column: Column
     text: str
@@ -75,8 +76,12 @@ class Entry:
 class Table:
     """Rows under columns; the first column with a title names the row.
 
-    ``name`` is the stem of its files, ``title`` a few words that name it and head its caption,
-    ``caption`` the sentences after them.
+    Attributes:
+        name: The stem of its file names.
+        title: A few words that head the caption.
+        caption: The sentences after the title.
+        style: A CSS class of the page.
+        shown: The columns with a title.
     """
 
     name: str
@@ -85,7 +90,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     sortable: bool = True
-    look: str = ""  # a CSS class of the page
+    style: str = ""
     shown: tuple[Column, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -93,7 +98,7 @@ class Table:
 
     @property
     def sorts(self) -> bool:
-        """Whether its headers are buttons on a page."""
+        """Whether the headers are sort buttons on a page."""
         return self.sortable and len(self.rows) > 1
 
     def entries(self, row: Row) -> list[Entry]:
@@ -101,31 +106,23 @@ class Table:
         return [_entry(column, row.values) for column in self.shown]
 
     def csv(self) -> bytes:
-        """Every column, raw; a text that a spreadsheet would take for a formula stays a text."""
+        """Every column with raw values; text that a spreadsheet would read as a formula is escaped."""
         keys = [column.key for column in self.columns]
         return csv_bytes(({key: row.values.get(key) for key in keys} for row in self.rows), keys)
 
     def latex(self) -> str:
-        """A ``table`` with booktabs' rules and the printed values, what users wrote escaped; needs ``booktabs``, and
-        ``[T1]{fontenc}``."""
-        lines = [
-            "% needs \\usepackage{booktabs} and \\usepackage[T1]{fontenc}",
-            "\\begin{table}",
-            "\\centering",
-            f"\\caption{{{escaped(f'{self.title}. {self.caption}')}}}",
-            f"\\label{{tab:{self.name.replace('_', '-')}}}",
-            f"\\begin{{tabular}}{{{''.join('r' if column.number else 'l' for column in self.shown)}}}",
-            "\\toprule",
-            _line(column.title for column in self.shown),
-            "\\midrule",
-            *(_line(_printed(self.entries(row), row.tags)) for row in self.rows),
-            *("\\bottomrule", "\\end{tabular}", "\\end{table}"),
-        ]
-        return "\n".join(lines) + "\n"
+        """A LaTeX table with the printed values."""
+        return latex_table(
+            label=self.name.replace("_", "-"),
+            caption=f"{self.title}. {self.caption}",
+            alignment="".join("r" if column.number else "l" for column in self.shown),
+            head=[column.title for column in self.shown],
+            rows=(list(_printed(self.entries(row), row.tags)) for row in self.rows),
+        )
 
     @property
     def downloads(self) -> tuple[tuple[str, str, str], ...]:
-        """What a page offers for download: the kind in words, the file's name, and its bytes as a ``data:`` URI."""
+        """The downloads that a page offers: kind, file name, and content as a ``data:`` URI."""
         return (
             ("CSV", f"{self.name}.csv", _uri("text/csv", self.csv())),
             ("LaTeX", f"{self.name}.tex", _uri("application/x-tex", self.latex().encode())),
@@ -133,20 +130,16 @@ class Table:
 
 
 def save_tables(out: Path, tables: Iterable[Table]) -> list[Path]:
-    """Write each table into ``out``/tables, as CSV and as LaTeX; gives the paths. Tables without rows are written too,
-    so that none of an earlier state stays behind."""
+    """Write each table into ``out``/tables as CSV and LaTeX, and return the paths.
+
+    Tables without rows are written too, so that no file of an earlier state remains.
+    """
     paths = []
     for table in tables:
         for kind, content in (("csv", table.csv()), ("tex", table.latex().encode())):
             paths.append(out / "tables" / f"{table.name}.{kind}")
-            replace(paths[-1], content)
+            replace_file(paths[-1], content)
     return paths
-
-
-def escaped(text: str) -> str:
-    """Text as LaTeX prints it unchanged, on one line."""
-    plain = CONTROL.sub("", " ".join(re.split(r"[ \t\r\n]+", text)))
-    return SPECIAL.sub(lambda found: LATEX[found[0]], plain)
 
 
 def _entry(column: Column, values: Values) -> Entry:
@@ -175,13 +168,10 @@ def _rank(value: Value) -> str:
 
 
 def _printed(entries: Iterable[Entry], tags: tuple[str, ...]) -> Iterable[str]:
+    """The values of a row with their small print in parentheses."""
     for n, entry in enumerate(entries):
         beside = (*entry.small, *(tags if n == 0 else ()))
         yield f"{entry.text} ({', '.join(beside)})" if beside else entry.text
-
-
-def _line(texts: Iterable[str]) -> str:
-    return " & ".join(map(escaped, texts)) + " \\\\"
 
 
 def _uri(kind: str, content: bytes) -> str:

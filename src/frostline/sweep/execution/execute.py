@@ -9,17 +9,21 @@ from typing import Any
 import numpy as np
 
 from frostline import FrostlineError
-from frostline.fast.memory import hand_back, settled_memory
-from frostline.frozen.check import Check, check
-from frostline.frozen.forward_pass import Rows, ready_for_pass
-from frostline.frozen.hidden_states import keep
+from frostline.fast.malloc import memory_reused, release_freed_memory
+from frostline.frozen.batches import Rows
+from frostline.frozen.cache.loading import load_or_compute
+from frostline.frozen.check.exactness import check
+from frostline.frozen.check.trial import Check
+from frostline.frozen.forward_pass import prepared_for_forward_pass
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.execution.stacks import in_stacks, stack_size
 from frostline.sweep.execution.workers import side_by_side, workers_for
 from frostline.sweep.forecast.workload import Outlook
 from frostline.sweep.prepare import Prepared, recipe_of, rows_needed
-from frostline.training.run import Result, cut_of, run, run_stacked
+from frostline.training.context import starting_cut
+from frostline.training.result import Result
+from frostline.training.run import run, run_stacked
 from frostline.training.specification import RunSpec
 
 # What a run may end in that is its own failure; whatever else is raised ends the sweep.
@@ -30,18 +34,18 @@ def execute(
     prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, *, weights: BestWeights | None = None
 ) -> None:
     """Run what is given and has no result, and publish each; what the best have learned goes to ``weights``."""
-    bench = prepared.bench
-    bench.pass_seconds = 0.0
+    context = prepared.context
+    context.pass_seconds = 0.0
     missing = [spec for spec in runs if not prepared.store.has(spec.digest)]
     if not missing:
         return
     sharers, workers = sharing(prepared, missing), workers_for(prepared, runs)
-    work, pass_work = _work(prepared, missing, rows_needed(bench, sharers) if sharers else None, workers)
+    work, pass_work = _work(prepared, missing, rows_needed(context, sharers) if sharers else None, workers)
     progress.start(len(missing), sum(work.values()) + pass_work, seconds=prepared.plan.forecast is not None)
     make_ready(prepared, missing, progress, pass_work)
     wanted = prepared.spec.stack
-    stacks = list(in_stacks(missing, lambda runs: stack_size(runs, bench, wanted, progress.note, workers=workers)))
-    bench.workers = min(workers, len(stacks))
+    stacks = list(in_stacks(missing, lambda runs: stack_size(runs, context, wanted, progress.note, workers=workers)))
+    context.workers = min(workers, len(stacks))
 
     def attempt(stack: Sequence[RunSpec], progress: Progress) -> None:
         _attempt(stack, prepared, sum(work[spec.digest] for spec in stack), progress, weights)
@@ -58,10 +62,10 @@ def execute(
 @contextmanager
 def settle(prepared: Prepared, runs: Sequence[RunSpec]) -> Iterator[None]:
     """For many short trainings, with the weights that these runs need and no others."""
-    cuts = [cut for spec in runs if (cut := prepared.bench.cut(spec)) is not None]
+    cuts = [cut for spec in runs if (cut := prepared.context.cut(spec)) is not None]
     cut = min(cuts) if len(cuts) == len(runs) else None
     prepared.pretrained.let_go(cut)
-    with settled_memory(sparing=cut is not None):
+    with memory_reused(release_large=cut is not None):
         yield
 
 
@@ -74,7 +78,7 @@ def _work(
     if forecast is not None:
         seconds = {(cell.trainable, cell.train_size): cell.seconds for cell in forecast.cells}
         return {run.digest: seconds[run.trainable, run.train_size] for run in runs}, forecast.pass_seconds
-    outlook = Outlook(prepared.bench, prepared.plan.kept)
+    outlook = Outlook(prepared.context, prepared.plan.kept)
     pass_work = 0.0 if rows is None else outlook.pass_operations(rows)
     return {run.digest: outlook.operations(run) / workers for run in runs}, pass_work
 
@@ -92,9 +96,9 @@ def _attempt(
     failed = None
     try:
         results = (
-            [run(spec, prepared.bench, on_step=on_step)]
+            [run(spec, prepared.context, on_step=on_step)]
             if alone
-            else run_stacked(stack, prepared.bench, on_step=on_step)
+            else run_stacked(stack, prepared.context, on_step=on_step)
         )
     except FrostlineError:
         raise
@@ -138,8 +142,8 @@ def make_ready(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, 
     """Have the cuts proven, and the hidden states of all rows that these runs read at hand, by a pass of so much work."""
     cut_check(prepared)
     if sharers := sharing(prepared, runs):
-        rows, states = rows_needed(prepared.bench, sharers), prepared.bench.states
-        if states is not None and states.need == prepared.plan.kept:
+        rows, states = rows_needed(prepared.context, sharers), prepared.context.states
+        if states is not None and states.selection == prepared.plan.kept:
             if states.has(rows):
                 return
             rows = np.union1d(rows, states.rows)
@@ -148,7 +152,7 @@ def make_ready(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, 
 
 def sharing(prepared: Prepared, runs: Sequence[RunSpec]) -> list[RunSpec]:
     """Those of the runs that take up kept states."""
-    return [spec for spec in runs if cut_of(prepared.plan.kept, prepared.pretrained.anatomy, spec) is not None]
+    return [spec for spec in runs if starting_cut(prepared.plan.kept, prepared.pretrained.anatomy, spec) is not None]
 
 
 def cut_check(prepared: Prepared) -> list[Check]:
@@ -159,7 +163,7 @@ def cut_check(prepared: Prepared) -> list[Check]:
     """
     if prepared.checks is not None:
         return prepared.checks
-    pretrained, bench = prepared.pretrained, prepared.bench
+    pretrained, context = prepared.pretrained, prepared.context
     ks = {spec.tune for spec in prepared.plan.runs if isinstance(spec.tune, int)}
     ends = {min(ks), max(ks)} if ks else set()
     all_cut = len(sharing(prepared, prepared.plan.runs)) == len(prepared.plan.runs)
@@ -170,22 +174,22 @@ def cut_check(prepared: Prepared) -> list[Check]:
         tune_modules=prepared.spec.tune_modules,
         uncut_trains=max(ends) if ends and all_cut else None,
     )
-    hand_back()
+    release_freed_memory()
     refused = next((row for row in rows if row.refused), None)
     if refused:
         raise FrostlineError(
             f"The model {pretrained.name} cannot be swept exactly (k = {refused.tuned_layers}): {refused.refused} "
             "`frostline check` tells more; choose another model."
         )
-    bench.packed = all(row.path == "packed" for row in rows)
+    context.packed = all(row.path == "packed" for row in rows)
     as_checked = all(row.narrow and row.path == rows[0].path for row in rows)
-    bench.narrow = rows[0].narrow if as_checked else None
+    context.narrow = rows[0].narrow if as_checked else None
     prepared.checks = rows
     return rows
 
 
 def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> None:
-    bench, pretrained, kept = prepared.bench, prepared.pretrained, prepared.plan.kept
+    context, pretrained, kept = prepared.context, prepared.pretrained, prepared.plan.kept
     progress.begin("hidden states")
     pretrained.have(None)
     pretrained.release()  # a second call on the same sweep finds the model as the last run left it
@@ -196,11 +200,11 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> No
         passed += more
         progress.advance(work * passed / len(rows))
 
-    made_by = bench.pass_for(kept)
-    recipe, begun = recipe_of(pretrained, bench.machine, made_by), perf_counter()
-    with ready_for_pass(pretrained.model, bench.machine):
-        bench.states = keep(made_by, bench.tokens, rows, recipe, progress=advance, warn=progress.note)
-    bench.pass_seconds = perf_counter() - begun
+    made_by = context.forward_pass(kept)
+    recipe, begun = recipe_of(pretrained, context.machine, made_by), perf_counter()
+    with prepared_for_forward_pass(pretrained.model, context.machine):
+        context.states = load_or_compute(made_by, context.tokens, rows, recipe, progress=advance, warn=progress.note)
+    context.pass_seconds = perf_counter() - begun
     progress.finish(work)
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from math import ceil, isfinite
 
-from frostline.fast.memory import memory_limit
-from frostline.frozen.check import stack_refusal
+from frostline.frozen.check.stacking import stack_refusal
+from frostline.model.memory import memory_limit
 from frostline.model.trainable import trained
-from frostline.training.run import Bench, generator_seed, kind_of, rehearse
+from frostline.training.context import RunContext
+from frostline.training.seeds import generator_seed
 from frostline.training.specification import RunSpec
+from frostline.training.step_profile import profile_step
 
 WORTH = 0.9  # a stack grows while a run's share of a step falls below this part of what it was
 TOO_LARGE = (RuntimeError, MemoryError)  # memory that ran out bears several names on a GPU
@@ -19,7 +21,7 @@ def in_stacks(runs: Sequence[RunSpec], size_of: Callable[[list[RunSpec]], int]) 
 
     ``size_of`` says of all runs of one kind how many to train as one; it is asked when the first of them comes.
     """
-    kinds = [kind_of(run) for run in runs]
+    kinds = [run.stack_key for run in runs]
     alike: dict[str, list[int]] = {}  # places of the runs of a kind
     for place, kind in enumerate(kinds):
         alike.setdefault(kind, []).append(place)
@@ -33,7 +35,7 @@ def in_stacks(runs: Sequence[RunSpec], size_of: Callable[[list[RunSpec]], int]) 
 
 
 def stack_size(
-    runs: Sequence[RunSpec], bench: Bench, wanted: int | str, note: Callable[[str], None], *, workers: int = 1
+    runs: Sequence[RunSpec], context: RunContext, wanted: int | str, note: Callable[[str], None], *, workers: int = 1
 ) -> int:
     """How many of these runs, all of one kind, to train as one; ``note`` is told where it is fewer than was asked for.
 
@@ -41,23 +43,23 @@ def stack_size(
     heads alone that look at one token are stacked, some for each of the ``workers``: most of what they cost is starting
     small operations. Deeper runs keep a CPU busy on their own. What was found is remembered.
     """
-    spec, pretrained, device = runs[0], bench.pretrained, bench.machine.device.type
-    one_token = bench.states is not None and bench.states.need.head
-    head_alone = one_token and bench.cut(spec) == pretrained.anatomy.count
+    spec, pretrained, device = runs[0], context.pretrained, context.machine.device.type
+    one_token = context.states is not None and context.states.selection.head
+    head_alone = one_token and context.cut(spec) == pretrained.anatomy.count
     if len(runs) == 1 or wanted == 1 or (wanted == "auto" and device != "cuda" and not head_alone):
         return 1
-    kind = (kind_of(spec), bench.cut(spec), len(runs), wanted)
-    if kind not in bench.stack_sizes:
-        bench.stack_sizes[kind] = _largest(runs, bench, wanted, head_alone=head_alone)
-    size, refusal = bench.stack_sizes[kind]
+    kind = (spec.stack_key, context.cut(spec), len(runs), wanted)
+    if kind not in context.stack_sizes:
+        context.stack_sizes[kind] = _largest(runs, context, wanted, head_alone=head_alone)
+    size, refusal = context.stack_sizes[kind]
     if refusal:
         note(f"Runs of {spec.trainable} are trained one by one. {refusal}")
     return size if isinstance(wanted, int) else min(size, ceil(len(runs) / workers))
 
 
-def _largest(runs: Sequence[RunSpec], bench: Bench, wanted: int | str, *, head_alone: bool) -> tuple[int, str | None]:
+def _largest(runs: Sequence[RunSpec], context: RunContext, wanted: int | str, *, head_alone: bool) -> tuple[int, str | None]:
     """How many of these runs one worker would train as one, and why no two can be."""
-    spec, pretrained, device = runs[0], bench.pretrained, bench.machine.device.type
+    spec, pretrained, device = runs[0], context.pretrained, context.machine.device.type
     names = trained(spec, pretrained.anatomy)
     pretrained.have(None)  # the proof runs the whole model
     parameters = pretrained.start(names, generator_seed(spec.seed, "head"))
@@ -65,20 +67,20 @@ def _largest(runs: Sequence[RunSpec], bench: Bench, wanted: int | str, *, head_a
         pretrained.model,
         pretrained.anatomy,
         names,
-        bench.cut(spec),
-        packed=bench.packed,
+        context.cut(spec),
+        packed=context.packed,
         as_one=device != "cpu",
-        narrow=bench.narrow,
+        narrow=context.narrow,
     )
     if refusal:
         return 1, refusal
     if isinstance(wanted, int):
         return min(wanted, len(runs)), None
-    limit = memory_limit(bench.machine.device)
+    limit = memory_limit(context.machine.device)
     if head_alone:
         needed = COPIES * sum(p.numel() * p.element_size() for p in parameters.values())
         return max(1, min(len(runs), limit // needed)), None
-    return _grown(lambda size: rehearse(runs[:size], bench), len(runs), limit), None
+    return _grown(lambda size: profile_step(runs[:size], context), len(runs), limit), None
 
 
 def _grown(rehearsal: Callable[[int], tuple[float, int]], most: int, limit: int) -> int:

@@ -23,6 +23,7 @@ import psutil
 import torch
 
 from frostline import FrostlineError
+from frostline.fast.switch import enabled
 from frostline.model.trainable import trained
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.forecast.workload import Outlook
@@ -48,7 +49,9 @@ def workers_for(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
         return 1
     if wanted != "auto":
         return min(wanted, len(runs))
-    outlook = Outlook(prepared.bench, prepared.plan.kept)
+    if not enabled("workers"):
+        return 1
+    outlook = Outlook(prepared.context, prepared.plan.kept)
     if sum(outlook.operations(run) + A_STEP * outlook.load(run).steps.count for run in runs) < WORTH:
         return 1
     of_each = {(run.tune, run.train_size): run for run in runs}.values()
@@ -59,7 +62,7 @@ def workers_for(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
 
 def _can_fork(prepared: Prepared) -> bool:
     """Autograd refuses a fork where there is an accelerator, and other systems than Linux one with threads."""
-    device = prepared.bench.machine.device.type
+    device = prepared.context.machine.device.type
     pooled = current_process().daemon  # somebody's own worker, which may begin no processes
     return device == "cpu" and sys.platform == "linux" and not pooled and not torch.accelerator.is_available()
 
@@ -67,7 +70,7 @@ def _can_fork(prepared: Prepared) -> bool:
 def _bytes(outlook: Outlook, run: RunSpec) -> int:
     """That a run needs for itself, at most."""
     anatomy, load = outlook.anatomy, outlook.load(run)
-    parameters = outlook.matrices.trained(trained(run, anatomy))
+    parameters = outlook.matrices.trained_parameters(trained(run, anatomy))
     tokens = max(load.longest, load.longest_scored)
     return int(4 * (COPIES * parameters + KEPT * tokens * anatomy.count * anatomy.width))
 

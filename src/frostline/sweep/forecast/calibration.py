@@ -17,17 +17,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from frostline.fast.memory import peak_memory, settled_memory
-from frostline.frozen.cost import Batches, Matrices, batched
-from frostline.frozen.forward_pass import Need, Rows, ready_for_pass
-from frostline.frozen.hidden_states import HiddenStates
+from frostline.fast.malloc import memory_reused
+from frostline.frozen.batches import Rows
+from frostline.frozen.cache.hidden_states import HiddenStates
+from frostline.frozen.forward_pass import prepared_for_forward_pass
+from frostline.frozen.selection import StateSelection
 from frostline.model.device import Machine
+from frostline.model.memory import peak_memory
 from frostline.model.tokens import Tokens
 from frostline.sweep.execution.stacks import stack_size
+from frostline.sweep.forecast.operations import BatchTotals, OperationCounter, batch_totals
 from frostline.sweep.forecast.workload import PLAIN_BATCH, Outlook, Wanted
-from frostline.training.loop import shuffled
-from frostline.training.run import Bench, generator_seed, opened, run_stacked, train_rows
-from frostline.training.specification import RunSpec, Tune
+from frostline.training.context import RunContext
+from frostline.training.fields import Tune
+from frostline.training.rows import shuffled, train_rows
+from frostline.training.run import run_stacked
+from frostline.training.seeds import generator_seed
+from frostline.training.session import training_session
+from frostline.training.specification import RunSpec
 
 STEPS = 12  # timed at one k, at most
 SHORT = 0.15  # seconds: but as many as take so long, where they are short
@@ -113,17 +120,17 @@ class Calibration:
 
 def pace_of_pass(outlook: Outlook, rows: Rows) -> float:
     """Operations a second of a few batches of the pass over ``rows``."""
-    bench, pretrained, tokens = outlook.bench, outlook.bench.pretrained, outlook.bench.tokens
+    context, pretrained, tokens = outlook.context, outlook.context.pretrained, outlook.context.tokens
     pretrained.have(None)
     pretrained.release()
-    need = outlook.kept if outlook.kept.cuts or outlook.kept.head else Need((), head=True)
-    made_by, rates = bench.pass_for(need), []
+    need = outlook.kept if outlook.kept.cuts or outlook.kept.head else StateSelection((), head=True)
+    made_by, rates = context.forward_pass(need), []
     batches = made_by.batches(tokens.lengths, rows)
     chosen = [batches[n] for n in _spread(len(batches), PASSED)]
-    with ready_for_pass(pretrained.model, bench.machine):
+    with prepared_for_forward_pass(pretrained.model, context.machine):
         for batch in [chosen[0], *chosen]:
             begun = perf_counter()
-            for states in made_by.states(tokens, [batch]):
+            for states in made_by.hidden_states(tokens, [batch]):
                 for array in states.values():
                     array.float().cpu()
             rates.append(outlook.of_pass(batch) / (perf_counter() - begun))
@@ -158,41 +165,41 @@ def calibrate(
     shallowest, the deepest, full and named parts whatever they take. ``stack``: how many runs a sweep trains as one, as its
     specification says; ``workers``: between how many they are shared out.
     """
-    bench, need, matrices = outlook.bench, outlook.kept, outlook.matrices
+    context, need, matrices = outlook.context, outlook.kept, outlook.matrices
     chosen = _affordable(wanted, matrices, rate, budget, at_least=_ends(wanted) if ends else [])
     if _ends(wanted)[0] not in chosen:  # from what is shallow alone nobody knows what is deep
         return None
-    idle = _idle(bench)
-    made_up = _MadeUp(need, bench.tokens, outlook.anatomy.width) if need.cuts or need.head else None
-    with settled_memory(sparing=all(one.cut is not None for one in wanted)):
-        points = _Timer(replace(bench, states=made_up), matrices, rate, idle, stack, workers).points(chosen, budget)
-        scoring = _scoring_seconds(bench)
-    bench.pretrained.release()
+    idle = _idle(context)
+    made_up = _MadeUp(need, context.tokens, outlook.anatomy.width) if need.cuts or need.head else None
+    with memory_reused(release_large=all(one.cut is not None for one in wanted)):
+        points = _Timer(replace(context, states=made_up), matrices, rate, idle, stack, workers).points(chosen, budget)
+        scoring = _scoring_seconds(context)
+    context.pretrained.release()
     return Calibration(points, scoring, idle) if points else None
 
 
 def plainly(outlook: Outlook, wanted: Sequence[Wanted], rate: float) -> Timed:
     """The cheapest and the dearest k as plain transformers computes them: padded, uncut and in fp32."""
-    bench = outlook.bench
-    machine = Machine(bench.machine.device, "float32")
-    uncut = replace(bench, machine=machine, packed=False, narrow=None, states=None, plain=True)
-    timer = _Timer(uncut, outlook.plain, rate / 2, _idle(bench))
-    with settled_memory():
+    context = outlook.context
+    machine = Machine(context.machine.device, "float32")
+    uncut = replace(context, machine=machine, packed=False, narrow=None, states=None, plain=True)
+    timer = _Timer(uncut, outlook.plain, rate / 2, _idle(context))
+    with memory_reused():
         points = timer.points([_plain(one) for one in _plain_ends(wanted)], 0.0)
-    bench.pretrained.release()
+    context.pretrained.release()
     return points
 
 
-def _idle(bench: Bench) -> int:
+def _idle(context: RunContext) -> int:
     """Bytes in use before anything is trained."""
-    bench.pretrained.release()
-    with peak_memory(bench.machine) as idle:
+    context.pretrained.release()
+    with peak_memory(context.machine) as idle:
         pass
     return idle.bytes
 
 
 def _affordable(
-    wanted: Sequence[Wanted], matrices: Matrices, rate: float, budget: float, at_least: Sequence[Wanted]
+    wanted: Sequence[Wanted], matrices: OperationCounter, rate: float, budget: float, at_least: Sequence[Wanted]
 ) -> list[Wanted]:
     """The ends, full and named parts, then others from the cheapest on: ``at_least`` these, and what fits into the budget."""
     ends = _ends(wanted)
@@ -230,7 +237,7 @@ def _plain(one: Wanted) -> Wanted:
     return replace(one, spec=spec, cut=None, step=one.step.padded, batch=one.batch.padded * share, alike=(spec,))
 
 
-def _guess(one: Wanted, matrices: Matrices, rate: float) -> tuple[float, float]:
+def _guess(one: Wanted, matrices: OperationCounter, rate: float) -> tuple[float, float]:
     """About how long a step and a scored batch take; a few milliseconds are always spent."""
     step, scored = (GUESS * operations / rate + 0.004 for operations in one.operations(matrices))
     return step, scored
@@ -238,8 +245,8 @@ def _guess(one: Wanted, matrices: Matrices, rate: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _Timer:
-    bench: Bench
-    matrices: Matrices
+    context: RunContext
+    matrices: OperationCounter
     rate: float
     idle: int  # bytes in use before
     stack: int | str = 1
@@ -249,7 +256,7 @@ class _Timer:
         """Time each of these, in about so many seconds in all; those that end in an error or in no number are left out."""
         found: dict[Tune, Point | None] = {}
         for one in wanted:
-            self.bench.pretrained.release()  # so that memory is that of this run
+            self.context.pretrained.release()  # so that memory is that of this run
             try:
                 found[one.spec.tune] = self._point(one, budget / len(wanted))
             except (RuntimeError, MemoryError):  # too large for this machine: the run itself will say so
@@ -259,9 +266,9 @@ class _Timer:
     def _point(self, one: Wanted, budget: float) -> Point | None:
         """Time steps and scored batches for about so many seconds, but at least one of each."""
         step, scored = _guess(one, self.matrices, self.rate)
-        size = stack_size(one.alike, self.bench, self.stack, lambda sentence: None, workers=self.workers)
+        size = stack_size(one.alike, self.context, self.stack, lambda sentence: None, workers=self.workers)
         runs = one.alike[:size]
-        self.bench.pretrained.release()
+        self.context.pretrained.release()
         most = max(STEPS, int(SHORT / (step * len(runs))))
         seen = self._steps(one, runs, int(np.clip(0.6 * budget / (step * len(runs)), 1, most)))
         paces = [seconds / self._operations(one, rows) for rows, seconds in seen.steps]
@@ -269,7 +276,7 @@ class _Timer:
             return None
         operations, _ = one.operations(self.matrices)
         tokens = max(self._work(rows.ravel()).tokens for rows in seen.batches)
-        copied, moved = (len(runs) * count(one.names) for count in (self.matrices.trained, self.matrices.moved))
+        copied, moved = (len(runs) * count(one.names) for count in (self.matrices.trained_parameters, self.matrices.updated_parameters))
         scoring = self._scored(one, runs, int(np.clip(0.4 * budget / (scored * len(runs)), 1, SCORED)))
         return Point(
             step=(operations, operations * statistics.median(paces)),
@@ -284,19 +291,19 @@ class _Timer:
         """Of a step on rows ``[K, B]``."""
         return sum(self.matrices.training(one.names, self._work(some), one.cut) for some in rows)
 
-    def _work(self, rows: Rows) -> Batches:
+    def _work(self, rows: Rows) -> BatchTotals:
         """One batch of these rows, as it is computed."""
-        work = batched(self.bench.tokens.lengths[rows], len(rows))
-        return work if self.bench.packed else work.padded
+        work = batch_totals(self.context.tokens.lengths[rows], len(rows))
+        return work if self.context.packed else work.padded
 
     def _steps(self, one: Wanted, runs: Sequence[RunSpec], count: int) -> "_Seen":
         """Runs as one of so many steps, and one before them that warms up, on rows drawn from those that the sweep
         trains."""
-        spec, bench = one.spec, self.bench
+        spec, context = one.spec, self.context
         size = min(spec.per_device_train_batch_size, spec.train_size)
-        rows = np.random.default_rng(0).choice(train_rows(bench, spec), (1 + count) * size)
+        rows = np.random.default_rng(0).choice(train_rows(context, spec), (1 + count) * size)
         sample = replace(
-            bench, folds=None, workers=1, splits={"train": rows, "validation": bench.splits["validation"][:1]}
+            context, folds=None, workers=1, splits={"train": rows, "validation": context.splits["validation"][:1]}
         )
         short = spec.model_copy(
             update={
@@ -324,24 +331,24 @@ class _Timer:
         )
 
     def _scored(self, one: Wanted, runs: Sequence[RunSpec], count: int) -> "_Scoring":
-        """Batches that are spread over all lengths, and one before them that warms up."""
-        size, rows = one.spec.per_device_eval_batch_size, self.bench.splits["validation"]
-        rows = rows[np.argsort(self.bench.tokens.lengths[rows], kind="stable")]
+        """BatchTotals that are spread over all lengths, and one before them that warms up."""
+        size, rows = one.spec.per_device_eval_batch_size, self.context.splits["validation"]
+        rows = rows[np.argsort(self.context.tokens.lengths[rows], kind="stable")]
         places = _spread(max(1, len(rows) // size), count)
         done: list[tuple[float, float]] = []  # operations and seconds
         tokens = 1.0
-        with peak_memory(self.bench.machine) as peak, opened(runs, self.bench) as (_, forward):
+        with peak_memory(self.context.machine) as peak, training_session(runs, self.context) as (_, forward):
             for place in [places[0], *places]:
                 some = rows[size * place :][:size]
                 begun = perf_counter()
-                self.bench.problem.logits(forward, np.stack([some] * len(runs)), size)
+                self.context.problem.logits(forward, np.stack([some] * len(runs)), size)
                 seconds = perf_counter() - begun
                 done.append((len(runs) * self.matrices.forward(self._work(some), one.cut or 0), seconds))
-                tokens = max(tokens, len(runs) * self.bench.at_once(self.bench.tokens.lengths[some], one.cut))
+                tokens = max(tokens, len(runs) * self.context.largest_chunk(self.context.tokens.lengths[some], one.cut))
         (_, first), *others = done
         pace = sum(seconds for _, seconds in others) / sum(operations for operations, _ in others)
         _, operations = one.operations(self.matrices)
-        held = self.idle + COPY_BYTES * len(runs) * self.matrices.trained(one.names)
+        held = self.idle + COPY_BYTES * len(runs) * self.matrices.trained_parameters(one.names)
         return _Scoring(
             (operations, operations * pace),
             max(0.0, first - others[0][1]) / len(runs),
@@ -364,15 +371,15 @@ class _Seen:
     peak: int
 
 
-def _scoring_seconds(bench: Bench) -> float:
+def _scoring_seconds(context: RunContext) -> float:
     """Of working out the metrics of all validation rows once."""
-    rows = bench.splits["validation"]
-    outputs = bench.pretrained.model.config.num_labels
+    rows = context.splits["validation"]
+    outputs = context.pretrained.model.config.num_labels
     logits = np.random.default_rng(0).normal(size=(len(rows), outputs)).astype(np.float32)
     taken = []
     for _ in range(3):
         begun = perf_counter()
-        bench.problem.scores(logits, rows)
+        context.problem.scores(logits, rows)
         taken.append(perf_counter() - begun)
     return statistics.median(taken)
 
@@ -388,8 +395,8 @@ class _MadeUp(HiddenStates):
 
     seconds = 0.0  # there was no pass
 
-    def __init__(self, need: Need, tokens: Tokens, width: int) -> None:
-        self.need, self._lengths, self._width = need, tokens.lengths, width
+    def __init__(self, need: StateSelection, tokens: Tokens, width: int) -> None:
+        self.selection, self._lengths, self._width = need, tokens.lengths, width
         self._any = torch.zeros(0, width)
 
     def tokens(self, cut: int, rows: Rows) -> Tensor:

@@ -6,7 +6,8 @@ from time import perf_counter
 
 import numpy as np
 
-from frostline.frozen.hidden_states import cache_folder, not_kept
+from frostline.frozen.cache.loading import missing_rows
+from frostline.frozen.cache.recipe import cache_folder
 from frostline.model.trainable import trained
 from frostline.sweep.execution.execute import sharing
 from frostline.sweep.execution.workers import in_each, workers_for
@@ -41,13 +42,13 @@ def foresee(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = False)
     missing = [run for run in runs if not prepared.store.has(run.digest)]
     if not missing:
         return Forecast((), 0.0, 0.0)
-    begun, bench, kept = perf_counter(), prepared.bench, prepared.plan.kept
-    outlook = Outlook(bench, kept)
+    begun, context, kept = perf_counter(), prepared.context, prepared.plan.kept
+    outlook = Outlook(context, kept)
     shared = sharing(prepared, missing)
-    rows = rows_needed(bench, shared or missing)
-    recipe = recipe_of(prepared.pretrained, bench.machine, bench.pass_for(kept))
-    to_pass = not_kept(bench.tokens, rows, kept, recipe) if shared else rows[:0]
-    rate = pace_of_pass(outlook, to_pass if len(to_pass) else not_kept(bench.tokens, rows, kept))
+    rows = rows_needed(context, shared or missing)
+    recipe = recipe_of(prepared.pretrained, context.machine, context.forward_pass(kept))
+    to_pass = missing_rows(context.tokens, rows, kept, recipe) if shared else rows[:0]
+    rate = pace_of_pass(outlook, to_pass if len(to_pass) else missing_rows(context.tokens, rows, kept))
     pass_operations = outlook.pass_operations(to_pass)
     guess = GUESS * (pass_operations + sum(outlook.operations(run) for run in missing)) / rate
     budget = PLAN_SECONDS if plain else min(MOST_SECONDS, SHARE * guess) - (perf_counter() - begun)
@@ -62,7 +63,7 @@ def foresee(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = False)
     by_plain = plainly(outlook, wanted, rate) if plain else None
     pass_seconds = pass_operations / rate
     if len(to_pass):
-        written = kept.bytes(len(to_pass), int(bench.tokens.lengths[to_pass].sum()), outlook.anatomy.width)
+        written = kept.bytes(len(to_pass), int(context.tokens.lengths[to_pass].sum()), outlook.anatomy.width)
         pass_seconds += written / disk_rate(existing(cache_folder()))
     return Forecast(
         cells=tuple(_cells(outlook, found, by_plain, missing, at_once)),
@@ -77,7 +78,7 @@ def _cells(
     outlook: Outlook, found: Calibration, by_plain: Timed | None, runs: Sequence[RunSpec], workers: int
 ) -> Iterator[Cell]:
     matrices, anatomy = outlook.matrices, outlook.anatomy
-    most = max(matrices.trained(trained(run, anatomy)) for run in runs)
+    most = max(matrices.trained_parameters(trained(run, anatomy)) for run in runs)
     cells: dict[tuple[str, int], list[RunSpec]] = {}
     for run in runs:
         cells.setdefault((run.trainable, run.train_size), []).append(run)
@@ -87,7 +88,7 @@ def _cells(
         training, evaluation = (float(np.mean(each)) / workers for each in zip(*times, strict=True))
         near = found.cut.nearest(spec.tune)
         together = min(near.stack, len(alike))  # their memory is that of all
-        copied, moved = (together * count(trained(spec, anatomy)) for count in (matrices.trained, matrices.moved))
+        copied, moved = (together * count(trained(spec, anatomy)) for count in (matrices.trained_parameters, matrices.updated_parameters))
         keeps_best = spec.load_best_model_at_end and spec.evaluations_per_epoch
         best = copied if keeps_best else 0
         yield Cell(
@@ -149,8 +150,8 @@ def _of_named_parts(outlook: Outlook, spec: RunSpec) -> str:
     names = trained(spec, anatomy)
     full = matrices.training(anatomy.tuned(None), step, None)
     saved = 1 - matrices.training(names, step, outlook.cut(spec)) / full
-    size = matrices.trained(names)
-    k = min(range(anatomy.count + 1), key=lambda k: abs(matrices.trained(anatomy.tuned(k)) - size))
+    size = matrices.trained_parameters(names)
+    k = min(range(anatomy.count + 1), key=lambda k: abs(matrices.trained_parameters(anatomy.tuned(k)) - size))
     instead = 1 - matrices.training(anatomy.tuned(k), step, anatomy.count - k) / full
     said = f"Named parts: freezing all else saves {100 * saved:.0f} % of the operations of a step of full"
     if instead - saved < 0.02:

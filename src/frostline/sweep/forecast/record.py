@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from frostline.sweep.results.store import write_facts
+from frostline.data.files import write_json
 
 FILE = "forecast.json"
 
@@ -93,4 +93,4 @@ def recorded(out: Path) -> list[dict[str, Any]]:
 
 
 def _write(out: Path, calls: Sequence[Mapping[str, Any]]) -> None:
-    write_facts(out / FILE, {"calls": calls})
+    write_json(out / FILE, {"calls": calls})

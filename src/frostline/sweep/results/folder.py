@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline import FrostlineError
-from frostline.data import Examples
-from frostline.statistics.evidence import among_all
+from frostline.data.examples import Examples
+from frostline.statistics.predictions import among_all
 from frostline.sweep.plan import expand, read_identity, read_settings
 from frostline.sweep.results.rows import read_folds, read_rows
 from frostline.sweep.results.search_record import read_search

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from frostline import FrostlineError
-from frostline.data import Examples
-from frostline.sweep.results.store import replace
+from frostline.data.examples import Examples
+from frostline.data.files import replace_file
 
 Folds = NDArray[np.int64]
 
@@ -29,7 +29,7 @@ def write_rows(out: Path, split: str, examples: Examples, folds: Folds | None = 
     )
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
-    replace(out / f"{split}.parquet", buffer.getvalue())
+    replace_file(out / f"{split}.parquet", buffer.getvalue())
 
 
 def read_rows(out: Path, split: str) -> Examples | None:

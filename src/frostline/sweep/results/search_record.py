@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-from frostline.sweep.results.store import write_facts
+from frostline.data.files import write_json
 
 FILE = "search.json"
 # The keys that are read elsewhere.
@@ -18,7 +18,7 @@ PROBE = "probe"  # folder of the probe that a search ended with
 
 def write_search(out: Path, facts: Mapping[str, Any]) -> None:
     """Write down every step so far, and the verdict (None while it goes on)."""
-    write_facts(out / FILE, facts)
+    write_json(out / FILE, facts)
 
 
 def want_again(out: Path, runs: Set[str]) -> None:

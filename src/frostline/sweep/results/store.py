@@ -9,18 +9,11 @@ A file is written aside, synced, and published by a hard link, which never overw
 whole, and resuming, growing a grid and merging folders are one operation: list what is there, run what is not.
 """
 
-import errno
 import json
-import math
-import os
-import re
 import tomllib
-import uuid
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,10 +22,11 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from frostline import FrostlineError
+from frostline.data.files import create_file, json_bytes, replace_file
 from frostline.sweep.toml import to_toml
 
 if TYPE_CHECKING:  # a result is made with torch, and kept without
-    from frostline.training.run import Result
+    from frostline.training.result import Result
 
 
 @dataclass(frozen=True)
@@ -48,17 +42,19 @@ class Store:
     def publish(self, digest: str, result: "Result") -> None:
         """Put a result into the folder; the file that makes it count comes last."""
         if result.test_facts is not None and result.test_logits is not None:
-            self._link(f"{digest}.test.safetensors", save({"test": np.ascontiguousarray(result.test_logits)}))
-            self._link(f"{digest}.test.json", _json(result.test_facts))
+            create_file(
+                self.runs / f"{digest}.test.safetensors", save({"test": np.ascontiguousarray(result.test_logits)})
+            )
+            create_file(self.runs / f"{digest}.test.json", json_bytes(result.test_facts))
         if result.logits:
             arrays = {name: np.ascontiguousarray(array) for name, array in result.logits.items()}
-            self._link(f"{digest}.predictions.safetensors", save(arrays))
-        self._link(f"{digest}.json", _json(result.facts))
+            create_file(self.runs / f"{digest}.predictions.safetensors", save(arrays))
+        create_file(self.runs / f"{digest}.json", json_bytes(result.facts))
         (self.runs / f"{digest}.failed.json").unlink(missing_ok=True)
 
     def fail(self, digest: str, facts: Mapping[str, Any]) -> None:
         """Write down why a run ended in an error, in place of an older reason."""
-        replace(self.runs / f"{digest}.failed.json", _json(facts))
+        replace_file(self.runs / f"{digest}.failed.json", json_bytes(facts))
 
     def results(self) -> dict[str, dict[str, Any]]:
         """Every result in the folder, by digest."""
@@ -89,7 +85,7 @@ class Store:
 
     def write_spec(self, values: Mapping[str, Any]) -> None:
         """Write sweep.toml."""
-        replace(self.out / "sweep.toml", to_toml(values).encode())
+        replace_file(self.out / "sweep.toml", to_toml(values).encode())
 
     def read_spec(self) -> dict[str, Any] | None:
         """What sweep.toml says; None where there is none.
@@ -125,17 +121,6 @@ class Store:
         except (OSError, SafetensorError) as error:
             raise _damaged(path, error) from error
 
-    def _link(self, name: str, content: bytes) -> None:
-        """Publish a new file; one of that name that is there already stays."""
-        target = self.runs / name
-        aside = _write_aside(target, content)
-        try:
-            os.link(aside, target)
-        except FileExistsError:
-            pass  # another process was first; a run is a pure function of its specification
-        finally:
-            aside.unlink(missing_ok=True)
-
 
 def _damaged(path: Path, error: Exception) -> FrostlineError:
     all_of_the_run = path.with_name(f"{path.name.split('.')[0]}.*")
@@ -143,65 +128,3 @@ def _damaged(path: Path, error: Exception) -> FrostlineError:
         f"{path} is damaged ({type(error).__name__}: {error}): delete {all_of_the_run} and run the sweep's command "
         "again; only that run is repeated."
     )
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Write a file that is rebuilt at will: whole or not at all."""
-    os.replace(_write_aside(path, content), path)
-
-
-def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
-    """Write plain facts as JSON, whole or not at all; a number that is not defined becomes null."""
-    replace(path, _json(with_nulls(facts)))
-
-
-def with_nulls(value: Any) -> Any:
-    """Plain facts as JSON has them: None in place of a number that is not defined."""
-    if isinstance(value, Mapping):
-        return {name: with_nulls(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [with_nulls(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def make_folder(folder: Path) -> None:
-    """Make it where there is none, and see that files can be written into it, before anything that takes long.
-
-    Raises:
-        FrostlineError: it cannot be made or written into.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise FrostlineError(f"{folder} cannot be written into ({error.strerror}): choose another --out.") from error
-
-
-def _write_aside(path: Path, content: bytes) -> Path:
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        with suppress(OSError):  # the error that is told is the first
-            aside.unlink()
-        if error.errno == errno.ENOSPC:
-            raise FrostlineError(
-                f"The disk is full: {path} could not be written. Make room and run the same command again; "
-                "finished runs are kept."
-            ) from error
-        raise FrostlineError(f"{path} cannot be written ({error.strerror}): choose another --out.") from error
-    return aside
-
-
-def _json(facts: Mapping[str, Any]) -> bytes:
-    return (json.dumps(facts, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
-
-
-def file_name(words: str) -> str:
-    """A name of a model or task as the name of a file or folder."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", words).strip("-.") or "data"

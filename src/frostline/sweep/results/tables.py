@@ -8,8 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from frostline.data.tasks import NUMBER
-from frostline.sweep.results.store import Store, replace
+from frostline.data.files import replace_file
+from frostline.data.parsing import NUMBER
+from frostline.sweep.results.store import Store
 from frostline.training.specification import RunSpec
 
 COLUMNS = (
@@ -140,11 +141,11 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 def write_tables(out: Path, runs: Sequence[Mapping[str, Any]], scores: Sequence[Mapping[str, Any]]) -> None:
     """Write results.csv, results.parquet and scores.csv into ``out``."""
-    replace(out / "results.csv", csv_bytes(runs, COLUMNS))
-    replace(out / "scores.csv", csv_bytes(scores, SCORE_COLUMNS))
+    replace_file(out / "results.csv", csv_bytes(runs, COLUMNS))
+    replace_file(out / "scores.csv", csv_bytes(scores, SCORE_COLUMNS))
     buffer = io.BytesIO()
     frame(runs).to_parquet(buffer, index=False)
-    replace(out / "results.parquet", buffer.getvalue())
+    replace_file(out / "results.parquet", buffer.getvalue())
 
 
 def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:

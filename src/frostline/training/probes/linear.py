@@ -1,9 +1,9 @@
-"""Linear probes: what a ridge or logistic regression reads off frozen features. No torch here.
+"""Linear probes: ridge and logistic regression on frozen features. No torch here.
 
-Features are standardised on the training rows. A probe's strength (of its penalty) is the one whose mistakes on rows that
-the fit has not seen are smallest: for ridge every single row is left out, which has a closed form (Allen's PRESS), for
-logistic regression each of five folds. The values of those left-out fits are kept: they say how good the probe is without
-a row being spent on it.
+Features are standardised on the training rows. The penalty is chosen by its error on rows that the fit has not seen. Ridge
+leaves out every single row, which has a closed form (PRESS: Allen 1974, Technometrics 16). Logistic
+regression leaves out each of five folds. The predictions for left-out rows also tell how good the probe is, without
+spending a row on it.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,87 +17,103 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 Array = NDArray[np.float64]
 Features = NDArray[np.float32]
+Targets = NDArray[np.int64] | Array
+Indices = NDArray[np.int64]
 
-STRENGTHS = tuple(float(x) for x in np.logspace(-4, 1, 11))  # of the penalty, for each training row
+STRENGTHS = tuple(float(x) for x in np.logspace(-4, 1, 11))  # of the penalty, per training row
 FOLDS = 5
-CHUNK = 16384  # rows that are taken to double precision at a time
+CHUNK = 16384  # rows that are converted to double precision at a time
 
 
 @dataclass(frozen=True)
 class Probe:
-    """``values = (features - mean) / scale @ weights + bias``: a column for each class, or one for a number."""
+    """``values = (features - mean) / scale @ weights + bias``, with a column for each class, or one for a number.
 
-    weights: Array  # [D, C]
-    bias: Array  # [C]
-    mean: Array  # [D]
-    scale: Array  # [D]
-    strength: float  # of the penalty, for each training row
-    sharpness: float  # softmax of so many times the values gives probabilities
-    unseen: Array  # [n, C], values of the training rows by fits that had not seen them
+    Attributes:
+        weights: ``[D, C]``.
+        bias: ``[C]``.
+        mean: The mean of each feature on the training rows, ``[D]``.
+        scale: The standard deviation of each feature, ``[D]``; 1 for a constant feature.
+        strength: The penalty, per training row.
+        sharpness: The inverse temperature: ``softmax(sharpness * values)`` are probabilities.
+        left_out: The values of the training rows, ``[n, C]``, each by a fit that had not seen the row.
+    """
+
+    weights: Array
+    bias: Array
+    mean: Array
+    scale: Array
+    strength: float
+    sharpness: float
+    left_out: Array
 
     def values(self, features: Features) -> Array:
-        """Of rows ``[n, D]``: ``[n, C]``."""
+        """Values ``[n, C]`` of rows ``[n, D]``."""
         weights = self.weights / self.scale[:, None]
         bias = self.bias - self.mean @ weights
         return np.concatenate([part @ weights + bias for part in _chunks(features)])
 
     def probabilities(self, features: Features) -> Array:
-        """``[n, C]``, of classes."""
-        shares: Array = special.softmax(self.sharpness * self.values(features), axis=1)
-        return shares
+        """Probabilities of the classes, ``[n, C]``."""
+        probabilities: Array = special.softmax(self.sharpness * self.values(features), axis=1)
+        return probabilities
 
 
-Fit = Callable[[Features, NDArray[np.int64] | Array, int], Probe]
+Fit = Callable[[Features, Targets, int], Probe]
 
 
-def ridge(features: Features, targets: NDArray[np.int64] | Array, classes: int) -> Probe:
-    """Ridge regression on a number, or on -1 and 1 for each class (scikit-learn's ``Ridge`` and ``RidgeClassifier``)."""
-    wanted = (
-        targets.astype(float)[:, None] if not classes else np.where(targets[:, None] == np.arange(classes), 1.0, -1.0)
-    )
-    mean, scale = _standard(features)
-    middle = wanted.mean(0)
+def ridge(features: Features, targets: Targets, classes: int) -> Probe:
+    """Ridge regression on a number, or on -1 and 1 for each class.
+
+    The same as scikit-learn's ``Ridge`` and ``RidgeClassifier`` on standardised features.
+
+    Args:
+        features: ``[n, D]``.
+        targets: Class indices or numbers, ``[n]``.
+        classes: The number of classes; 0 for a number.
+    """
+    y = targets.astype(float)[:, None] if not classes else np.where(targets[:, None] == np.arange(classes), 1.0, -1.0)
+    mean, scale = _standardisation(features)
+    offset = y.mean(0)
     solve = _primal if len(features) > features.shape[1] else _dual
     penalties = np.array(STRENGTHS) * len(features)
-    unseen, weights = solve(features, mean, scale, wanted - middle, penalties)
-    best = int(np.argmin([np.square(one + middle - wanted).mean() for one in unseen]))
-    probe = Probe(weights(best), middle, mean, scale, STRENGTHS[best], 1.0, unseen[best] + middle)
-    return _sharpened(probe, targets) if classes else probe
+    left_out, weights = solve(features, mean, scale, y - offset, penalties)
+    best = int(np.argmin([np.square(values + offset - y).mean() for values in left_out]))
+    probe = Probe(weights(best), offset, mean, scale, STRENGTHS[best], 1.0, left_out[best] + offset)
+    return _calibrated(probe, targets) if classes else probe
 
 
-def logistic(features: Features, targets: NDArray[np.int64] | Array, classes: int) -> Probe:
-    """L2 logistic regression (scikit-learn's ``LogisticRegression``); for a number there is :func:`ridge` alone."""
+def logistic(features: Features, targets: Targets, classes: int) -> Probe:
+    """L2 logistic regression, the same as scikit-learn's ``LogisticRegression``; for a number it is :func:`ridge`.
+
+    Arguments as in :func:`ridge`.
+    """
     if not classes:
         return ridge(features, targets, classes)
-    mean, scale = _standard(features)
-    standard = (features - mean) / scale
-    present = np.unique(targets)
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
-    if np.bincount(targets)[present].min() < FOLDS:
-        folds = KFold(min(FOLDS, len(targets)), shuffle=True, random_state=0)
-    parts = list(folds.split(standard, targets))
-    trials = {strength: np.zeros((len(targets), classes)) for strength in STRENGTHS}
-    for strength, unseen in trials.items():
-        for fit, left_out in parts:
-            seen = standard[fit], targets[fit]
-            unseen[left_out] = _logistic_values(seen, standard[left_out], classes, strength)
-    losses = {strength: _log_loss(values, targets) for strength, values in trials.items()}
+    mean, scale = _standardisation(features)
+    x = (features - mean) / scale
+    folds = _folds(x, targets)
+    left_out = {strength: np.zeros((len(targets), classes)) for strength in STRENGTHS}
+    for strength, values in left_out.items():
+        for seen, unseen in folds:
+            values[unseen] = _logistic_values((x[seen], targets[seen]), x[unseen], classes, strength)
+    losses = {strength: _log_loss(values, targets) for strength, values in left_out.items()}
     best = min(losses, key=lambda strength: losses[strength])
-    model = _logistic(standard, targets, best)
-    weights, bias = np.zeros((standard.shape[1], classes)), np.full(classes, -np.inf)
+    model, present = _fit_logistic(x, targets, best), np.unique(targets)
+    weights, bias = np.zeros((x.shape[1], classes)), np.full(classes, -np.inf)
     bias[present] = 0.0
     if len(present) == 2:
         weights[:, present[1]], bias[present[1]] = model.coef_[0], model.intercept_[0]
     else:
         weights[:, present], bias[present] = model.coef_.T, model.intercept_
-    return Probe(weights, bias, mean, scale, best, 1.0, trials[best])
+    return Probe(weights, bias, mean, scale, best, 1.0, left_out[best])
 
 
 FITS: Mapping[str, Fit] = {"ridge": ridge, "logistic": logistic}
 
 
-def _standard(features: Features) -> tuple[Array, Array]:
-    """Mean and standard deviation of each feature; 1 for what is constant."""
+def _standardisation(features: Features) -> tuple[Array, Array]:
+    """Mean and standard deviation of each feature; 1 for a constant feature."""
     count = len(features)
     mean = sum(part.sum(0) for part in _chunks(features)) / count
     variance = sum(np.square(part - mean).sum(0) for part in _chunks(features)) / count
@@ -110,80 +126,85 @@ def _chunks(features: Features) -> list[Array]:
     return [features[n : n + CHUNK].astype(float) for n in range(0, len(features), CHUNK)]
 
 
-Solution = tuple[
-    list[Array], Callable[[int], Array]
-]  # values of left-out rows [n, C] by strength; weights of one of them
+# For each strength the values of left-out rows, [n, C]; and a function that gives the weights of one of them, [D, C].
+Solution = tuple[list[Array], Callable[[int], Array]]
 
 
-def _primal(features: Features, mean: Array, scale: Array, wanted: Array, penalties: Array) -> Solution:
-    """With more rows than features: through the eigenvectors of the features' products."""
+def _primal(features: Features, mean: Array, scale: Array, y: Array, penalties: Array) -> Solution:
+    """Solve ridge with more rows than features, by the eigenvectors of ``X'X``, for all penalties at once."""
     width, count = features.shape[1], len(features)
-    products, moments = np.zeros((width, width)), np.zeros((width, wanted.shape[1]))
-    parts = [slice(n, n + CHUNK) for n in range(0, count, CHUNK)]
+    gram, moments = np.zeros((width, width)), np.zeros((width, y.shape[1]))
+    chunks = [slice(n, n + CHUNK) for n in range(0, count, CHUNK)]
 
-    def standard(part: slice) -> Array:
-        x = features[part].astype(float)
+    def standardised(chunk: slice) -> Array:
+        x = features[chunk].astype(float)
         x -= mean
         x /= scale
         return x
 
-    for part in parts:
-        x = standard(part)
-        products += x.T @ x
-        moments += x.T @ wanted[part]
-    sizes, vectors = linalg.eigh(products, overwrite_a=True, check_finite=False)
-    along = vectors.T @ moments  # [D, C]
-    shrunk = 1.0 / (np.maximum(sizes, 0.0)[:, None] + penalties)  # [D, strengths]
-    weights = shrunk[:, :, None] * along[:, None]  # [D, strengths, C], along the eigenvectors
-    unseen = np.empty((count, *weights.shape[1:]))
-    for part in parts:
-        turned = standard(part) @ vectors
-        fitted = np.tensordot(turned, weights, 1)
-        leverage = np.square(turned, out=turned) @ shrunk + 1.0 / count  # [rows, strengths]
-        unseen[part] = wanted[part, None] - (wanted[part, None] - fitted) / (1.0 - leverage)[:, :, None]
-    return list(unseen.swapaxes(0, 1)), lambda n: vectors @ weights[:, n]
+    for chunk in chunks:
+        x = standardised(chunk)
+        gram += x.T @ x
+        moments += x.T @ y[chunk]
+    eigenvalues, vectors = linalg.eigh(gram, overwrite_a=True, check_finite=False)
+    projected = vectors.T @ moments  # [D, C]
+    inverse = 1.0 / (np.maximum(eigenvalues, 0.0)[:, None] + penalties)  # [D, strengths]
+    weights = inverse[:, :, None] * projected[:, None]  # [D, strengths, C], in the basis of the eigenvectors
+    left_out = np.empty((count, *weights.shape[1:]))
+    for chunk in chunks:
+        rotated = standardised(chunk) @ vectors
+        fitted = np.tensordot(rotated, weights, 1)
+        leverage = np.square(rotated, out=rotated) @ inverse + 1.0 / count  # [rows, strengths]
+        left_out[chunk] = y[chunk, None] - (y[chunk, None] - fitted) / (1.0 - leverage)[:, :, None]
+    return list(left_out.swapaxes(0, 1)), lambda n: vectors @ weights[:, n]
 
 
-def _dual(features: Features, mean: Array, scale: Array, wanted: Array, penalties: Array) -> Solution:
-    """With fewer: through those of the rows' products."""
+def _dual(features: Features, mean: Array, scale: Array, y: Array, penalties: Array) -> Solution:
+    """Solve ridge with fewer rows than features, by the eigenvectors of ``XX'``."""
     x = (features.astype(float) - mean) / scale
-    sizes, vectors = linalg.eigh(x @ x.T, overwrite_a=True, check_finite=False)
-    sizes, along = np.maximum(sizes, 0.0), vectors.T @ wanted
-    unseen = []
+    eigenvalues, vectors = linalg.eigh(x @ x.T, overwrite_a=True, check_finite=False)
+    eigenvalues, projected = np.maximum(eigenvalues, 0.0), vectors.T @ y
+    left_out = []
     for penalty in penalties:
-        kept = (sizes / (sizes + penalty))[:, None]
-        leverage = np.square(vectors) @ kept + 1.0 / len(x)
-        fitted = vectors @ (kept * along)
-        unseen.append(wanted - (wanted - fitted) / (1.0 - leverage))
-    return unseen, lambda n: x.T @ (vectors @ (along / (sizes + penalties[n])[:, None]))
+        shrinkage = (eigenvalues / (eigenvalues + penalty))[:, None]
+        leverage = np.square(vectors) @ shrinkage + 1.0 / len(x)
+        fitted = vectors @ (shrinkage * projected)
+        left_out.append(y - (y - fitted) / (1.0 - leverage))
+    return left_out, lambda n: x.T @ (vectors @ (projected / (eigenvalues + penalties[n])[:, None]))
 
 
-def _logistic(standard: Array, targets: NDArray[np.int64] | Array, strength: float) -> LogisticRegression:
-    return LogisticRegression(C=1.0 / (strength * len(standard)), max_iter=10_000).fit(standard, targets)
+def _folds(x: Array, targets: Targets) -> list[tuple[Indices, Indices]]:
+    """Rows to fit on and rows to leave out; stratified by class unless a class has too few rows."""
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
+    if np.bincount(targets)[np.unique(targets)].min() < FOLDS:
+        folds = KFold(min(FOLDS, len(targets)), shuffle=True, random_state=0)
+    return list(folds.split(x, targets))
 
 
-def _logistic_values(
-    fit: tuple[Array, NDArray[np.int64] | Array], standard: Array, classes: int, strength: float
-) -> Array:
-    """``[n, C]`` by a fit to other rows, as logits of a softmax; a class that was not there is out of the question."""
-    values = np.full((len(standard), classes), -np.inf)
-    present = np.unique(fit[1])
+def _fit_logistic(x: Array, targets: Targets, strength: float) -> LogisticRegression:
+    return LogisticRegression(C=1.0 / (strength * len(x)), max_iter=10_000).fit(x, targets)
+
+
+def _logistic_values(seen: tuple[Array, Targets], unseen: Array, classes: int, strength: float) -> Array:
+    """Logits ``[n, C]`` of unseen rows by a fit to the seen ones; -inf for a class that the fit has not seen."""
+    values = np.full((len(unseen), classes), -np.inf)
+    present = np.unique(seen[1])
     if len(present) == 1:
         values[:, present] = 0.0
         return values
-    decision = _logistic(*fit, strength).decision_function(standard)
+    decision = _fit_logistic(*seen, strength).decision_function(unseen)
     values[:, present] = np.stack([np.zeros_like(decision), decision], 1) if decision.ndim == 1 else decision
     return values
 
 
-def _log_loss(values: Array, targets: NDArray[np.int64] | Array) -> float:
+def _log_loss(values: Array, targets: Targets) -> float:
     chosen = special.log_softmax(values, axis=1)[np.arange(len(values)), targets.astype(np.int64)]
-    return float(-np.maximum(chosen, -50.0).mean())
+    return float(-np.maximum(chosen, -50.0).mean())  # a class that a fit has not seen costs 50, not infinity
 
 
-def _sharpened(probe: Probe, targets: NDArray[np.int64] | Array) -> Probe:
-    """With the sharpness that makes the probabilities of unseen rows most likely."""
+def _calibrated(probe: Probe, targets: Targets) -> Probe:
+    """With the sharpness that makes the classes of left-out rows most likely (temperature scaling, Guo et al. 2017)."""
     found = optimize.minimize_scalar(
-        lambda log: _log_loss(np.exp(log) * probe.unseen, targets), bounds=(-5.0, 5.0), method="bounded"
+        lambda log: _log_loss(np.exp(log) * probe.left_out, targets), bounds=(-5.0, 5.0), method="bounded"
     )
     return replace(probe, sharpness=float(np.exp(found.x)))

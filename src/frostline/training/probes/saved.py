@@ -1,7 +1,7 @@
-"""A probe in a folder: what it reads, its weights, and which model it was fitted on; and its use on new texts."""
+"""A probe on disk: what it reads, its weights, and the model it was fitted on; and its predictions for new examples."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,74 +13,84 @@ from safetensors.numpy import load_file, save
 from torch import Tensor
 
 from frostline import FrostlineError
-from frostline.data import Texts
-from frostline.frozen.check import packs
-from frostline.frozen.forward_pass import POOLED, Need, Pass, ready_for_pass
+from frostline.data.examples import Texts
+from frostline.data.files import replace_file, write_json
+from frostline.frozen.forward_pass import prepared_for_forward_pass
+from frostline.frozen.selection import POOLED, StateSelection
 from frostline.model.device import Machine, this_machine
 from frostline.model.pretrained import Pretrained, load_pretrained
 from frostline.model.tokens import encode
-from frostline.sweep.results.store import replace, write_facts
-from frostline.training.probes.linear import Features, Probe
+from frostline.training.probes.inputs import ProbeInput, vectors_pass
+from frostline.training.probes.linear import Probe
 
 FORMAT = 1
 FACTS, WEIGHTS = "probe.json", "probe.safetensors"
-SAID = ("task", "problem_type", "labels", "columns", "max_length", "sentence")
-
-
-@dataclass(frozen=True)
-class Place:
-    """What a probe reads: one vector of each text, after one layer or several side by side."""
-
-    layers: tuple[int, ...]
-    pooled: str  # one of POOLED
-
-    def features(self, states: Callable[[int], Any]) -> Features:
-        """``[n, D]`` from ``states(layer)``, ``[n, 3, D]``."""
-        which = POOLED.index(self.pooled)
-        return np.concatenate([states(layer)[:, which] for layer in self.layers], 1)
-
-
-def vectors_of(pretrained: Pretrained, machine: Machine, need: Need) -> Pass:
-    """How the vectors that probes read are made where no sweep has made them."""
-    model, anatomy = pretrained.model, pretrained.anatomy
-    return Pass(model, anatomy, need, "", packs(model, anatomy), machine.autocast)
+COPIED_FACTS = ("task", "problem_type", "labels", "columns", "max_length", "sentence")
 
 
 def save_probe(
-    folder: Path, place: Place, probe: Probe, pretrained: Pretrained, machine: Machine, facts: Mapping[str, Any]
+    folder: Path, inputs: ProbeInput, probe: Probe, pretrained: Pretrained, machine: Machine, facts: Mapping[str, Any]
 ) -> None:
-    """Write a probe for ``frostline predict``; the model itself stays where it is. ``facts`` are what is said of it."""
+    """Write a probe for ``frostline predict``. The model itself is not copied.
+
+    Args:
+        folder: Where to write.
+        inputs: What the probe reads.
+        probe: The fitted probe.
+        pretrained: The model it was fitted on.
+        machine: The precision it was fitted in.
+        facts: Task, labels, columns, length limit and summary.
+    """
     arrays = {name: getattr(probe, name) for name in ("weights", "bias", "mean", "scale")}
-    replace(folder / WEIGHTS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
-    about = {
+    replace_file(folder / WEIGHTS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
+    saved = {
         "format": FORMAT,
         "model": pretrained.name if pretrained.revision else str(pretrained.folder.resolve()),
         "revision": pretrained.revision,
         "weights": pretrained.weights,
         "precision": machine.precision,
-        "layers": place.layers,
-        "pooled": place.pooled,
+        "layers": inputs.layers,
+        "pooled": inputs.pooled,
         "sharpness": probe.sharpness,
-        **{name: facts[name] for name in SAID},
+        **{name: facts[name] for name in COPIED_FACTS},
     }
-    write_facts(folder / FACTS, about)
+    write_json(folder / FACTS, saved)
 
 
 @dataclass(frozen=True)
 class SavedProbe:
-    """A probe that was saved, and what it says of itself."""
+    """A probe that was read from a folder, with the facts beside it."""
 
     folder: Path
     about: Mapping[str, Any]
     probe: Probe
 
     def values(self, texts: Texts, *, trust_remote_code: bool = False) -> tuple[Any, int]:
-        """Probabilities ``[n, C]``, or numbers ``[n, 1]``, and how many texts were cut.
+        """Predict new examples.
+
+        Returns:
+            Probabilities ``[n, C]``, or numbers ``[n, 1]``; and how many examples were truncated.
 
         Raises:
-            FrostlineError: the model that it was fitted on is not where it was, or has changed.
+            FrostlineError: The model that the probe was fitted on is not found, or has changed.
         """
-        about, place = self.about, Place(tuple(self.about["layers"]), self.about["pooled"])
+        about, inputs = self.about, ProbeInput(tuple(self.about["layers"]), self.about["pooled"])
+        pretrained = self._load_model(trust_remote_code=trust_remote_code)
+        machine = this_machine("cpu", about["precision"])
+        if not texts.texts:
+            return np.zeros((0, len(self.probe.bias)), np.float32), 0
+        tokens = encode(pretrained.tokenizer, texts.texts, texts.pairs, about["max_length"])
+        forward_pass = vectors_pass(pretrained, machine, StateSelection((), head=False, pooled=inputs.layers))
+        batches = forward_pass.batches(tokens.lengths, np.arange(len(tokens)))
+        predict = self.probe.probabilities if about["labels"] else self.probe.values
+        values = np.zeros((len(tokens), len(self.probe.bias)), np.float32)
+        with prepared_for_forward_pass(pretrained.model, machine):
+            for batch, states in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
+                values[batch.rows] = predict(inputs.features(partial(_pooled, states)))
+        return values, int((tokens.dropped > 0).sum())
+
+    def _load_model(self, *, trust_remote_code: bool) -> Pretrained:
+        about = self.about
         pretrained = load_pretrained(
             about["model"],
             labels=about["labels"],
@@ -90,34 +100,23 @@ class SavedProbe:
         )
         if pretrained.weights != about["weights"]:
             raise FrostlineError(
-                f"The probe in {self.folder} was fitted on other weights than {about['model']} has now: put those back, "
-                "or fit it anew with `frostline probe`."
+                f"The probe in {self.folder} was fitted on other weights than {about['model']} has now: restore those "
+                "weights, or fit the probe again with `frostline probe`."
             )
-        machine = this_machine("cpu", about["precision"])
-        if not texts.texts:
-            return np.zeros((0, len(self.probe.bias)), np.float32), 0
-        tokens = encode(pretrained.tokenizer, texts.texts, texts.pairs, about["max_length"])
-        made_by = vectors_of(pretrained, machine, Need((), head=False, pooled=place.layers))
-        batches = made_by.batches(tokens.lengths, np.arange(len(tokens)))
-        says = self.probe.probabilities if about["labels"] else self.probe.values
-        values = np.zeros((len(tokens), len(self.probe.bias)), np.float32)
-        with ready_for_pass(pretrained.model, machine):
-            for batch, states in zip(batches, made_by.states(tokens, batches), strict=True):
-                values[batch.rows] = says(place.features(partial(_pooled, states)))
-        return values, int((tokens.dropped > 0).sum())
+        return pretrained
 
 
 def _pooled(states: Mapping[str, Tensor], layer: int) -> Any:
-    """``[n, 3, D]``: what a pass gives for the texts of a batch after ``layer`` layers."""
+    """``[n, 3, D]``: the vectors that a forward pass gives for a batch after ``layer`` layers."""
     vectors = states[f"pooled-{layer}"]
     return vectors.view(len(vectors), len(POOLED), -1).numpy()
 
 
 def saved_probe(folder: str | Path) -> SavedProbe | None:
-    """The probe in a folder; None where there is none.
+    """The probe in a folder; None if there is none.
 
     Raises:
-        FrostlineError: it is damaged.
+        FrostlineError: The probe is damaged.
     """
     folder = Path(folder)
     if not (folder / FACTS).is_file():
@@ -125,9 +124,9 @@ def saved_probe(folder: str | Path) -> SavedProbe | None:
     try:
         about = json.loads((folder / FACTS).read_bytes())
         arrays = load_file(folder / WEIGHTS)
-        probe = Probe(**arrays, strength=np.nan, sharpness=about["sharpness"], unseen=np.zeros((0, 0)))
+        probe = Probe(**arrays, strength=np.nan, sharpness=about["sharpness"], left_out=np.zeros((0, 0)))
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise FrostlineError(
-            f"The probe in {folder} is damaged ({error}): fit it anew with `frostline probe`."
+            f"The probe in {folder} is damaged ({error}): fit it again with `frostline probe`."
         ) from error
     return SavedProbe(folder, about, probe)

@@ -1,0 +1,193 @@
+"""``frostline.probe``: read data, load a model, fit linear probes on its frozen features, write a folder."""
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from frostline import FrostlineError
+from frostline.data.files import make_folder
+from frostline.data.load import Data
+from frostline.data.parsing import comma_separated
+from frostline.frozen.cache.hidden_states import HiddenStates
+from frostline.frozen.cache.loading import RESERVED_BYTES, load_or_compute, missing_rows
+from frostline.frozen.cache.recipe import cache_folder
+from frostline.frozen.forward_pass import prepared_for_forward_pass
+from frostline.frozen.selection import StateSelection
+from frostline.model.device import Machine, free_bytes, this_machine
+from frostline.model.pretrained import Pretrained, load_pretrained
+from frostline.model.tokens import Tokens
+from frostline.report.pages.probes import suffixes, write_probes
+from frostline.report.probe_sentence import probe_sentence
+from frostline.statistics.metrics import check_metric
+from frostline.sweep.execution.progress import Progress
+from frostline.sweep.prepare import encode_splits, existing, length_limit, read_data, recipe_of, splits_of
+from frostline.sweep.specification import OF_MODEL_AND_DATA, SweepSpec, make_spec
+from frostline.training.probes.fitting import Probed, fit_probes
+from frostline.training.probes.inputs import vectors_pass
+from frostline.training.probes.linear import FITS
+
+WRITTEN = ("probe", "figures", "tables", "report.html", "probes.json")  # in the folder, and a probe_<column> each
+
+
+def probe(
+    *,
+    label_columns: str | Sequence[str] | None = None,
+    kind: str = "ridge",
+    out: str | Path | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> list[Probed]:
+    """Fit probes on the first, mean and last token after every layer, and on the last four layers together.
+
+    A probe's penalty and the best probe are chosen on the training examples alone. Validation is only reported. One forward
+    pass over the examples serves all label columns.
+
+    Args:
+        label_columns: One or several columns, as a list or with commas; by default the usual label column.
+        kind: ``ridge`` or ``logistic``.
+        out: A folder for page, tables, figures and the best probe of each column.
+        progress: Shows progress; by default nothing is shown.
+        **settings: The settings of :class:`frostline.SweepSpec` for model and data. ``train`` and ``validation`` may also be a
+            ``datasets.Dataset``, a ``DataFrame`` or a ``pyarrow.Table``.
+
+    Returns:
+        The probes of each label column.
+
+    Raises:
+        FrostlineError: A setting, the data or the model is not usable; the message says what to do.
+    """
+    progress = progress or Progress()
+    if kind not in FITS:
+        raise FrostlineError(f"There is no kind of probe {kind!r}: give {' or '.join(FITS)}.")
+    folder = _check_folder(out)
+    spec, tables = _read_settings(settings)
+    named = comma_separated(label_columns) if isinstance(label_columns, str) else label_columns
+    columns: Sequence[str | None] = named or [spec.label_column]
+    data = [read_data(spec.model_copy(update={"label_column": name}), tables) for name in columns]
+    progress.begin("loading the model")
+    machine = this_machine(spec.device, spec.precision)
+    pretrained = _load_model(spec, data[0], machine)
+    progress.begin("encoding the examples")
+    max_length = length_limit(spec, pretrained)
+    encoded = [encode_splits(spec, splits_of(one), max_length, pretrained) for one in data]
+    if folder is not None:
+        make_folder(folder)
+    parts = [tokens for splits in encoded for tokens in splits.values()]
+    states = _hidden_states(spec, pretrained, machine, Tokens.join(parts), progress)
+    fit = partial(
+        fit_probes, pretrained=pretrained, machine=machine, max_length=max_length, kind=kind, describe=probe_sentence
+    )
+    found = []
+    for one, rows in zip(data, _rows_by_split(encoded), strict=True):
+        progress.begin(f"fitting probes for {one.task.columns.label}")
+        metric = check_metric(spec.metric, one.task.problem_type, len(one.task.labels))
+        found.append(fit(one, states, rows, metric=metric))
+    if folder is not None:
+        write(folder, found)
+    return found
+
+
+def write(folder: Path, found: Sequence[Probed]) -> Path:
+    """Write page, tables and figures into ``folder``, and the best probe of each label column; returns the page's path."""
+    for one, own in zip(found, probe_folders(folder, found), strict=True):
+        one.save(own)
+    return write_probes(folder, [one.facts for one in found])
+
+
+def probe_folders(folder: Path, found: Sequence[Probed]) -> list[Path]:
+    """The folders within ``folder`` that hold the best probe of each label column."""
+    return [folder / f"probe{suffix}" for suffix in suffixes([one.facts for one in found])]
+
+
+def _check_folder(out: str | Path | None) -> Path | None:
+    """The folder to write into: empty, missing, or with the probes of an earlier call."""
+    folder = None if out is None else Path(out).expanduser()
+    if folder is not None and folder.exists() and not (folder.is_dir() and _holds_probes_only(folder)):
+        raise FrostlineError(f"{folder} exists and holds no probes: choose another --out, or an empty folder.")
+    return folder
+
+
+def _holds_probes_only(folder: Path) -> bool:
+    """Whether an earlier call wrote the folder, even if it was interrupted, or the folder is empty."""
+    own = (path.name in WRITTEN or path.name.startswith(("probe_", ".")) for path in folder.iterdir())
+    return (folder / "probes.json").exists() or all(own)
+
+
+def _read_settings(settings: Mapping[str, Any]) -> tuple[SweepSpec, dict[str, Any]]:
+    """The specification, and the tables that were given as objects instead of files."""
+    if unsuitable := [name for name in settings if name not in OF_MODEL_AND_DATA]:
+        raise FrostlineError(f"Probes have no setting {unsuitable[0]!r}: known are {', '.join(OF_MODEL_AND_DATA)}.")
+    tables = {name: settings[name] for name in ("train", "validation") if _is_table(settings.get(name))}
+    plain = {
+        name: os.fspath(value) if isinstance(value, os.PathLike) else value
+        for name, value in settings.items()
+        if name not in tables
+    }
+    return make_spec({**plain, "test": "none", "out": "", "tune": 0}), tables
+
+
+def _is_table(source: Any) -> bool:
+    return source is not None and not isinstance(source, str | Path)
+
+
+def _load_model(spec: SweepSpec, data: Data, machine: Machine) -> Pretrained:
+    return load_pretrained(
+        spec.model,
+        labels=data.task.labels,
+        problem_type=data.task.problem_type,
+        revision=spec.revision,
+        trust_remote_code=spec.trust_remote_code,
+        device=machine.device,
+    )
+
+
+def _rows_by_split(encoded: Sequence[Mapping[str, Tokens]]) -> list[dict[str, Any]]:
+    """For each label column, the rows of each split in the pool of all columns and splits."""
+    found, start = [], 0
+    for splits in encoded:
+        rows = {}
+        for name, tokens in splits.items():
+            rows[name] = np.arange(start, start + len(tokens))
+            start += len(tokens)
+        found.append(rows)
+    return found
+
+
+def _hidden_states(
+    spec: SweepSpec, pretrained: Pretrained, machine: Machine, tokens: Tokens, progress: Progress
+) -> HiddenStates:
+    """The vectors of all examples after every layer, cached on disk.
+
+    Raises:
+        FrostlineError: The disk has not enough free space.
+    """
+    anatomy = pretrained.anatomy
+    selection = StateSelection((), head=False, pooled=tuple(range(anatomy.count + 1)))
+    rows = np.arange(len(tokens))
+    forward_pass = vectors_pass(pretrained, machine, selection)
+    recipe = recipe_of(pretrained, machine, forward_pass)
+    missing = len(missing_rows(tokens, rows, selection, recipe))
+    size = selection.bytes(missing, 0, anatomy.width)
+    free = free_bytes(existing(cache_folder())) - RESERVED_BYTES
+    if size > free:
+        raise FrostlineError(
+            f"The vectors of {missing:,} examples take {size / 1e9:.1f} GB, and {max(0, free) / 1e9:.1f} GB are free in "
+            f"{cache_folder()}: free disk space (`frostline cache rm`), or read fewer examples with --first-rows."
+        )
+    progress.begin("forward pass over the examples")
+    progress.start(0, len(rows))
+    done = 0
+
+    def advance(more: int) -> None:
+        nonlocal done
+        done += more
+        progress.advance(done)
+
+    with prepared_for_forward_pass(pretrained.model, machine):
+        states = load_or_compute(forward_pass, tokens, rows, recipe, progress=advance, warn=progress.note)
+    progress.finish(len(rows))
+    return states

@@ -1,0 +1,38 @@
+"""`frostline check`: the exactness check on a model."""
+
+from typing import Annotated
+
+import typer
+
+from frostline import FrostlineError
+from frostline.cli.help import PanelCommand
+from frostline.cli.printing import print_table
+from frostline.cli.program import app
+
+
+@app.command(cls=PanelCommand, short_help="Check on a model that shared hidden states change nothing.")
+def check(
+    model: Annotated[str, typer.Argument(help="A hub name, or a folder.")],
+    revision: Annotated[str | None, typer.Option(help="Commit, tag or branch of a hub model.")] = None,
+) -> None:
+    """Compare the cut model with the whole one on logits and gradients, for every k, with cached states and packed batches."""
+    from frostline.frozen.check.comparison import TOLERANCE
+    from frostline.frozen.check.exactness import check as check_model
+    from frostline.model.pretrained import load_pretrained
+
+    pretrained = load_pretrained(
+        model, labels=("0", "1"), problem_type="single_label_classification", revision=revision
+    )
+    checks = check_model(pretrained.model)
+    rows = [{**vars(row), "tuned_layers": "all" if row.tuned_layers is None else row.tuned_layers} for row in checks]
+    refused = [row for row in checks if row.refused]
+    columns = ("tuned_layers", "path", "max_logit_difference", "max_gradient_difference", *["refused"] * bool(refused))
+    print_table(rows, columns)
+    if refused:
+        raise FrostlineError(
+            f"{model} cannot be used at {len(refused)} of {len(checks)} values of k: {refused[0].refused}"
+        )
+    print(
+        f"Equal: every difference is below {TOLERANCE:g} of the largest value. Compared in fp32, so rounding hides "
+        "nothing. Packed batches have no padding."
+    )

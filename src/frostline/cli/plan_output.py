@@ -1,0 +1,120 @@
+"""A plan, its forecast and its parameter groups, as the terminal shows them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from frostline.cli.printing import print_table, size_of
+from frostline.data.wording import duration
+
+
+def print_plan(plan: Any) -> None:
+    """Print the runs of a plan, what they share, and the disk space that they need."""
+    for note in plan.notes:
+        print(note)
+    print(f"\n{len(plan.runs)} runs, {len(plan.done)} of them done; {plan.parameters:,} parameters in the model.")
+    rows = list(_plan_rows(plan))
+    print_table(rows, tuple(rows[0]))
+    _print_shared(plan)
+    print(f"Free for the cache: {size_of(plan.free_bytes)}. The output folder takes up to {size_of(plan.disk_bytes)}.")
+    truncated = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
+    print(f"Examples truncated at {plan.max_length} tokens, of those in use: {truncated}.")
+
+
+def _print_shared(plan: Any) -> None:
+    """Print which hidden states all runs share."""
+    states = [f"of all tokens after layer {cut}" for cut in plan.kept.cuts]
+    states += ["of the token that the head reads"] * plan.kept.head
+    if states:
+        print(
+            f"\nShared: one forward pass of {plan.rows:,} examples ({plan.tokens:,} tokens) through the frozen layers caches\n"
+            f"hidden states {', '.join(states)}: {size_of(plan.cache_bytes)}."
+        )
+    else:
+        print("\nShared: nothing; every run computes its frozen layers itself.")
+    if missing := len(plan.wanted.cuts) - len(plan.kept.cuts):
+        print(
+            f"Not cached, because they do not fit into {size_of(plan.limit_bytes)}: hidden states after {missing} more "
+            f"{'layer' if missing == 1 else 'layers'}. Runs that need them start from the nearest cached layer below."
+        )
+
+
+def _plan_rows(plan: Any) -> Iterator[dict[str, Any]]:
+    """A row for each k; with a forecast of several train sizes, a row for each k and size."""
+    cells = {(cell.trainable, cell.train_size): cell for cell in plan.forecast.cells} if plan.forecast else {}
+    sizes = sorted({run.train_size for run in plan.runs})
+    several = len(sizes) > 1 and bool(cells)
+    for k in plan.trainable:
+        for size in sizes if several else [None]:
+            runs = [run for run in plan.runs if run.tune == k and size in (None, run.train_size)]
+            if not runs:
+                continue
+            cell = cells.get((runs[0].trainable, runs[0].train_size))
+            yield {
+                "tune": runs[0].trainable,
+                **({"examples": f"{size:,}"} if several else {}),
+                "runs": len(runs),
+                "done": sum(run.digest in plan.done for run in runs),
+                "trainable parameters": f"{plan.trainable[k]:,}",
+                **(_costs(cell) if cells else {}),
+            }
+
+
+def _costs(cell: Any) -> dict[str, str]:
+    """Forecast time and memory of a cell; empty where all its runs are done."""
+    if cell is None:
+        return dict.fromkeys(("per run", "in total", "memory", "per run with Trainer"), "")
+    return {
+        "per run": duration(cell.seconds),
+        "in total": duration(cell.runs * cell.seconds),
+        "memory": size_of(cell.memory_bytes),
+        "per run with Trainer": "" if cell.trainer_seconds is None else duration(cell.trainer_seconds),
+    }
+
+
+def print_forecast(forecast: Any) -> None:
+    """Print how long all runs will take, and how long transformers' Trainer would."""
+    if forecast is None:
+        print("\nNo forecast: no step could be timed.")
+        return
+    if not forecast.cells:
+        print("\nAll requested runs are done: nothing is left to run.")
+        return
+    for remark in forecast.remarks:
+        print(remark)
+    runs = forecast.seconds - forecast.pass_seconds
+    side_by_side = f", {forecast.workers} at a time" if forecast.workers > 1 else ""
+    print(
+        f"\nForecast from timed steps: about {duration(forecast.seconds)} (forward pass over the frozen layers "
+        f"{duration(forecast.pass_seconds)},\nruns {duration(runs)}{side_by_side}) and at most "
+        f"{size_of(forecast.memory_bytes)} of memory{' per run' if forecast.workers > 1 else ''}."
+    )
+    if forecast.trainer_seconds is not None:
+        print(
+            f"The same runs with transformers' Trainer and its defaults: about {duration(forecast.trainer_seconds)}, "
+            f"{forecast.trainer_seconds / forecast.seconds:.1f} times as long\n(every layer of every padded batch, in float32, "
+            "eight examples per evaluation batch)."
+        )
+    if between := [cell.trainable for cell in forecast.cells if not cell.timed]:
+        print(f"Interpolated from the others, not timed: {', '.join(dict.fromkeys(between))}.")
+
+
+def print_groups(all_groups: Mapping[Any, Any]) -> None:
+    """Print every parameter group of each value of ``tune``."""
+    for tune, groups in all_groups.items():
+        name = f"last {tune}" if isinstance(tune, int) else tune
+        trained = sum(group.parameters for group in groups if group.trained)
+        whole = sum(group.parameters for group in groups)
+        print(f"\ntune {name}: {trained:,} of {whole:,} parameters are trained")
+        rows = [
+            {
+                "": "trained" if group.trained else "frozen",
+                "place": ", ".join(group.places),
+                "parameters": f"{group.parameters:,}",
+                "tensors": group.tensors,
+                "learning rate": ", ".join(f"{rate:g}" for rate in group.learning_rates),
+                "weight decay": "" if group.weight_decay is None else f"{group.weight_decay:g}",
+                "modules": ", ".join(group.modules),
+            }
+            for group in groups
+        ]
+        print_table(rows, tuple(rows[0]))

@@ -1,0 +1,110 @@
+"""`frostline study`: a published protocol, run and compared with what it printed."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from frostline.cli.analysis_output import choices_for, print_analysis, write_analysis_page
+from frostline.cli.flags import as_typed, with_settings
+from frostline.cli.help import PanelCommand
+from frostline.cli.plan_output import print_groups
+from frostline.cli.program import FAILED_RUNS, app
+from frostline.cli.values import split_pairs, split_words
+
+Name = Annotated[str, typer.Argument(help="lee2019, jeong2025, lowdata2021 or amazon-tutorial.")]
+Model = Annotated[
+    list[str] | None, typer.Option(help="Models in place of the study's: hub names or folders, with commas.")
+]
+Task = Annotated[list[str] | None, typer.Option(help="Only these of its tasks, with commas.")]
+Data = Annotated[
+    list[str] | None, typer.Option(help="TASK=FOLDER, or TASK=HUB-NAME: where a task's data are; with commas.")
+]
+Out = Annotated[Path | None, typer.Option(help="Folder for sweeps, page, tables and figures. [default: NAME]")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show the sweeps, their settings and every parameter group; run nothing.")
+]
+OWN = ("model", "data", "task", "out", "glue", "train")
+
+
+@app.command(cls=PanelCommand, short_help="Run a published protocol and compare with what it printed.")
+@with_settings(file=False, leave_out=OWN, defaults="the study's, else as in sweep")
+def study(
+    settings: dict[str, Any],
+    name: Name,
+    *,
+    model: Model = None,
+    task: Task = None,
+    data: Data = None,
+    out: Out = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Run a published protocol as sweeps, one for each model and task, and compare with the published numbers.
+
+    Any setting of a sweep replaces the protocol's. Run the same command again to continue where it stopped. More seeds, sizes
+    or tasks add to what is there.
+    """
+    from frostline.studies.protocol import load_protocol
+    from frostline.studies.sweeps import study_sweeps
+
+    protocol, folder = load_protocol(name), (out or Path(name)).expanduser()
+    sweeps = study_sweeps(
+        protocol,
+        folder,
+        models=split_words(model),
+        tasks=split_words(task),
+        data=split_pairs("--data", data),
+        settings=settings,
+    )
+    if dry_run:
+        print_study(protocol, sweeps)
+    else:
+        run_study(protocol, sweeps, folder)
+
+
+def print_study(protocol: Any, sweeps: Sequence[Any]) -> None:
+    """Print the sweeps of a study and what each of its models would train; neither weights nor data are read."""
+    from frostline.studies.parameters import model_config, parameter_groups
+
+    shared = [
+        (key, value)
+        for key, value in sweeps[0].settings.items()
+        if all(sweep.settings.get(key) == value for sweep in sweeps)
+    ]
+    print("Every sweep:" if len(sweeps) > 1 else "The sweep:")
+    for key, value in shared:
+        print(f"    {key} = {as_typed(value)}")
+    for sweep in sweeps:
+        own = {key: value for key, value in sweep.settings.items() if (key, value) not in shared}
+        print(f"{sweep.model} on {sweep.task}, in {sweep.out}")
+        for key, value in own.items():
+            print(f"    {key} = {as_typed(value)}")
+    for model, sweep in {sweep.model: sweep for sweep in sweeps}.items():
+        print(f"\n{model}")
+        print_groups(parameter_groups(model_config(protocol, model), sweep.settings))
+
+
+def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
+    """Run every sweep of a study, then write two pages: with frostline's choices and with the publication's."""
+    from frostline.report.answer.analysis import analyze as analyze_groups
+    from frostline.report.answer.groups import load_groups
+    from frostline.report.names import model_name
+    from frostline.studies.sweeps import run_sweeps
+
+    failed = 0
+    for sweep, answer in run_sweeps(sweeps):
+        print(f"{sweep.task}, {model_name(sweep.model)}: {answer['sentence']}", flush=True)
+        failed += answer["runs"]["failed"]
+    groups = load_groups([folder])
+    ours = analyze_groups(groups, choices_for(None, {}))
+    theirs = analyze_groups(groups, choices_for(protocol, {}))
+    print_analysis(theirs, protocol)
+    page = write_analysis_page(folder, ours, protocol, protocol.title, groups)
+    print(f"\nWith frostline's choices: {page}")
+    page = write_analysis_page(folder / "as-published", theirs, protocol, protocol.title, groups)
+    print(f"With the publication's choices: {page}")
+    if failed:
+        print(f"{failed} {'run' if failed == 1 else 'runs'} ended in an error; the same command tries again.")
+        sys.exit(FAILED_RUNS)

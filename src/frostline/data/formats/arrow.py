@@ -1,0 +1,58 @@
+"""Arrow tables: Parquet files, ``pyarrow.Table`` and ``datasets.Dataset``."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from frostline import FrostlineError
+from frostline.data.table import Table, refuse_repeated_columns
+
+
+def read_parquet(path: Path) -> Table:
+    """The table in a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except pa.ArrowInvalid:
+        raise FrostlineError(
+            f"{path}: this is not a Parquet file; write it again, or correct the ending of its name."
+        ) from None
+    if not table.num_rows:
+        raise FrostlineError(f"{path}: the file has no rows; give one with an example per row.")
+    return from_arrow(table, str(path))
+
+
+def from_arrow(table: Any, name: str) -> Table:
+    """A ``pyarrow.Table``, with the class names that ``datasets`` stores in the schema, and a ``note`` from there."""
+    refuse_repeated_columns(name, table.column_names)
+    class_names: dict[str, tuple[str, ...]] = {}
+    if b"huggingface" in (table.schema.metadata or {}):
+        from datasets import Features
+
+        class_names = _class_names(Features.from_arrow_schema(table.schema))
+    columns = {one: table.column(one) for one in table.column_names}
+    note = (table.schema.metadata or {}).get(b"note")
+    notes = () if note is None else (note.decode(),)
+    return Table(name=name, columns=columns, rows=np.arange(1, len(table) + 1), class_names=class_names, notes=notes)
+
+
+def from_dataset(dataset: Any, name: str) -> Table:
+    """A ``datasets.Dataset``; a ``DatasetDict`` is refused."""
+    import datasets
+
+    if not isinstance(dataset, datasets.Dataset):
+        raise FrostlineError(
+            f"{name}: a {type(dataset).__name__} is not one table; give a datasets.Dataset, such as one split of it."
+        )
+    return replace(from_arrow(dataset.with_format("arrow")[:], name), class_names=_class_names(dataset.features))
+
+
+def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    import datasets
+
+    return {one: tuple(kind.names) for one, kind in features.items() if isinstance(kind, datasets.ClassLabel)}

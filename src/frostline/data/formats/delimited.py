@@ -1,0 +1,138 @@
+"""CSV and TSV files, read so that every text stays exactly as it is in the file.
+
+No type guessing touches a cell: "NA", "null" and the empty text are texts. Rows are numbered as in a spreadsheet: the header
+is row 1, a blank line counts, and a quoted line break does not.
+"""
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from frostline import FrostlineError
+from frostline.data.formats.encoding import iconv, open_text
+from frostline.data.table import Table, refuse_repeated_columns
+from frostline.data.wording import quoted
+
+SHOWN_ROWS = 10
+CELL_LIMIT = 2**31 - 1  # characters; the default of the csv module is 131,072
+
+
+def read_delimited(path: Path, column_names: Sequence[str] | None = None, *, skip_ragged: bool = False) -> Table:
+    """A table of texts. Tab-separated cells are literal; other files follow the quoting rules of CSV.
+
+    In a .csv file the first line decides the separator: a tab (STS-B), else a comma, else a semicolon.
+
+    Args:
+        path: The file.
+        column_names: The leading columns of a file without a header. Further cells of a row are dropped and counted in the notes.
+        skip_ragged: Skip rows with a wrong number of cells and count them in the notes. By default they are an error.
+    """
+    separator, numbered = _numbered_rows(path)
+    header = list(column_names) if column_names else next((cells for _, cells in numbered), [])
+    header = _checked_header(path, header, from_user=bool(column_names))
+    width, complete, rows, longer, ragged = len(header), [], [], 0, list[int]()
+    for row, cells in numbered:
+        if not cells and width > 1:
+            continue  # a blank line is no row, except in a table of one column, where it is an empty text
+        cells = cells or [""]
+        if len(cells) < width or (len(cells) > width and not column_names):
+            if skip_ragged:
+                ragged.append(row)
+                continue
+            raise FrostlineError(_ragged_row(path, row, len(cells), width, separator, bool(column_names)))
+        longer += len(cells) > width
+        complete.append(cells[:width])
+        rows.append(row)
+    if not rows:
+        reason = f"none of its {len(ragged):,} rows has {width} cells" if ragged else "the file has no rows"
+        raise FrostlineError(f"{path}: {reason}; give a file with one example per row.")
+    if column_names and complete[0] == header:
+        raise FrostlineError(f"{path}, row 1: the file has a header with these names; leave out --column-names.")
+    columns = {name: list(cells) for name, cells in zip(header, zip(*complete, strict=True), strict=True)}
+    return Table(
+        name=str(path), columns=columns, rows=np.array(rows), notes=_notes(path, longer, ragged, len(rows), width)
+    )
+
+
+def first_row(path: Path) -> list[str]:
+    """The cells of the first row, or an empty list if the file cannot be read."""
+    try:
+        return next((cells for _, cells in _numbered_rows(path)[1]), [])
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def _numbered_rows(path: Path) -> tuple[str, Iterator[tuple[int, list[str]]]]:
+    """The separator of a file, and its rows with their numbers."""
+    separator = _csv_separator(path) if path.suffix.lower() == ".csv" else "\t"
+    return separator, _tab_rows(path) if separator == "\t" else _csv_rows(path, separator)
+
+
+def _csv_separator(path: Path) -> str:
+    with open_text(path) as file:
+        first_line = file.readline()
+    if "\t" in first_line:
+        return "\t"
+    return ";" if ";" in first_line and "," not in first_line else ","
+
+
+def _tab_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    with open_text(path) as file:
+        for row, line in enumerate(file, start=1):
+            content = line.removesuffix("\n").removesuffix("\r")
+            yield row, content.split("\t") if content else []
+
+
+def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
+    limit, row = csv.field_size_limit(CELL_LIMIT), 0
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            for row, cells in enumerate(csv.reader(file, delimiter=separator, strict=True), start=1):
+                yield row, cells
+    except csv.Error as error:
+        raise FrostlineError(
+            f"{path}, row {row + 1}: the quotation marks do not match ({error}); put the text in double quotes and "
+            "double those inside it, or save the file as .tsv, where quotation marks are literal."
+        ) from None
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _checked_header(path: Path, header: list[str], from_user: bool) -> list[str]:
+    """The names of the columns without surrounding white space; a column without a name is called by its number."""
+    if not header:
+        raise FrostlineError(f"{path}: the file is empty; give a file with a header row and one example per row.")
+    if any("\0" in name for name in header):
+        raise FrostlineError(f"{path}: this looks like UTF-16; save it as UTF-8: {iconv(path, 'utf-16')}.")
+    if any("\r" in name for name in header):
+        raise FrostlineError(f"{path}: the lines end with \\r alone, as on old Macs; save the file with \\n instead.")
+    names = [name.strip() or f"column {i}" for i, name in enumerate(header, start=1)]
+    refuse_repeated_columns("--column-names" if from_user else f"{path}, row 1", names)
+    return names
+
+
+def _ragged_row(path: Path, row: int, found: int, expected: int, separator: str, from_user: bool) -> str:
+    expectation = f"--column-names has {expected}" if from_user else f"the header has {expected}"
+    remedy = (
+        "remove the tab or line break from its text, or save the file as .csv"
+        if separator == "\t"
+        else f"put a text that contains {quoted(separator)} or a line break in double quotes"
+    )
+    return f"{path}, row {row}: the row has {found} {'cell' if found == 1 else 'cells'} and {expectation}; {remedy}."
+
+
+def _notes(path: Path, longer: int, ragged: Sequence[int], complete: int, width: int) -> tuple[str, ...]:
+    notes = []
+    if longer:
+        have = "row has" if longer == 1 else "rows have"
+        notes.append(f"{path}: {longer:,} {have} more cells than the {width} named columns; these cells are dropped.")
+    if ragged:
+        shown = ", ".join(str(row) for row in ragged[:SHOWN_ROWS])
+        more = ", ..." if len(ragged) > SHOWN_ROWS else ""
+        notes.append(
+            f"{path}: {len(ragged):,} of {len(ragged) + complete:,} rows do not have the {width} cells of the header "
+            f"(row {shown}{more}) and are skipped."
+        )
+    return tuple(notes)

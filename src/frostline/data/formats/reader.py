@@ -1,0 +1,91 @@
+"""Reads any table: a file, a ``datasets.Dataset``, a pandas ``DataFrame`` or a ``pyarrow.Table``."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from frostline import FrostlineError
+from frostline.data.formats.arrow import from_arrow, from_dataset, read_parquet
+from frostline.data.formats.delimited import read_delimited
+from frostline.data.formats.encoding import not_utf8
+from frostline.data.formats.frame import from_pandas
+from frostline.data.formats.json import read_json
+from frostline.data.table import Table
+from frostline.data.wording import nearest, quoted
+
+DELIMITED = (".csv", ".tsv", ".txt")  # read_delimited takes further options
+FILE_READERS: Mapping[str, Callable[[Path], Table]] = {
+    **dict.fromkeys(DELIMITED, read_delimited),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), read_json),
+    ".parquet": read_parquet,
+}
+FRAME_READERS: Mapping[str, Callable[[Any, str], Table]] = {  # by the library that defines the object
+    "datasets": from_dataset,
+    "pandas": from_pandas,
+    "pyarrow": from_arrow,
+}
+EXTENSIONS = tuple(FILE_READERS)
+
+
+def read_table(
+    source: Any,
+    *,
+    column_names: Sequence[str] | None = None,
+    name: str | None = None,
+    skip_ragged: bool = False,
+) -> Table:
+    """Read a table without guessing the types of its cells.
+
+    Args:
+        source: A file, or a ``datasets.Dataset``, pandas ``DataFrame`` or ``pyarrow.Table``, whose rows are counted from 1.
+        column_names: The columns of a CSV or TSV file without a header.
+        name: What errors call a source that is not a file.
+        skip_ragged: Skip and count the rows of a CSV or TSV file that have a wrong number of cells.
+
+    Raises:
+        FrostlineError: The source cannot be read, or has no rows.
+    """
+    if isinstance(source, (str, Path)):
+        return _read_file(Path(source), column_names, skip_ragged)
+    reader = FRAME_READERS.get(type(source).__module__.partition(".")[0])
+    if reader is None:
+        raise FrostlineError(
+            f"{name or 'the data'}: a {type(source).__name__} cannot be read as a table; give a file, a "
+            "datasets.Dataset, a pandas DataFrame or a pyarrow Table."
+        )
+    if column_names:
+        raise FrostlineError(
+            f"{name or 'the data'}: --column-names is for CSV and TSV files without a header; leave it out."
+        )
+    table = reader(source, name or f"the {type(source).__name__}")
+    if not len(table):
+        raise FrostlineError(f"{table.name}: the table has no rows; give one with an example per row.")
+    return table
+
+
+def _read_file(path: Path, column_names: Sequence[str] | None, skip_ragged: bool) -> Table:
+    ending = path.suffix.lower()
+    if path.is_dir():
+        raise FrostlineError(f"{path}: this is a folder; name a file in it, or pass the folder with --data.")
+    if not path.exists():
+        raise FrostlineError(f"{path}: there is no such file{_similar_file(path)}; check the name and the folder.")
+    if ending not in FILE_READERS:
+        raise FrostlineError(
+            f"{path}: the file ending {quoted(ending)} is not known; use one of {', '.join(EXTENSIONS)}."
+        )
+    if column_names and ending not in DELIMITED:
+        raise FrostlineError(f"{path}: --column-names is for CSV and TSV files without a header; leave it out.")
+    try:
+        if ending in DELIMITED:
+            return read_delimited(path, column_names, skip_ragged=skip_ragged)
+        return FILE_READERS[ending](path)
+    except UnicodeDecodeError:
+        raise FrostlineError(not_utf8(path)) from None
+    except OSError as error:
+        raise FrostlineError(f"{path}: the file cannot be read ({error.strerror or error}); check the file.") from None
+
+
+def _similar_file(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f" and no folder {quoted(str(path.parent))}"
+    return nearest(path.name, [one.name for one in path.parent.iterdir() if one.suffix.lower() in EXTENSIONS])

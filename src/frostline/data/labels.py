@@ -1,0 +1,64 @@
+"""The cells of a label column, read as texts and checked."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from numbers import Number
+
+from frostline import FrostlineError
+from frostline.data.parsing import INTEGER
+from frostline.data.table import Table
+from frostline.data.wording import quoted, visible
+
+HIDDEN = {None, "", "-1", "-1.0"}  # how published test files write a label that they do not disclose
+
+
+def label_cells(table: Table, column: str) -> list[str | None]:
+    """The labels as texts, None for a missing one. Indices of a ``ClassLabel`` column become the names of their classes."""
+    cells, names = table.cells(column), table.class_names.get(column)
+    if names is not None:
+        return [names[cell] if cell is not None and 0 <= cell < len(names) else None for cell in cells]
+    wrong = next((i for i, cell in enumerate(cells) if not isinstance(cell, str | Number | None)), None)
+    if wrong is not None:
+        raise FrostlineError(
+            f"{table.location(wrong, column)}: {quoted(cells[wrong])} is neither a text nor a number; give one label per "
+            "row, or name another column with --label-column."
+        )
+    missing = (cell is None or cell != cell for cell in cells)  # JSON lines may contain NaN, which differs from itself
+    return [None if gone else str(cell) for cell, gone in zip(cells, missing, strict=True)]
+
+
+def all_hidden(cells: Sequence[str | None], labels: Sequence[str]) -> bool:
+    """Whether no row has a label, as in the test files of GLUE: all are missing, empty or -1, and -1 is no class."""
+    return set(cells) <= HIDDEN - set(labels)
+
+
+def refuse_missing(table: Table, column: str, cells: Sequence[str | None]) -> None:
+    """Raise an error if a label is missing or empty."""
+    missing = [i for i, cell in enumerate(cells) if cell is None or not cell.strip()]
+    if missing:
+        more = f" (and in {len(missing) - 1:,} more rows)" if len(missing) > 1 else ""
+        raise FrostlineError(
+            f"{table.location(missing[0], column)}: the label is missing{more}; write one or remove the row."
+        )
+
+
+def refuse_similar_labels(table: Table, column: str, cells: Sequence[str | None], counts: Counter[str]) -> None:
+    """Raise an error if two labels differ only in case, white space, Unicode form or leading zeros."""
+    seen: dict[str, str] = {}
+    for label in counts:
+        other = seen.setdefault(_appearance(label), label)
+        if other != label:
+            shown = " and ".join(
+                f"{quoted(one)} ({counts[one]:,} rows, first row {table.rows[cells.index(one)]})"
+                for one in (other, label)
+            )
+            raise FrostlineError(
+                f"{table.name}, column {quoted(column)}: the labels {shown} look the same; write them alike."
+            )
+
+
+def _appearance(label: str) -> str:
+    """The label without case, white space, Unicode form and leading zeros."""
+    shown = visible(unicodedata.normalize("NFKC", label))
+    return str(int(shown)) if INTEGER.fullmatch(shown) else shown

@@ -1,0 +1,32 @@
+"""How values that users write as text are read: numbers, lists with commas, durations, names."""
+
+import re
+
+from frostline import FrostlineError
+
+INTEGER = re.compile(r"[+-]?[0-9]+")
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*(s|sec|min|m|h)?\s*")
+SECONDS_PER_UNIT = {"s": 1, "sec": 1, "min": 60, "m": 60, "h": 3600}
+
+
+def comma_separated(text: str) -> list[str]:
+    """The parts of a text between its commas, without surrounding white space."""
+    return [part.strip() for part in text.split(",")]
+
+
+def normalized_name(name: str) -> str:
+    """The letters and digits of a name in one case: SST-2, sst2 and sst_2 are the same."""
+    return "".join(char for char in name.casefold() if char.isalnum())
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from ``90``, ``90s``, ``10min`` or ``2h``.
+
+    Raises:
+        FrostlineError: the text is not a duration.
+    """
+    found = DURATION.fullmatch(text)
+    if not found:
+        raise FrostlineError(f"{text!r} is not a duration: give seconds, or as in 90s, 10min, 2h.")
+    return float(found[1]) * SECONDS_PER_UNIT[found[2] or "s"]

@@ -1,0 +1,93 @@
+"""Nested, stratified subsets: every size contains the smaller ones.
+
+The rows are put in one order, and the subset of size m is its first m rows. In that order the j-th row of class c, which has
+n_c of n rows, is only allowed at the positions from (j - 1) n / n_c to j n / n_c. An order that respects these windows has, at
+every size, less than one row too many or too few of each class. Taking the row whose window closes first respects all of them
+(Baruah, Cohen, Plaxton and Varvel, Proportionate progress, Algorithmica 1996, with one processor). One row of each class is
+then moved to the front, so that no subset lacks a class; the other rows wait until that row would have been due.
+"""
+
+import heapq
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from frostline import FrostlineError
+from frostline.data.examples import Indices
+
+Targets = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+RANK_BINS = 10  # strata of the targets of a regression
+
+
+def subset_indices(targets: Targets, size: int, seed: int) -> Indices:
+    """The first ``size`` rows in the order of ``seed``, as positions in ``targets``, ``[size]``.
+
+    Class indices (int64) are stratified by class, numbers (float64) by their tenths.
+
+    Raises:
+        FrostlineError: The size is below the number of classes in ``targets``, or above the number of rows.
+    """
+    classes = len(np.unique(targets)) if _are_classes(targets) else 1
+    if size > len(targets):
+        raise FrostlineError(f"A train size of {size:,} is more than the {len(targets):,} rows; pass a smaller one.")
+    if size < classes:
+        raise FrostlineError(
+            f"A train size of {size:,} cannot include all {classes} classes; pass {classes} or more."
+            if classes > 1
+            else f"A train size of {size:,} is too small; pass 1 or more."
+        )
+    return stratified_indices(targets, size, np.random.default_rng(seed))
+
+
+def stratified_indices(targets: Targets, size: int, rng: np.random.Generator) -> Indices:
+    """The first ``size`` rows of a random stratified order, as positions in ``targets``, ``[size]``."""
+    present, stratum_of = np.unique(strata(targets), return_inverse=True)
+    # Strata get random numbers, so that no class always comes first if two are due at the same position.
+    stratum_of = rng.permutation(len(present))[stratum_of]
+    shuffled = rng.permutation(len(targets))
+    grouped = shuffled[stratum_of[shuffled].argsort(kind="stable")]
+    by_stratum = np.split(grouped, np.cumsum(np.bincount(stratum_of))[:-1])
+    rows = [iter(members.tolist()) for members in by_stratum]
+    order = _order([len(members) for members in by_stratum], size)
+    return np.array([next(rows[stratum]) for stratum in order], dtype=np.int64)
+
+
+def strata(targets: Targets) -> npt.NDArray[Any]:
+    """The stratum of each row, ``[N]``: its class, or the tenth of its number by rank."""
+    return targets if _are_classes(targets) else targets.argsort(kind="stable").argsort() * RANK_BINS // len(targets)
+
+
+def _order(counts: list[int], size: int) -> list[int]:
+    """The stratum at each of the first ``size`` positions: one row of each, then by the end of their windows."""
+    order = sorted(range(len(counts)), key=lambda stratum: -counts[stratum])
+    shown: set[int] = set()
+    for stratum in _by_deadline(counts):
+        if len(order) >= size:
+            break
+        if stratum in shown:
+            order.append(stratum)
+        shown.add(stratum)
+    return order[:size]
+
+
+def _by_deadline(counts: list[int]) -> Iterator[int]:
+    """The stratum of every row, each row within its window and earliest deadline first."""
+    total, taken = sum(counts), [0] * len(counts)
+    waiting, ready = [(0, stratum) for stratum in range(len(counts))], list[tuple[int, int]]()
+    for position in range(total):
+        while waiting and waiting[0][0] <= position:
+            _, stratum = heapq.heappop(waiting)
+            deadline = -(-(taken[stratum] + 1) * total // counts[stratum])
+            heapq.heappush(ready, (deadline, stratum))
+        _, stratum = heapq.heappop(ready)
+        taken[stratum] += 1
+        if taken[stratum] < counts[stratum]:
+            heapq.heappush(waiting, (taken[stratum] * total // counts[stratum], stratum))
+        yield stratum
+
+
+def _are_classes(targets: Targets) -> bool:
+    return bool(np.issubdtype(targets.dtype, np.integer))

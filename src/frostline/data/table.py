@@ -1,0 +1,81 @@
+"""A table of cells with the number that each row has in its source."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from frostline import FrostlineError
+from frostline.data.wording import listed, quoted
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Table:
+    """Columns of cells, without any knowledge of what the columns mean.
+
+    Attributes:
+        name: What errors call the table: the path of its file, or a description.
+        columns: Cells by column, each a list or an Arrow column.
+        rows: The number of each row in its source, ``[N]``.
+        class_names: The names of the classes of each ``datasets.ClassLabel`` column.
+        notes: What the user should know about how the table was read, a sentence each.
+    """
+
+    name: str
+    columns: Mapping[str, Any]
+    rows: npt.NDArray[np.int64]
+    class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def cells(self, column: str) -> list[Any]:
+        """The cells of one column as Python values; None for a missing value."""
+        values = self.columns[column]
+        return values if isinstance(values, list) else list(values.to_pylist())
+
+    def first(self, rows: int) -> "Table":
+        """The first ``rows`` rows."""
+        return replace(
+            self, columns={name: cells[:rows] for name, cells in self.columns.items()}, rows=self.rows[:rows]
+        )
+
+    def location(self, index: int, column: str) -> str:
+        """The cell at this position as errors name it: ``train.csv, row 17, column 'text'``."""
+        return f"{self.name}, row {self.rows[index]}, column {quoted(column)}"
+
+    def texts(self, column: str) -> tuple[str, ...]:
+        """The cells of a text column. An empty text is valid.
+
+        Raises:
+            FrostlineError: A cell is missing, is not a text, or cannot be encoded as UTF-8.
+        """
+        cells = self.cells(column)
+        wrong = next((i for i, cell in enumerate(cells) if not isinstance(cell, str)), None)
+        if wrong is not None:
+            found = "the text is missing" if cells[wrong] is None else f"{quoted(cells[wrong])} is not a text"
+            remedy = (
+                "write an empty text or remove the row"
+                if cells[wrong] is None
+                else "write it as a text in quotation marks"
+            )
+            raise FrostlineError(f"{self.location(wrong, column)}: {found}; {remedy}, or name another column.")
+        try:
+            "".join(cells).encode()
+        except UnicodeEncodeError:
+            broken = next(i for i, cell in enumerate(cells) if any("\ud800" <= char <= "\udfff" for char in cell))
+            raise FrostlineError(
+                f"{self.location(broken, column)}: the text contains half a character (a lone surrogate), which no file "
+                "can store; write the text again."
+            ) from None
+        return tuple(cells)
+
+
+def refuse_repeated_columns(name: str, columns: list[str]) -> None:
+    """Raise an error if two columns of the table ``name`` (or file and row) have the same name."""
+    repeated = [one for one in dict.fromkeys(columns) if columns.count(one) > 1]
+    if repeated:
+        raise FrostlineError(f"{name}: several columns are named {listed(repeated)}; give each column its own name.")

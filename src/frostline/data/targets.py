@@ -1,0 +1,59 @@
+"""The targets of a task, from the label column of any of its tables."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from frostline import FrostlineError
+from frostline.data.labels import label_cells, refuse_missing
+from frostline.data.parsing import NUMBER
+from frostline.data.table import Table
+from frostline.data.task import CLASSIFICATION, REGRESSION, Task
+from frostline.data.wording import listed, nearest, quoted
+
+
+def targets_of(table: Table, task: Task) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
+    """The target of every row, ``[N]``: int64 class indices, or float64 numbers for a regression.
+
+    Raises:
+        FrostlineError: A label is missing, is not a finite number, or is not among the training labels.
+    """
+    column = task.columns.label
+    assert column is not None
+    cells = label_cells(table, column)
+    refuse_missing(table, column, cells)
+    if task.problem_type == REGRESSION:
+        return _numbers(table, column, cells)
+    return _class_indices(table, column, cells, task.labels)
+
+
+def _class_indices(
+    table: Table, column: str, cells: Sequence[str | None], labels: Sequence[str]
+) -> npt.NDArray[np.int64]:
+    """The position of each row's label among the training labels."""
+    index = {label: i for i, label in enumerate(labels)}
+    unknown = next((i for i, cell in enumerate(cells) if cell not in index), None)
+    if unknown is not None:
+        label = str(cells[unknown])
+        raise FrostlineError(
+            f"{table.location(unknown, column)}: the label {quoted(label)} is none of the {len(index)} training labels "
+            f"({listed(labels)}){nearest(label, labels)}; correct it, or add such rows to the training data."
+        )
+    return np.array([index[cell] for cell in cells if cell is not None], dtype=np.int64)
+
+
+def _numbers(table: Table, column: str, cells: Sequence[str | None]) -> npt.NDArray[np.float64]:
+    """The labels as finite numbers."""
+    wrong = next((i for i, cell in enumerate(cells) if cell is None or not NUMBER.fullmatch(cell.strip())), None)
+    if wrong is not None:
+        raise FrostlineError(
+            f"{table.location(wrong, column)}: {quoted(cells[wrong])} is not a number; write one with a decimal point, or "
+            f"pass --problem-type {CLASSIFICATION}."
+        )
+    numbers = np.array([float(cell) for cell in cells if cell is not None])
+    infinite = np.flatnonzero(~np.isfinite(numbers))
+    if len(infinite):
+        first = int(infinite[0])
+        raise FrostlineError(f"{table.location(first, column)}: {quoted(cells[first])} is too large; correct it.")
+    return numbers

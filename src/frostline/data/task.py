@@ -1,0 +1,134 @@
+"""The prediction task, decided once on the training table: classes in a fixed order, or a number."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from frostline import FrostlineError
+from frostline.data.columns import Columns
+from frostline.data.labels import label_cells, refuse_missing, refuse_similar_labels
+from frostline.data.parsing import INTEGER, NUMBER
+from frostline.data.table import Table
+from frostline.data.wording import listed, nearest, quoted
+
+CLASSIFICATION, REGRESSION = "single_label_classification", "regression"  # config.problem_type of transformers
+MOST_CLASSES = 20  # more different labels than this may be numbers of a regression, or not labels at all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is to be predicted.
+
+    Attributes:
+        name: The name of the task in all results.
+        problem_type: ``CLASSIFICATION`` or ``REGRESSION``.
+        labels: The names of the classes in the order of their indices; empty for regression.
+        columns: The columns of the training table.
+    """
+
+    name: str
+    problem_type: str
+    labels: tuple[str, ...]
+    columns: Columns
+
+
+def decide_task(
+    table: Table,
+    columns: Columns,
+    *,
+    name: str,
+    problem_type: str | None = None,
+    labels: Sequence[str] | None = None,
+) -> Task:
+    """The task that the labels of the training table show, or the one that the user declares.
+
+    Texts, booleans and at most 20 different integers are classes. More than 20 different numbers that are not all integers
+    are a regression. The user must decide every other case. The order of the classes is that of ``labels``, else that of the
+    ``ClassLabel`` column, else by value for numbers and by code point for texts.
+
+    Raises:
+        FrostlineError: The task is ambiguous, a label is missing, or the labels do not match those that the user declares.
+    """
+    if problem_type not in (None, CLASSIFICATION, REGRESSION):
+        raise FrostlineError(
+            f"--problem-type {quoted(problem_type)} is not known{nearest(problem_type, [CLASSIFICATION, REGRESSION])}; "
+            f"pass {CLASSIFICATION} or {REGRESSION}."
+        )
+    assert columns.label is not None
+    cells = label_cells(table, columns.label)
+    refuse_missing(table, columns.label, cells)
+    given = tuple(labels) if labels else table.class_names.get(columns.label)
+    if problem_type is None:
+        problem_type = CLASSIFICATION if given else _problem_type(table, columns.label, cells)
+    task = Task(name=name, problem_type=problem_type, labels=(), columns=columns)
+    if problem_type == REGRESSION:
+        if labels:
+            raise FrostlineError(
+                "--labels names classes, and a regression has none; leave out --labels or --problem-type."
+            )
+        return task
+    counts = Counter(cell for cell in cells if cell is not None)
+    refuse_similar_labels(table, columns.label, cells, counts)
+    if len(counts) < 2:
+        raise FrostlineError(
+            f"{table.name}, column {quoted(columns.label)}: every row has the label {quoted(cells[0])}; give rows of "
+            "at least two classes, or name another column with --label-column."
+        )
+    if labels:
+        _check_declared(table, columns.label, tuple(labels), counts)
+    return replace(task, labels=given if given else _ordered(counts))
+
+
+def _problem_type(table: Table, column: str, cells: Sequence[str | None]) -> str:
+    """Classification or regression, or an error if the labels could be either."""
+    counts = Counter(cell for cell in cells if cell)
+    numbers = {cell for cell in counts if NUMBER.fullmatch(cell.strip())}
+    texts = counts.keys() - numbers
+    choose = f"choose with --problem-type {CLASSIFICATION} or {REGRESSION}"
+    if numbers and texts:
+        fewer = texts if len(texts) <= len(numbers) else numbers
+        odd = next(i for i, cell in enumerate(cells) if cell in fewer)
+        raise FrostlineError(
+            f"{table.location(odd, column)}: {quoted(cells[odd])} stands among {len(numbers):,} different numbers and "
+            f"{len(texts):,} different texts; correct it, or {choose}."
+        )
+    if texts:
+        if len(texts) > max(MOST_CLASSES, len(cells) // 2):
+            raise FrostlineError(
+                f"{table.name}, column {quoted(column)}: {len(texts):,} different labels in {len(cells):,} rows; name "
+                f"the column of the labels with --label-column, or {choose}."
+            )
+        return CLASSIFICATION
+    integers = all(INTEGER.fullmatch(cell.strip()) for cell in numbers)
+    if integers and len(numbers) <= MOST_CLASSES:
+        return CLASSIFICATION
+    if not integers and len(numbers) > MOST_CLASSES:
+        return REGRESSION
+    kind = "integers" if integers else "numbers, not all of them integers"
+    raise FrostlineError(
+        f"{table.name}, column {quoted(column)}: {len(numbers):,} different {kind}, which may be classes or a "
+        f"quantity; {choose}."
+    )
+
+
+def _check_declared(table: Table, column: str, labels: tuple[str, ...], counts: Counter[str]) -> None:
+    if len(set(labels)) < len(labels):
+        raise FrostlineError(f"--labels names {quoted(max(labels, key=labels.count))} more than once; name each once.")
+    unknown, unseen = [one for one in counts if one not in labels], [one for one in labels if one not in counts]
+    if unknown:
+        hint = nearest(unknown[0], labels)
+        raise FrostlineError(
+            f"{table.name}, column {quoted(column)}: {listed(unknown)} is not among --labels{hint}; add it there or "
+            "correct it in the file."
+        )
+    if unseen:
+        hint = nearest(unseen[0], counts)
+        raise FrostlineError(
+            f"{table.name}, column {quoted(column)}: no row has {listed(unseen)}, which --labels names{hint}; remove it "
+            "there or add such rows."
+        )
+
+
+def _ordered(counts: Counter[str]) -> tuple[str, ...]:
+    numeric = all(NUMBER.fullmatch(label.strip()) for label in counts)
+    return tuple(sorted(counts, key=lambda label: (float(label) if numeric else 0.0, label)))

@@ -1,0 +1,77 @@
+"""One published folder of hidden states, and whether its files are intact."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xxhash
+from numpy.typing import NDArray
+from torch import Tensor
+
+from frostline.frozen.selection import StateSelection
+
+
+class Shard:
+    """A published folder.
+
+    Attributes:
+        keys: Digests of the examples' tokens, ``[N]``.
+        offsets: Where each example's tokens begin, ``[N + 1]``.
+        seconds: Seconds that the forward pass took.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        facts = json.loads((folder / "shard.json").read_text())
+        self.keys: NDArray[np.void] = np.load(folder / "keys.npy").view("V16")[:, 0]
+        self.offsets: NDArray[np.int64] = np.load(folder / "offsets.npy")
+        self.cuts: tuple[int, ...] = tuple(facts["cuts"])
+        self.head: bool = facts["head"]
+        self.pooled: tuple[int, ...] = tuple(facts["pooled"])
+        self.seconds: float = facts["seconds"]
+        self._arrays: dict[str, Tensor] = {}
+
+    def array(self, name: str) -> Tensor:
+        """A memory-mapped file. It is copy-on-write, so nobody can change the file through it."""
+        if name not in self._arrays:
+            self._arrays[name] = torch.from_numpy(np.load(self.folder / f"{name}.npy", mmap_mode="c"))
+        return self._arrays[name]
+
+    def covers(self, selection: StateSelection) -> bool:
+        """Whether it holds all that is selected."""
+        vectors = (self.head or not selection.head) and set(selection.pooled) <= set(self.pooled)
+        return vectors and set(selection.cuts) <= set(self.cuts)
+
+
+def find_damage(shard: Path) -> str:
+    """What is wrong with a shard's files, by size and checksum; empty if they are intact."""
+    record = shard / "shard.json"
+    try:
+        facts = json.loads(record.read_text())
+    except ValueError:
+        facts = None
+    if shard_name(facts) != shard.name or not isinstance(facts.get("seconds"), float):
+        return f"{record} is damaged"
+    for name, (size, expected) in facts["files"].items():
+        file = shard / name
+        if not file.exists() or file.stat().st_size != size or checksum(file) != expected:
+            return f"{file} is {'damaged' if file.exists() else 'missing'}"
+    return ""
+
+
+def shard_name(facts: Any) -> str:
+    """A shard's name: the checksum of its record, so that the record is verified too. The measured seconds do not count."""
+    if isinstance(facts, dict):
+        facts = {name: value for name, value in facts.items() if name != "seconds"}
+    return xxhash.xxh3_128_hexdigest(json.dumps(facts, sort_keys=True).encode())[:20]
+
+
+def checksum(path: Path) -> str:
+    """The checksum of a file's contents."""
+    digest = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()

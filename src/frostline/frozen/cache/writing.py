@@ -1,0 +1,86 @@
+"""Compute the hidden states of some examples and publish them as one shard."""
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from time import perf_counter
+from typing import BinaryIO
+
+import numpy as np
+
+from frostline.frozen.batches import Lengths, Rows
+from frostline.frozen.cache.shard import checksum, shard_name
+from frostline.frozen.forward_pass import ForwardPass
+from frostline.frozen.selection import POOLED, StateSelection
+from frostline.model.tokens import Tokens
+
+
+def write_shard(
+    folder: Path, forward_pass: ForwardPass, tokens: Tokens, rows: Rows, progress: Callable[[int], None]
+) -> Path:
+    """Compute the hidden states of these rows of ``tokens`` and publish them in ``folder``.
+
+    Args:
+        folder: The folder of the recipe.
+        forward_pass: Computes the hidden states.
+        tokens: The table.
+        rows: The examples to compute, no two with the same tokens.
+        progress: Called with the number of examples after every batch.
+
+    Returns:
+        The folder of the shard.
+    """
+    part = folder / f"{uuid.uuid4().hex}.part"
+    part.mkdir()
+    selection, begun = forward_pass.selection, perf_counter()
+    batches = forward_pass.batches(tokens.lengths, rows)
+    rows = np.concatenate([batch.rows for batch in batches])
+    lengths = tokens.lengths[rows]
+    try:
+        np.save(part / "keys.npy", tokens.keys[rows].view(np.uint8).reshape(-1, 16))
+        np.save(part / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]))
+        with ExitStack() as opened:
+            files = {
+                name: opened.enter_context(_array_file(part / f"{name}.npy", shape))
+                for name, shape in _shapes(selection, lengths, forward_pass.anatomy.width).items()
+            }
+            for batch, states in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
+                for name, array in states.items():
+                    files[name].write(array.float().cpu().contiguous().numpy().data)
+                progress(len(batch.rows))
+        sizes = {file.name: (file.stat().st_size, checksum(file)) for file in sorted(part.iterdir())}
+        seconds = perf_counter() - begun
+        facts = {"rows": len(rows), **asdict(selection), "seconds": seconds, "files": sizes}
+        (part / "shard.json").write_text(json.dumps(facts, indent=1))
+        for written in part.iterdir():
+            with written.open("rb+") as file:
+                os.fsync(file.fileno())
+        return part.rename(folder / shard_name(facts))
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _shapes(selection: StateSelection, lengths: Lengths, width: int) -> dict[str, tuple[int, int]]:
+    """The shapes of a shard's arrays, by name."""
+    shapes = {f"tokens-{cut}": (int(lengths.sum()), width) for cut in selection.cuts}
+    shapes |= {"head": (len(lengths), width)} if selection.head else {}
+    return shapes | {f"pooled-{layers}": (len(lengths), len(POOLED) * width) for layers in selection.pooled}
+
+
+def _array_file(path: Path, shape: tuple[int, int]) -> BinaryIO:
+    """A .npy file of float32 whose rows are written later; its disk space is reserved now."""
+    file = path.open("wb")
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    try:
+        np.lib.format.write_array_header_1_0(file, header)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, file.tell() + 4 * shape[0] * shape[1])
+    except OSError:
+        file.close()
+        raise
+    return file

@@ -1,0 +1,43 @@
+"""Whether a packed forward pass over the frozen layers is exact."""
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from frostline.frozen.batches import PassBatch
+from frostline.frozen.check.batches import check_lengths, table_of
+from frostline.frozen.check.comparison import LAYER_ERRORS, TOLERANCE, relative_difference
+from frostline.frozen.check.restoring import restored
+from frostline.frozen.cut import hidden_states_by_cut
+from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
+from frostline.frozen.selection import StateSelection
+from frostline.model.anatomy import Anatomy, probe_batch
+from frostline.model.packing import is_packable
+
+
+def packed_pass_is_exact(model: PreTrainedModel, anatomy: Anatomy) -> bool:
+    """Whether the forward pass may run packed batches.
+
+    It may, if nothing below the layers is a matrix product and, in fp32, the hidden states after every layer are those of a
+    plain forward.
+    """
+    if not (is_packable(model) and embeddings_are_lookups(model, anatomy)):
+        return False
+    batch = probe_batch(model, check_lengths(model))
+    tokens = table_of(batch, model)
+    selection = StateSelection(tuple(range(anatomy.count + 1)), head=False)
+    forward_pass = ForwardPass(model, anatomy, selection, "all", packed=True)
+    one_batch = PassBatch(
+        rows=np.arange(len(tokens)),
+        lengths=tokens.lengths,
+        padded_lengths=tokens.lengths,
+        capacity=2 * int(tokens.lengths.sum()),
+        examples=2 * len(tokens),
+    )
+    with restored(model), torch.no_grad():
+        try:
+            plain = hidden_states_by_cut(model, anatomy, batch)
+            (packed,) = forward_pass.hidden_states(tokens, [one_batch])
+        except LAYER_ERRORS:
+            return False
+    return all(relative_difference(packed[f"tokens-{n}"], wanted[0]) < TOLERANCE for n, wanted in plain.items())

@@ -1,0 +1,23 @@
+"""Leave a model as it was."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from transformers import PreTrainedModel
+
+
+@contextmanager
+def restored(model: PreTrainedModel) -> Iterator[None]:
+    """Eval mode inside. On leaving, training modes, ``requires_grad`` and torch's random state are what they were."""
+    modes = {module: module.training for module in model.modules()}
+    requires_grad = {parameter: parameter.requires_grad for parameter in model.parameters()}
+    model.eval()
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        for parameter, required in requires_grad.items():
+            parameter.requires_grad_(required)

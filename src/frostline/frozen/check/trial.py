@@ -1,0 +1,194 @@
+"""One model and one batch, compared for one k after another.
+
+The uncut, padded model is the reference. The cut model is compared with it three times:
+
+1. with hidden states of the same batch;
+2. with hidden states that a forward pass computed, wrote to disk and read back, as a sweep does;
+3. with everything below the cut disturbed, so that only the hidden states can have been used.
+
+Packed batches are tried before padded ones, and the last layer for the head's token only before the whole one.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from frostline.fast.last_layer import Narrow
+from frostline.frozen.batches import tokens_per_batch
+from frostline.frozen.cache.hidden_states import HiddenStates
+from frostline.frozen.cache.loading import load_or_compute
+from frostline.frozen.cache.recipe import Recipe
+from frostline.frozen.check.batches import last_example_alone, table_of
+from frostline.frozen.check.comparison import (
+    LAYER_ERRORS,
+    NOT_COMPARED,
+    TOLERANCE,
+    Difference,
+    first_line,
+    gradient_difference,
+    largest,
+    relative_difference,
+    uneven_sum,
+)
+from frostline.frozen.check.head_token import find_head_reads, find_narrow
+from frostline.frozen.cut import UpperModel, cut_at, hidden_states_by_cut
+from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
+from frostline.frozen.selection import selection_for
+from frostline.model.anatomy import Anatomy, Batch
+from frostline.model.packing import STEP, is_packable, packable
+from frostline.model.tokens import Tokens
+from frostline.model.unread import absent, unread
+
+
+@dataclass(frozen=True)
+class Check:
+    """How far the model cut for one k is from the uncut model, or why it cannot be cut.
+
+    Attributes:
+        tuned_layers: k; None: full.
+        path: ``packed`` if packed batches are equal too, else ``padded``; None if refused.
+        max_logit_difference: The largest difference over the largest value.
+        max_gradient_difference: The same of the gradients.
+        refused: Why the model cannot be cut here; None if it can.
+        narrow: The part of the last layer that is computed for the head's token only.
+    """
+
+    tuned_layers: int | None
+    path: str | None
+    max_logit_difference: float | None
+    max_gradient_difference: float | None
+    refused: str | None = None
+    narrow: Narrow | None = None
+
+
+class Trial:
+    """The reference and the comparisons for one model and one batch."""
+
+    def __init__(self, model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> None:
+        self.model, self.anatomy, self.batch = model, anatomy, batch
+        self.head_reads = find_head_reads(model, anatomy, batch)
+        self.narrow = find_narrow(model, anatomy, batch, self.head_reads)
+        self.hidden = hidden_states_by_cut(model, anatomy, batch)
+        self.cut: int | None = None
+        self.trained: dict[str, nn.Parameter] = {}
+
+    def check(self, k: int | None, names: frozenset[str]) -> Check:
+        """Check k tuned layers; ``names`` are the parameters that are trained, none of them below the last k layers."""
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(name in names)
+        self.trained = {name: p for name, p in self.model.named_parameters() if name in names}
+        self.reference = self.results(lambda: self.model(**self.batch).logits)
+        # The output of the embeddings is not cached: computing it again costs nothing.
+        self.cut = None if k is None or k == self.anatomy.count else self.anatomy.count - k
+        for path, narrow in product(("packed", "padded"), dict.fromkeys((self.narrow, None))):
+            failure = None
+            try:
+                difference = self.compare(path, narrow)
+            except LAYER_ERRORS as error:
+                failure = first_line(error)
+            else:
+                if difference.is_small:
+                    return Check(k, path, *difference, narrow=narrow)
+        if failure:
+            reason = f"Layers above the cut need more from the layers below than hidden states and fail ({failure})."
+            return Check(k, None, None, None, reason)
+        return Check(k, None, *difference, refused=self.reason(difference))
+
+    def compare(self, path: str, narrow: Narrow | None) -> Difference:
+        """The largest difference of the three comparisons; infinite if the layers do not take packed batches."""
+        packed = path == "packed"
+        if packed and not is_packable(self.model):
+            return NOT_COMPARED
+        with ExitStack() as opened:
+            cached = None if self.cut is None else opened.enter_context(self.cached(self.cut, narrow, packed=packed))
+            packing = opened.enter_context(packable(self.model)) if packed else None
+            upper = opened.enter_context(cut_at(self.model, self.anatomy, self.cut, packing=packing, narrow=narrow))
+            hidden = None if self.cut is None else self.hidden[self.cut]
+            differences = [self.difference(lambda: upper(self.batch, hidden))]
+            if self.cut is not None and cached is not None:
+                differences.append(self.difference(lambda: self.from_cache(upper, *cached)))
+                with _disturbed(self.model, self.anatomy, self.cut):
+                    differences.append(self.difference(lambda: upper(self.batch, hidden)))
+            if packing and not packing.calls and self.cut != self.anatomy.count:
+                return NOT_COMPARED
+        return largest(differences)
+
+    def results(self, forward: Callable[[], Tensor]) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Logits, and the gradients of what is trained."""
+        torch.manual_seed(0)  # for types that draw random numbers even in eval mode
+        logits = forward()
+        found = torch.autograd.grad(uneven_sum(logits), list(self.trained.values()), allow_unused=True)
+        gradients = [torch.zeros(()) if gradient is None else gradient for gradient in found]
+        return logits.detach(), dict(zip(self.trained, gradients, strict=True))
+
+    def difference(self, forward: Callable[[], Tensor]) -> Difference:
+        """Differences from the reference, of the logits and of all gradients together."""
+        logits, gradients = self.results(forward)
+        wanted_logits, wanted = self.reference
+        pairs = [(gradients[name], gradient) for name, gradient in wanted.items()]
+        return Difference(relative_difference(logits, wanted_logits), gradient_difference(pairs))
+
+    @contextmanager
+    def cached(self, cut: int, narrow: Narrow | None, *, packed: bool) -> Iterator[tuple[HiddenStates, Tokens]]:
+        """Hidden states of the batch as a sweep caches them: a forward pass of their own, written and read back."""
+        tokens = table_of(self.batch, self.model)
+        selection = selection_for((cut,), self.anatomy, self.head_reads)
+        recipe = Recipe("check", "", "", "", "", 0, "", "", "", head_reads=self.head_reads)
+        packed = packed and embeddings_are_lookups(self.model, self.anatomy)
+        enough = 2 * int((tokens.lengths + STEP).sum())  # a whole batch would be filled with copies
+        forward_pass = ForwardPass(
+            self.model,
+            self.anatomy,
+            selection,
+            self.head_reads,
+            packed,
+            narrow=narrow,
+            max_tokens=min(enough, tokens_per_batch(self.model.device, self.anatomy)),
+        )
+        with tempfile.TemporaryDirectory(prefix="frostline-check-") as folder:
+            yield load_or_compute(forward_pass, tokens, np.arange(len(tokens)), recipe, folder=Path(folder)), tokens
+
+    def from_cache(self, upper: UpperModel, states: HiddenStates, tokens: Tokens) -> Tensor:
+        """Logits from cached hidden states, as a run reads them."""
+        assert self.cut is not None
+        rows, device = np.arange(len(tokens)), self.batch["input_ids"].device
+        if states.selection.head:
+            one_token = tokens.one_token(rows, last=self.head_reads == "last")
+            return upper({name: x.to(device) for name, x in one_token.items()}, states.head(rows).to(device))
+        return upper(self.batch, states.tokens(self.cut, rows).to(device))
+
+    def reason(self, difference: Difference) -> str:
+        """Why the cut model differs from the uncut one, as far as a test can tell."""
+        with torch.no_grad():
+            alone = self.model(**last_example_alone(self.batch)).logits
+        by_padding = relative_difference(alone, self.reference[0][-1:])
+        if not by_padding < TOLERANCE:
+            return f"Its output for an example depends on the padding in the batch (by {by_padding:.1e}); {difference}."
+        return f"Something other than the hidden states passes from below the cut to the logits; {difference}."
+
+
+@contextmanager
+def _disturbed(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> Iterator[None]:
+    """Make everything below the cut wrong: weights are absent, and the first layer gets other input."""
+    call = anatomy.calls[0]
+
+    def disturb(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
+        given[call.hidden] = 7.0 - given[call.hidden]
+        return tuple(given[n] for n in range(len(args))), {name: given[name] for name in kwargs}
+
+    hook = anatomy.layers(model)[0].register_forward_pre_hook(disturb, with_kwargs=True)
+    try:
+        with absent(unread(model, anatomy, cut)):
+            yield
+    finally:
+        hook.remove()

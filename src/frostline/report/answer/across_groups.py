@@ -1,0 +1,68 @@
+"""Summaries over all models and tasks of an analysis: k = 0, means above full fine-tuning, half-frozen models, failures."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from frostline.report.names import HEAD_ONLY, LAST
+from frostline.statistics.cells import FULL, NAMED
+from frostline.statistics.evidence import Run
+from frostline.statistics.outcomes import failures
+
+Group = Mapping[str, Any]  # a model on a task, with its answers
+SIGNIFICANT = 0.05  # level of adjusted p-values
+
+
+def head_only(groups: Sequence[Group]) -> dict[str, Any] | None:
+    """The mean share of full fine-tuning's score that k = 0 reaches, over every model and task that has both."""
+    shares = [
+        cell["share"]["estimate"]
+        for group in groups
+        for cell in group["sizes"][0]["cells"]
+        if cell["trainable"] == HEAD_ONLY and cell["share"] and cell["share"]["estimate"] is not None
+        if group["sizes"][0]["reference_is_full"] and not group["same_runs"]
+    ]
+    return {"mean_share": sum(shares) / len(shares), "groups": len(shares)} if shares else None
+
+
+def above_full(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """Every smaller k whose mean is above that of full fine-tuning, with the difference and its p-values."""
+    return [
+        {
+            **{name: group[name] for name in ("model", "task", "layers")},
+            **{name: cell[name] for name in ("trainable", "tuned_layers")},
+            **{name: cell["difference"].get(name) for name in ("estimate", "low", "high", "p", "p_holm")},
+        }
+        for group in groups
+        for cell in group["sizes"][0]["cells"]
+        if cell["difference"]
+        and cell["trainable"] != group["sizes"][0]["reference"]
+        and group["sizes"][0]["reference_is_full"]
+        and cell["difference"]["estimate"] > 0
+    ]
+
+
+def half_frozen(groups: Sequence[Group]) -> dict[str, int]:
+    """In how many curves a half-frozen model is above or below full fine-tuning, and significantly so (Holm)."""
+    differences = [
+        cell["difference"]
+        for group in groups
+        for cell in group["sizes"][0]["cells"]
+        if group["sizes"][0]["reference_is_full"] and cell["trainable"].startswith(LAST)
+        if group["layers"] and 2 * cell["tuned_layers"] == group["layers"] and cell["difference"]
+    ]
+    significant = [d["estimate"] for d in differences if d.get("p_holm") is not None and d["p_holm"] < SIGNIFICANT]
+    return {
+        "curves": len(differences),
+        "above": sum(difference["estimate"] > 0 for difference in differences),
+        "surely_above": sum(estimate > 0 for estimate in significant),
+        "surely_below": sum(estimate < 0 for estimate in significant),
+    }
+
+
+def failures_by_depth(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """The failures of finished runs, by how much of the model was trained."""
+    kinds: dict[str, list[Run]] = {"head only": [], "some layers": [], "full": [], "named parts": []}
+    names = {HEAD_ONLY: "head only", FULL: "full", NAMED: "named parts"}
+    for run in runs:
+        kinds[names.get(run["trainable"], "some layers")].append(run)
+    return [{"what": kind, **failures(of_kind)} for kind, of_kind in kinds.items() if of_kind]

@@ -1,0 +1,51 @@
+"""The sentence on all tasks of one model: the smallest k that reaches the target in each of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from frostline.data.wording import capitalized
+from frostline.report.names import tuning
+from frostline.statistics.cells import FULL
+from frostline.statistics.choices import Choices
+
+
+def task_sentence(tasks: Mapping[str, Any], layers: int | None, choices: Choices) -> str:
+    """The sentence on what :func:`frostline.statistics.across_tasks.across_tasks` found."""
+    point = next(point for point in tasks["points"] if point["target"] == choices.target)
+    sufficient, possible = point["estimate" if choices.by_mean else "sure"], point["possible"]
+    of_layers = f" of {layers}" if layers else ""
+    subject = "nothing smaller than full fine-tuning"
+    if sufficient not in (None, FULL):
+        subject = f"{tuning(sufficient)}{of_layers}"
+    certainty = "by mean score" if choices.by_mean else "with 95 % confidence"
+    text = f"{capitalized(subject)} reaches {_goal(tasks, choices)}, {certainty}{_exceptions(tasks)}"
+    if possible not in (sufficient, None) and not choices.by_mean:
+        text += f"; {tuning(possible)}{of_layers} is not ruled out"
+    return f"{text}."
+
+
+def _goal(tasks: Mapping[str, Any], choices: Choices) -> str:
+    """What must be reached, and in how many tasks."""
+    counted, raw = _counted(tasks), tasks["raw"]
+    of_gain = choices.corrected and len(raw) < counted
+    whole = "gain of full fine-tuning over the baseline" if of_gain else "score of full fine-tuning"
+    where = "in the one task that counts" if counted == 1 else f"in each of {counted} tasks"
+    return f"{100 * choices.target:g} % of the {whole} {where}"
+
+
+def _exceptions(tasks: Mapping[str, Any]) -> str:
+    """The tasks that do not count, and those whose shares are of the score, in parentheses."""
+    text = ""
+    for why, names in (
+        ("excluded by choice", tasks["left_out"]),
+        ("full fine-tuning is not above the baseline", tasks["undefined"]),
+    ):
+        text += f" (without {' and '.join(names)}: {why})" if names else ""
+    raw = tasks["raw"]
+    if raw and len(raw) < _counted(tasks):
+        text += f" (of the score in {' and '.join(raw)}, where the score of the baseline is unknown)"
+    return text
+
+
+def _counted(tasks: Mapping[str, Any]) -> int:
+    return len(tasks["tasks"]) - len(tasks["left_out"]) - len(tasks["undefined"])

@@ -1,0 +1,117 @@
+"""Results grouped by model and task, from published tables and from sweep folders with their predictions."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from frostline import FrostlineError
+from frostline.report.names import model_name
+from frostline.statistics.evidence import Evidence, Run
+from frostline.statistics.predictions import Labelled, Predictions
+from frostline.statistics.results_table.read import Results, read_results
+from frostline.statistics.scores import Scores
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one model on one task, and the evidence behind their scores.
+
+    Attributes:
+        layers: The number of layers of the model, if it is known.
+        folder: The folder of the sweep that the runs come from.
+        same_runs: Whether the trainings are those of another group, scored on a further evaluation set.
+    """
+
+    model: str
+    task: str
+    layers: int | None
+    runs: Sequence[Run]
+    evidence: Evidence
+    folder: Path | None = None
+    same_runs: bool = False
+
+
+def load_groups(
+    sources: Sequence[str | Path],
+    *,
+    columns: Mapping[str, str] | None = None,
+    constants: Mapping[str, str] | None = None,
+    metrics: Mapping[str, str] | None = None,
+    chances: Mapping[str, float] | None = None,
+    paired: bool = True,
+) -> list[Group]:
+    """The runs of result tables and sweep folders (or folders that contain some), by model and task.
+
+    ``columns``, ``constants``, ``metrics`` and ``chances`` concern tables; see
+    :func:`frostline.statistics.results_table.read.read_results`.
+
+    Raises:
+        FrostlineError: A folder holds no sweep, or two sources hold the same model and task.
+    """
+    groups: list[Group] = []
+    for source in map(Path, sources):
+        if source.is_dir():
+            groups += _groups_in(source)
+        else:
+            tables = read_results(source, columns=columns, constants=constants, metrics=metrics, chances=chances)
+            groups += [group_of(results, paired=paired) for results in tables]
+    seen: set[tuple[str, str]] = set()
+    for group in groups:
+        if (group.model, group.task) in seen:
+            raise FrostlineError(
+                f"{group.model} on {group.task} is in two of the sources: give each once, or put the rows in one table."
+            )
+        seen.add((group.model, group.task))
+    return groups
+
+
+def group_of(results: Results, *, paired: bool = True) -> Group:
+    """The group of a table's results, whose predictions are unknown."""
+    evidence = Scores(results.metric, results.chance, paired)
+    return Group(results.model, results.task, results.layers, results.runs, evidence)
+
+
+def _groups_in(folder: Path) -> Iterator[Group]:
+    sweeps = sorted(path.parent for path in folder.rglob("sweep.toml"))
+    if not sweeps:
+        raise FrostlineError(f"{folder} contains no sweep (no sweep.toml): give the --out of a sweep, or a table.")
+    for sweep in sweeps:
+        yield from sweep_groups(sweep)
+
+
+def sweep_groups(folder: Path) -> Iterator[Group]:
+    """The runs of a sweep with their predictions; a further evaluation set (MNLI mismatched) is a task of its own."""
+    from frostline.sweep.results.folder import Folder
+    from frostline.sweep.results.search_record import read_search
+
+    sweep, search = Folder(folder), read_search(folder)
+    looks = search["looks"] if search else 1
+    model, identity = model_name(sweep.spec.model), sweep.identity
+    rows = [{**row, "model": model} for row in sweep.rows()]
+    for split in sweep.scored_splits:
+        examples = sweep.split(split)
+        if examples is None:
+            raise FrostlineError(f"{folder} holds no {split}.parquet: run the sweep's command again.")
+        labelled = Labelled(examples.targets, identity.problem_type, identity.labels, identity.metric)
+        main = split == "validation"
+        name = "validation_best" if main else split
+        task = identity.task if main else f"{identity.task}-{short_name(split)}"
+        evidence = Predictions(labelled, partial(sweep.predictions, split=name), looks)
+        runs = rows if main else _scored_on(rows, split, sweep.scores(), identity.metric)
+        yield Group(model, task, identity.layers, [{**row, "task": task} for row in runs], evidence, folder, not main)
+
+
+def short_name(split: str) -> str:
+    """The suffix of the task's name for a further evaluation set, as in MNLI-mm."""
+    name = split.removeprefix("validation_")
+    return {"mismatched": "mm"}.get(name, name)
+
+
+def _scored_on(
+    rows: Sequence[Run], split: str, scores: Sequence[Mapping[str, Any]], metric: str
+) -> list[dict[str, Any]]:
+    """The runs with their scores on a further evaluation set."""
+    values = {score["run"]: score["value"] for score in scores if (score["split"], score["metric"]) == (split, metric)}
+    return [{**row, "validation_best": values.get(row["run"]), "validation_last": None} for row in rows]

@@ -1,0 +1,65 @@
+"""Test scores, added to an answer whose choices were made on validation."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from frostline.data.wording import capitalized
+from frostline.report import formatting
+from frostline.report.answer.recommendation import cell_of
+from frostline.report.names import baseline, tuning
+from frostline.statistics.evidence import Run
+from frostline.statistics.inference.ratio import ratio
+from frostline.statistics.predictions import Labelled, Logits, Predictions
+
+
+def add_test_scores(answer: dict[str, Any], runs: Sequence[Run], test: Labelled, logits: Logits) -> dict[str, Any]:
+    """The answer with a test summary for each cell, and the recommended k compared with full fine-tuning on test.
+
+    Args:
+        answer: What ``make_answer`` returned; it is changed in place and returned.
+        runs: Rows of the results table that have a test score.
+        test: Targets and metric of the test set.
+        logits: Gives a run's predictions for the test examples.
+    """
+    evidence, by_name = Predictions(test, logits), {run["run"]: run for run in runs}
+    for size in answer["sizes"]:
+        tested = {
+            cell["trainable"]: [
+                by_name[point["run"]] for point in cell["points"] if point["in_mean"] and point["run"] in by_name
+            ]
+            for cell in size["cells"]
+        }
+        for cell in size["cells"]:
+            cell["test"] = evidence.summary(tested[cell["trainable"]])
+        recommended, full = size["recommended"], size["reference"]
+        if recommended and full:
+            pair = evidence.pair(tested[recommended["trainable"]], tested[full])
+            recommended["test"] = next((run["test"] for run in runs if run["run"] == recommended["run"]), None)
+            recommended["test_share"] = vars(ratio(pair)) if pair else None
+            recommended["test_share_corrected"] = vars(ratio(pair, test.chance)) if pair else None
+    return answer
+
+
+def sentences_on_test(size: Mapping[str, Any], metric: str) -> list[str]:
+    """What the test set shows of the recommended k, for a train size that was tested."""
+    recommended = size["recommended"]
+    cell, full = (cell_of(size, name) for name in (recommended["trainable"], size["reference"]))
+    assert cell is not None
+    test = cell["test"]
+    seeds = "1 seed" if test["n"] == 1 else f"{test['n']} seeds"
+    if test["low"] is not None:
+        seeds += f", 95 % confidence interval {formatting.score_interval(test['low'], test['high'])}"
+    sentences = [
+        f"{capitalized(tuning(cell['trainable']))} reaches {metric.replace('_', ' ')} {formatting.score(test['mean'])} on test "
+        f"(mean of {seeds})."
+    ]
+    if full is not None and cell is not full:
+        sentences.append(f"{capitalized(tuning(size['reference']))} reaches {formatting.score(full['test']['mean'])}.")
+        share = recommended.get("test_share_corrected")
+        if share and share["estimate"] is not None:
+            interval = formatting.percent_interval(share["low"], share["high"])
+            known = f" (95 % confidence interval {interval})" if interval != formatting.UNKNOWN else ""
+            sentences.append(
+                f"The share of its gain over the {baseline(metric)} is {formatting.percent(share['estimate'])} on test{known}."
+            )
+    return sentences

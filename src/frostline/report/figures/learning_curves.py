@@ -1,0 +1,68 @@
+"""The figure of scores over train size, a line for each k."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from frostline.report import names
+from frostline.report.answer.recommendation import cell_of
+from frostline.report.figures.style import (
+    FAILED,
+    QUIET,
+    STYLE,
+    TRAIN,
+    VALIDATION,
+    draw_frame,
+    figure_of,
+    log_axis_of_sizes,
+)
+
+Cell = Mapping[str, Any]
+SHIFT = 1.035  # factor between the positions of two k at one train size, so that their runs do not overlap
+
+
+def learning_curves(
+    curves: Sequence[Mapping[str, Any]], *, metric: str, chance: float | None = None, task: str = ""
+) -> Figure:
+    """The score over train size: a point for every run, a line through the means of each k, a cross for a failed run.
+
+    Args:
+        curves: A curve for each train size, as in ``sizes`` of answer.json.
+        metric: The metric as the results name it.
+        chance: The score of the best constant prediction.
+        task: The name of the task for the title, if a page has several.
+    """
+    sizes = sorted(curves, key=lambda curve: curve["train_size"])
+    depths = list(dict.fromkeys(cell["trainable"] for size in reversed(sizes) for cell in size["cells"]))
+    colours = LinearSegmentedColormap.from_list("k", [VALIDATION, "#8b7d9b", TRAIN])
+    with matplotlib.rc_context(STYLE):
+        figure, (axes,) = figure_of(600, 430)
+        for n, name in enumerate(depths):
+            shift = SHIFT ** (n - (len(depths) - 1) / 2)
+            known = [(size["train_size"] * shift, cell) for size in sizes if (cell := cell_of(size, name))]
+            _draw_depth(axes, known, colours(n / max(1, len(depths) - 1)), names.trainable(name))
+        if chance is not None:
+            axes.axhline(chance, color=QUIET, linewidth=1, linestyle=(0, (4, 4)))
+        log_axis_of_sizes(axes, [size["train_size"] for size in sizes])
+        draw_frame(axes, f"{task}, {names.metric(metric)}" if task else names.metric(metric))
+        figure.legend(loc="outside lower left", ncols=4)
+        figure.set_label(
+            f"{names.metric(metric)} of every run{f' on {task}' if task else ''} over {len(sizes)} train sizes, with a line "
+            "through the means of each k."
+        )
+    return figure
+
+
+def _draw_depth(axes: Axes, cells: Sequence[tuple[float, Cell]], colour: Any, label: str) -> None:
+    """The runs and means of one k; ``cells`` are pairs of position and cell."""
+    for x, cell in cells:
+        for point in cell["points"]:
+            if point["validation_best"] is not None:
+                shown = {"color": colour, "marker": "o"} if point["in_mean"] else {"color": FAILED, "marker": "x"}
+                axes.plot([x], [point["validation_best"]], markersize=4, alpha=0.45, **shown)
+    means = [(x, cell["validation"]["mean"]) for x, cell in cells if cell["validation"]["mean"] is not None]
+    axes.plot([x for x, _ in means], [y for _, y in means], color=colour, linewidth=1.8, label=label)

@@ -1,0 +1,134 @@
+"""The figure of scores over the number of tuned layers. Every run is a point; nothing is smoothed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from frostline.report import formatting, names
+from frostline.report.figures.depth_axis import APART, Cell, draw_depth_axis, positions, smallest_step
+from frostline.report.figures.style import FAILED, QUIET, STYLE, TRAIN, VALIDATION, draw_frame, figure_of
+
+
+def validation_curve(
+    size: Mapping[str, Any], *, metric: str, chance: float | None = None, narrow: bool = False
+) -> Figure:
+    """The score over the number of tuned layers, for one train size of an answer.
+
+    A point is a run, the line joins the means, a bar is the 95 % confidence interval of a mean. A cross is a failed run.
+    Full fine-tuning stands apart at the right.
+
+    Args:
+        size: The curve, as in ``sizes`` of answer.json.
+        metric: The metric as the results name it.
+        chance: The score of the best constant prediction.
+        narrow: Whether to draw for the width of a phone.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure, (axes,) = figure_of(360, 370) if narrow else figure_of(600, 410)
+        cells, places = size["cells"], positions(size["cells"])
+        low, high = _limits(cells, chance)
+        axes.set_ylim(low, high)
+        _mark_recommended(axes, size, places)
+        if chance is not None and chance > low:
+            axes.axhline(chance, color=QUIET, linewidth=1, linestyle=(0, (4, 4)))
+        _line(axes, cells, places, "train_last", color=TRAIN, linewidth=1.2, marker="s", markersize=4, alpha=0.85)
+        for cell, x in zip(cells, places, strict=True):
+            _draw_cell(axes, cell, x, low + 0.03 * (high - low))
+        _line(axes, cells, places, "validation", color=VALIDATION, linewidth=2, marker="o", markersize=6)
+        draw_depth_axis(axes, cells, places, _label(cells, narrow=narrow))
+        draw_frame(axes, names.metric(metric))
+        figure.legend(handles=_legend(cells, metric, chance, low), loc="outside lower left", ncols=2 if narrow else 3)
+        figure.set_label(_alt_text(size, metric))
+    return figure
+
+
+def _label(cells: Iterable[Cell], *, narrow: bool) -> str:
+    if narrow:
+        return "tuned last layers"
+    named = "; named: by name" if any(cell["trainable"] == "named" for cell in cells) else ""
+    return f"tuned last layers (0: head only; all: embeddings too{named})"
+
+
+def _limits(cells: Sequence[Cell], chance: float | None) -> tuple[float, float]:
+    """Limits of the score that show every run in a mean.
+
+    The baseline and the ends of intervals stay outside if they are far away, so that differences between k stay visible.
+    """
+    in_mean = [point for cell in cells for point in cell["points"] if point["in_mean"]]
+    seen = [point[name] for point in in_mean for name in ("validation_best", "train_last") if point[name] is not None]
+    seen = seen or [0.0, 1.0]
+    low, high = min(seen), max(seen)
+    spread = max(high - low, 0.02)
+    if chance is not None and chance > low - 1.5 * spread:
+        low = min(low, chance)
+    ends = [cell["validation"][side] for cell in cells for side in ("low", "high")]
+    inside = [end for end in ends if end is not None and low - 0.8 * spread < end < high + 0.8 * spread]
+    low, high = min([low, *inside]), max([high, *(min(end, 1.0) for end in inside)])  # no metric exceeds 1
+    return low - 0.06 * spread, high + 0.06 * spread
+
+
+def _mark_recommended(axes: Axes, size: Mapping[str, Any], places: Sequence[float]) -> None:
+    for cell, x in zip(size["cells"], places, strict=True):
+        if size.get("recommended") and cell["trainable"] == size["recommended"]["trainable"]:
+            half = 0.34 * smallest_step(places)
+            axes.axvspan(x - half, x + half, color=QUIET, alpha=0.14, linewidth=0)
+
+
+def _line(axes: Axes, cells: Sequence[Cell], places: Sequence[float], name: str, **style: Any) -> None:
+    """The means joined by a line; full fine-tuning and named parts are not joined to the rest."""
+    for apart in ("", *APART):
+        means = [
+            (x, cell[name]["mean"])
+            for cell, x in zip(cells, places, strict=True)
+            if (cell["trainable"] if cell["trainable"] in APART else "") == apart and cell[name]["mean"] is not None
+        ]
+        axes.plot([x for x, _ in means], [y for _, y in means], **style)
+
+
+def _draw_cell(axes: Axes, cell: Cell, x: float, floor: float) -> None:
+    """The runs of one k and the interval of their mean; a failed run below the ``floor`` or without score lies on it."""
+    summary = cell["validation"]
+    if summary["low"] is not None:
+        ends = [summary["low"], summary["high"]]
+        axes.plot([x, x], ends, color=VALIDATION, linewidth=9, alpha=0.22, solid_capstyle="butt")
+    points = cell["points"]
+    spots = x + np.linspace(-1, 1, len(points) + 2)[1:-1] * 0.26 * min(1.0, len(points) / 4)
+    for spot, point in zip(spots, points, strict=True):
+        score = point["validation_best"]
+        if point["outcome"] == "ok":
+            axes.plot(spot, score, "o", color=VALIDATION, markersize=4, alpha=0.7, markeredgewidth=0)
+        else:
+            height = floor if score is None else max(floor, score)
+            axes.plot(spot, height, "x", color=FAILED, markersize=7, markeredgewidth=1.8, clip_on=False)
+
+
+def _legend(cells: Iterable[Cell], metric: str, chance: float | None, low: float) -> list[Line2D | Patch]:
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], color=VALIDATION, marker="o", markersize=7, linewidth=2, label="validation, mean"),
+        Line2D([], [], color=VALIDATION, marker="o", markersize=4, alpha=0.7, linewidth=0, label="one run"),
+        Patch(color=VALIDATION, alpha=0.22, linewidth=0, label="95 % CI of the mean"),
+        Line2D([], [], color=TRAIN, marker="s", markersize=4, linewidth=1.2, label="train, last epoch"),
+    ]
+    if chance is not None:
+        where = "" if chance > low else ", below"
+        label = f"{names.baseline(metric)} {formatting.score(chance)}{where}"
+        handles.append(Line2D([], [], color=QUIET, linestyle=(0, (4, 4)), linewidth=1, label=label))
+    if any(point["outcome"] != "ok" for cell in cells for point in cell["points"]):
+        handles.append(Line2D([], [], color=FAILED, marker="x", markersize=7, linewidth=0, label="failed run"))
+    return handles
+
+
+def _alt_text(size: Mapping[str, Any], metric: str) -> str:
+    """The means in words, for screen readers."""
+    means = [
+        f"{names.trainable(cell['trainable'])} {formatting.score(cell['validation']['mean'])}" for cell in size["cells"]
+    ]
+    recommended = size.get("recommended")
+    advice = f" Recommended: {names.trainable(recommended['trainable'])}." if recommended else ""
+    return f"Mean {names.metric(metric)} on validation over tuned layers: {', '.join(means)}.{advice}"

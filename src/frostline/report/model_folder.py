@@ -1,0 +1,132 @@
+"""The folder of the saved model, as transformers, the hub and ``frostline predict`` read it."""
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from transformers.utils import logging
+
+from frostline import FrostlineError
+from frostline.model.pretrained import Pretrained
+from frostline.report.card import VERSIONS, Saved, model_card
+from frostline.sweep.plan import Identity
+from frostline.training.specification import RunSpec
+
+SCHEMA_VERSION = 1
+LOAD_SETTINGS = (
+    "name_or_path",
+    "is_local",
+    "local_files_only",
+    "max_length",
+)  # of the tokenizer; not part of the model
+
+
+def save_model(
+    target: Path,
+    pretrained: Pretrained,
+    identity: Identity,
+    answer: Mapping[str, Any],
+    spec: RunSpec,
+    saved: Saved,
+) -> Path:
+    """Write the model with its tokenizer, card and ``frostline.json`` into the folder ``target``, and return the folder.
+
+    The folder appears complete or not at all. An older one is removed only after the new one is complete.
+
+    Args:
+        target: The folder.
+        pretrained: The model, which holds the weights of the run ``spec``.
+        identity: The task, labels and metric of the sweep.
+        answer: The answer of the sweep.
+        spec: The recommended run.
+        saved: How its weights were obtained.
+
+    Raises:
+        FrostlineError: The folder cannot be written.
+    """
+    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
+    try:
+        aside.mkdir(parents=True)
+        pretrained.have(None)
+        with _as_published(pretrained, identity.max_length):
+            pretrained.model.save_pretrained(aside)
+            pretrained.tokenizer.save_pretrained(aside)
+        facts = _facts(identity, answer, spec, saved)
+        (aside / "frostline.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        readme = aside / "README.md"
+        readme.write_text(str(model_card(pretrained, identity, answer, spec, saved)), encoding="utf-8")
+        for file in aside.iterdir():
+            file.chmod(readme.stat().st_mode)  # the weights are written readable by their owner only
+        _swap_in(aside, target)
+    except (OSError, SafetensorError) as error:
+        raise FrostlineError(
+            f"The model could not be written to {target} ({error}): free disk space or choose another --out, and run "
+            "the same command again. Finished runs are not repeated."
+        ) from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return target
+
+
+def _facts(identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: Saved) -> dict[str, Any]:
+    """The content of frostline.json, which ``frostline predict`` and later sweeps read."""
+    recommended = answer["sizes"][0]["recommended"]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run": spec.digest,
+        "sentence": answer["sentence"],
+        "task": identity.task,
+        "problem_type": identity.problem_type,
+        "labels": list(identity.labels),
+        "metric": identity.metric,
+        "validation": recommended["validation_best"],
+        "max_length": identity.max_length,
+        "precision": identity.precision,
+        "columns": answer.get("columns"),
+        "logit_gap": saved.gap,
+        "trained_again": saved.trained_again,
+        "spec": spec.model_dump(mode="json"),
+        "versions": {name: version(name) for name in VERSIONS},
+    }
+
+
+@contextmanager
+def _as_published(pretrained: Pretrained, max_length: int) -> Iterator[None]:
+    """Give tokenizer and configuration the settings to publish: the length limit of the sweep, none of the training."""
+    tokenizer, config = pretrained.tokenizer, pretrained.model.config
+    longest, init, bars = tokenizer.model_max_length, tokenizer.init_kwargs, logging.is_progress_bar_enabled()
+    tokenizer.model_max_length = max_length
+    tokenizer.init_kwargs = {name: value for name, value in init.items() if name not in LOAD_SETTINGS}
+    logging.disable_progress_bar()
+    if pretrained.use_cache is not None:
+        config.use_cache = pretrained.use_cache
+    try:
+        yield
+    finally:
+        tokenizer.model_max_length, tokenizer.init_kwargs = longest, init
+        if pretrained.use_cache is not None:
+            config.use_cache = False
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _swap_in(aside: Path, target: Path) -> None:
+    """Move the complete folder to ``target``; an older folder is removed after that."""
+    if not target.exists():
+        os.rename(aside, target)
+        return
+    old = aside.with_suffix(".old")
+    os.rename(target, old)
+    try:
+        os.rename(aside, target)
+    except OSError:
+        os.rename(old, target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

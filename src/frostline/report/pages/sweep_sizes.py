@@ -1,0 +1,68 @@
+"""The content of a sweep's page for one train size: its tables, and what the page says beside its numbers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from frostline.report.answer.recommendation import cell_of
+from frostline.report.answer.scores_on_test import sentences_on_test
+from frostline.report.names import baseline
+from frostline.report.pages.sentences import explain_uncertainty
+from frostline.report.tables.costs import costs_table
+from frostline.report.tables.failures import failures_table
+from frostline.report.tables.operating_points import operating_points_table
+from frostline.report.tables.rules import front, other_rules
+from frostline.report.tables.scores import scores_table, shares_table
+from frostline.report.tables.table import Table
+from frostline.statistics.curve import main_point
+
+Size = Mapping[str, Any]
+
+
+def size_content(size: Size, answer: Mapping[str, Any], results: Mapping[str, Any], suffix: str) -> dict[str, Any]:
+    """A train size of the answer with its tables and sentences.
+
+    Args:
+        size: The curve with its recommendation.
+        answer: The whole answer.
+        results: The facts of finished runs by digest.
+        suffix: Distinguishes the file names of several train sizes.
+    """
+    main, recommended = main_point(size), size["recommended"]
+    seeds = len({point["seed"] for cell in size["cells"] for point in cell["points"]})
+    explanation = None
+    if recommended:
+        searched = answer["search"] is not None
+        explanation = explain_uncertainty(size, main, seeds, baseline=baseline(answer["metric"]), searched=searched)
+    return {
+        **size,
+        "seeds": seeds,
+        "best": cell_of(size, recommended["trainable"]) if recommended else None,
+        "full": cell_of(size, size["reference"]),
+        "explanation": explanation,
+        "test_sentences": sentences_on_test(size, answer["metric"]) if answer["tested"] and recommended else [],
+        "rules": other_rules(size, main),
+        "front": front(size),
+        "tables": _tables(size, main, answer, suffix),
+        "audits": [
+            (cell["trainable"], results[cell["points"][0]["run"]]["audit"]) for cell in size["cells"] if cell["points"]
+        ],
+        "tuned": _tuned(results[recommended["run"]]["audit"]["by_place"]) if recommended else None,
+    }
+
+
+def _tables(size: Size, main: Mapping[str, Any], answer: Mapping[str, Any], suffix: str) -> dict[str, Table]:
+    metric = answer["metric"]
+    return {
+        "scores": scores_table(size, metric, tested=answer["tested"], suffix=suffix),
+        "shares": shares_table(size, metric, suffix=suffix),
+        "costs": costs_table(size, suffix=suffix),
+        "failures": failures_table(size, suffix=suffix),
+        "points": operating_points_table(size, main, suffix=suffix),
+    }
+
+
+def _tuned(by_place: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """What the page draws as tuned: whether the embeddings are, and the indices of the layers."""
+    places = [place for place, counts in by_place.items() if counts["trained"]]
+    layers = [int(place.removeprefix("layer ")) for place in places if place.startswith("layer ")]
+    return {"embeddings": "embeddings" in places, "layers": layers}

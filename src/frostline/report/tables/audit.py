@@ -1,0 +1,62 @@
+"""The table of the audit: whether frozen parameters stayed frozen."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from frostline.data.wording import ranges
+from frostline.report import formatting
+from frostline.report.tables.by_depth import TUNED
+from frostline.report.tables.table import Column, Row, Table, Values
+
+CHECKS = {
+    "optimizer_holds_exactly_the_trained": "optimizer holds\nonly trainable",
+    "each_parameter_in_one_place": "each parameter\ncounted once",
+    "frozen_bytes_unchanged": "frozen weights\nunchanged",
+    "frozen_gradients_none": "no gradient\nif frozen",
+    "frozen_in_eval_mode": "frozen in\neval mode",
+}
+
+
+def audit_table(samples: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
+    """The audit of one run of each k; ``samples`` are pairs of k and the ``audit`` of a run's result."""
+    shown = ("trainable_parameters", "parameters", "clipped_parameters", *CHECKS)
+    rows = [
+        Row(
+            {
+                **{"tuned": name, "place": n, "trained": trained_parts(audit["by_place"])},
+                **{key: audit[key] for key in shown},
+            }
+        )
+        for n, (name, audit) in enumerate(samples)
+    ]
+    columns = (
+        TUNED,
+        Column("trained", "trained", number=False),
+        Column(
+            *("trainable_parameters", "parameters", formatting.count),
+            small=lambda row: [formatting.percent(row["trainable_parameters"] / row["parameters"])],
+        ),
+        Column("parameters"),
+        *(Column(key, title, formatting.yes_no, bad=_failed(key)) for key, title in CHECKS.items()),
+        Column("clipped_parameters", "tensors\nclipped", formatting.count),
+    )
+    caption = (
+        "One run of each k. The optimizer holds, and gradient clipping counts, the trainable parameters and no others."
+    )
+    return Table("audit", "Audit", caption, columns, tuple(rows))
+
+
+def trained_parts(by_place: Mapping[str, Mapping[str, int]]) -> str:
+    """The trained parts of the model as text, with consecutive layers joined: ``layers 4 to 6, head``."""
+    trained = [place for place, counts in by_place.items() if counts["trained"]]
+    layers = [int(place.removeprefix("layer ")) for place in trained if place.startswith("layer ")]
+    parts = [place for place in trained if not place.startswith("layer ")]
+    if layers:
+        names = [f"{first + 1} to {last + 1}" if last > first else str(first + 1) for first, last in ranges(layers)]
+        text = f"layer{'s' if len(layers) > 1 else ''} {' and '.join(names)}"
+        parts.insert(1 if parts[0] == "embeddings" else 0, text)
+    return ", ".join(parts)
+
+
+def _failed(key: str) -> Callable[[Values], bool]:
+    return lambda row: not row[key]

@@ -1,0 +1,64 @@
+"""What the tables with a row for each k of a curve share: rows, columns and titles."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from frostline.report import formatting, names
+from frostline.report.tables.table import Column, Row, Value, Values
+
+Curve = Mapping[str, Any]  # a train size of an answer
+Cell = Mapping[str, Any]
+
+TUNED = Column("tuned", "tuned", names.trainable, number=False, rank=lambda row: row["place"])
+
+
+def rows_by_depth(curve: Curve, values: Callable[[Cell], Mapping[str, Value]]) -> tuple[Row, ...]:
+    """A row for each k with the values of its cell; the recommended row is highlighted."""
+    recommended = curve.get("recommended")
+    rows = []
+    for place, cell in enumerate(curve["cells"]):
+        name = cell["trainable"]
+        chosen = bool(recommended and recommended["trainable"] == name)
+        tags = ["recommended"] if chosen else []
+        if name == curve["reference"]:
+            tags.append("full" if cell["tune_embeddings"] else "reference")
+        rows.append(Row({"tuned": name, "place": place, **values(cell)}, tuple(tags), chosen))
+    return tuple(rows)
+
+
+def title_of(title: str, curve: Curve, suffix: str) -> str:
+    """A title that is unique on its page.
+
+    An analysis says what the curve is about; a further train size of a sweep is named by its number of examples.
+    """
+    about = curve.get("about") or (f"{curve['train_size']:,} examples" if suffix else "")
+    return f"{title}, {about}" if about else title
+
+
+def interval_columns(title: str, low: str, high: str, show: Callable[[Any, Any], str]) -> tuple[Column, ...]:
+    """Two columns that are printed as one interval."""
+    return Column(low, title, whole=lambda row: show(row[low], row[high])), Column(high)
+
+
+def interval_below(low: str, high: str, show: Callable[[Any, Any], str]) -> Callable[[Values], list[str]]:
+    """An interval as small print below a value."""
+    return lambda row: [show(row[low], row[high])]
+
+
+def learning_rates_of(cell: Cell) -> dict[str, Value]:
+    """The learning rate that a cell is shown at, and all that were tried."""
+    tried = " ".join(f"{rate:g}" for rate in cell["learning_rates_tried"])
+    return {"learning_rate": cell["learning_rate"], "learning_rates_tried": tried}
+
+
+def learning_rate_columns() -> tuple[Column, ...]:
+    """The columns for :func:`learning_rates_of`."""
+    rate = Column("learning_rate", "learning\nrate", formatting.learning_rate, small=_tried)
+    return rate, Column("learning_rates_tried", number=False)
+
+
+def _tried(row: Values) -> list[str]:
+    """The learning rates that were tried, two on a line so that the column stays narrow."""
+    tried = [formatting.learning_rate(float(rate)) for rate in str(row["learning_rates_tried"]).split()]
+    lines = [", ".join(tried[n : n + 2]) for n in range(0, len(tried), 2)]
+    return ",\n".join([f"of {lines[0]}", *lines[1:]]).splitlines() if len(tried) > 1 else []

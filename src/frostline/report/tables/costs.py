@@ -1,0 +1,117 @@
+"""The table of costs by k, and of forecasts beside measured costs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from frostline.report import formatting
+from frostline.report.tables import rules
+from frostline.report.tables.by_depth import TUNED, Cell, Curve, rows_by_depth, title_of
+from frostline.report.tables.failures import FAILED, TRAIN_SIZE, failure_interval, failure_values
+from frostline.report.tables.table import Column, Row, Table, Value, Values
+from frostline.training.specification import RunSpec
+
+
+def costs_table(curve: Curve, *, suffix: str = "") -> Table:
+    """The cost of a run of each k beside its mean score, and the number of failed runs."""
+
+    def values(cell: Cell) -> dict[str, Value]:
+        shown = ("trainable_parameters", "seconds", "shared_seconds", "times_cheaper", "peak_memory_bytes")
+        return {
+            "mean": cell["validation"]["mean"],
+            **{name: cell[name] for name in shown},
+            **failure_values(cell["failures"]),
+        }
+
+    def shared(row: Values) -> list[str]:
+        return [f"+ {formatting.seconds(float(row['shared_seconds']))}"] if row["shared_seconds"] else []
+
+    columns = (
+        TUNED,
+        Column("mean", "mean\nscore", formatting.score),
+        Column("trainable_parameters", "trainable\nparameters", formatting.parameters),
+        Column("seconds", "training time\n(+ shared)", formatting.seconds, small=shared),
+        Column("shared_seconds"),
+        Column("times_cheaper", "times\ncheaper", formatting.times),
+        Column("peak_memory_bytes", "peak\nmemory", formatting.size),
+        replace(FAILED, small=lambda row: failure_interval(row) if row["failed"] else []),
+        *(Column(name) for name in ("runs", "failure_rate", "failure_low", "failure_high")),
+    )
+    caption = (
+        "Shared: a run's share of the forward pass over the frozen layers, which “times cheaper” includes. Below a number of "
+        f"failed runs is the 95 % confidence interval of their rate. {rules.learning_rates(curve)}"
+    )
+    if len({cell["abreast"] for cell in curve["cells"] if cell["abreast"]}) > 1:
+        caption += (
+            " Some runs were trained side by side and others alone. A run alone has all cores, so its time is no share of the "
+            "wall-clock time and is not compared."
+        )
+    title = title_of("Cost and failures by tuned layers", curve, suffix)
+    return Table(f"costs{suffix}", title, caption, columns, rows_by_depth(curve, values))
+
+
+def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str, Any]]) -> Table:
+    """Forecast and measured time and memory: a row for each cell, for the forward pass, and in total.
+
+    Args:
+        calls: The forecasts that ``sweep.forecast`` recorded, one for each call of the command.
+        results: The facts of finished runs.
+    """
+    cells = {(cell["trainable"], cell["train_size"]): cell for call in calls for cell in call["predicted"]["cells"]}
+    rows = [
+        *_cell_rows(cells, _measured_costs(results)),
+        *_total_rows([call for call in calls if call["measured"]]),
+    ]
+    for place, row in enumerate(rows):
+        row |= {"place": place, "ratio": row["predicted"] / row["measured"] if row["measured"] else None}
+    several = len({size for _, size in cells}) > 1
+    columns = (
+        *(TUNED, TRAIN_SIZE if several else Column("train_size"), Column("runs", "runs", formatting.count)),
+        Column("predicted", "forecast", formatting.seconds),
+        Column("measured", "measured", formatting.seconds),
+        Column("ratio", "forecast /\nmeasured", formatting.ratio, strong=True),
+        Column("predicted_bytes", "memory,\nforecast", formatting.size),
+        Column("measured_bytes", "memory,\nmeasured", formatting.size),
+    )
+    caption = (
+        "Training time of a run by tuned layers, of the forward pass over the frozen layers, and in total; memory is the peak. "
+        "The forecast is made before the first run, from operation counts and a few timed steps."
+    )
+    return Table("predicted", "Forecast and measured cost", caption, columns, tuple(Row(row) for row in rows))
+
+
+def _measured_costs(results: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], list[Mapping[str, Any]]]:
+    """The costs of finished runs by k and train size."""
+    costs: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for facts in results:
+        spec = RunSpec.model_validate(facts["spec"])
+        if "run_seconds" in facts["cost"]:  # results older than forecasts have none
+            costs.setdefault((spec.trainable, spec.train_size), []).append(facts["cost"])
+    return costs
+
+
+def _cell_rows(
+    cells: Mapping[tuple[str, int], Mapping[str, Any]], costs: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]
+) -> list[dict[str, Any]]:
+    rows = []
+    for (name, size), cell in sorted(cells.items(), key=lambda item: -item[0][1]):
+        measured = costs.get((name, size), [])
+        rows.append(
+            {
+                **{"tuned": name, "train_size": size, "runs": len(measured), "predicted": cell["seconds"]},
+                "measured": sum(cost["run_seconds"] for cost in measured) / len(measured) if measured else None,
+                "predicted_bytes": cell["memory_bytes"],
+                "measured_bytes": max((cost["peak_memory_bytes"] for cost in measured), default=None),
+            }
+        )
+    return rows
+
+
+def _total_rows(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows for the forward pass and for everything, over all calls that finished."""
+    rows = []
+    for name, key in (("forward pass", "pass_seconds"), ("total", "seconds")):
+        if calls:
+            predicted, measured = (sum(call[which][key] for call in calls) for which in ("predicted", "measured"))
+            rows.append({"tuned": name, "predicted": predicted, "measured": measured})
+    return rows

@@ -1,0 +1,64 @@
+"""The tables of the data: examples by split and by class."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from frostline.report import formatting
+from frostline.report.tables.table import Column, Row, Table, Values
+
+
+def splits_table(data: Mapping[str, Any]) -> Table:
+    """Examples by split, with what the data checks counted; ``data`` is ``data`` of answer.json."""
+    report = data["report"]
+    rows = [
+        Row(
+            {
+                **{"split": name, "rows": split["rows"], "empty_texts": split["empty_texts"]},
+                **{f"characters_{which}": split["characters"][which] for which in ("median", "percentile_95")},
+                "truncated": data["truncated"].get(name),
+                "repeated": report["repeated"].get(name, 0),
+                "in_train": report["shared"].get(f"train/{name}"),
+            }
+        )
+        for name, split in report["splits"].items()
+    ]
+    columns = (
+        Column("split", "split", number=False),
+        Column("rows", "examples", formatting.count),
+        Column("characters_median", "characters,\nmedian", formatting.count),
+        Column("characters_percentile_95", "characters,\n95th percentile", formatting.count),
+        Column("truncated", "truncated", formatting.percent),
+        Column("repeated", "duplicates in\nthe split", formatting.count),
+        Column("in_train", "also in\ntrain", formatting.count),
+        Column("empty_texts", "empty\ntexts", formatting.count),
+    )
+    caption = f"An example is truncated if it has more than {data['max_length']} tokens."
+    return Table("splits", "Examples by split", caption, columns, tuple(rows))
+
+
+def classes_table(data: Mapping[str, Any], labels: Sequence[str]) -> Table:
+    """Examples by class in each split."""
+    splits = data["report"]["splits"]
+
+    def share(split: str) -> Callable[[Values], list[str]]:
+        whole = splits[split]["rows"]
+        return lambda row: [formatting.percent(row[f"rows_{split}"] / whole)] if whole else []
+
+    rows = [
+        Row(
+            {
+                "class": label,
+                "place": n,
+                **{f"rows_{split}": splits[split]["label_counts"].get(label, 0) for split in splits},
+                "truncated": data["truncated_by_class"].get(label),
+            }
+        )
+        for n, label in enumerate(labels)
+    ]
+    columns = (
+        Column("class", "class", number=False, rank=lambda row: row["place"], user_text="value"),
+        *(Column(f"rows_{split}", split, formatting.count, small=share(split)) for split in splits),
+        Column("truncated", "truncated in train", formatting.percent),
+    )
+    caption = "The number of examples, with its share of the split."
+    return Table("classes", "Examples by class", caption, columns, tuple(rows), style="classes")

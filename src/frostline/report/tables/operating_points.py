@@ -1,0 +1,71 @@
+"""The table of operating points: the smallest k that reaches each target."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from frostline.report.names import trainable
+from frostline.report.tables import rules
+from frostline.report.tables.by_depth import Curve, title_of
+from frostline.report.tables.table import Column, Row, Table, Value, Values
+
+
+def operating_points_table(curve: Curve, main: Mapping[str, Any], *, suffix: str = "") -> Table:
+    """The smallest k that reaches the target, for every share of full fine-tuning and within the margin.
+
+    Args:
+        curve: One train size of an answer.
+        main: The operating point that the answer is about.
+        suffix: Distinguishes the file names of several curves on one page.
+    """
+    order = {cell["trainable"]: n for n, cell in enumerate(curve["cells"])}
+
+    def place(name: str) -> Callable[[Values], Value]:
+        return lambda row: order.get(str(row[name]))
+
+    points = sorted(curve["operating_points"], key=lambda point: (point["margin"] is not None, not point["corrected"]))
+    rows = [
+        Row(
+            {
+                "rule": rules.goal(point, curve),
+                "of": "margin" if point["margin"] is not None else "gain" if point["corrected"] else "score",
+                **{name: point[name] for name in ("target", "margin", "estimate", "sure", "possible", "verdict")},
+                "words": rules.conclusion(point, curve),
+                "place": n,
+            },
+            tags=("the target",) if point is main else (),
+            chosen=point is main,
+        )
+        for n, point in enumerate(points)
+    ]
+    columns = (
+        Column("rule", "target", number=False, rank=lambda row: row["place"]),
+        *(Column("of", number=False), Column("target"), Column("margin")),
+        *sufficient_columns(place),
+        Column("verdict", number=False),
+        Column("words", "conclusion", number=False),
+    )
+    caption = (
+        f"The smallest number of tuned layers that reaches each target. {THREE_WAYS} {rules.learning_rates(curve)}"
+    )
+    title = title_of("Operating points", curve, suffix)
+    return Table(f"operating_points{suffix}", title, caption, columns, tuple(rows), style="prose")
+
+
+THREE_WAYS = (
+    "By mean: its mean score does. With confidence: its whole 95 % confidence interval lies above the target. Not ruled out: "
+    "a part of the interval does."
+)
+
+
+def sufficient_columns(place: Callable[[str], Callable[[Values], Value]] | None = None) -> tuple[Column, ...]:
+    """The smallest k by mean, with confidence, and not ruled out; ``place`` gives the order of k for sorting."""
+
+    def column(name: str, title: str, *, strong: bool = False) -> Column:
+        rank = place(name) if place else None
+        return Column(name, title, trainable, number=False, rank=rank, strong=strong)
+
+    return (
+        column("estimate", "by\nmean"),
+        column("sure", "with\nconfidence", strong=True),
+        column("possible", "not\nruled out"),
+    )

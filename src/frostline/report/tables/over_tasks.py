@@ -1,0 +1,64 @@
+"""The tables over all tasks of a model: ranks, shares, and the smallest k that reaches the target in every task."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from frostline.report import formatting
+from frostline.report.names import trainable
+from frostline.report.tables.operating_points import THREE_WAYS, sufficient_columns
+from frostline.report.tables.overview import MODEL, choices_sentence
+from frostline.report.tables.table import Column, Row, Table
+
+Analysis = Mapping[str, Any]
+
+
+def tasks_table(model: Mapping[str, Any], analysis: Analysis, suffix: str) -> Table:
+    """Each k over all tasks of a model: mean rank, mean share, and the worst task."""
+    found = model["tasks"]
+    whole = "gain" if analysis["choices"]["corrected"] else "score"
+    columns = (
+        Column("trainable", "tuned", trainable, number=False, rank=lambda row: row["place"]),
+        Column("tuned_layers"),
+        Column("mean_rank", "mean\nrank", lambda value: f"{value:.1f}"),
+        Column("mean_share", f"mean share\nof the {whole}", formatting.percent),
+        Column("worst_share", "worst\nshare", formatting.percent),
+        Column("worst_task", "worst\ntask", number=False),
+        Column("tasks", "tasks"),
+    )
+    rows = [Row({**row, "place": n}) for n, row in enumerate(found["rows"])]
+    layers = f", {model['layers']} layers" if model["layers"] else ""
+    excluded = f" Excluded by choice: {', '.join(found['left_out'])}." if found["left_out"] else ""
+    caption = (
+        f"{model['model']}{layers}, over {len(found['tasks'])} tasks. Rank 1 is the best mean of a task; ties share their "
+        f"ranks. Shares are of full fine-tuning’s {whole}, as the mean over tasks and for the worst task.{excluded}"
+    )
+    return Table(f"over_tasks{suffix}", f"{model['model']} over all tasks", caption, columns, tuple(rows))
+
+
+def points_over_tasks_table(analysis: Analysis) -> Table:
+    """The smallest k that reaches the target in every task, for each model."""
+    rows = [
+        Row(
+            {
+                **{name: model[name] for name in ("model", "layers")},
+                **point,
+                "left_out": ", ".join(model["tasks"]["left_out"]) or None,
+            },
+            chosen=point["target"] == analysis["choices"]["target"],
+        )
+        for model in analysis["models"]
+        if model["tasks"]
+        for point in model["tasks"]["points"]
+    ]
+    columns = (
+        MODEL,
+        Column("layers", "layers"),
+        Column("target", "share\nof full", formatting.target),
+        *sufficient_columns(),
+        Column("left_out", "tasks\nexcluded", number=False),
+    )
+    caption = (
+        "The smallest number of tuned layers that reaches each share of full fine-tuning in every task. "
+        f"{THREE_WAYS} {choices_sentence(analysis)}"
+    )
+    return Table("points_over_tasks", "Operating points over all tasks", caption, columns, tuple(rows))

@@ -1,0 +1,37 @@
+"""The table of linear probes on frozen features."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from frostline.report import formatting
+from frostline.report.names import baseline
+from frostline.report.names import metric as name_of_metric
+from frostline.report.tables.table import Column, Row, Table
+
+
+def probe_table(facts: Mapping[str, Any], suffix: str = "") -> Table:
+    """A row for every probe; ``facts`` are those of one label column in probes.json."""
+    metric = name_of_metric(facts["metric"])
+    best = (facts["best"]["layers"], facts["best"]["vector"])
+    rows = [
+        Row(
+            {**probe, "layers": formatting.layers(probe["layers"]), "place": n},
+            tags=("best on held-out training examples",) * ((probe["layers"], probe["vector"]) == best),
+            chosen=(probe["layers"], probe["vector"]) == best,
+        )
+        for n, probe in enumerate(facts["probes"])
+    ]
+    columns = (
+        Column("layers", "after layer", rank=lambda row: row["place"]),
+        Column("vector", "token", number=False),
+        Column("unseen", f"{metric}, held-out\ntraining examples", formatting.score),
+        Column("validation", f"{metric},\nvalidation", formatting.score, strong=True),
+        Column("strength", "penalty per\nexample", lambda strength: f"{strength:.2g}"),
+    )
+    tfidf = "." if facts["words"] is None else f", TF-IDF baseline {facts['words']:.3f}."
+    caption = (
+        f"A {facts['kind']} probe on one vector of each example after each layer (0: the embeddings), {facts['train_rows']:,} "
+        f"training and {facts['validation_rows']:,} validation examples. "
+        f"{baseline(facts['metric']).capitalize()} {facts['chance']:.3f}{tfidf}"
+    )
+    return Table(f"probes{suffix}", "Probes", caption, columns, tuple(rows))

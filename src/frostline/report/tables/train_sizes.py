@@ -1,0 +1,51 @@
+"""The table over train sizes: from how many examples full fine-tuning is better, and how the distance to it changes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from frostline.report import formatting
+from frostline.report.names import trainable
+from frostline.report.tables.by_depth import interval_below
+from frostline.report.tables.table import Column, Row, Table, Value
+
+
+def train_sizes_table(group: Mapping[str, Any], suffix: str) -> Table:
+    """Each k over the train sizes of one model and task of an analysis."""
+    learning = group["learning"]
+    slopes = {row["trainable"]: row for row in learning["interaction"]}
+    spreads = {row["trainable"]: row for row in learning["spread"]}
+    rows = [
+        Row(
+            {
+                "trainable": row["trainable"],
+                "surely_better": row["surely_better"],
+                **_prefixed("slope", slopes.get(row["trainable"]), ("slope", "low", "high", "p", "p_holm")),
+                **_prefixed("spread", spreads.get(row["trainable"]), ("ratio", "p", "p_holm")),
+                "place": n,
+            }
+        )
+        for n, row in enumerate(learning["pays_from"])
+    ]
+    columns = (
+        Column("trainable", "tuned", trainable, number=False, rank=lambda row: row["place"]),
+        Column("surely_better", "full is better\nfrom … examples", formatting.count),
+        Column(
+            *("slope_slope", "change of the\ndifference per\ntenfold examples", formatting.difference),
+            small=interval_below("slope_low", "slope_high", formatting.difference_interval),
+        ),
+        *(Column("slope_low"), Column("slope_high"), Column("slope_p")),
+        Column("slope_p_holm", "p-value of\nthe change\n(Holm)", formatting.p_value),
+        Column("spread_ratio", "spread between\nseeds relative\nto full", formatting.times),
+        Column("spread_p"),
+        Column("spread_p_holm", "p-value of\nthe spread\n(Holm)", formatting.p_value),
+    )
+    caption = (
+        "Compared with full fine-tuning over all train sizes. The difference is the score of k less that of full fine-tuning: "
+        "if it falls, full fine-tuning gains more from more examples. The spread is the standard deviation between seeds, with "
+        "failed runs, pooled over the sizes; below 1, k varies less than full fine-tuning."
+    )
+    return Table(f"sizes{suffix}", f"Train sizes, {group['model']}, {group['task']}", caption, columns, tuple(rows))
+
+
+def _prefixed(prefix: str, row: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, Value]:
+    return {f"{prefix}_{name}": None if row is None else row[name] for name in names}

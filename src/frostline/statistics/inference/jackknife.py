@@ -1,0 +1,31 @@
+"""Groups of rows for the jackknife, which measures how much a score depends on the rows in the validation set."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frostline.statistics.inference.summary import Array
+
+GROUPS = 50
+
+
+def row_groups(rows: int, groups: int = GROUPS) -> list[NDArray[np.int64]]:
+    """For each group, the rows that remain without it. Rows are assigned to groups at random, with a fixed seed."""
+    group = np.random.default_rng(0).permutation(rows) % min(groups, rows)
+    return [np.flatnonzero(group != left_out) for left_out in range(min(groups, rows))]
+
+
+def row_covariance(left_out: Array, one_row: float) -> Array:
+    """The covariance ``[2, 2]`` of two mean scores that the rows cause, by a jackknife (Efron and Stein 1981).
+
+    It is as if two more rows had been seen, of which each of the two models alone gets one right. Otherwise a few rows on
+    which both models happen to agree would prove a difference of 0 (Agresti and Min 2005 do so for paired proportions).
+
+    Args:
+        left_out: Scores without one group of rows, ``[groups, seeds, 2]``.
+        one_row: How far one row can move a score.
+    """
+    groups = len(left_out)
+    means = left_out.mean(1)  # [groups, 2]
+    centred = means - means.mean(0)
+    covariance: Array = (groups - 1) / groups * centred.T @ centred + one_row**2 * np.eye(2)
+    return covariance

@@ -1,0 +1,17 @@
+"""The quantile of Student's t at the ends of an interval, corrected for interim analyses."""
+
+QUANTILE = 0.975  # of a two-sided interval with 95 % confidence
+
+
+def corrected_quantile(analyses: float) -> float:
+    """The quantile with Bonferroni's correction: each of so many analyses gets an equal part of the 5 %.
+
+    If results are analysed several times to decide whether more runs are needed, the interval at which somebody stops then
+    still has 95 % confidence. The same holds for the best of so many intervals.
+    """
+    return 1 - (1 - QUANTILE) / analyses
+
+
+def number_of_analyses(quantile: float) -> float:
+    """The number of analyses that a corrected quantile allows for: the inverse of :func:`corrected_quantile`."""
+    return (1 - QUANTILE) / (1 - quantile)

@@ -1,0 +1,42 @@
+"""The Pareto front of score and cost."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Cell = Mapping[str, Any]  # as ``cells.describe`` returns it
+COSTS = ("seconds", "trainable_parameters", "peak_memory_bytes")
+
+
+def pareto(cells: Sequence[Cell]) -> dict[str, list[str]]:
+    """For each cost the k that no other dominates: none has at least its mean for less, nor a higher mean for the same."""
+    return {cost: _front(cells, comparable_costs(cells, cost)) for cost in COSTS}
+
+
+def comparable_costs(cells: Sequence[Cell], cost: str) -> list[float | None]:
+    """The cost of each cell; None if it cannot be compared.
+
+    Seconds include a run's share of the forward pass over the frozen layers. They are compared between cells whose runs
+    trained with the largest number of workers side by side.
+    """
+    if cost != "seconds":
+        return [cell[cost] for cell in cells]
+    largest = max((cell["abreast"] or 0 for cell in cells), default=0)
+    return [
+        None
+        if cell["seconds"] is None or (cell["abreast"] or 0) < largest
+        else cell["seconds"] + (cell["shared_seconds"] or 0.0)
+        for cell in cells
+    ]
+
+
+def _front(cells: Sequence[Cell], costs: Sequence[float | None]) -> list[str]:
+    known = [
+        (cell["validation"]["mean"], cost, cell["trainable"])
+        for cell, cost in zip(cells, costs, strict=True)
+        if cell["validation"]["mean"] is not None and cost is not None
+    ]
+    return [
+        name
+        for score, cost, name in known
+        if not any(s >= score and c <= cost and (s, c) != (score, cost) for s, c, _ in known)
+    ]

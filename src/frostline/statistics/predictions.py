@@ -1,0 +1,136 @@
+"""Evidence from the predictions of runs on a labelled split."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frostline.statistics.evidence import Run, same_seeds, summary_with_interval
+from frostline.statistics.inference.intervals import mean_interval, score_interval
+from frostline.statistics.inference.jackknife import row_groups
+from frostline.statistics.inference.pair import Pair, pair, pairing_gain, unpaired
+from frostline.statistics.inference.quantile import QUANTILE, corrected_quantile, number_of_analyses
+from frostline.statistics.inference.ratio import is_above
+from frostline.statistics.metrics import METRICS, chance, predict
+
+Logits = Callable[[str], NDArray[Any]]  # name of a run -> [rows, C]; NaN in rows that the run is not scored on
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """The targets of a split, ``[rows]``, and the metric that scores predictions for them."""
+
+    targets: NDArray[Any]
+    problem_type: str
+    labels: tuple[str, ...]
+    metric: str
+
+    def score(self, logits: NDArray[Any], rows: NDArray[np.int64]) -> float:
+        """The metric on these rows of ``[rows, C]``; NaN if there are none."""
+        if not len(rows):
+            return float("nan")
+        return METRICS[self.metric].score(self.targets[rows], predict(logits[rows], self.problem_type))
+
+    @property
+    def chance(self) -> float:
+        """The score of the best constant prediction."""
+        return chance(self.targets, self.metric, len(self.labels))
+
+
+class Predictions:
+    """Predictions of runs; see :class:`frostline.statistics.evidence.Evidence`.
+
+    Scores on all rows and without each group of rows are computed once per run. Runs are paired by seed and row if the two
+    sides have a seed in common; otherwise all runs of both sides are compared, without pairing.
+    """
+
+    def __init__(self, split: Labelled, logits: Logits, interim_analyses: int = 1) -> None:
+        """``interim_analyses``: how often, at most, intervals decided whether to train more; they are corrected for it."""
+        self.split, self.logits = split, logits
+        self.quantile = corrected_quantile(interim_analyses)
+        self.metric, self.chance, self.rows = split.metric, split.chance, len(split.targets)
+        self.groups = row_groups(len(split.targets))
+        self.scores: dict[str, NDArray[np.float64]] = {}
+        self.scored: dict[str, NDArray[np.bool_]] = {}
+
+    def __getitem__(self, run: str) -> NDArray[np.float64]:
+        """Scores of a run ``[1 + groups]``: on all rows, then without each group of rows."""
+        if run not in self.scores:
+            logits = self.logits(run)
+            scored = self.scored[run] = _scored_rows(logits)
+            rows = [np.arange(len(scored)), *self.groups]
+            self.scores[run] = np.array([self.split.score(logits, some[scored[some]]) for some in rows])
+        return self.scores[run]
+
+    def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
+        if not cell or not full:
+            return None
+        both = self._both(cell, full)  # [seeds, 2, 1 + groups]
+        if len(both):
+            rows = self.rows_of(ours["run"] for ours, _ in same_seeds(cell, full))
+            found = pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self._one_row(rows), self.quantile)
+        else:
+            rows = min(self.rows_of(run["run"] for run in runs) for runs in (cell, full))
+            ours, theirs = (np.array([self[run["run"]] for run in some]) for some in (cell, full))  # [n, 1 + groups]
+            means = np.stack([ours[:, 1:].mean(0), theirs[:, 1:].mean(0)], 1)
+            found = unpaired(ours[:, 0], theirs[:, 0], means, self._one_row(rows), self.quantile)
+        return replace(found, covered=rows / self.rows)
+
+    def learned(self, runs: Sequence[Run], among: int | None = None) -> bool | None:
+        if not runs:
+            return None
+        both = self.pair(runs, runs)
+        analyses = 2 * number_of_analyses(self.quantile)  # half of the error for the mean, half for single runs
+        if both is not None and is_above(replace(both, quantile=corrected_quantile(analyses)), self.chance):
+            return True
+        quantile = corrected_quantile(analyses * (among or len(runs)))
+        return any(self.alone(run["run"], quantile)["low"] > self.chance for run in runs)
+
+    def pairing(self, cell: Sequence[Run], full: Sequence[Run]) -> float | None:
+        return pairing_gain(self._both(cell, full)[:, :, 0])
+
+    def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
+        scores = np.array([self[run["run"]] for run in runs]).reshape(len(runs), 1 + len(self.groups))
+        if len(runs) < 2:
+            return summary_with_interval(scores[:, 0], None, self.metric)
+        one_row = self._one_row(self.rows_of([run["run"] for run in runs]))
+        interval = mean_interval(scores[:, 0], scores[:, 1:].T, one_row, self.quantile)
+        return summary_with_interval(scores[:, 0], interval, self.metric)
+
+    def alone(self, run: str, quantile: float = QUANTILE) -> dict[str, float]:
+        """The score of one run, and its interval from the rows."""
+        score, *left_out = self[run]
+        low, high = score_interval(score, np.array(left_out), self._one_row(self.rows_of([run])), quantile)
+        return {"score": float(score), "low": max(low, METRICS[self.metric].lowest), "high": min(high, 1.0)}
+
+    def rows_of(self, runs: Iterable[str]) -> int:
+        scored = [self._rows_scored(run) for run in runs]
+        return int(np.any(scored, axis=0).sum()) if scored else 0
+
+    def _rows_scored(self, run: str) -> NDArray[np.bool_]:
+        """Whether the run is scored on each row, ``[rows]``."""
+        if run not in self.scored:
+            self.scored[run] = _scored_rows(self.logits(run))
+        return self.scored[run]
+
+    def _one_row(self, rows: int) -> float:
+        """How far one row can move a score on so many rows."""
+        return (1 - METRICS[self.metric].lowest) / rows
+
+    def _both(self, cell: Sequence[Run], full: Sequence[Run]) -> NDArray[np.float64]:
+        """The paired scores, ``[seeds, 2, 1 + groups]``."""
+        both = [[self[ours["run"]], self[theirs["run"]]] for ours, theirs in same_seeds(cell, full)]
+        return np.array(both).reshape(len(both), 2, 1 + len(self.groups))
+
+
+def _scored_rows(logits: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.asarray(~np.isnan(logits).any(axis=1))
+
+
+def among_all(logits: NDArray[Any], scored: NDArray[np.bool_]) -> NDArray[Any]:
+    """Logits of the scored rows ``[scored rows, C]`` as logits of all rows ``[rows, C]``, with NaN in the others."""
+    every = np.full((len(scored), logits.shape[1]), np.nan, logits.dtype)
+    every[scored] = logits
+    return every

@@ -1,0 +1,96 @@
+"""What each k of a study trains, from the model configuration alone: no weights and no network are needed."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
+
+from frostline.model.anatomy import Anatomy, count_parameters, find_layers
+from frostline.model.pretrained import load_config
+from frostline.model.trainable import parameters_of
+from frostline.studies.protocol import FOLDER, Protocol
+from frostline.sweep.parameter_groups import Group, groups_by_tune
+from frostline.sweep.specification import make_spec
+from frostline.training.fields import Tune
+from frostline.training.specification import RunSpec
+
+
+@dataclass(frozen=True)
+class ParameterCounts:
+    """Numbers of parameters of a classifier.
+
+    Attributes:
+        layers: The number of layers, L.
+        places: Parameters by place: embeddings, layer 0 to layer L - 1, final norm, pooler, head.
+        trainable: Trainable parameters of each k.
+    """
+
+    layers: int
+    places: Mapping[str, int]
+    trainable: Mapping[Tune, int]
+
+    @property
+    def total(self) -> int:
+        """All parameters."""
+        return sum(self.places.values())
+
+
+def model_config(protocol: Protocol, model: str) -> PreTrainedConfig:
+    """The configuration of a model: from the study's own files, else from the folder or the hub.
+
+    Raises:
+        FrostlineError: There is no such model.
+    """
+    short = protocol.short_name(model)
+    if short is None:
+        return load_config(model)
+    facts = json.loads((FOLDER / "configurations" / f"{short}.json").read_text(encoding="utf-8"))
+    return AutoConfig.for_model(**facts)
+
+
+def parameter_counts(
+    config: PreTrainedConfig,
+    ks: Sequence[Tune],
+    *,
+    classes: int = 2,
+    tune_pooler: bool = True,
+    tune_modules: Sequence[str] | None = None,
+) -> ParameterCounts:
+    """The parameters of the classifier that a configuration describes."""
+    model, anatomy = _meta_classifier(config, classes)
+    places: dict[str, int] = {}
+    for name, parameter in model.named_parameters():
+        places[anatomy.places[name]] = places.get(anatomy.places[name], 0) + parameter.numel()
+    trainable = {
+        k: count_parameters(model, parameters_of(k, anatomy, tune_modules, tune_pooler=tune_pooler)) for k in ks
+    }
+    return ParameterCounts(anatomy.count, places, trainable)
+
+
+def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> dict[Tune, tuple[Group, ...]]:
+    """Every parameter group that a sweep with these settings has, for each value of ``tune``."""
+    spec = make_spec({**settings, "out": "-"})
+    facts = {name: value for name, value in spec.model_dump().items() if name in RunSpec.model_fields}
+    of_data = {"weights": "", "vocabulary": "", "data": "", "seed": 0, "train_size": 1}
+    runs = [
+        RunSpec.model_validate(
+            {**facts, **of_data, "tune": k, "learning_rate": rate, "head_learning_rate": of_head}
+            | {"tune_modules": spec.tune_modules if k == "named" else None}
+        )
+        for k in spec.every("tune")
+        for part in spec.grids()
+        if k in part.tune
+        for rate, of_head in part.rate_pairs(k)
+    ]
+    return groups_by_tune(runs, *_meta_classifier(config))
+
+
+def _meta_classifier(config: PreTrainedConfig, classes: int = 2) -> tuple[PreTrainedModel, Anatomy]:
+    """The classifier on the meta device, where tensors have shapes but no data, and the anatomy of its layers."""
+    config.num_labels = classes
+    with torch.device("meta"):
+        model = AutoModelForSequenceClassification.from_config(config)
+        return model, find_layers(model, {"input_ids": torch.zeros(2, 8, dtype=torch.long)})

@@ -1,0 +1,133 @@
+"""The sweeps of a study: one for each model and task, each in its own folder, resumable like any other sweep."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from frostline import FrostlineError
+from frostline.api.sweep import Sweep
+from frostline.data.files import file_name
+from frostline.data.glue.tasks import GLUE
+from frostline.data.parsing import normalized_name
+from frostline.report.answer.groups import sweep_groups
+from frostline.report.names import model_name
+from frostline.statistics.cells import FULL
+from frostline.statistics.choices import Choices
+from frostline.statistics.learning_rates import best_learning_rate
+from frostline.studies.parameters import model_config
+from frostline.studies.protocol import Protocol
+from frostline.studies.tune_values import tune_values
+from frostline.sweep.execution.progress import Progress
+
+
+@dataclass(frozen=True)
+class StudySweep:
+    """One model on one task.
+
+    Attributes:
+        model: The model, as the user or the study names it.
+        task: The task.
+        out: The folder of the sweep.
+        settings: All settings of the sweep.
+        choices: How the study turns runs into an answer.
+        line_search: Learning rates of which the best for full fine-tuning is used for every k; empty if there is no search.
+    """
+
+    model: str
+    task: str
+    out: Path
+    settings: Mapping[str, Any]
+    choices: Choices
+    line_search: tuple[float, ...] = ()
+
+    def run(self, progress: Progress | None = None) -> dict[str, Any]:
+        """Run what has no result yet, the search of the learning rate first. Returns the answer; no model is saved."""
+        chosen: dict[str, Any] = {}
+        if self.line_search:
+            search = {"tune": "all", "tune_modules": None, "learning_rate": self.line_search}
+            self._sweep(progress, search).run(save_model=False)
+            chosen["learning_rate"] = self._best_learning_rate()
+        return self._sweep(progress, chosen).run(save_model=False)
+
+    def _sweep(self, progress: Progress | None, changes: Mapping[str, Any]) -> Sweep:
+        return Sweep(progress=progress, **{**self.settings, "out": self.out, **changes})
+
+    def _best_learning_rate(self) -> float | None:
+        """The best learning rate of the search for full fine-tuning at the largest train size, by the study's choices."""
+        group = next(iter(sweep_groups(self.out)))
+        full = [run for run in group.runs if run["trainable"] == FULL and run["learning_rate"] in self.line_search]
+        largest = max(run["train_size"] for run in full)
+        return best_learning_rate([run for run in full if run["train_size"] == largest], group.evidence.chance, self.choices)
+
+
+def study_sweeps(
+    protocol: Protocol,
+    out: str | Path,
+    *,
+    models: Sequence[str] | None = None,
+    tasks: Sequence[str] | None = None,
+    data: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> list[StudySweep]:
+    """The sweeps of a study.
+
+    Args:
+        protocol: The study.
+        out: The folder for all sweeps.
+        models: Models in place of those of the study.
+        tasks: Tasks in place of those of the study.
+        data: The folder or hub data set of a task.
+        settings: Settings of a sweep that replace those of the protocol.
+
+    Raises:
+        FrostlineError: A task has no known data, or data are given for a task that is not run.
+    """
+    models, tasks, data = models or protocol.models, tasks or protocol.tasks, data or {}
+    unknown = next((task for task in data if task not in tasks), None)
+    if unknown is not None:
+        raise FrostlineError(
+            f"--data {unknown}={data[unknown]}: {unknown} is no task of this study; its tasks are {', '.join(tasks)}."
+        )
+    for task in tasks:
+        if task not in (*protocol.tasks, *data) and normalized_name(task) not in GLUE:
+            raise FrostlineError(
+                f"{task} is no task of {protocol.name} ({', '.join(protocol.tasks)}) and no task of GLUE: give its data with "
+                f"--data {task}=FOLDER."
+            )
+    return [
+        _study_sweep(
+            protocol,
+            model,
+            task,
+            out=Path(out) / file_name(model_name(model)) / file_name(task),
+            changes={**({"data": data[task]} if task in data else {}), **(settings or {})},
+        )
+        for model in models
+        for task in tasks
+    ]
+
+
+def run_sweeps(
+    sweeps: Sequence[StudySweep], progress: Progress | None = None
+) -> Iterator[tuple[StudySweep, dict[str, Any]]]:
+    """Run all sweeps of a study; yields each with its answer as soon as it is finished."""
+    for sweep in sweeps:
+        yield sweep, sweep.run(progress)
+
+
+def _study_sweep(protocol: Protocol, model: str, task: str, *, out: Path, changes: Mapping[str, Any]) -> StudySweep:
+    settings = {**protocol.settings_of(model, task), **changes}
+    settings["tune"] = tune_values(settings.get("tune", protocol.tune), _layers(protocol, model))
+    search: tuple[float, ...] = ()
+    if "learning_rate" not in settings:
+        settings["learning_rate"] = protocol.line_search
+        search = protocol.line_search if protocol.as_published.one_rate else ()
+    return StudySweep(model, task, out, settings, protocol.as_published, search)
+
+
+def _layers(protocol: Protocol, model: str) -> int:
+    layers = getattr(model_config(protocol, model), "num_hidden_layers", None)
+    if layers is None:
+        raise FrostlineError(f"The configuration of {model} does not show how many layers it has: give --tune.")
+    return int(layers)

@@ -1,0 +1,52 @@
+"""Values of k that are relative to L, the number of layers: ``0..L/2, all``."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from frostline import FrostlineError
+from frostline.data.parsing import comma_separated
+from frostline.training.fields import Tune
+
+TERM = r"(?:\d+|\d*L)(?:/[1-9]\d*)?"  # 3, L, 2L/3
+TERM_PARTS = re.compile(r"(?P<factor>\d*)(?P<layers>L?)(/(?P<divisor>\d+))?")
+RANGE = re.compile(rf"(?P<first>{TERM})(\.\.(?P<last>{TERM})(:(?P<step>[1-9]\d*))?)?")
+WORDS: Mapping[str, Tune] = {"all": "all", "named": "named"}
+
+
+def tune_values(expression: str | Sequence[Any], layers: int) -> list[Tune]:
+    """Values of k from terms separated by commas, or from a list of terms.
+
+    ``0..L/2, all`` is every k from 0 to half of the layers, and full fine-tuning; ``0..L:2`` is every second k; ``2L/3`` is two
+    thirds of the layers. Fractions are rounded down. Numbers come first, in rising order and each once.
+
+    Args:
+        expression: The terms.
+        layers: The number of layers of the model, L.
+
+    Raises:
+        FrostlineError: A term cannot be read.
+    """
+    text = expression if isinstance(expression, str) else ",".join(map(str, expression))
+    found: list[Tune] = []
+    for part in comma_separated(text):
+        if part in WORDS:
+            found.append(WORDS[part])
+            continue
+        match = RANGE.fullmatch(part)
+        if match is None:
+            raise FrostlineError(
+                f"--tune {part!r} is not a number of layers: give numbers, shares of L such as L/2, ranges such as 0..L or "
+                "0..L:2, all, or named, separated by commas."
+            )
+        first, last = (_term_value(match[name] or match["first"], layers) for name in ("first", "last"))
+        found += range(first, last + 1, int(match["step"] or 1))
+    numbers = sorted({k for k in found if isinstance(k, int)})
+    return [*numbers, *dict.fromkeys(k for k in found if not isinstance(k, int))]
+
+
+def _term_value(term: str, layers: int) -> int:
+    match = TERM_PARTS.fullmatch(term)
+    assert match is not None
+    factor = int(match["factor"] or 1) * (layers if match["layers"] else 1)
+    return factor // int(match["divisor"] or 1)

@@ -1,0 +1,59 @@
+"""The audit of a run: which parameters were frozen and which were trained, checked on the model itself."""
+
+from typing import Any
+
+from frostline.fast.optimizer import gradient_of
+from frostline.model.anatomy import count_parameters
+from frostline.model.pretrained import Pretrained, frozen_modules
+from frostline.training.learner import Learner
+
+
+class Audit:
+    """Checks before, during and after a training that exactly the parameters ``names`` are trained."""
+
+    def __init__(self, pretrained: Pretrained, names: frozenset[str]) -> None:
+        self.pretrained, self.names = pretrained, names
+        self.before = pretrained.frozen_digest(names)
+        self.frozen_in_train_mode = 0
+
+    def check_modes(self) -> None:
+        """Count the frozen modules, with the dropout inside them, that are not in eval mode."""
+        frozen = set(frozen_modules(self.pretrained.model, self.names))
+        self.frozen_in_train_mode = sum(module.training for module in frozen)
+
+    def facts(self, *, frozen_dropout: bool) -> dict[str, Any]:
+        """The audit of the model after training, as it is written into the result.
+
+        Raises:
+            AssertionError: Something that had to stay frozen did not; such a run has no result.
+        """
+        model, places = self.pretrained.model, self.pretrained.anatomy.places
+        parameters = dict(model.named_parameters())
+        by_place: dict[str, dict[str, int]] = {}
+        for name, place in places.items():
+            counts = by_place.setdefault(place, {"trained": 0, "frozen": 0})
+            counts["trained" if name in self.names else "frozen"] += parameters[name].numel()
+        facts = {
+            "parameters": count_parameters(model),
+            "trainable_parameters": count_parameters(model, self.names),
+            "by_place": by_place,
+            "each_parameter_in_one_place": set(places) == set(parameters),
+            "frozen_bytes_unchanged": self.pretrained.frozen_digest(self.names) == self.before,
+            "frozen_gradients_none": all(gradient_of(p) is None for n, p in parameters.items() if n not in self.names),
+            "frozen_in_eval_mode": self.frozen_in_train_mode == 0 and not frozen_dropout,
+        }
+        wrong = [name for name, value in facts.items() if value is False]
+        assert wrong in ([], ["frozen_in_eval_mode"] if frozen_dropout else []), f"audit: {wrong}"
+        return facts
+
+    def learner_facts(self, learner: Learner) -> dict[str, Any]:
+        """The audit of one run's own parameters, as it is written into the result.
+
+        Raises:
+            AssertionError: Its optimizer held other parameters, or not all of them.
+        """
+        trained = {id(p) for p in learner.parameters.values()}
+        held = [id(p) for group in learner.groups for p in group["params"]]
+        exactly = learner.parameters.keys() == self.names and len(held) == len(trained) and set(held) == trained
+        assert exactly, "audit: ['optimizer_holds_exactly_the_trained']"
+        return {"optimizer_holds_exactly_the_trained": exactly, "clipped_parameters": len(trained)}

@@ -1,0 +1,77 @@
+"""Types of the fields of a specification, which also accept text with commas from a command line or a TOML file."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from frostline.data.parsing import comma_separated
+
+Strict = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def _as_list(value: Any) -> Any:
+    """One value, or text with commas, as a list."""
+    if isinstance(value, str):
+        return [_number(part) for part in comma_separated(value) if part]
+    return list(value) if isinstance(value, list | tuple | range | set) else [value]
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _as_strings(value: Any) -> Any:
+    """Text with commas as a list of strings; a label that looks like a number stays a string."""
+    values = comma_separated(value) if isinstance(value, str) else _as_list(value)
+    return [str(x) if isinstance(x, int | float) else x for x in values]
+
+
+def _as_seeds(value: Any) -> Any:
+    """``5`` becomes 0 to 4; a list stays a list."""
+    values = _as_list(value)
+    if isinstance(value, int) or (isinstance(value, str) and "," not in value):
+        if not values or not isinstance(values[0], int) or values[0] < 1:
+            raise ValueError("give a number of seeds, 1 or more, or a list of them")
+        return list(range(values[0]))
+    return values
+
+
+def _not_empty_and_distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not values:
+        raise ValueError("give at least one value")
+    if len(set(values)) < len(values):
+        raise ValueError("a value appears twice; give each once")
+    return values
+
+
+def _not_one(folds: int | str) -> int | str:
+    if folds == 1:
+        raise ValueError("give 2 or more, 0 for none, or auto")
+    return folds
+
+
+Positive = Annotated[float, Field(gt=0)]
+Tune = Annotated[int, Field(ge=0)] | Literal["all", "named"]  # tuned layers; "all" is full: embeddings too
+Tunes = Annotated[tuple[Tune, ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)]
+Seeds = Annotated[
+    tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_as_seeds), AfterValidator(_not_empty_and_distinct)
+]
+Sizes = Annotated[
+    tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)
+]
+Strings = Annotated[tuple[str, ...], BeforeValidator(_as_strings)]
+Folds = Annotated[Annotated[int, Field(ge=0)] | Literal["auto"], AfterValidator(_not_one)]
+LearningRates = Annotated[tuple[Positive, ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)]
+HeadLearningRate = Annotated[
+    Positive | None,  # None: that of the layers; a file says "same", since TOML has no null
+    BeforeValidator(lambda value: None if value == "same" else value),
+    PlainSerializer(lambda value: "same" if value is None else value, when_used="json"),
+]
+HeadLearningRates = Annotated[
+    tuple[HeadLearningRate, ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)
+]

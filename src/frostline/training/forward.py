@@ -1,0 +1,77 @@
+"""The function from rows to logits that a run trains and scores with: the model from its cut on."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from frostline.fast.dropout import Dropout
+from frostline.fast.linear import prepared_weights
+from frostline.fast.sparse_gradients import sparse_gradients
+from frostline.fast.switch import enabled
+from frostline.frozen.batches import Rows
+from frostline.frozen.cut import UpperModel, cut_at
+from frostline.model.packing import packable
+from frostline.training.context import RunContext
+from frostline.training.problem import Forward
+from frostline.training.seeds import generator_seed
+from frostline.training.specification import RunSpec
+
+
+@contextmanager
+def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[Forward]:
+    """The function from rows of the pool, ``[K, B]``, to logits ``[K, B, C]``, for the cut of K runs.
+
+    Dropout draws from each run's own seed; on a GPU, and for layers that drop without ``nn.Dropout``, from the first run's.
+    """
+    pretrained, runs = context.pretrained, len(specs)
+    seeds = [generator_seed(spec.seed, "dropout") for spec in specs]
+    dropout = Dropout(*seeds) if context.machine.device.type == "cpu" and enabled("dropout") else None
+    cut = context.cut(specs[0])
+    head_only = cut == pretrained.anatomy.count  # too cheap to speed up, and a stack must give bitwise the same
+    with (
+        packable(pretrained.model) if context.packed else nullcontext() as packing,
+        prepared_weights(pretrained.model, context.machine.dtype) if runs == 1 and not head_only else nullcontext(),
+        sparse_gradients(pretrained.model) if runs == 1 and not context.plain else nullcontext(),
+        dropout.instead(pretrained.model) if dropout else nullcontext(),
+        cut_at(pretrained.model, pretrained.anatomy, cut, packing=packing, runs=runs, narrow=context.narrow) as upper,
+        torch.random.fork_rng(),  # for layers that drop without nn.Dropout
+    ):
+        torch.manual_seed(seeds[0])
+        if packing:
+            packing.dropout = dropout
+        yield _Forward(context, upper, cut)
+
+
+@dataclass(frozen=True)
+class _Forward:
+    context: RunContext
+    upper: UpperModel
+    cut: int | None
+
+    def __call__(self, rows: Rows) -> Tensor:
+        """Logits ``[K, B, C]`` of rows ``[K, B]``; what is only scored is computed in chunks that fit into memory."""
+        if torch.is_grad_enabled():
+            return self._logits(rows)
+        chunks = self.context.scoring_chunks(self.context.tokens.lengths[rows], self.cut)
+        return torch.cat([self._logits(rows[:, chunk]) for chunk in chunks], 1)
+
+    def _logits(self, rows: Rows) -> Tensor:
+        device = self.context.machine.device
+        inputs, hidden = self._inputs(rows.ravel())
+        batch = {name: x.to(device, non_blocking=True) for name, x in inputs.items()}
+        with self.context.machine.autocast():
+            logits = self.upper(batch, None if hidden is None else hidden.to(device, non_blocking=True))
+        return logits.view(*rows.shape, -1)
+
+    def _inputs(self, rows: Rows) -> tuple[dict[str, Tensor], Tensor | None]:
+        """The model's inputs for rows ``[B]``, and the cached hidden states that replace the layers below the cut."""
+        context, states = self.context, self.context.states
+        if self.cut is None or states is None:
+            return context.tokens.batch(rows), None
+        head_only = self.cut == context.pretrained.anatomy.count
+        if head_only and states.selection.head:  # one token of each example is cached, the one that the head reads
+            return context.tokens.one_token(rows, last=context.head_reads == "last"), states.head(rows)
+        return context.tokens.batch(rows), states.tokens(self.cut, rows)

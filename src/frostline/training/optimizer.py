@@ -1,0 +1,70 @@
+"""The optimizer, its parameter groups and its learning-rate schedule.
+
+To add an optimizer setting, add a field to :class:`frostline.training.specification.Settings` and use it here.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.optim.lr_scheduler import LRScheduler
+from transformers import get_scheduler
+
+from frostline.fast.optimizer import AdamW
+from frostline.model.anatomy import HEAD, POOLER, Anatomy
+from frostline.training.specification import RunSpec, Settings
+from frostline.training.steps import StepPlan
+
+
+def make_optimizer(groups: Sequence[Mapping[str, Any]], settings: Settings) -> AdamW:
+    """AdamW on these parameter groups."""
+    return AdamW(_merged(groups), betas=(settings.adam_beta1, settings.adam_beta2), eps=settings.adam_epsilon)
+
+
+def make_schedule(optimizer: AdamW, settings: Settings, steps: StepPlan) -> LRScheduler:
+    """The schedule of the learning rates, as transformers defines it."""
+    schedule: LRScheduler = get_scheduler(settings.lr_scheduler_type, optimizer, steps.warmup, steps.total)
+    return schedule
+
+
+def optimizer_groups(spec: RunSpec, anatomy: Anatomy, parameters: Mapping[str, Tensor]) -> list[dict[str, Any]]:
+    """The parameter groups of a run that trains these ``parameters``; head and pooler have a learning rate of their own."""
+    head = frozenset(name for name in parameters if anatomy.places[name] in (HEAD, POOLER))
+    return parameter_groups(parameters, head, spec, spec.learning_rate, spec.head_learning_rate)
+
+
+def parameter_groups(
+    parameters: Mapping[str, Tensor],
+    head: frozenset[str],
+    settings: Settings,
+    learning_rate: float,
+    head_learning_rate: float | None = None,
+) -> list[dict[str, Any]]:
+    """At most four groups: layers and head, each with and without weight decay.
+
+    Matrices decay. Biases, norms and all other parameters of one dimension do not.
+
+    Args:
+        parameters: The trained parameters by name.
+        head: The names of those that belong to the head.
+        settings: Gives the weight decay.
+        learning_rate: The learning rate of the layers.
+        head_learning_rate: The learning rate of the head; None: that of the layers.
+    """
+    groups = []
+    for is_head, rate in {False: learning_rate, True: head_learning_rate or learning_rate}.items():
+        for decays in (True, False):
+            members = [p for n, p in parameters.items() if (n in head) == is_head and (p.dim() > 1) == decays]
+            if members:
+                decay = settings.weight_decay if decays else 0.0
+                groups.append({"params": members, "lr": rate, "weight_decay": decay})
+    return groups
+
+
+def _merged(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The same parameters with groups of equal settings merged: each group costs the optimizer time, however small it is."""
+    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for group in groups:
+        settings = {name: value for name, value in group.items() if name != "params"}
+        merged.setdefault(tuple(settings.items()), {**settings, "params": []})["params"] += group["params"]
+    return list(merged.values())

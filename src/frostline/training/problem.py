@@ -1,0 +1,57 @@
+"""What a run learns: targets, loss and scores of rows of the pool. A pool is every split, one after the other."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from frostline.frozen.batches import Rows
+from frostline.statistics.metrics import score
+
+Forward = Callable[[Rows], Tensor]  # rows of the pool [..., B] -> logits [..., B, C]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Targets and lengths of all rows of the pool, and how loss and scores are computed from them.
+
+    Attributes:
+        problem_type: ``single_label_classification`` or ``regression``.
+        targets: The class index or the number of each row, ``[N]``.
+        lengths: Tokens of each row, ``[N]``.
+        class_weights: Weights of the classes in the loss, ``[C]``; None weighs all alike.
+        metric: The metric that chooses the best epoch.
+    """
+
+    problem_type: str
+    targets: NDArray[Any]
+    lengths: NDArray[np.int64]
+    class_weights: Tensor | None
+    metric: str
+
+    def loss(self, logits: Tensor, rows: Rows) -> Tensor:
+        """Mean loss of a batch in fp32: cross entropy for classes, squared error for numbers."""
+        targets = torch.from_numpy(self.targets[rows]).to(logits.device)
+        if self.problem_type == "regression":
+            return F.mse_loss(logits[:, 0].float(), targets.float())
+        weights = None if self.class_weights is None else self.class_weights.to(logits.device)
+        return F.cross_entropy(logits.float(), targets, weight=weights)
+
+    def scores(self, logits: NDArray[np.float32], rows: Rows) -> dict[str, float]:
+        """Every metric that suits the task, and the loss."""
+        loss = float(self.loss(torch.from_numpy(logits), rows))
+        return {**score(self.targets[rows], logits, self.problem_type), "loss": loss}
+
+    def logits(self, forward: Forward, rows: Rows, batch: int) -> NDArray[np.float32]:
+        """Logits ``[..., n, C]`` of rows ``[..., n]``, without gradients, in batches of examples of similar length."""
+        order = np.argsort(self.lengths[rows], axis=-1, kind="stable")
+        by_length = np.take_along_axis(rows, order, -1)
+        with torch.no_grad():
+            batches = [forward(by_length[..., n : n + batch]).float() for n in range(0, rows.shape[-1], batch)]
+        logits = torch.cat(batches, -2).cpu().numpy()
+        return np.take_along_axis(logits, np.argsort(order, axis=-1)[..., None], -2)

@@ -1,0 +1,149 @@
+"""The result of a run: plain facts for JSON, and the logits behind its scores."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from frostline.statistics.metrics import defined
+from frostline.training.context import RunContext
+from frostline.training.learner import TrainingRecord
+from frostline.training.specification import RunSpec
+
+SCHEMA_VERSION = 1
+
+Logits = dict[str, NDArray[Any]]  # by split, [rows, C]
+
+
+@dataclass
+class Result:
+    """What a run gives. Scores and logits on test are kept apart, so that nothing that chooses a run can see them.
+
+    Attributes:
+        facts: Specification, scores, cost, audit and provenance.
+        logits: Logits ``[rows, C]`` of ``validation_best``, ``validation_last`` and of further splits.
+        test_facts: The scores on test; None without a test set.
+        test_logits: The logits on test, ``[rows, C]``.
+        learned: The trained parameters by name. The next run overwrites them.
+    """
+
+    facts: dict[str, Any]
+    logits: Logits
+    test_facts: dict[str, Any] | None = None
+    test_logits: NDArray[np.float32] | None = None
+    learned: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured around the training of a run.
+
+    Attributes:
+        audit: What froze and what was trained.
+        peak_memory_bytes: The most memory in use, of all runs of the stack together.
+        run_seconds: Wall-clock seconds of this run's share of the stack.
+        stacked: How many runs were trained as one.
+    """
+
+    audit: dict[str, Any]
+    peak_memory_bytes: int
+    run_seconds: float
+    stacked: int
+
+
+def make_result(
+    spec: RunSpec, context: RunContext, record: TrainingRecord, scored: Logits, measured: Measured
+) -> Result:
+    """The result of a run without its parameters; ``scored`` are the logits of splits other than training and validation."""
+    test = scored.get("test")
+    others = {split: logits for split, logits in scored.items() if split != "test"}
+    facts = _facts(spec, context, record, measured)
+    facts["scores"] += [
+        score
+        for split, logits in others.items()
+        for score in _rows_of(split, facts["best_epoch"], context.problem.scores(logits, context.splits[split]))
+    ]
+    result = Result(facts, {**_validation_logits(record), **others})
+    if test is not None:
+        result.test_logits = test
+        scores = context.problem.scores(test, context.splits["test"])
+        result.test_facts = {"schema_version": SCHEMA_VERSION, "digest": spec.digest, "scores": _with_nulls(scores)}
+    return result
+
+
+def _facts(spec: RunSpec, context: RunContext, record: TrainingRecord, measured: Measured) -> dict[str, Any]:
+    best = record.evaluations[record.best] if record.evaluations else None
+    last = record.evaluations[-1] if record.evaluations else None
+    metric = context.problem.metric
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "digest": spec.digest,
+        "spec": spec.model_dump(mode="json"),
+        "status": "done",
+        "outcome": record.outcome,
+        "reason": record.reason,
+        "metric": metric,
+        "best_epoch": best.epoch if best else None,
+        "validation_best": defined(best.validation[metric]) if best else None,
+        "validation_last": defined(last.validation[metric]) if last else None,
+        "train_last": _with_nulls(record.train_last).get(metric),
+        "scores": _scores(record),
+        "cost": _cost(spec, context, record, measured),
+        "audit": measured.audit,
+        "provenance": {
+            **context.machine.facts(),
+            "packed": context.packed,
+            "narrow": context.narrow is not None,
+            "cut": context.cut(spec),
+            "stacked": measured.stacked,
+            "workers": context.workers,
+        },
+    }
+
+
+def _scores(record: TrainingRecord) -> list[dict[str, Any]]:
+    """A row for each split, evaluation and metric."""
+    scores = [
+        row
+        for point in record.evaluations
+        for split, values in (("validation", point.validation), ("train_running", point.train))
+        for row in _rows_of(split, point.epoch, values)
+    ]
+    last_epoch = record.evaluations[-1].epoch if record.evaluations else None
+    return [*scores, *_rows_of("train", last_epoch, record.train_last)]
+
+
+def _rows_of(split: str, epoch: float | None, scores: Mapping[str, float]) -> list[dict[str, Any]]:
+    return [
+        {"split": split, "epoch": epoch, "metric": name, "value": value} for name, value in _with_nulls(scores).items()
+    ]
+
+
+def _cost(spec: RunSpec, context: RunContext, record: TrainingRecord, measured: Measured) -> dict[str, Any]:
+    """The run's share of wall-clock seconds, which as many runs as there are workers spend at the same time."""
+    states = context.states
+    return {
+        "train_seconds": record.train_seconds / context.workers,
+        "evaluation_seconds": record.evaluation_seconds / context.workers,
+        "pass_seconds": states.seconds if states and context.cut(spec) is not None else 0.0,  # of all runs together
+        "peak_memory_bytes": measured.peak_memory_bytes,
+        "run_seconds": measured.run_seconds / context.workers,
+        "steps": record.steps,
+    }
+
+
+def _validation_logits(record: TrainingRecord) -> Logits:
+    if not record.evaluations:
+        return {}
+    return {
+        "validation_best": record.evaluations[record.best].logits,
+        "validation_last": record.evaluations[-1].logits,
+    }
+
+
+def _with_nulls(scores: Mapping[str, float]) -> dict[str, float | None]:
+    """Scores for JSON, which has null for what is not defined."""
+    return {name: defined(value) for name, value in scores.items()}

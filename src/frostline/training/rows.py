@@ -1,0 +1,49 @@
+"""Which rows of the pool a run trains on, in which order, and on which it is scored."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from frostline.data.subsets import subset_indices
+from frostline.frozen.batches import Rows
+from frostline.training.context import RunContext
+from frostline.training.seeds import generator_seed
+from frostline.training.specification import RunSpec
+
+
+def train_rows(context: RunContext, spec: RunSpec) -> Rows:
+    """The run's training rows: a nested, stratified subset that is the same for every k."""
+    pool = context.splits["train"]
+    return pool[subset_rows(spec, context.problem.targets[pool], context.folds)]
+
+
+def subset_rows(spec: RunSpec, targets: NDArray[Any], folds: Rows | None) -> Rows:
+    """The positions within the training split that a run trains on.
+
+    Args:
+        spec: The run.
+        targets: The target of each row of the training split, ``[n]``.
+        folds: The fold of each row, ``[n]``; None without folds.
+    """
+    pool = np.arange(len(targets)) if folds is None or spec.fold is None else np.flatnonzero(folds != spec.fold)
+    seed = generator_seed(spec.data_seed if spec.subset == "fixed" else spec.seed, f"subset-{spec.subset}")
+    return pool[subset_indices(targets[pool], spec.train_size, seed)]
+
+
+def validation_rows(context: RunContext, spec: RunSpec) -> Rows:
+    """The validation rows on which the run is scored: all of them, or those of its fold."""
+    rows = context.splits["validation"]
+    return rows if context.folds is None or spec.fold is None else rows[context.folds == spec.fold]
+
+
+def order_generator(spec: RunSpec) -> torch.Generator:
+    """The generator that shuffles the run's training rows, once an epoch."""
+    return torch.Generator().manual_seed(generator_seed(spec.seed, "order"))
+
+
+def shuffled(rows: Rows, order: torch.Generator) -> Rows:
+    """The rows of one epoch, in the order of its steps."""
+    mixed: Rows = rows[torch.randperm(len(rows), generator=order).numpy()]
+    return mixed

@@ -1,0 +1,47 @@
+"""Time and memory of a training step, measured on a few steps of the longest examples."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from time import perf_counter
+
+import numpy as np
+
+from frostline.frozen.batches import Rows
+from frostline.model.memory import peak_memory
+from frostline.model.trainable import trained as trained_names
+from frostline.training.context import RunContext
+from frostline.training.loop import train
+from frostline.training.rows import validation_rows
+from frostline.training.session import set_mode, training_session
+from frostline.training.specification import RunSpec
+
+
+def profile_step(specs: Sequence[RunSpec], context: RunContext, *, steps: int = 4) -> tuple[float, int]:
+    """Train a few steps of these runs as one stack, on their longest examples.
+
+    Returns:
+        Seconds of the fastest step, infinite where no two steps could be timed; and the most memory in use, in bytes.
+    """
+    first, lengths = specs[0], context.problem.lengths
+    names = trained_names(first, context.pretrained.anatomy)
+
+    def longest(rows: Rows, count: int) -> Rows:  # repeats rows if there are fewer
+        return np.resize(rows[np.argsort(-lengths[rows], kind="stable")], count)
+
+    ends: list[float] = []
+    scored = validation_rows(context, first)
+    with peak_memory(context.machine) as peak, training_session(specs, context) as (learners, forward):
+        train(
+            forward,
+            [replace(one, rows=longest(one.rows, steps * first.per_device_train_batch_size)) for one in learners],
+            context.problem,
+            longest(scored, min(len(scored), first.per_device_eval_batch_size)),
+            # two evaluations, so that the memory of a copy of the best values is part of the peak
+            first.model_copy(update={"num_train_epochs": 1.0, "evaluations_per_epoch": 2}),
+            set_mode=lambda training: set_mode(context, first, names, training=training),
+            on_step=lambda step, total: ends.append(perf_counter()),
+        )
+    gaps = [after - before for before, after in pairwise(ends)]
+    return min(gaps, default=math.inf), peak.bytes  # a loss that is not finite leaves no step to be timed

@@ -1,0 +1,116 @@
+"""``frostline.probe`` as a whole: data in, pages and saved probes out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import frostline
+from frostline import FrostlineError
+from frostline.frozen.batches import PassBatch
+from frostline.frozen.forward_pass import ForwardPass
+from frostline.training.probes.inputs import single_layer_inputs
+from tiny import Frostline as Program
+from training.probe_tables import EXACT, write_probe_tables
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return write_probe_tables(tmp_path_factory.mktemp("tables"))
+
+
+def test_an_undefined_score_is_null_and_not_drawn(
+    frostline: Program, tiny_bert: Path, tables: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the embeddings all examples have the same first token, so its correlation is not defined."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--train", tables["train"], "--validation", tables["validation"], "--text-column", "text"]
+    result = frostline(
+        "probe", "--model", tiny_bert, *words, "--label-column", " words ", "--problem-type", "regression"
+    )
+    assert result.code == 0 and "nan" not in result.out.lower().replace("nant", ""), result.err
+    facts = json.loads(Path("frostline-probe/probes.json").read_text(), parse_constant=pytest.fail)["probes"][0]
+    assert facts["probes"][0]["unseen"] is None and facts["probes"][0]["validation"] is None
+    assert facts["best"]["score"] is not None and "nan" not in Path("frostline-probe/tables/probes.csv").read_text()
+
+
+def test_a_validation_set_of_one_row_defines_no_score(tiny_bert: Path, tables: dict[str, Any], tmp_path: Path) -> None:
+    """The correlation of one row."""
+    frame = pd.read_csv(tables["validation"])[:1]
+    wanted = {**tables, "validation": frame, "problem_type": "regression", **EXACT}
+    (got,) = frostline.probe(model=tiny_bert, label_columns="words", out=tmp_path / "p", **wanted)
+    assert got.facts["best"]["score"] is None and "No probe has a" in got.sentence
+    page = (tmp_path / "p" / "report.html").read_text()
+    assert "No probe has a" in page and " nan" not in page and ">nan" not in page
+
+
+def test_several_columns_share_one_forward_pass_and_the_next_call_needs_none(
+    tiny_bert: Path, tables: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed: list[int] = []
+    batches = ForwardPass.batches
+
+    def counted(forward_pass: ForwardPass, *args: Any) -> list[PassBatch]:
+        found = batches(forward_pass, *args)
+        passed.extend(len(batch.rows) for batch in found if forward_pass.selection.pooled)
+        return found
+
+    monkeypatch.setattr(ForwardPass, "batches", counted)
+    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))
+    wanted = {"model": tiny_bert, "label_columns": "label,words", **tables, **EXACT}
+    films, words = frostline.probe(**wanted)
+    assert sum(passed) == pd.concat([pd.read_csv(tables[name]) for name in ("train", "validation")])["text"].nunique()
+    assert films.facts["columns"]["label"] == "label" and words.facts["columns"]["label"] == "words"
+    passed.clear()
+    again = frostline.probe(**wanted)
+    assert not passed and [one.facts for one in again] == [films.facts, words.facts]
+
+
+def test_the_program(frostline: Program, tiny_bert: Path, tables: dict[str, Any]) -> None:
+    words = [
+        "--model",
+        tiny_bert,
+        "--train",
+        tables["train"],
+        "--validation",
+        tables["validation"],
+        "--text-column",
+        "text",
+    ]
+    result = frostline("probe", *words, "--label-column", "label,words", "--out", "p")
+    assert result.code == 0, result.err
+    assert "after layer" in result.out and "words: accuracy on 60 validation examples" in result.out
+    page = Path("p/report.html").read_text()
+    assert page.count("<figure") == 2 and "What frozen" not in result.out
+    facts = json.loads(Path("p/probes.json").read_text())["probes"]
+    assert [one["columns"]["label"] for one in facts] == ["label", "words"]
+    assert Path("p/tables/probes_words.csv").read_text().count("\n") == 1 + len(single_layer_inputs(3)) + 1
+    assert Path("p/figures/probe_curve_label.svg").exists()
+    assert frostline("probe", *words, "--label-column", "label", "--out", "p").code == 0  # into its own folder again
+    result = frostline("predict", "p/probe_words", tables["validation"], "--out", "said.csv")
+    assert result.code == 0 and Path("said.csv").read_text().startswith("row,text,label,p(")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--kind", "tree"], "There is no kind of probe 'tree': give ridge or logistic"),
+        (["--label-column", "lable"], "there is no column 'lable'"),
+        (["--out", "full"], "full exists and holds no probes"),
+        (["--max-length", "4"], "would be cut"),
+    ],
+)
+def test_mistakes(frostline: Program, tiny_bert: Path, tables: dict[str, Any], more: list[str], message: str) -> None:
+    Path("full").mkdir()
+    Path("full/notes.txt").write_text("mine")
+    words = ["--model", tiny_bert, "--train", tables["train"], "--text-column", "text", "--label-column", "label"]
+    result = frostline("probe", *words, *more)
+    assert result.code == 2 and message in result.err and result.err.count("\n") == 1, result.err
+    assert not Path("frostline-probe").exists()
+
+
+def test_a_setting_of_training_is_refused(tiny_bert: Path, tables: dict[str, Any]) -> None:
+    with pytest.raises(FrostlineError, match="Probes have no setting 'tune'"):
+        frostline.probe(model=tiny_bert, tune="0,1", **tables)

@@ -1,0 +1,74 @@
+"""Folders in which the command line is tried."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tiny import sentences, write_csv
+
+
+@pytest.fixture
+def here(tmp_path: Path, tiny_bert: Path, tiny_table: Path) -> Path:
+    """A folder with a model ``m`` and tables: ``t.csv``, and others that are wrong in one way each."""
+    (tmp_path / "m").symlink_to(tiny_bert)
+    rows = sentences(160)
+    write_csv(tmp_path / "t.csv", rows)
+    tables = {
+        "one": [{**row, "label": "positive"} for row in rows],
+        "case": [{**row, "label": row["label"].title() if n % 3 else row["label"]} for n, row in enumerate(rows)],
+        "space": [{**row, "label": row["label"] + " " * (n % 3)} for n, row in enumerate(rows)],
+        "unknown": [{**row, "label": "mixed" if n == 7 else row["label"]} for n, row in enumerate(rows)],
+        "missing": [{**row, "label": "" if n == 7 else row["label"]} for n, row in enumerate(rows)],
+        "numbers": [{**row, "label": "n/a?" if n == 50 else str(n / 7)} for n, row in enumerate(rows)],
+        "stars": [{**row, "label": f"{n / 7:.2f}"} for n, row in enumerate(rows)],
+        "long": [{**row, "text": (row["text"] + " ") * 9} for row in rows],
+    }
+    for name, table in tables.items():
+        write_csv(tmp_path / f"{name}.csv", table)
+    text = (tmp_path / "t.csv").read_text()
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "header.csv").write_text("text,label\n")
+    (tmp_path / "ragged.csv").write_text(f"{text}a,b,c,d\n")
+    (tmp_path / "latin.csv").write_bytes(text.encode() + "café noir,positive\n".encode("latin1"))
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "thesis.tex").write_text("mine")
+    models = {
+        "no-config": "config.json",
+        "no-tokenizer": "tokenizer.json",
+        "no-weights": "model.safetensors",
+    }
+    for name, file in models.items():
+        shutil.copytree(tiny_bert, tmp_path / name)
+        (tmp_path / name / file).unlink()
+    (tmp_path / "no-weights" / "pytorch_model.bin").write_bytes(b"pickle")
+    shutil.copytree(tiny_bert, tmp_path / "torn")
+    (tmp_path / "torn" / "model.safetensors").write_bytes(b"\0" * 64)
+    (tmp_path / "unknown.toml").write_text(
+        'model = "m"\ntrain = "t.csv"\ntune = [0]\nout = "o"\nlearning_rates = 1e-4\n'
+    )
+    (tmp_path / "nested.toml").write_text(
+        'model = "m"\ntrain = "t.csv"\ntune = [0]\nout = "o"\n[training]\nseeds = 2\n'
+    )
+    (tmp_path / "typed.toml").write_text(
+        'model = "m"\ntrain = "t.csv"\ntune = [0]\nout = "o"\nnum_train_epochs = "x"\n'
+    )
+    return tmp_path
+
+
+TABLE = "task,k,seed,acc\n" + "".join(
+    f"t,{k},{seed},{0.6 + 0.1 * min(k, 2) + 0.01 * seed:.3f}\n" for k in (0, 1, 2, 4) for seed in range(4)
+)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, tiny_bert: Path) -> Path:
+    """A table of results, SST-2 in its original layout, a model."""
+    (tmp_path / "runs.csv").write_text(TABLE)
+    (tmp_path / "two.csv").write_text("k,seed,acc,f1\n0,0,0.5,0.5\n")
+    (tmp_path / "sst2").mkdir()
+    for name, count, seed in (("train", 60, 0), ("dev", 40, 1)):
+        rows = [f"{row['text']}\t{int(row['label'] == 'positive')}" for row in sentences(count, seed=seed)]
+        (tmp_path / "sst2" / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    (tmp_path / "m").symlink_to(tiny_bert)
+    return tmp_path

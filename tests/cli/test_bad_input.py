@@ -1,0 +1,139 @@
+"""Bad input of every verb: one sentence, exit code 2, nothing left behind."""
+
+from pathlib import Path
+
+import pytest
+
+from tiny import Frostline
+
+BAD = [
+    ("--train none.csv", "none.csv: there is no such file"),
+    ("--train t.csv --text-column txt", "there is no column 'txt'"),
+    ("--train empty.csv", "empty.csv: the file is empty"),
+    ("--train header.csv", "header.csv: the file has no rows"),
+    ("--train one.csv", "every row has the label 'positive'"),
+    ("--train missing.csv", "missing.csv, row 9, column 'label': the label is missing"),
+    ("--train t.csv --validation missing.csv", "missing.csv, row 9, column 'label': the label is missing"),
+    ("--train t.csv --validation unknown.csv", "unknown.csv, row 9, column 'label': the label 'mixed' is none of"),
+    ("--train case.csv", "look the same; write them alike"),
+    ("--train space.csv", "look the same; write them alike"),
+    ("--train numbers.csv", "numbers.csv, row 52, column 'label': 'n/a?' stands among"),
+    ("--train t.csv --problem-type regression", "'negative' is not a number"),
+    ("--train latin.csv", "latin.csv, line 162: byte"),
+    ("--train ragged.csv", "ragged.csv, row 162: the row has 4 cells and the header has 2"),
+    ("--train t.csv --train-size 5000", "train_size = 5,000 is more than the 128 training rows"),
+    ("--train t.csv --train-size 1", "train_size = 1 cannot show all 2 classes"),
+    ("--train t.csv --tune 0,7", "7 tuned layers were asked for, but the model has 3"),
+    ("--train t.csv --tune last", "tune cannot be 'last': give numbers of layers"),
+    ("--train t.csv --tune 0,named", "tune has `named`, but no parts are named: give --tune-modules"),
+    ("--train t.csv --tune 0 --tune-modules pooler", "add `named` to --tune, or leave --tune-modules out"),
+    ("--train t.csv --tune named --tune-modules layer.3", "the nearest are layer.2, layer.1, layer.0"),
+    ("--train t.csv --tune=", "tune cannot be '': give at least one value"),
+    ("--train t.csv --tune 1,1", "a value appears twice"),
+    ("--train t.csv --tune -1", "tune cannot be '-1': give numbers of layers"),
+    ("--train t.csv --seeds 0", "seeds cannot be '0': give a number of seeds"),
+    ("--train t.csv --seeds=", "seeds cannot be '': give a number of seeds"),
+    ("--train t.csv --learning-rate nan", "learning_rate cannot be 'nan': give a finite number"),
+    ("--train t.csv --max-grad-norm inf", "max_grad_norm cannot be 'inf': give a finite number"),
+    ("--train t.csv --lr-scheduler-type foo", "lr_scheduler_type cannot be 'foo': give 'linear'"),
+    ("--train t.csv --metric pearson", "There is no metric 'pearson' for this task"),
+    ("--train stars.csv --metric f1", "There is no metric 'f1' for this task"),
+    ("--train stars.csv --class-weights balanced", "class_weights are for classes"),
+    ("--train t.csv --class-weights positive=1", "Class weights do not include 'negative'"),
+    (
+        "--train t.csv --class-weights positive=1,negative=x",
+        "class_weights cannot be {'positive': '1', 'negative': 'x'}",
+    ),
+    ("--train t.csv --model no-config", "no-config is no model"),
+    ("--train t.csv --model no-tokenizer", "has no tokenizer"),
+    ("--train t.csv --model no-weights", "has no weights in safetensors (only pytorch_model.bin)"),
+    ("--train t.csv --model torn", "The model torn cannot be used"),
+    ("--train t.csv --model ./none", "There is no model folder ./none"),
+    ("--train t.csv --model org/none", "is neither a folder here nor to be had from the hub"),
+    ("--train long.csv", "this model takes no more; consent with --max-truncated"),
+    ("--train t.csv --max-length 4", "raise --max-length, or consent with --max-truncated"),
+    ("--train t.csv --max-length 600", "give a number from 3 to 32"),
+    ("--train t.csv --out kept", "kept exists and holds no sweep"),
+    ("--train t.csv --out t.csv", "t.csv/sweep.toml cannot be read"),
+    ("--train t.csv --out t.csv/o", "cannot be read"),
+    ("--train t.csv --out /proc/none", "/proc/none cannot be written into"),
+    ("--train t.csv --data kept", "one of the two"),
+    ("--train t.csv --validation none", "k is chosen on validation"),
+    ("--train t.csv --device cuda:7", "device cannot be 'cuda:7'"),
+    ("--train t.csv --revision main", "m is a folder, and a folder has no revision 'main'"),
+    ("unknown.toml", "There is no setting 'learning_rates': did you mean 'learning_rate'?"),
+    ("nested.toml", "There is no table [training]"),
+    ("typed.toml", "num_train_epochs cannot be 'x': give a number"),
+    ("none.toml", "There is no file none.toml"),
+    ("t.csv", "t.csv is no TOML"),
+    ("m", "m cannot be read (Is a directory)"),
+    ("", "Give the data either with --train FILE or with --data NAME"),
+]
+
+
+@pytest.mark.parametrize(("flags", "said"), BAD, ids=[flags or "nothing" for flags, _ in BAD])
+def test_bad_input_is_one_sentence_and_leaves_nothing(frostline: Frostline, here: Path, flags: str, said: str) -> None:
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+    words = flags.split(" ") if flags else []
+    for flag, value in (("--model", "m"), ("--tune", "0,1"), ("--seeds", "1"), ("--out", "o")):
+        if not any(
+            word.split("=")[0] == flag or (word == words[0] and word.endswith((".toml", "t.csv", "m")))
+            for word in words
+        ):
+            words += [flag, value]
+    got = frostline("sweep", *words)
+    assert got.code == 2 and not got.out
+    *notes, sentence = got.err.splitlines()
+    assert sentence.startswith("frostline: ") and said in sentence and sentence.endswith((".", "?"))
+    assert not notes or "/proc" in flags
+    assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
+
+
+@pytest.mark.parametrize("name", ["model", "tune", "out"])
+def test_what_a_sweep_needs(frostline: Frostline, here: Path, name: str) -> None:
+    given = {"model": "m", "train": "t.csv", "tune": "0", "out": "o"}
+    got = frostline("sweep", *[word for key, value in given.items() if key != name for word in (f"--{key}", value)])
+    assert got.code == 2 and f"{name} is missing: give --{name}" in got.err and got.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["--frobnicate"], ["--tune"], ["a.toml", "b.toml"]])
+def test_flags_that_do_not_exist(frostline: Frostline, here: Path, words: list[str]) -> None:
+    got = frostline("sweep", *words)
+    assert got.code == 2 and "Traceback" not in got.err and "Error: " in got.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("check m --revision main", "m is a folder, and a folder has no revision 'main'"),
+        ("predict model none.csv", "none.csv: there is no such file"),
+        ("predict model none.csv --out t.csv", "none.csv: there is no such file"),
+        ("predict model t.csv --out t.xlsx", "t.xlsx has an unknown ending"),
+        ("predict model t.csv --out t.csv", "t.csv holds the texts themselves and would be overwritten"),
+        ("predict model t.csv --text-column txt", "there is no column 'txt'"),
+        ("predict model nohead.tsv", "name it with --text-column"),
+        ("predict m t.csv", "is no trained classifier"),
+        ("predict kept t.csv", "kept holds no model"),
+        ("status kept", "kept holds no sweep"),
+        ("report none", "none holds no sweep"),
+        ("plan --model m --train t.csv --tune 9", "9 tuned layers were asked for"),
+        ("check none/of/this", "There is no model folder"),
+        ("check no-tokenizer", "has no tokenizer"),
+        ("cache rm", "Name what to remove"),
+        ("cache rm --all abc", "Name what to remove"),
+        ("cache rm zzz", "No cached hidden states have the key 'zzz'"),
+        ("cache rm --all", "there is no terminal to ask: add --yes"),
+        ("demo --task chess", "chess"),
+    ],
+)
+def test_verbs_say_what_is_wrong(
+    frostline: Frostline, here: Path, finished_sweep: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str
+) -> None:
+    (here / "model").symlink_to(finished_sweep / "model")
+    (here / "nohead.tsv").write_text("1\ta film\tgood\n2\ta plot\tbad\n")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    before = sorted(here.rglob("*")), (here / "t.csv").read_bytes()
+    got = frostline(*words.split())
+    assert got.code == 2 and not got.out
+    assert got.err.startswith("frostline: ") and said in got.err and got.err.count("\n") == 1
+    assert (sorted(here.rglob("*")), (here / "t.csv").read_bytes()) == before

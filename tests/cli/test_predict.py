@@ -1,0 +1,37 @@
+"""`predict`, as users type it."""
+
+import csv
+from pathlib import Path
+
+from tiny import Frostline, write_csv
+
+
+def test_predictions_take_the_columns_of_training_and_overwrite_nothing_unasked(
+    frostline: Frostline, here: Path, finished_sweep: Path
+) -> None:
+    (here / "model").symlink_to(finished_sweep / "model")
+    rows = [{"text": "a good film", "comment": "not this", "review": "nor this"}]
+    write_csv(here / "new.csv", rows)  # 'text' is what the model was trained on
+    (here / "new.predictions.csv").write_text("precious")
+    refused = frostline("predict", "model", "new.csv")
+    assert refused.code == 2 and refused.err == (
+        "frostline: new.predictions.csv exists: give another --out, or --overwrite.\n"
+    )
+    assert (here / "new.predictions.csv").read_text() == "precious"
+    done = frostline("predict", "model", "new.csv", "--overwrite")
+    assert (done.code, done.err) == (0, "new.csv: text is column 'text'.\n")
+    assert done.out == "new.predictions.csv: 1 text\n"
+    with (here / "new.predictions.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["text"] == "a good film"
+
+
+def test_predictions_of_a_file_without_a_header(frostline: Frostline, here: Path, finished_sweep: Path) -> None:
+    (here / "bare.csv").write_text("a good film,7\na bad film,8\n")
+    model = str(finished_sweep / "model")
+    done = frostline("predict", model, "bare.csv", "--column-names", "text,number")
+    assert (done.code, done.err) == (0, "bare.csv: text is column 'text'.\n")
+    assert done.out == "bare.predictions.csv: 2 texts\n"
+    assert (
+        "holds no model (no config.json)" in frostline("predict", ".", "nothing.csv").err
+    )  # before it looks at the texts

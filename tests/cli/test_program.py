@@ -1,0 +1,103 @@
+"""The program as a process: interruptions, exit codes, garbage collection."""
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from frostline.cli.program import GARBAGE_THRESHOLD, main, skip_final_garbage_collection
+from frostline.sweep.results.tables import COST
+from options import FAST
+from tiny import Frostline
+
+
+@pytest.fixture
+def program(here: Path) -> tuple[list[str], dict[str, str]]:
+    """A sweep of fifteen runs as a command of its own, and its environment."""
+    command = [sys.executable, "-m", "frostline", "sweep", "--model", "m", "--train", "t.csv", "--tune", "0,1,all"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return [*command, "--seeds", "5", "--out", "o", *FAST, "--num-train-epochs", "3"], environment
+
+
+def until_more_are_done(process: "subprocess.Popen[str]", folder: Path, more: int) -> None:
+    def done() -> int:
+        return len([p for p in folder.glob("*.json") if p.name.count(".") == 1])
+
+    enough = done() + more
+    while process.poll() is None and done() < enough:
+        time.sleep(0.01)
+    assert process.poll() is None, process.communicate()
+
+
+def test_killed_interrupted_and_gone_on_is_the_undisturbed_sweep(
+    here: Path, program: tuple[list[str], dict[str, str]], frostline: Frostline
+) -> None:
+    command, environment = program
+    options: dict[str, Any] = {
+        "env": environment,
+        "cwd": here,
+        "text": True,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        # A shell starts what it puts into the background deaf to SIGINT, and so would be the program.
+        "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    }
+    runs = here / "o" / "runs"
+    first = subprocess.Popen(command, **options)
+    until_more_are_done(first, runs, 1)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    assert first.returncode == -signal.SIGKILL
+    second = subprocess.Popen(command, **options)
+    until_more_are_done(second, runs, 2)
+    second.send_signal(signal.SIGINT)
+    _, err = second.communicate()
+    assert second.returncode == 130 and "Traceback" not in err, err
+    assert err.endswith("frostline: stopped. Finished runs are saved; the same command continues from there.\n")
+    third = frostline(*command[3:])
+    assert third.code == 0 and "1/15" not in third.err
+    whole = [("p" if word == "o" else word) for word in command[3:]]
+    assert frostline(*whole).code == 0
+    tables = [pd.read_csv(here / out / "results.csv").drop(columns=list(COST)) for out in ("o", "p")]
+    pd.testing.assert_frame_equal(*tables)
+    assert (here / "o" / "scores.csv").read_bytes() == (here / "p" / "scores.csv").read_bytes()
+    ours, theirs = (json.loads((here / out / "model" / "frostline.json").read_text()) for out in ("o", "p"))
+    assert ours["run"] == theirs["run"] and ours["logit_gap"] == theirs["logit_gap"] == 0
+    weights = [(here / out / "model" / "model.safetensors").read_bytes() for out in ("o", "p")]
+    assert weights[0] == weights[1]
+
+
+def test_the_program_looks_for_garbage_seldom_since_its_imports_make_so_many_objects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, seen = gc.get_threshold(), list[int]()
+    gc.set_threshold(700, 10, 10)
+    monkeypatch.setattr("frostline.cli.program.app", lambda prog_name: seen.append(gc.get_threshold()[0]))
+    try:
+        main()
+        assert seen == [GARBAGE_THRESHOLD]
+    finally:
+        gc.set_threshold(*before)
+
+
+def test_at_the_end_the_garbage_is_left_to_the_system_except_beside_triton_which_prints_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    try:
+        monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
+        skip_final_garbage_collection()
+        assert gc.get_freeze_count() == 0
+        monkeypatch.delitem(sys.modules, "triton")
+        skip_final_garbage_collection()
+        assert gc.get_freeze_count() > 10_000
+    finally:
+        gc.unfreeze()

@@ -1,0 +1,170 @@
+"""`sweep` and `plan`, as users type them."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from options import FAST
+from tiny import Frostline, sentences, tiny_bert_folder, write_csv
+
+
+def test_a_dry_run_shows_every_group_and_leaves_nothing(frostline: Frostline, here: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+    words = "--model m --train t.csv --tune 1,named,all --tune-modules layer.1,pooler --learning-rate 1e-4,1e-3".split()  # noqa: SIM905
+    got = frostline("sweep", *words, "--seeds", "2", "--dry-run")
+    assert got.code == 0 and {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
+    planned = frostline("plan", *words, "--seeds", "2")
+    assert "12 runs, 0 of them done" in planned.out and "Forecast from timed steps" in planned.out
+    assert "12 runs, 0 of them done" in got.out and "Forecast" not in got.out  # of which nothing is timed
+    assert "2 of 3 layers must run in each step although only 1 of them is trained" in planned.out
+    first, *groups = got.out[got.out.index("tune last 1: ") :].strip().split("\n\n")
+    assert [part.splitlines()[0] for part in (first, *groups)] == [
+        "tune last 1: 9,666 of 28,802 parameters are trained",
+        "tune all: 28,802 of 28,802 parameters are trained",
+        "tune named: 9,666 of 28,802 parameters are trained",
+    ]
+    rows = [" ".join(line.split()) for line in groups[-1].splitlines()[2:]]
+    assert rows == [
+        "trained layer 1 8,192 6 0.0001, 0.001 0.01 bert.encoder.layer.1",
+        "trained layer 1 352 10 0.0001, 0.001 0 bert.encoder.layer.1",
+        "trained pooler, head 1,088 2 0.001 0.01 bert.pooler, classifier",
+        "trained pooler, head 34 2 0.001 0 bert.pooler, classifier",
+        "frozen embeddings 2,048 5 bert.embeddings",
+        "frozen layer 0, layer 2 17,088 32 bert.encoder.layer.0, bert.encoder.layer.2",
+    ]
+    assert "bert.encoder.layer.0 .. 1" in first
+
+
+def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
+    """A sweep from TOML with HTML and a formula as labels; then every verb that reads its folder."""
+    labels = {"negative": "=1+1", "positive": "<b>good</b>"}
+    rows = [
+        {"text": f"<script>alert({n})</script> {row['text']}", "label": labels[row["label"]]}
+        for n, row in enumerate(sentences(120))
+    ]
+    write_csv(here / "html.csv", rows)
+    (here / "s.toml").write_text('model = "m"\ntrain = "html.csv"\ntune = [0, 1]\nseeds = 2\nout = "o"\n')
+    planned = frostline("plan", "s.toml", *FAST)
+    assert planned.code == 0 and not (here / "o").exists()
+    assert "4 runs, 0 of them done; 28,802 parameters in the model." in planned.out
+    assert "states of all tokens after layer 2, of the token that the head reads" in planned.out
+    assert "1,122" in planned.out and "0.0 % of train" in planned.out
+
+    swept = frostline("sweep", "s.toml", *FAST)
+    assert swept.code == 0 and "html, 96 examples, accuracy on 12 validation rows (guessing 0.500)" in swept.out
+    assert swept.out.splitlines()[-2:] == ["o/report.html", "o/model"] or "There is no answer" in swept.out
+    assert [line.split()[0] for line in swept.err.splitlines()[-4:]] == ["1/4", "2/4", "3/4", "4/4"]
+    page = (here / "o" / "report.html").read_text()
+    assert "<script>alert" not in page and "<b>good</b>" not in page and "&lt;script&gt;alert" in page
+
+    status = frostline("status", "o")
+    assert status.code == 0 and status.out.startswith("o: 4 done, 0 failed, 0 pending\n") and "0.001" in status.out
+    report = frostline("report", "o")
+    assert report.code == 0 and report.out.splitlines() == [
+        json.loads((here / "o/answer.json").read_text())["sentence"],
+        "o/report.html",
+    ]
+    again = frostline("sweep", "o/sweep.toml")
+    assert again.code == 0 and "1/" not in again.err.splitlines()[-1] and again.out == swept.out
+
+    said = frostline("predict", "o/model", "html.csv")
+    assert (said.code, said.out) == (0, "html.predictions.csv: 120 texts\n")
+    assert said.err == "html.csv: text is column 'text', label is column 'label'.\n"
+    with (here / "html.predictions.csv").open(newline="") as file:
+        predicted = list(csv.DictReader(file))
+    assert predicted[0]["text"] == rows[0]["text"] and list(predicted[0])[-2:] == ["p(<b>good</b>)", "p(=1+1)"]
+    assert {row["label"] for row in predicted} <= {"'=1+1", "<b>good</b>"}
+    for name in ("p.jsonl", "p.parquet"):
+        assert frostline("predict", "o/model", "html.csv", "--out", name).code == 0
+    lines = [json.loads(line) for line in (here / "p.jsonl").read_text().splitlines()]
+    assert lines == pd.read_parquet(here / "p.parquet").to_dict("records") and len(lines) == 120
+    assert {line["label"] for line in lines} <= set(labels.values())
+
+
+def test_the_same_text_in_train_and_test_is_counted_and_said(frostline: Frostline, here: Path) -> None:
+    got = frostline("plan", "--model", "m", "--train", "t.csv", "--test", "t.csv", "--tune", "0")
+    assert got.code == 0 and "144 of 160 test rows have a text that train has too." in got.out
+
+
+def test_texts_that_look_like_nothing_are_texts(frostline: Frostline, here: Path) -> None:
+    rows = [
+        *sentences(100),
+        {"text": "", "label": "positive"},
+        {"text": "NA", "label": "negative"},
+        {"text": "null", "label": "positive"},
+    ]
+    write_csv(here / "na.csv", rows)
+    got = frostline("plan", "--model", "m", "--train", "na.csv", "--tune", "0")
+    assert got.code == 0 and "empty text (row 102)" in got.out
+
+
+def test_sixty_classes_pairs_numbers_weights_and_files_without_a_header(frostline: Frostline, here: Path) -> None:
+    rows, other = sentences(360), sentences(360, seed=4)
+    write_csv(here / "sixty.csv", [{"text": row["text"], "label": f"{n % 60}"} for n, row in enumerate(rows)])
+    pairs = [
+        {"sentence1": a["text"], "sentence2": b["text"], "label": a["label"]}
+        for a, b in zip(rows[:100], other, strict=False)
+    ]
+    write_csv(here / "pairs.csv", pairs)
+    write_csv(here / "sts.csv", [{**row, "label": str(n / 20)} for n, row in enumerate(pairs)])
+    (here / "bare.tsv").write_text(
+        "".join(f"id{n}\t{row['text']}\t{row['label']}\n" for n, row in enumerate(rows[:100]))
+    )
+    common = ["--model", "m", "--tune", "0,all", "--seeds", "1", *FAST]
+    for name, flags, outputs in (
+        ("sixty.csv", ["--problem-type", "single_label_classification"], 60),
+        ("sts.csv", [], 1),
+        ("pairs.csv", ["--class-weights", "negative=1,positive=3"], 2),
+        ("bare.tsv", ["--column-names", "id,text,label", "--labels", "positive,negative"], 2),
+    ):
+        got = frostline("sweep", "--train", name, "--out", f"o-{name}", *common, *flags)
+        assert got.code == 0, got.err
+        table = pd.read_csv(here / f"o-{name}" / "results.csv")
+        assert set(table.status) == {"done"} and table.trainable_parameters[0] == 32 * 33 + 33 * outputs
+    toml = (here / "o-pairs.csv" / "sweep.toml").read_text()
+    assert "[class_weights]\nnegative = 1.0\npositive = 3.0" in toml
+    assert 'labels = ["positive", "negative"]' in (here / "o-bare.tsv" / "sweep.toml").read_text()
+
+
+def test_a_failed_run_is_said_after_the_table(
+    frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import frostline.sweep.execution.execute as execute_module
+
+    real = execute_module.run
+
+    def fails(spec: Any, context: Any, **more: Any) -> Any:
+        if spec.tune == 1:
+            raise RuntimeError("out of memory")
+        return real(spec, context, **more)
+
+    monkeypatch.setattr(execute_module, "run", fails)
+    words = ["sweep", "--model", "m", "--train", "t.csv", "--tune", "0,1", "--seeds", "1", "--out", "o", *FAST]
+    got = frostline(*words)
+    assert got.code == 1 and "failed: RuntimeError: out of memory" in got.err
+    assert "1 run ended in an error; `frostline status o` gives the reason" in got.out
+    assert "failed" in frostline("status", "o").out
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    again = frostline(*words)
+    assert (
+        again.code == 0
+        and "ended in an error" not in again.out
+        and again.err.splitlines()[-1].startswith("1/1  last 1")
+    )
+
+
+def test_other_weights_under_the_same_name_are_another_sweep(frostline: Frostline, here: Path) -> None:
+    words = ["sweep", "--train", "t.csv", "--tune", "0", "--seeds", "1", "--out", "o", *FAST]
+    assert frostline(*words, "--model", "m").code == 0
+    before = {path: path.read_bytes() for path in (here / "o").rglob("*") if path.is_file()}
+    tiny_bert_folder(here / "m2", seed=5)
+    got = frostline(*words, "--model", "m2")
+    assert got.code == 2 and "o holds another sweep: its model is different." in got.err
+    assert {path: path.read_bytes() for path in (here / "o").rglob("*") if path.is_file()} == before
+    assert np.isfinite(pd.read_csv(here / "o" / "results.csv").validation_best).all()

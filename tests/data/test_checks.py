@@ -1,0 +1,31 @@
+"""Facts about the data, and the sentences about unusual ones."""
+
+import json
+from typing import Any
+
+import pandas as pd
+
+from frostline.data.checks import overlap
+from frostline.data.load import Data, load_data
+from frostline.data.specification import DataSpec
+
+
+def load(**options: Any) -> Data:
+    return load_data(DataSpec(**options))
+
+
+def test_unusual_data_are_reported() -> None:
+    train = pd.DataFrame({"text": ["a", "b", "b", " ", "NA", "c"], "label": ["x", "x", "y", "y", "x", "y"]})
+    data = load(train=train, validation=pd.DataFrame({"text": ["a", "d"], "label": ["x", "x"]}), test="none")
+    said = data.notes[-4:]
+    assert said == (
+        "Warning: 1 of 2 validation rows have a text that train has too.",
+        "Warning: 1 training text has more than one label.",
+        "1 train row has an empty text (row 4); it is not removed.",
+        "No validation row has the label 'y'.",
+    )
+    assert data.report.repeated == {"train": 1, "validation": 0} and data.report.conflicting == 1
+    assert data.report.splits["train"].label_counts == {"x": 3, "y": 3}
+    assert data.report.splits["train"].characters["max"] == 2
+    assert json.loads(json.dumps(data.report.as_dict()))["shared"] == {"train/validation": 1}
+    assert overlap(data.train, data.validation).tolist() == [0]

@@ -1,0 +1,109 @@
+"""Folders, saved data sets and hub data sets with their splits."""
+
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pandas as pd
+import pytest
+
+from frostline import FrostlineError
+from frostline.data.load import Data, load_data
+from frostline.data.specification import DataSpec
+
+
+def frame(rows: int, first: int = 0) -> pd.DataFrame:
+    return pd.DataFrame(
+        {"text": [f"text {i}" for i in range(first, first + rows)], "label": ["no", "yes"] * (rows // 2)}
+    )
+
+
+def load(**options: Any) -> Data:
+    return load_data(DataSpec(**options))
+
+
+def refusal(**options: Any) -> str:
+    with pytest.raises(FrostlineError) as caught:
+        load(**options)
+    assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("train", "validation", "test"),
+    [
+        ("train.csv", "dev.csv", "test.csv"),
+        ("ratings_train.csv", "ratings_valid.csv", "ratings_test.csv"),
+        ("data/train-00000-of-00001.csv", "data/validation-00000-of-00001.csv", "data/test-00000-of-00001.csv"),
+        ("train.csv", "dev_matched.csv", "test_matched.csv"),
+    ],
+)
+def test_a_folder_with_splits(tmp_path: Path, train: str, validation: str, test: str) -> None:
+    (tmp_path / "data").mkdir()
+    for rows, name in zip((8, 6, 4), (train, validation, test), strict=True):
+        frame(rows).to_csv(tmp_path / name, index=False)
+    (tmp_path / "LICENSE.txt").write_text("none of it")
+    if "_matched" in validation:
+        frame(2).to_csv(tmp_path / "dev_mismatched.csv", index=False)
+    data = load(data=tmp_path)
+    assert data.test is not None and data.task.name == tmp_path.name
+    assert [len(part) for part in (data.train, data.validation, data.test)] == [8, 6, 4]
+    assert load(data=tmp_path, test="none").test is None
+    assert len(load(data=tmp_path, validation=frame(2)).validation) == 2
+
+
+def test_shards_are_one_table(tmp_path: Path) -> None:
+    for i in range(2):
+        frame(10, 10 * i).to_parquet(tmp_path / f"train-{i:05}-of-00002.parquet")
+    data = load(data=tmp_path, validation=frame(2), test="none")
+    assert data.train.texts == tuple(frame(20)["text"]) and data.train.rows.tolist() == list(range(1, 21))
+
+
+def test_saved_and_hub_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = datasets.ClassLabel(names=["neg", "pos"])
+    features = datasets.Features({"premise": datasets.Value("string"), "hypothesis": datasets.Value("string")})
+    features["label"] = names
+
+    def split(labels: list[int]) -> datasets.Dataset:
+        texts = [f"text {i}" for i in range(len(labels))]
+        return datasets.Dataset.from_dict({"premise": texts, "hypothesis": texts, "label": labels}, features=features)
+
+    mnli = datasets.DatasetDict(
+        train=split([0, 1] * 10), validation_matched=split([1, 0]), validation_mismatched=split([1, 0, 0]),
+        test_matched=split([-1] * 5), test_mismatched=split([-1] * 5),
+    )  # fmt: skip
+    mnli.save_to_disk(tmp_path / "mnli")
+    asked: list[tuple[str, str | None]] = []
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, config: asked.append((name, config)) or mnli)
+    for data in (load(data=tmp_path / "mnli"), load(data="nyu-mll/glue", config="mnli")):
+        assert data.task.labels == ("neg", "pos") and data.task.columns.text_pair == "hypothesis"
+        assert data.test is not None and data.validation.targets.tolist() == [1, 0]
+        assert len(data.train) == 18 and len(data.test) == 2  # the hidden test labels are no test set
+        assert any("test_matched) has no labels and is left out" in note for note in data.notes)
+    assert asked == [("nyu-mll/glue", "mnli")] and data.task.name == "glue-mnli"
+
+
+def test_two_splits_that_could_be_the_same_are_refused(tmp_path: Path) -> None:
+    part = datasets.Dataset.from_pandas(frame(20))
+    datasets.DatasetDict(train_r1=part, train_r2=part, dev_r1=part).save_to_disk(tmp_path / "rounds")
+    assert "'train_r1', 'train_r2' could all be the train split; pass the intended one" in refusal(
+        data=tmp_path / "rounds"
+    )
+
+
+def test_refused_sources(tmp_path: Path) -> None:
+    frame(20).to_csv(tmp_path / "a.csv", index=False)
+    assert "one of the two" in refusal() and "one of the two" in refusal(train=frame(20), data=tmp_path)
+    assert (
+        "no file (.csv, .tsv, .txt, .jsonl, .ndjson, .json, .parquet) has train in its name, of 'a.csv'; rename"
+        in refusal(data=tmp_path)
+    )
+    assert "pass it with --train" in refusal(data=tmp_path / "a.csv")
+    assert "'cola' is for" in refusal(train=frame(20), config="cola")
+    assert "is for hub data sets" in refusal(data=tmp_path, config="cola")
+    assert "k is chosen on validation" in refusal(train=frame(20), validation="none")
+    for name in ("train.csv", "train.tsv"):
+        frame(20).to_csv(tmp_path / name, index=False)
+    assert "'train.csv', 'train.tsv' could all be the train split" in refusal(data=tmp_path)
+    sentence = refusal(data="no-such/hub-set-anywhere")
+    assert "no hub data set could be loaded by that name" in sentence and "--config" in sentence

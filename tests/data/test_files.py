@@ -1,0 +1,55 @@
+"""Durable file writing: no failure leaves part of a file behind."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+import frostline.data.files as files_module
+from frostline import FrostlineError
+from frostline.data.files import create_file, file_name, make_folder, replace_file, write_json
+
+
+def disk_is_full(descriptor: int) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_file_is_replaced_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "answer.json"
+    replace_file(target, b"old")
+    monkeypatch.setattr(files_module.os, "fsync", disk_is_full)
+    with pytest.raises(FrostlineError, match=r"The disk is full: .*answer\.json could not be written"):
+        replace_file(target, b"new")
+    assert target.read_bytes() == b"old" and list(tmp_path.iterdir()) == [target]
+    monkeypatch.undo()
+    replace_file(target, b"new")
+    assert target.read_bytes() == b"new" and list(tmp_path.iterdir()) == [target]
+
+
+def test_an_existing_file_is_not_created_again(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "run.json"
+    create_file(target, b"first")
+    create_file(target, b"second")
+    assert target.read_bytes() == b"first" and list(target.parent.iterdir()) == [target]
+
+
+def test_a_path_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FrostlineError, match=r"cannot be written \(.*\): choose another --out"):
+        replace_file(tmp_path / "file" / "x.json", b"")
+    with pytest.raises(FrostlineError, match=r"cannot be written into \(.*\): choose another --out"):
+        make_folder(tmp_path / "file" / "folder")
+
+
+def test_numbers_that_are_not_finite_become_null(tmp_path: Path) -> None:
+    write_json(tmp_path / "facts.json", {"a": [1.5, math.nan, {"b": (math.inf, "x")}], "c": None})
+    assert json.loads((tmp_path / "facts.json").read_text()) == {"a": [1.5, None, {"b": [None, "x"]}], "c": None}
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [("org/model", "org-model"), ("a  b?", "a-b"), ("..", "data"), ("MiniLM-L6_v2.1", "MiniLM-L6_v2.1")],
+)
+def test_names_of_models_and_tasks_are_safe_file_names(name: str, expected: str) -> None:
+    assert file_name(name) == expected

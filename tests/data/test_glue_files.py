@@ -1,0 +1,217 @@
+"""GLUE's tasks in all the folders and files in which they are distributed."""
+
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+
+from frostline.data.glue.tasks import HUB_SET, glue_task
+from frostline.data.task import REGRESSION
+from glue_layouts import (
+    NAMES,
+    SIZES,
+    assert_same,
+    hub_set,
+    line,
+    load,
+    original,
+    raw,
+    refusal,
+    target,
+    text,
+    write,
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_original_files_give_what_the_hub_gives(tmp_path: Path, name: str) -> None:
+    hub_set(name).save_to_disk(tmp_path / "saved")
+    saved, files = (
+        load(glue=name, data=tmp_path / "saved", test="none"),
+        load(glue=name.lower(), data=original(tmp_path / "files", name), test="none"),
+    )
+    assert_same(saved, files)
+    for data in (saved, files):
+        assert data.task.name == name and len(data.train) == 8 and len(data.validation) == 4
+        assert data.train.texts == tuple(text(name, "train", i, 0) for i in range(8))
+        assert data.train.targets.tolist() == [target(name, i) for i in range(8)]
+        assert data.validation.texts == tuple(text(name, "validation", i, 0) for i in range(4))
+        assert (data.train.pairs is not None) == (name not in ("CoLA", "SST-2"))
+        if data.train.pairs is not None:
+            assert data.train.pairs == tuple(text(name, "train", i, 1) for i in range(8))
+        assert (data.task.problem_type == REGRESSION) == (name == "STS-B")
+    assert files.train.rows[0] == (1 if name == "CoLA" else 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_hidden_test_split_is_left_out_with_a_note(tmp_path: Path, name: str) -> None:
+    many = {"train": 40, "validation": 4, "validation_mismatched": 2}
+    hub_set(name, many).save_to_disk(tmp_path / "saved")
+    data = load(glue=name, data=tmp_path / "saved")
+    assert data.test is not None and data.test.name == data.train.name and len(data.train) + len(data.test) == 40
+    split = "test_matched" if name == "MNLI" else "test"
+    assert f"{tmp_path / 'saved'} ({split}) has no labels and is left out." in data.notes
+    files = original(tmp_path / "files", name)
+    folder = load(glue=name, data=files, validation=files / next(one.name for one in files.glob("dev*")))
+    test = files / ("test_matched.tsv" if name == "MNLI" else "test.tsv")
+    assert f"{test} has no labels and is left out." in folder.notes
+    assert f"{test}: there is no column" in refusal(glue=name, data=files, test=test)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("below", ["data", "{config}", "{config}/data", "."])
+def test_parquet_shards_as_on_the_hub(tmp_path: Path, name: str, below: str) -> None:
+    folder = tmp_path / "hub" / below.format(config=glue_task(name).config)
+    folder.mkdir(parents=True)
+    splits = hub_set(name)
+    for split, table in splits.items():
+        for part in range(2 if split == "train" else 1):
+            shard = table.shard(2, part, contiguous=True) if split == "train" else table
+            shard.to_parquet(str(folder / f"{split}-{part:05}-of-{2 if split == 'train' else 1:05}.parquet"))
+    splits.save_to_disk(tmp_path / "saved")
+    assert_same(
+        load(glue=name, data=tmp_path / "hub", test="none"),
+        load(glue=name, data=tmp_path / "saved", test="none"),
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_from_the_hub(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str | None]] = []
+    monkeypatch.setattr(datasets, "load_dataset", lambda *what: asked.append(what) or hub_set(name))
+    files = load(glue=name, data=original(tmp_path, name), test="none")
+    for data in (None, HUB_SET, "somebody/else"):
+        assert_same(load(glue=name, data=data, test="none"), files)
+    config = glue_task(name).config
+    assert asked == [(HUB_SET, config), (HUB_SET, config), ("somebody/else", None)]
+    many = {"train": 40, "validation": 4, "validation_mismatched": 2}
+    monkeypatch.setattr(datasets, "load_dataset", lambda *what: hub_set(name, many))
+    data = load(glue=name)
+    assert data.test is not None and len(data.train) + len(data.test) == 40
+    split = "test_matched" if name == "MNLI" else "test"
+    assert f"{HUB_SET}, {config} ({split}) has no labels and is left out." in data.notes
+
+
+def test_an_unreachable_hub_is_reported_with_a_remedy() -> None:
+    sentence = refusal(glue="cola")
+    assert sentence.startswith("--glue CoLA: 'nyu-mll/glue' could not be loaded from the hub (")
+    assert "give the files of CoLA with --data FOLDER or --train FILE" in sentence
+    assert "--data 'no/such-set': there is no such folder, and no hub data set with CoLA" in refusal(
+        glue="cola", data="no/such-set"
+    )
+
+
+def test_a_folder_of_all_tasks(tmp_path: Path) -> None:
+    """As the common download script writes it."""
+    for name in ("CoLA", "RTE"):
+        original(tmp_path / "glue_data" / name, name)
+    data = load(glue="rte", data=tmp_path / "glue_data", test="none")
+    assert_same(data, load(glue="rte", data=tmp_path / "glue_data" / "RTE", test="none"))
+
+
+def test_mnli_as_its_authors_distribute_it(tmp_path: Path) -> None:
+    for split in ("train", "dev_matched", "dev_mismatched"):
+        header = "gold_label\tsentence1_parse\tsentence1\tsentence2\tpromptID"
+        word = {"dev_matched": "validation", "dev_mismatched": "validation_mismatched"}.get(split, split)
+        lines = [header + "\n", *(line("MNLI", header, word, i) for i in range(SIZES[word]))]
+        write(tmp_path / "a" / f"multinli_1.0_{split}.txt", lines)
+        (tmp_path / "a" / f"multinli_1.0_{split}.jsonl").write_text("{}")
+    assert_same(
+        load(glue="mnli", data=tmp_path / "a", test="none"),
+        load(glue="mnli", data=original(tmp_path / "b", "MNLI"), test="none"),
+    )
+
+
+def test_only_mnli_has_a_further_validation_split(tmp_path: Path) -> None:
+    write(original(tmp_path, "RTE") / "dev_mismatched.tsv", ["sentence1\tsentence2\tlabel\n", "a\tb\tentailment\n"])
+    assert load(glue="rte", data=tmp_path, test="none").others == {}
+    saved = hub_set("RTE")
+    saved["validation_mismatched"] = saved["validation"]
+    saved.save_to_disk(tmp_path / "saved")
+    assert load(glue="rte", data=tmp_path / "saved", test="none").others == {}
+    plain = load(train=tmp_path / "train.tsv", validation=tmp_path / "dev.tsv", test="none")
+    assert plain.others == {}
+
+
+def test_cola_by_its_public_names(tmp_path: Path) -> None:
+    rows = [f"gj04\t{i % 2}\t\ttext {i}\n" for i in range(8)]
+    write(tmp_path / "in_domain_train.tsv", rows)
+    write(tmp_path / "in_domain_dev.tsv", [row.replace("text", "dev") for row in rows[:4]])
+    data = load(glue="cola", data=tmp_path, test="none")
+    assert len(data.train) == 8 and data.validation.texts == tuple(f"dev {i}" for i in range(4))
+    write(tmp_path / "out_of_domain_dev.tsv", [row.replace("text", "far") for row in rows[:2]])
+    data = load(glue="cola", data=tmp_path, test="none")
+    assert data.validation.texts == (*(f"dev {i}" for i in range(4)), "far 0", "far 1")  # as GLUE's own dev.tsv
+    assert data.validation.targets.tolist() == [0, 1, 0, 1, 0, 1]
+    assert "in_domain_dev.tsv and 1 more" in data.validation.name
+    note = f"{tmp_path}: 'in_domain_dev.tsv', 'out_of_domain_dev.tsv' are read as one validation split, as in GLUE."
+    assert note in data.notes
+
+
+def test_mrpc_by_its_public_names(tmp_path: Path) -> None:
+    files = original(tmp_path / "glue", "MRPC")
+    for split, old in (("train", "train"), ("test", "dev")):
+        path = tmp_path / "msr" / f"msr_paraphrase_{split}.txt"
+        write(path, [(files / f"{old}.tsv").read_bytes().decode("utf-8")])
+    data = load(glue="mrpc", data=tmp_path / "msr", validation=files / "dev.tsv")
+    assert_same(data, load(glue="mrpc", data=files, test="none"))
+    assert data.test is not None and data.test.digest() == data.validation.digest()
+    # The usual script leaves all of them in one folder, with a list of numbers beside them.
+    write(files / "dev_ids.tsv", ["1\t2\n"])
+    for split in ("train", "test"):
+        write(files / f"msr_paraphrase_{split}.txt", ["never read\n"])
+    assert_same(load(glue="mrpc", data=files, test="none"), load(glue="mrpc", data=tmp_path / "glue", test="none"))
+
+
+def test_the_original_files_of_stsb(tmp_path: Path) -> None:
+    for split, stem in (("train", "sts-train"), ("validation", "sts-dev"), ("test", "sts-test")):
+        rows = [
+            f"main\tMSR\t2012\t{i}\t{raw('STS-B', i)}\t{text('STS-B', split, i, 0)}\t{text('STS-B', split, i, 1)}"
+            + "\textra\tcells\n" * (i % 2)
+            + "\n" * (1 - i % 2)
+            for i in range(SIZES.get(split, 3))
+        ]
+        write(tmp_path / "sts" / f"{stem}.csv", rows)
+    data = load(glue="stsb", data=tmp_path / "sts")
+    assert data.test is not None and data.test.targets.tolist() == [0.0, 3.8, 5.0]
+    assert_same(data, load(glue="sts-b", data=original(tmp_path / "glue", "STS-B"), test="none"))
+    train = tmp_path / "sts" / "sts-train.csv"
+    assert f"{train}: 4 rows have more cells than the 7 named columns; these cells are dropped." in data.notes
+
+
+def test_refused_glue_sources(tmp_path: Path) -> None:
+    files = original(tmp_path / "cola", "CoLA")
+    assert "one of the two" in refusal(glue="cola", train=files / "train.tsv", data=files)
+    assert "this is a file, not a folder" in refusal(glue="cola", data=files / "train.tsv")
+    (tmp_path / "empty").mkdir()
+    assert "has train in its name" in refusal(glue="cola", data=tmp_path / "empty")
+    assert "there is no such file, the nearest is 'train.tsv'" in refusal(glue="cola", train=files / "trian.tsv")
+    (files / "train.tsv").write_bytes(b"gj04\t1\t\tcaf\xe9\n")
+    assert "is not UTF-8" in refusal(glue="cola", data=files)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("sst2", (67_349, 872, None)),
+        ("cola", (8551, 1043, None)),
+        ("mrpc", (3668, 408, None)),
+        ("rte", (2490, 277, None)),
+        ("wnli", (635, 71, None)),
+        ("stsb", (5749, 1500, 1379)),
+    ],
+)
+def test_the_real_files(real_data: Path, name: str, sizes: tuple[int, int, int | None]) -> None:
+    data = load(glue=name, data=real_data / name, test=None if name == "stsb" else "none")
+    assert (len(data.train), len(data.validation), None if data.test is None else len(data.test)) == sizes
+    assert data.task.labels == glue_task(name).labels
+    if name == "stsb":
+        assert data.report.splits["train"].target_range == (0.0, 5.0)
+    else:
+        majority = {"sst2": 0.509, "cola": 0.689, "mrpc": 0.684, "rte": 0.527}
+        counts = np.bincount(data.validation.targets) / len(data.validation)
+        assert counts.max() == pytest.approx(majority.get(name, counts.max()), abs=5e-4)
+    label = {"sst2": "positive", "cola": "acceptable", "mrpc": "equivalent", "rte": "entailment"}.get(name)
+    if label:
+        assert data.task.labels[int(counts.argmax())] == label

@@ -1,0 +1,135 @@
+"""GLUE's tables: labels, scores, rows without a gold label, and broken rows."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from frostline.data.glue.tasks import glue_task
+from glue_layouts import (
+    NAMES,
+    assert_same,
+    hub_set,
+    load,
+    original,
+    refusal,
+    task_columns,
+    text,
+    write,
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_by_their_own_flags(tmp_path: Path, name: str) -> None:
+    """Splits may have different layouts; the columns of the training table give the names."""
+    files, saved = original(tmp_path / "files", name), hub_set(name)
+    dev = "dev_matched.tsv" if name == "MNLI" else "dev.tsv"
+    both = load(glue=name, train=files / "train.tsv", validation=files / dev, test="none")
+    mixed = load(
+        glue=name,
+        train=saved["train"],
+        validation=files / dev,
+        test=saved["validation_matched" if name == "MNLI" else "validation"],
+    )
+    assert_same(both, mixed)
+    assert mixed.test is not None and mixed.test.digest() == mixed.validation.digest()
+    assert mixed.task.columns == glue_task(name).layouts[0] and both.others == {}
+    frame = pd.DataFrame(saved["train"].to_pandas())
+    assert_same(both, load(glue=name, train=frame, validation=files / dev, test="none"))
+
+
+def test_mnli_has_two_validation_sets_and_rows_without_gold_label(tmp_path: Path) -> None:
+    files = original(tmp_path, "MNLI")
+    lines = (files / "train.tsv").read_text().splitlines(keepends=True)
+    odd = "\t".join(("8", "8", "x", "nobody", "agreed", "neutral", "-")) + "\n"
+    write(files / "train.tsv", [*lines[:3], odd, *lines[3:], odd])
+    data = load(glue="mnli", data=files, test="none")
+    assert len(data.train) == 8 and "nobody" not in data.train.texts
+    assert data.train.rows.tolist() == [2, 3, 5, 6, 7, 8, 9, 10]
+    note = f"{files / 'train.tsv'}: 2 of 10 rows have no gold label (column 'gold_label' is '-') and are left out."
+    assert note in data.notes
+    assert list(data.others) == ["validation_mismatched"] and len(data.others["validation_mismatched"]) == 2
+    assert data.others["validation_mismatched"].texts[0] == text("MNLI", "validation_mismatched", 0, 0)
+    assert data.validation.name.endswith("dev_matched.tsv") and set(data.report.splits) == {"train", "validation"}
+    write(files / "train.tsv", [lines[0], odd])
+    assert "no row has a gold label; give a file of MNLI" in refusal(glue="mnli", data=files)
+
+
+def test_broken_rows_of_qqp_are_counted(tmp_path: Path) -> None:
+    files = original(tmp_path, "QQP")
+    lines = (files / "train.tsv").read_text().splitlines(keepends=True)
+    broken = ["9\t1\t2\tHow is\n", " it?\tWhy?\t0\n", "10\t1\t2\ta\ttab\tin it\t1\n", "11\t1\t2\tno\tlabel\t\n"]
+    write(files / "train.tsv", [*lines[:3], *broken[:2], *lines[3:], *broken[2:]])
+    data = load(glue="qqp", data=files, test="none")
+    assert data.train.texts == tuple(text("QQP", "train", i, 0) for i in range(8))
+    assert data.train.rows.tolist() == [2, 3, 6, 7, 8, 9, 10, 11]
+    train = files / "train.tsv"
+    assert data.notes[0] == (
+        f"{train}: 3 of 12 rows do not have the 6 cells of the header (row 4, 5, 12) and are skipped."
+    )
+    assert f"{train}: 1 of 9 rows have no gold label (column 'is_duplicate' is '') and are left out." in data.notes
+    write(train, [lines[0], *broken[:2] * 6])
+    assert "none of its 12 rows has 6 cells" in refusal(glue="qqp", data=files)
+    write(train, [*lines, *broken[:2] * 6])
+    assert "12 of 20 rows" in (note := load(glue="qqp", data=files, test="none").notes[0])
+    assert "(row 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, ...)" in note
+
+
+def test_a_broken_row_elsewhere_is_refused(tmp_path: Path) -> None:
+    files = original(tmp_path, "RTE")
+    with (files / "train.tsv").open("a") as file:
+        file.write("9\tcut short\n")
+    assert "train.tsv, row 10: the row has 2 cells and the header has 4" in refusal(glue="rte", data=files)
+
+
+@pytest.mark.parametrize("name", [one for one in NAMES if one != "STS-B"])
+def test_labels_as_numbers_or_words(name: str) -> None:
+    """The order of the labels is that of the hub, however they are written."""
+    columns = glue_task(name).layouts[-1]
+    labels = glue_task(name).labels
+    order = [i % len(labels) for i in range(6)]
+    expected = None
+    for cells in ([labels[i] for i in order], order, [str(i) for i in order]):
+        frame = pd.DataFrame({one: [f"{one} {i}" for i in range(6)] for one in task_columns(name)})
+        frame[columns.label] = cells
+        data = load(glue=name, train=frame, validation=frame, test="none")
+        assert data.task.labels == labels and data.train.targets.tolist() == order
+        expected = expected or data
+        assert_same(data, expected)
+
+
+def test_wrong_labels_and_scores(tmp_path: Path) -> None:
+    files = original(tmp_path / "rte", "RTE")
+    with (files / "train.tsv").open("a") as file:
+        file.write("9\ta\tb\tentailed\n")
+    sentence = refusal(glue="rte", data=files)
+    assert "train.tsv, row 10, column 'label': 'entailed' is no label of RTE, the nearest is 'entailment'" in sentence
+    assert "'entailment', 'not_entailment', or their numbers from 0: correct it, or give" in sentence
+    stsb = original(tmp_path / "stsb", "STS-B")
+    content = (stsb / "train.tsv").read_text()
+    for wrong in ("5.2", "-0.5", "much"):
+        (stsb / "train.tsv").write_text(content.replace("3.800", wrong, 1))
+        sentence = refusal(glue="stsb", data=stsb)
+        assert f"row 3, column 'score': '{wrong}' is no score of STS-B, whose scores are from 0 to 5" in sentence
+    for gone in ("", " "):
+        (stsb / "train.tsv").write_text(content.replace("3.800", gone, 1))
+        assert "row 3, column 'score': the label is missing" in refusal(glue="stsb", data=stsb)
+
+
+def test_the_data_of_another_task(tmp_path: Path) -> None:
+    hub_set("CoLA").save_to_disk(tmp_path / "cola")
+    sentence = refusal(glue="sst2", data=tmp_path / "cola")
+    assert (
+        "its classes are 'unacceptable', 'acceptable', and those of SST-2 are 'negative', 'positive'; give" in sentence
+    )
+    hub_set("RTE").save_to_disk(tmp_path / "rte")
+    assert "those of STS-B are none, but scores" in refusal(glue="stsb", data=tmp_path / "rte")
+    sentence = refusal(glue="mrpc", data=tmp_path / "cola")
+    assert "are not those of MRPC ('sentence1', 'sentence2', 'label' or " in sentence
+    assert "'#1 String', '#2 String', 'Quality'); give a file of MRPC, or leave out --glue" in sentence
+    unlike = tmp_path / "cola.tsv"
+    unlike.write_text("text\tlabel\na\t1\nb\t0\n")
+    assert "its columns ('text', 'label') are not those of CoLA" in refusal(glue="cola", train=unlike)
+    unlabelled = tmp_path / "unlabelled.tsv"
+    unlabelled.write_text("index\tsentence\n0\ta\n")
+    assert "it has no labels of CoLA (column 'label'); give a training file" in refusal(glue="cola", train=unlabelled)

@@ -1,0 +1,162 @@
+"""The prediction task follows from the labels; ambiguous labels are refused."""
+
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pandas as pd
+import pytest
+
+from frostline import FrostlineError
+from frostline.data.columns import choose_columns
+from frostline.data.formats.reader import read_table
+from frostline.data.table import Table
+from frostline.data.targets import targets_of
+from frostline.data.task import CLASSIFICATION, REGRESSION, Task, decide_task
+
+
+def labelled(labels: list[Any]) -> Table:
+    frame = pd.DataFrame({"text": [f"text {i}" for i in range(len(labels))], "label": pd.Series(labels, dtype=object)})
+    return read_table(frame, name="t.csv")
+
+
+def decided(table: Table, **options: Any) -> Task:
+    return decide_task(table, choose_columns(table), name="t", **options)
+
+
+def refusal(cells: list[Any], **options: Any) -> str:
+    with pytest.raises(FrostlineError) as caught:
+        decided(labelled(cells), **options)
+    assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("labels", "order"),
+    [
+        (["pos", "neg", "pos"], ("neg", "pos")),
+        (["10", "9", "9", "10"], ("9", "10")),
+        ([10, 9, -1, 9], ("-1", "9", "10")),
+        ([True, False, True], ("False", "True")),
+        (["NA", "null", "null"], ("NA", "null")),
+    ],
+)
+def test_classes_and_their_order(labels: list[Any], order: tuple[str, ...]) -> None:
+    task = decided(labelled(labels))
+    assert task.problem_type == CLASSIFICATION and task.labels == order
+    targets = targets_of(labelled(labels), task)
+    assert targets.dtype == np.int64 and [order[i] for i in targets] == [str(label) for label in labels]
+
+
+@pytest.mark.parametrize("write", [str, float])
+def test_many_fractions_are_a_regression(write: Any) -> None:
+    numbers = [i / 7 for i in range(30)]
+    table = labelled([write(number) for number in numbers])
+    task = decided(table)
+    assert task.problem_type == REGRESSION and task.labels == ()
+    targets = targets_of(table, task)
+    assert targets.dtype == np.float64 and targets.tolist() == numbers
+
+
+def test_the_user_overrides_the_decision() -> None:
+    few = labelled(["0.5", "1.5", "0.5"])
+    assert decided(few, problem_type=REGRESSION).problem_type == REGRESSION
+    assert decided(few, problem_type=CLASSIFICATION).labels == ("0.5", "1.5")
+    assert decided(few, labels=["1.5", "0.5"]).labels == ("1.5", "0.5")
+    assert targets_of(few, decided(few, labels=["1.5", "0.5"])).tolist() == [1, 0, 1]
+
+
+def test_class_names_of_a_data_set_are_kept() -> None:
+    names = datasets.ClassLabel(names=["neg", "neutral", "pos"])
+    features = datasets.Features({"text": datasets.Value("string"), "label": names})
+    table = read_table(datasets.Dataset.from_dict({"text": ["a", "b"], "label": [2, 0]}, features=features))
+    assert decided(table).labels == ("neg", "neutral", "pos")
+    assert targets_of(table, decided(table)).tolist() == [2, 0]
+    hidden = read_table(datasets.Dataset.from_dict({"text": ["a", "b"], "label": [2, -1]}, features=features))
+    with pytest.raises(FrostlineError, match="row 2, column 'label': the label is missing; write one"):
+        decided(hidden)
+
+
+@pytest.mark.parametrize("labels", [[str(i) for i in range(21)], ["0.5", "1.5", "2"], [1.0, 0.0, 1.0]])
+def test_ambiguous_labels_are_refused(labels: list[Any]) -> None:
+    sentence = refusal(labels)
+    assert "t.csv, column 'label'" in sentence and "classes or a quantity" in sentence
+    assert "--problem-type single_label_classification or regression" in sentence
+
+
+def test_a_number_column_with_text() -> None:
+    sentence = refusal(["1.5", "2.5", "n/a", "3.5"])
+    assert sentence.startswith("t.csv, row 3, column 'label': 'n/a' stands among 3 different numbers and 1 different")
+    told = labelled(["1.5", "3,5", "n/a"])
+    with pytest.raises(FrostlineError, match=r"row 2, column 'label': '3,5' is not a number; write one with a decimal"):
+        targets_of(told, decided(told, problem_type=REGRESSION))
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1_000", "0x10", "１"])
+def test_what_only_python_reads_as_a_number(value: str) -> None:
+    table = labelled(["1.5", value])
+    with pytest.raises(FrostlineError, match=r"row 2, column 'label'.* is not a number"):
+        targets_of(table, decided(table, problem_type=REGRESSION))
+
+
+def test_an_infinite_number() -> None:
+    table = labelled(["1.5", "1e999"])
+    with pytest.raises(FrostlineError, match="row 2, column 'label': '1e999' is too large"):
+        targets_of(table, decided(table, problem_type=REGRESSION))
+
+
+def test_one_class_only() -> None:
+    sentence = refusal(["pos", "pos"])
+    assert "t.csv, column 'label': every row has the label 'pos'; give rows of at least two classes" in sentence
+
+
+@pytest.mark.parametrize("gone", ["", "  ", None])
+def test_missing_label(gone: str | None) -> None:
+    sentence = refusal(["pos", gone, "neg", gone])
+    assert "t.csv, row 2, column 'label': the label is missing (and in 1 more rows); write one" in sentence
+
+
+def test_a_label_that_is_no_number_is_missing(tmp_path: Path) -> None:
+    """Python writes the missing value of pandas as nan."""
+    lines = [f'{{"text": "text {n}", "label": {label}}}' for n, label in enumerate(['"pos"', '"neg"', "NaN"])]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    with pytest.raises(FrostlineError, match="the label is missing"):
+        decided(read_table(tmp_path / "t.jsonl"))
+
+
+@pytest.mark.parametrize("twin", ["Pos", "pos ", "POS", "ｐｏｓ"])
+def test_labels_that_look_the_same(twin: str) -> None:
+    sentence = refusal(["pos", "neg", "pos", twin])
+    assert f"'pos' (2 rows, first row 1) and {twin!r} (1 rows, first row 4) look the same" in sentence
+    assert "'1' (2 rows, first row 1) and '01'" in refusal(["1", "1", "01", "0"])
+
+
+def test_nested_label() -> None:
+    assert "row 1, column 'label': ['a'] is neither a text nor a number" in refusal([["a"], ["b"]])
+
+
+def test_a_column_that_is_no_label_column() -> None:
+    sentence = refusal([f"name {i}" for i in range(30)])
+    assert "30 different labels in 30 rows" in sentence and "--label-column" in sentence
+
+
+def test_a_label_that_is_not_in_the_training_rows() -> None:
+    task = decided(labelled(["positive", "negative"]))
+    with pytest.raises(FrostlineError) as caught:
+        targets_of(labelled(["negative", "Positive"]), task)
+    sentence = str(caught.value)
+    assert "t.csv, row 2, column 'label': the label 'Positive' is none of the 2 training labels" in sentence
+    assert "the nearest is 'positive'; correct it" in sentence
+
+
+def test_declared_labels() -> None:
+    assert "'neg' is not among --labels" in refusal(["pos", "neg"], labels=["pos", "other"])
+    assert "no row has 'other', which --labels names" in refusal(["pos", "neg"], labels=["pos", "neg", "other"])
+    assert "names 'pos' more than once" in refusal(["pos", "neg"], labels=["pos", "neg", "pos"])
+    assert "a regression has none" in refusal(["1", "2"], labels=["1", "2"], problem_type=REGRESSION)
+
+
+def test_unknown_problem_type() -> None:
+    sentence = refusal(["1", "2"], problem_type="regresion")
+    assert "'regresion' is not known, the nearest is 'regression'; pass single_label_classification" in sentence

@@ -1,0 +1,46 @@
+"""Names, numbers and durations as messages show them."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frostline.data.wording import capitalized, duration, listed, nearest, ranges
+
+
+@given(st.sets(st.integers(0, 30)))
+def test_ranges_hold_every_number_and_are_separated_by_gaps(numbers: set[int]) -> None:
+    found = ranges(numbers)
+    assert [n for first, last in found for n in range(first, last + 1)] == sorted(numbers)
+    assert all(one[1] + 1 < other[0] for one, other in pairwise(found))
+
+
+@given(st.text())
+def test_capitalized_changes_only_the_first_letter(text: str) -> None:
+    shown = capitalized(text)
+    assert shown.endswith(text[1:]) and shown[: len(shown) - len(text[1:])] == text[:1].upper()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.123, "0.12 s"),
+        (9.94, "9.9 s"),
+        (42, "42 s"),
+        (200, "3 min 20 s"),
+        (300, "5 min"),
+        (2700, "45 min"),
+        (9000, "2.5 h"),
+    ],
+)
+def test_durations_are_rounded_and_have_a_unit(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+def test_long_lists_are_shortened() -> None:
+    assert listed("abcd", limit=2) == "'a', 'b' and 2 more" and listed("ab") == "'a', 'b'"
+
+
+def test_the_nearest_name_differs_in_case_or_spelling() -> None:
+    assert nearest("La bel", ["text", "label"]) == ", the nearest is 'label'" and nearest("xyz", ["label"]) == ""

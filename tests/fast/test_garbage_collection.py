@@ -1,0 +1,37 @@
+"""Objects that the garbage collector leaves alone."""
+
+import gc
+import weakref
+
+import pytest
+
+from frostline.fast.garbage_collection import objects_frozen
+
+
+def test_objects_are_frozen_while_the_context_is_open_and_inner_contexts_add_new_ones() -> None:
+    with objects_frozen():
+        before = gc.get_freeze_count()
+        later = [[] for _ in range(1_000)]
+        with objects_frozen():
+            assert before > 10_000 and gc.get_freeze_count() >= before + len(later)
+        assert gc.get_freeze_count() > before
+    assert gc.get_freeze_count() == 0
+
+
+def test_garbage_is_collected_first() -> None:
+    class Link:
+        pass
+
+    with objects_frozen():
+        one = Link()
+        one.itself = one
+        gone = weakref.ref(one)
+        del one
+        with objects_frozen():
+            assert gone() is None
+
+
+def test_switched_off_nothing_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FROSTLINE_WITHOUT", "garbage_collection")
+    with objects_frozen():
+        assert gc.get_freeze_count() == 0

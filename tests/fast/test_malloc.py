@@ -1,0 +1,57 @@
+"""Freed memory that stays with the process while runs go on. In processes of their own: in the heap of another, gaps left
+by earlier tests may serve the blocks."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no such settings")
+
+FREED = """
+import sys
+import psutil, torch
+from frostline.fast.malloc import memory_reused
+from frostline.model.memory import anonymous_memory
+
+held = [anonymous_memory(psutil.Process())]
+with memory_reused(release_large=sys.argv[1] == "release"):
+    blocks = [torch.ones(32 << 20) for _ in range(2)]
+    held.append(anonymous_memory(psutil.Process()))
+    blocks.clear()
+    held.append(anonymous_memory(psutil.Process()))
+held.append(anonymous_memory(psutil.Process()))
+print(*held)
+"""
+
+
+def printed_by(code: str, *arguments: str, **environment: str) -> str:
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **environment})
+    return done.stdout
+
+
+@pytest.mark.parametrize("how", ["keep", "release", "off"])
+def test_freed_memory_stays_or_goes_back_to_the_system(how: str) -> None:
+    without = {"FROSTLINE_WITHOUT": "malloc"} if how == "off" else {}
+    before, held, freed, after = map(int, printed_by(FREED, how, **without).split())
+    assert held - before > 200 << 20
+    assert (held - freed > 200 << 20) == (how != "keep")
+    assert after - before < 50 << 20
+
+
+AFTERWARDS = """
+from frostline.fast.glibc import glibc
+from frostline.fast.malloc import memory_reused
+with memory_reused():
+    pass
+before = glibc().mallinfo2().hblks
+blocks = [bytearray(1 << 20) for _ in range(8)]
+print(glibc().mallinfo2().hblks - before)
+"""
+
+
+def test_afterwards_blocks_of_some_size_are_not_mapped_one_by_one() -> None:
+    assert int(printed_by(AFTERWARDS)) == 0

@@ -1,0 +1,92 @@
+"""The switch of the speed-ups, and a whole sweep with and without them."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import frostline
+from frostline import FrostlineError, Sweep
+from frostline.fast.switch import TRICKS, enabled
+from frostline.sweep.execution.progress import Progress
+from frostline.sweep.results.folder import Folder
+
+
+def test_all_are_on_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FROSTLINE_PLAIN", raising=False)
+    monkeypatch.delenv("FROSTLINE_WITHOUT", raising=False)
+    assert all(map(enabled, TRICKS))
+
+
+def test_one_flag_turns_all_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FROSTLINE_PLAIN", "1")
+    assert not any(map(enabled, TRICKS))
+    monkeypatch.setenv("FROSTLINE_PLAIN", "0")
+    assert all(map(enabled, TRICKS))
+
+
+def test_some_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FROSTLINE_WITHOUT", "dropout, packing,")
+    assert {trick for trick in TRICKS if not enabled(trick)} == {"dropout", "packing"}
+
+
+def test_an_unknown_name_is_an_error_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FROSTLINE_WITHOUT", "packing,dropuot")
+    with pytest.raises(FrostlineError, match=r"FROSTLINE_WITHOUT=dropuot .*did you mean dropout"):
+        enabled("attention")
+
+
+def test_every_speed_up_asks_the_switch() -> None:
+    sources = "".join(path.read_text() for path in Path(frostline.__file__).parent.rglob("*.py"))
+    assert {*re.findall(r'enabled\("(\w+)"\)', sources)} == set(TRICKS)
+
+
+@pytest.fixture(scope="module")
+def scores(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A function that runs one sweep without dropout and gives its validation scores."""
+    torch.set_num_threads(1)
+
+    def swept() -> dict[tuple[str, str], float]:
+        out = tmp_path_factory.mktemp("switch") / "out"
+        settings = {"tune": "0,1,all", "seeds": 1, "num_train_epochs": 1, "train_size": 48, "test": "none"}
+        model = without_dropout(tiny_bert, out.parent / "model")
+        Sweep(model=model, train=tiny_table, out=out, progress=Progress(), precision="float32", **settings).run()
+        return {
+            (str(run["spec"]["tune"]), score["metric"]): score["value"]
+            for run in Folder(out).store.results().values()
+            for score in run["scores"]
+            if score["split"] == "validation"
+        }
+
+    return swept
+
+
+def without_dropout(model: Path, folder: Path) -> Path:
+    """A copy of a model whose configuration drops nothing."""
+    folder.mkdir()
+    for path in model.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    config = folder / "config.json"
+    config.write_text(re.sub(r'(_dropout(?:_prob)?": )[0-9.]+', r"\g<1>0.0", config.read_text()))
+    return folder
+
+
+def test_a_sweep_without_any_speed_up_has_the_same_scores(scores: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = scores()
+    monkeypatch.setenv("FROSTLINE_PLAIN", "1")
+    plain = scores()
+    assert fast.keys() == plain.keys() and len(fast) > 3
+    assert plain == pytest.approx(fast, abs=1e-4, nan_ok=True)
+    assert plain != fast  # the last digits differ, so it was indeed computed in another way
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trick", TRICKS)
+def test_a_sweep_without_one_speed_up_has_the_same_scores(
+    trick: str, scores: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast = scores()
+    monkeypatch.setenv("FROSTLINE_WITHOUT", trick)
+    assert scores() == pytest.approx(fast, abs=1e-4, nan_ok=True)

@@ -1,0 +1,94 @@
+"""Hidden states are computed once, are the same in every batch, and nothing half-written is used."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from frostline.frozen.selection import StateSelection
+from frostline.model.anatomy import Anatomy
+from frostline.model.tokens import Tokens
+from frozen.cached import ALL, RECIPE, Cache, state_bytes
+from frozen.random_tokens import ragged_tokens
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("shards", ["one", "many"])
+def test_a_row_is_the_same_whatever_is_computed_with_it(
+    tmp_path: Path, bert: tuple[Any, Anatomy], request: pytest.FixtureRequest, shards: str, packed: bool
+) -> None:
+    if shards == "many":
+        request.getfixturevalue("small_shards")
+    tokens = ragged_tokens(40)
+    options: dict[str, Any] = {"packed": packed, "batch_tokens": 200 if shards == "many" else 512}
+    whole = state_bytes(Cache(tmp_path / "whole", *bert).load(tokens, range(40), **options), range(40))
+    assert len({tuple(states) for states in whole}) == 40
+    generator = np.random.default_rng(1)
+    for n, size in enumerate([1, 2, 17]):
+        rows = generator.permutation(40)[:size]
+        some = Cache(tmp_path / f"some {n}", *bert).load(tokens, rows, **options)
+        assert state_bytes(some, rows) == [whole[row] for row in rows]
+    growing = Cache(tmp_path / "growing", *bert)
+    for rows in (range(30, 35), range(10), range(40)):
+        states = growing.load(tokens, rows, **options)
+        assert state_bytes(states, rows) == [whole[row] for row in rows]
+    assert growing.computed == 40 - 15
+
+
+def test_a_row_is_found_by_its_tokens_in_another_table(cache: Cache) -> None:
+    tokens, more = ragged_tokens(10), ragged_tokens(5, seed=1)
+    first = state_bytes(cache.load(tokens, range(10)), range(10))
+    states = cache.load(Tokens.join([more, tokens]), range(15))
+    assert cache.computed == 5
+    assert state_bytes(states, range(5, 15)) == first
+
+
+def test_rows_with_the_same_tokens_are_computed_once(cache: Cache) -> None:
+    tokens = ragged_tokens(10)
+    states = cache.load(Tokens.join([tokens, tokens]), range(20))
+    assert sum(np.load(shard / "keys.npy").shape[0] for shard in cache.shards) == 10
+    assert state_bytes(states, range(10)) == state_bytes(states, range(10, 20))
+
+
+def test_what_is_cached_is_not_computed_again(cache: Cache) -> None:
+    def times() -> dict[Path, tuple[int, int]]:
+        files = [file for shard in cache.shards for file in shard.iterdir()]
+        return {file: (file.stat().st_mtime_ns, file.stat().st_ino) for file in files}
+
+    tokens = ragged_tokens(20)
+    first = state_bytes(cache.load(tokens, range(20)), range(20))
+    assert (cache.progress[0], cache.computed) == (0, 20)
+    before = times()
+    for selection in (ALL, StateSelection((2,), head=False), StateSelection((), head=True)):
+        states = cache.load(tokens, range(20), selection)
+        assert cache.progress == [20] and times() == before and not cache.warnings
+    assert state_bytes(cache.load(tokens, range(20)), range(20)) == first
+    assert states.head(np.arange(20)).shape == (1, 20, 64)
+
+
+def test_a_larger_selection_is_computed_beside_the_smaller(cache: Cache) -> None:
+    tokens = ragged_tokens(10)
+    cache.load(tokens, range(10), StateSelection((2,), head=False))
+    states = cache.load(tokens, range(10), StateSelection((2, 3), head=False))
+    assert cache.computed == 10 and len(cache.shards) == 2
+    assert states.tokens(3, np.arange(10)).shape[1] == tokens.offsets[-1]
+
+
+def test_other_recipes_are_computed_beside(cache: Cache) -> None:
+    tokens = ragged_tokens(5)
+    cache.load(tokens, range(5))
+    cache.load(tokens, range(5), weights="other")
+    assert cache.computed == 5
+    recipes = [json.loads(file.read_text())["weights"] for file in cache.folder.glob("*/recipe.json")]
+    assert sorted(recipes) == ["other", "w"]
+
+
+def test_leftovers_of_a_killed_process_are_removed(cache: Cache) -> None:
+    tokens = ragged_tokens(5)
+    leftover = cache.folder / RECIPE.key / "0123.part"
+    leftover.mkdir(parents=True)
+    (leftover / "tokens-2.npy").write_bytes(b"half")
+    assert len(state_bytes(cache.load(tokens, range(5)), range(5))) == 5
+    assert not leftover.exists() and len(cache.shards) == 1

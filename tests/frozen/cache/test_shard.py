@@ -1,0 +1,66 @@
+"""A damaged shard is found and computed again."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from frostline.frozen.cache.loading import missing_rows
+from frostline.frozen.cache.shard import find_damage
+from frozen.cached import ALL, RECIPE, Cache, state_bytes
+from frozen.random_tokens import ragged_tokens
+
+
+def flip_a_bit(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(bytes(data))
+
+
+def change_a_cut(shard: Path) -> None:
+    before = (shard / "shard.json").read_text()
+    after = before.replace("4\n", "3\n", 1)
+    assert after != before
+    (shard / "shard.json").write_text(after)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "a bit of the states": lambda shard: flip_a_bit(shard / "tokens-2.npy"),
+    "a bit of the keys": lambda shard: flip_a_bit(shard / "keys.npy"),
+    "truncated states": lambda shard: os.truncate(shard / "head.npy", 200),
+    "a missing file": lambda shard: (shard / "offsets.npy").unlink(),
+    "half a record": lambda shard: (shard / "shard.json").write_text("{"),
+    "a record that is no table": lambda shard: (shard / "shard.json").write_text("[]"),
+    "empty keys": lambda shard: os.truncate(shard / "keys.npy", 0),
+    "empty offsets": lambda shard: os.truncate(shard / "offsets.npy", 0),
+    "an empty file as record": lambda shard: os.truncate(shard / "shard.json", 0),
+    "an empty record": lambda shard: (shard / "shard.json").write_text("{}"),
+    "another cut in the record": change_a_cut,
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damage_is_found_reported_and_repaired(cache: Cache, kind: str) -> None:
+    tokens = ragged_tokens(6)
+    intact = state_bytes(cache.load(tokens, range(6)), range(6))
+    (shard,) = cache.shards
+    assert find_damage(shard) == ""
+    DAMAGE[kind](shard)
+    damage = find_damage(shard)
+    assert damage.startswith(str(shard)) and damage.endswith(" is missing" if "missing" in kind else " is damaged")
+    unverified = missing_rows(tokens, np.arange(6), ALL, RECIPE, folder=cache.folder)
+    assert len(unverified) <= 6 and shard.exists()
+    assert state_bytes(cache.load(tokens, range(6)), range(6)) == intact
+    assert cache.computed == 6
+    assert cache.warnings == [f"Cached hidden states are computed again: {damage}."]
+    assert find_damage(shard) == ""
+    cache.load(tokens, range(6))
+    assert cache.progress == [6] and not cache.warnings
+
+
+def test_nobody_can_change_cached_states(cache: Cache) -> None:
+    states = cache.load(ragged_tokens(5), range(5))
+    states._shards[0].array("tokens-2").fill_(0)
+    assert find_damage(cache.shards[0]) == ""

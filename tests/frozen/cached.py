@@ -1,0 +1,70 @@
+"""A cache folder for tests, with records of what was computed."""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from frostline.frozen.cache.hidden_states import HiddenStates
+from frostline.frozen.cache.loading import load_or_compute
+from frostline.frozen.cache.recipe import Recipe
+from frostline.frozen.forward_pass import ForwardPass
+from frostline.frozen.selection import StateSelection
+from frostline.model.anatomy import Anatomy
+from frostline.model.tokens import Tokens
+
+ALL = StateSelection((1, 2, 4), head=True)
+RECIPE = Recipe("m", "w", "float32", "sdpa", "cpu", 1, "AVX2", "2", "5", head_reads="first")
+
+
+class Cache:
+    """``load_or_compute`` into one folder; records the reports of progress and the warnings of the last call."""
+
+    def __init__(self, folder: Path, model: Any, anatomy: Anatomy) -> None:
+        self.folder, self.model, self.anatomy = folder, model, anatomy
+        self.progress: list[int] = []
+        self.warnings: list[str] = []
+
+    def load(
+        self,
+        tokens: Tokens,
+        rows: Any,
+        selection: StateSelection = ALL,
+        *,
+        batch_tokens: int | None = None,
+        **recipe: Any,
+    ) -> HiddenStates:
+        self.progress, self.warnings = [], []
+        key = dataclasses.replace(RECIPE, **recipe)
+        forward_pass = ForwardPass(
+            self.model, self.anatomy, selection, key.head_reads, key.packed, max_tokens=batch_tokens or 512
+        )
+        return load_or_compute(
+            forward_pass,
+            tokens,
+            np.asarray(rows, np.int64),
+            key,
+            folder=self.folder,
+            progress=self.progress.append,
+            warn=self.warnings.append,
+        )
+
+    @property
+    def computed(self) -> int:
+        """Examples that the last call computed: its first report counts those that were cached."""
+        return sum(self.progress[1:])
+
+    @property
+    def shards(self) -> list[Path]:
+        return sorted(file.parent for file in self.folder.glob("*/*/shard.json"))
+
+
+def state_bytes(states: HiddenStates, rows: Iterable[int]) -> list[list[bytes]]:
+    """For each row the bytes of its hidden states, at every cut and of the head's token."""
+    return [
+        [states.tokens(cut, np.array([row])).numpy().tobytes() for cut in states.selection.cuts]
+        + [states.head(np.array([row])).numpy().tobytes()] * states.selection.head
+        for row in rows
+    ]

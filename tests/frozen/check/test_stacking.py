@@ -1,0 +1,66 @@
+"""Whether runs of a type can be trained as one stack."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from frostline.frozen.check.stacking import stack_refusal
+from frostline.model import stacking
+from frostline.model.anatomy import find_layers
+from small_models import small_batch, small_model
+
+DIFFER = "In a stack, logits differ by "
+
+
+def refusal_of(model_type: str, k: int | None, **options: Any) -> str | None:
+    model = small_model(model_type)
+    batches = [small_batch(model), small_batch(model, (11, 36, 5, 29), seed=1)]
+    anatomy = find_layers(model, batches[0])
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    options = {"packed": False, "as_one": True, **options}
+    cut = None if k is None else anatomy.count - k
+    refusal = stack_refusal(model, anatomy, anatomy.tuned(k), cut, batches=batches, **options)
+    assert all(torch.equal(p, before[name]) and p.grad is None for name, p in model.named_parameters())
+    assert not any("forward" in vars(module) for module in model.modules())
+    return refusal
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    ["mixtral", "opt", "gemma2", *(pytest.param(n, marks=pytest.mark.slow) for n in ("gpt_oss", "qwen3_next"))],
+)
+def test_runs_of_most_types_can_be_stacked(model_type: str) -> None:
+    """Experts, norms that add one to their weights, parameters that a module reads from another, or of a whole attention."""
+    assert [refusal_of(model_type, k) for k in (0, 2)] == [None, None]
+
+
+def test_types_whose_runs_cannot_be_stacked() -> None:
+    together = "Its modules cannot compute the examples of several runs together"
+    assert refusal_of("deberta-v2", 0) is None
+    assert (refusal_of("deberta-v2", 1) or "").startswith(f"{together} (RuntimeError: ")
+    assert (refusal_of("biogpt", None, packed=True) or "").startswith(together)
+    assert refusal_of("mpnet", 2) is None  # positions that all layers share lie with the embeddings
+    assert (refusal_of("mpnet", None) or "").startswith(DIFFER)
+
+
+def test_runs_that_share_a_weight_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusal_of("bert", 1, packed=True) is None
+
+    def of_the_first(module, whole, x):
+        return right(module, {leaf: p[:1].expand_as(p) for leaf, p in whole.items()}, x)
+
+    right = stacking._product
+    monkeypatch.setattr(stacking, "_product", of_the_first)
+    assert (refusal_of("bert", 1, packed=True) or "").startswith(DIFFER)
+    assert refusal_of("bert", 1, packed=True, as_one=False) is None
+    own = stacking._Stack.parameter
+    monkeypatch.setattr(stacking._Stack, "parameter", lambda self, run, name: own(self, run, name).detach())
+    assert refusal_of("bert", 1, as_one=False) is not None
+
+
+def test_the_check_makes_examples_of_its_own() -> None:
+    model = small_model("llama")
+    anatomy = find_layers(model)
+    for cut in (1, 2):  # and with a frozen layer that runs
+        assert stack_refusal(model, anatomy, anatomy.tuned(2), cut, packed=True, as_one=True) is None

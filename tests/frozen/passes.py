@@ -1,0 +1,41 @@
+"""Forward passes of small models, and the bytes that they compute for each example."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from frostline.fast.linear import prepared_weights
+from frostline.frozen.check.head_token import find_head_reads, find_narrow
+from frostline.frozen.forward_pass import ForwardPass
+from frostline.frozen.selection import StateSelection
+from frostline.model.anatomy import find_layers, probe_batch
+from frostline.model.device import Machine
+from frostline.model.tokens import Tokens
+
+
+def pass_over(
+    model: Any, *, packed: bool = True, precision: str = "float32", selection: StateSelection | None = None
+) -> ForwardPass:
+    """The forward pass of a sweep over ``model``: the hidden states of two cuts, and the head's token."""
+    anatomy, batch = find_layers(model), probe_batch(model)
+    reads = find_head_reads(model, anatomy, batch)
+    selection = selection or StateSelection((1, anatomy.count - 1), head=reads != "all")
+    narrow = find_narrow(model, anatomy, batch, reads)
+    return ForwardPass(model, anatomy, selection, reads, packed, machine(precision).autocast, narrow)
+
+
+def bytes_by_row(forward_pass: ForwardPass, tokens: Tokens, rows: Any) -> dict[int, list[bytes]]:
+    """The bytes of the hidden states of each row."""
+    found, batches = {}, forward_pass.batches(tokens.lengths, np.asarray(rows, np.int64))
+    precision = "float32" if forward_pass.autocast.__name__ == "nullcontext" else "bfloat16"
+    with prepared_weights(forward_pass.model, machine(precision).dtype):
+        for batch, states in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
+            parts = {name: x.split(batch.lengths.tolist() if "tokens" in name else 1) for name, x in states.items()}
+            for n, row in enumerate(batch.rows.tolist()):
+                found[row] = [part[n].float().contiguous().numpy().tobytes() for part in parts.values()]
+    return found
+
+
+def machine(precision: str) -> Machine:
+    return Machine(torch.device("cpu"), precision)

@@ -1,0 +1,103 @@
+"""Measured memory."""
+
+import contextlib
+import os
+import platform
+import time
+import warnings
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+import frostline.model.memory as memory_module
+from frostline.fast.malloc import memory_reused
+from frostline.model.device import Machine
+from frostline.model.memory import anonymous_memory, peak_memory, sampled_peak
+
+CPU = Machine(torch.device("cpu"), "float32")
+
+
+def wait_until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert true()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_peak_memory_sees_what_was_held(fails: bool) -> None:
+    with contextlib.suppress(ZeroDivisionError), peak_memory(CPU) as peak:
+        wait_until(lambda: peak.bytes)
+        start = peak.bytes
+        held = np.ones(100 << 20, np.uint8)
+        wait_until(lambda: peak.bytes - start > 90 << 20)
+        del held
+        if fails:
+            raise ZeroDivisionError
+    after = peak.bytes
+    again = np.ones(200 << 20, np.uint8)
+    assert peak.bytes == after and len(again)  # nothing is sampled any more
+
+
+def test_samples_that_take_longer_are_rarer_and_the_last_comes_at_the_end() -> None:
+    samples: list[float] = []
+
+    def expensive() -> int:
+        begun = time.thread_time()
+        while time.thread_time() - begun < 0.002:
+            pass
+        samples.append(time.perf_counter())
+        return len(samples)
+
+    with sampled_peak(expensive) as peak:
+        wait_until(lambda: len(samples) >= 4)
+    assert peak.bytes == len(samples) and np.diff(samples[:-1]).min() > 0.05  # 50 times as long as a sample, not 20 ms
+
+
+def test_freed_memory_that_is_still_held_does_not_count() -> None:
+    with memory_reused():
+        blocks = [torch.ones(8 << 20) for _ in range(6)]  # 200 MB
+        with peak_memory(CPU) as before:
+            wait_until(lambda: before.bytes)
+        last = blocks.pop()
+        blocks.clear()
+        with peak_memory(CPU) as after:
+            wait_until(lambda: after.bytes)
+    if platform.libc_ver()[0] == "glibc":
+        assert before.bytes - after.bytes > 150 << 20 and len(last)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forks")
+def test_a_fork_measures_itself_where_the_heap_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_module, "glibc", lambda: None)
+    memory_module._meter.cache_clear()
+    meter = memory_module._meter()
+    before, (ours, theirs) = meter(), get_context("fork").Pipe()
+
+    def child() -> None:
+        block = np.ones(200 << 20, np.uint8)
+        theirs.send(meter() + 0 * len(block))
+
+    process = get_context("fork").Process(target=child)
+    with warnings.catch_warnings():  # other tests may have left threads
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
+    assert ours.recv() - before > 150 << 20
+    process.join()
+    memory_module._meter.cache_clear()
+
+
+def test_files_mapped_from_disk_are_not_counted(tmp_path: Path) -> None:
+    np.save(tmp_path / "states.npy", np.ones(50 << 20, np.uint8))
+    process = psutil.Process()
+    before, resident = anonymous_memory(process), process.memory_info().rss
+    mapped = np.load(tmp_path / "states.npy", mmap_mode="r")
+    assert mapped[::4096].sum() == len(mapped[::4096])
+    if hasattr(process.memory_info(), "shared"):
+        assert process.memory_info().rss - resident > 40 << 20
+        assert anonymous_memory(process) - before < 10 << 20

@@ -1,0 +1,110 @@
+"""The tables of one curve: scores, shares, costs, failures and operating points."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frostline.report.figures.pareto_fronts import pareto_fronts
+from frostline.report.figures.validation_curve import validation_curve
+from frostline.report.rebuild import rebuild
+from frostline.report.tables import rules
+from frostline.report.tables.costs import costs_table
+from frostline.report.tables.failures import failure_rates_table, failures_table
+from frostline.report.tables.operating_points import operating_points_table
+from frostline.report.tables.scores import scores_table, shares_table
+from frostline.statistics.choices import Choices
+from frostline.statistics.curve import compare, main_point
+from frostline.statistics.outcomes import done, with_outcomes
+from frostline.statistics.scores import Scores
+from frostline.sweep.results.folder import Folder
+from page_text import answer_of, page_of
+from synthetic_sweep import make_folder
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The answer of a sweep with a diverged and a degenerate run."""
+    out = tmp_path_factory.mktemp("tables") / "out"
+    return answer_of(make_folder(out, tune=(0, 2, 4, "all"), seeds=4, diverged=[("all", 1)], degenerate=[(4, 2)]))
+
+
+def test_shares_are_those_of_the_answer(answer: dict[str, Any]) -> None:
+    curve = answer["sizes"][0]
+    shares = shares_table(curve, "accuracy")
+    for cell, row in zip(curve["cells"], shares.rows, strict=True):
+        assert row.values["tuned"] == cell["trainable"]
+        if cell["trainable"] == curve["reference"]:
+            assert row.values["p"] is None and row.values["share"] == 1.0 and "full" in row.tags
+        else:
+            names = {"estimate": "difference", "low": "difference_low", "high": "difference_high", "p_holm": "p_holm"}
+            assert all(row.values[name] == cell["difference"][key] for key, name in names.items())
+    assert [row.chosen for row in shares.rows].count(True) == 1
+    assert "less that of the majority-class baseline" in shares.caption
+
+
+def test_failures_are_counted_by_kind(answer: dict[str, Any]) -> None:
+    failures = {row.values["tuned"]: row.values for row in failures_table(answer["sizes"][0]).rows}
+    assert failures["all"]["diverged"] == failures["last 4"]["degenerate"] == 1
+    assert failures["last 4"]["mean_with_failures"] < failures["last 4"]["mean"]
+
+
+def test_operating_points_and_the_target(answer: dict[str, Any]) -> None:
+    curve = answer["sizes"][0]
+    points = operating_points_table(curve, main_point(curve))
+    assert [row.values["of"] for row in points.rows] == ["gain"] * 3 + ["score"] * 3 + ["margin"]
+    assert [row.values["target"] for row in points.rows if row.chosen] == [0.95]
+    assert points.rows[-1].values["rule"] == "at most 0.01 below full"
+
+
+def test_captions_give_the_learning_rates(answer: dict[str, Any]) -> None:
+    curve = answer["sizes"][0]
+    tables = (shares_table(curve, "f1"), scores_table(curve, "f1"), costs_table(curve), failures_table(curve))
+    for table in tables:
+        assert table.caption.endswith("Learning rate 5e-5; 0.001 for k = 0.")
+    assert scores_table(curve, "f1", suffix="_9").title == "F1 by tuned layers, 1,000 examples"
+
+
+def test_failure_rates_by_k_and_learning_rate(tmp_path: Path) -> None:
+    rates = (5e-5, 1e-3)
+    out = make_folder(
+        tmp_path / "out", tune=(0, 2, "all"), seeds=3, learning_rates=rates, diverged=[("all", 1)], test=False
+    )
+    answer = rebuild(out)
+    curve = answer["sizes"][0]
+    table = failure_rates_table(done(with_outcomes(Folder(out).rows(), answer["chance"], curve["clear_distance"])))
+    keys = [(row.values["tuned"], row.values["learning_rate"], row.values["failed"]) for row in table.rows]
+    assert keys == [("last 0", 1e-3, 0), *((k, rate, int(k == "all")) for k in ("last 2", "all") for rate in rates)]
+    last = table.rows[-1].values
+    assert last["failure_rate"] == pytest.approx(1 / 3) and last["failure_low"] < 0.01 and last["failure_high"] > 0.9
+    assert "its own best learning rate" in rules.learning_rates(curve)
+    one = {**curve, "rates": "one for all, the best of full"}
+    assert rules.learning_rates(one).endswith("best for full fine-tuning; k = 0 at its own best.")
+    assert "Failure rates by tuned layers and learning rate" in page_of(out).words
+
+
+def test_a_curve_with_scores_only() -> None:
+    """As of a paper's table: no costs, no learning rates, no baseline."""
+    names = {"last 0": 0, "last 2": 2, "all": 4}
+    unknown = dict.fromkeys(
+        ("learning_rate", "trainable_parameters", "train_seconds", "cache_seconds", "peak_memory_bytes")
+    )
+    runs = [
+        {
+            **{"train_size": 100, "trainable": name, "tuned_layers": k, "tune_embeddings": name == "all", "seed": seed},
+            **{"status": "done", "run": f"{name} {seed}", "validation_best": 0.6 + 0.05 * k + 0.01 * seed, **unknown},
+        }
+        for name, k in names.items()
+        for seed in range(3)
+    ]
+    curve = compare(runs, Scores("accuracy", None), Choices(corrected=False))
+    main = main_point(curve)
+    scores, shares = scores_table(curve, "accuracy"), shares_table(curve, "accuracy")
+    costs, points = costs_table(curve), operating_points_table(curve, main)
+    assert [row.values["share"] for row in shares.rows][-1] == 1.0
+    assert {row.values["share_corrected"] for row in shares.rows} == {None}
+    assert scores.caption.endswith("The learning rates are unknown.")
+    assert all(len(table.latex()) > 100 and table.csv() for table in (scores, shares, costs, points))
+    assert [row.tags for row in points.rows if row.chosen] == [("the target",)]
+    assert "Mean accuracy" in validation_curve(curve, metric="accuracy").get_label()
+    assert len(pareto_fronts(curve, metric="accuracy").axes) == 1 and rules.other_rules(curve, main)

@@ -1,0 +1,97 @@
+"""Sentences after the recommendation: certainty of a search, missing and failed runs, named parts."""
+
+import pytest
+
+from frostline.report.answer.search_outcome import SearchOutcome
+from synthetic_answer import Made, answer_of, cells, clear, make_runs, with_named
+
+CERTAIN = "It reaches the target with 95 % confidence, and with 95 % confidence nothing smaller does."
+
+
+def test_what_a_search_left_out_is_not_counted_as_too_little() -> None:
+    def sentence(named: str, *skipped: str, made: Made | None = None) -> str:
+        made = made or make_runs(lambda k, *_: {0: 0.6, 1: 0.7, 2: 0.9, "all": 0.9}[k], ks=(0, 1, 2, "all"))
+        said: str = answer_of(made, search=SearchOutcome(chosen=named, skipped=skipped))["sentence"]
+        return said
+
+    assert sentence("last 2").endswith(CERTAIN)
+    assert sentence("last 2", "last 3").endswith(CERTAIN)
+    weak = make_runs(lambda k, *_: 0.9 if k == "all" else 0.6, ks=(0, "all"))
+    full = sentence("all", "last 1", "last 2", "last 4", made=weak)
+    assert (
+        "; nothing smaller that was tried reaches 95 % of its gain over the majority-class baseline. This holds with 95 % "
+        "confidence among the choices that were tried." in full
+    )
+    assert full.endswith(" Tuning the last 1 to 2 layers and tuning the last 4 layers were not tried.")
+    assert "; nothing smaller reaches 95 %" in sentence("all", made=weak)
+    gap = make_runs(lambda k, *_: 0.9 if k != 0 else 0.6, ks=(0, 2, "all"))
+    assert sentence("last 2", "last 1", made=gap).endswith(
+        "whether something smaller does is unknown. Tuning the last layer was not tried."
+    )
+    failed = make_runs(clear, outcome=lambda k, *_: "diverged" if k == 1 else "ok")
+    assert sentence("last 2", made=failed).endswith(
+        "whether something smaller does is unknown. 5 of 5 runs of tuning the last layer failed."
+    )
+
+
+def test_named_parts_stand_apart_from_the_k_that_costs_the_same() -> None:
+    runs, logits = make_runs(with_named, ks=(0, 1, 2, "all", "named"))
+    size = answer_of((runs, logits))["sizes"][0]
+    without = answer_of(make_runs(clear))["sizes"][0]
+    assert [cell["trainable"] for cell in size["cells"]] == ["last 0", "last 1", "last 2", "all", "named"]
+    assert cells(size)["named"]["tuned_layers"] == cells(size)["last 2"]["tuned_layers"] == 2
+    assert [cells(size)[name]["validation"]["n"] for name in ("last 2", "named")] == [5, 5]
+    assert cells(size)["named"]["validation"]["mean"] == pytest.approx(0.89)
+    assert size["recommended"]["trainable"] == without["recommended"]["trainable"] == "last 2"
+    assert [p["estimate"] for p in size["operating_points"]] == [p["estimate"] for p in without["operating_points"]]
+    assert size["sentence"].endswith(
+        " The named parts reach accuracy 0.890 against 0.900 with full fine-tuning, 97.5 % of the gain over the majority-class "
+        "baseline (95 % confidence interval 94.7 to 100.3)."
+    )
+
+
+@pytest.mark.parametrize("best", ["last 2", "all"])
+def test_named_parts_are_never_full_nor_recommended(best: str) -> None:
+    """Not even where they are the best, or reach deeper than any number that was run."""
+    ks = (0, 2, "all", "named") if best == "all" else (0, 2, "named")
+    runs, logits = make_runs(lambda k, *_: {0: 0.6, 2: 0.7, "all": 0.9, "named": 0.97}[k], ks=ks)
+    for reach, embeddings in ((4, False), (4, True)):
+        some = [
+            run | {"tuned_layers": reach, "tune_embeddings": embeddings} if run["trainable"] == "named" else run
+            for run in runs
+        ]
+        size = answer_of((some, logits))["sizes"][0]
+        assert size["reference"] == best and size["reference_is_full"] == (best == "all")
+        assert size["recommended"]["trainable"] == best
+        assert "named" not in {p[how] for p in size["operating_points"] for how in ("estimate", "sure", "possible")}
+        assert ("Full fine-tuning was not run" in size["sentence"]) == (best != "all")
+
+
+def test_named_parts_alone_are_compared_with_nothing() -> None:
+    answer = answer_of(make_runs(with_named, ks=("named",)))
+    size = answer["sizes"][0]
+    assert size["reference"] is None and not size["reference_is_full"] and not size["learned"]
+    assert size["recommended"]["trainable"] == "named" and cells(size)["named"]["share"] is None
+    assert {p["verdict"] for p in size["operating_points"]} == {"undefined"}
+    assert answer["sentence"] == (
+        "The named parts reach accuracy 0.890 (5 seeds, 95 % confidence interval 0.880 to 0.900; majority-class baseline 0.500). "
+        "Nothing was compared: add numbers of layers and all to --tune to compare."
+    )
+    one = answer_of(make_runs(with_named, ks=("named",), seeds=1))["sentence"]
+    assert one.startswith(
+        "The named parts reach accuracy 0.890 (one seed; majority-class baseline 0.500). Nothing was compared"
+    )
+
+
+def test_named_parts_beside_failed_or_pending_runs() -> None:
+    failed = make_runs(with_named, ks=(1, "named"), outcome=lambda k, *_: "diverged" if k == 1 else "ok")
+    assert "Nothing was compared: no other run has succeeded so far." in answer_of(failed)["sentence"]
+    pending = make_runs(with_named, ks=(1, "named"), outcome=lambda k, *_: "pending" if k == "named" else "ok")
+    runs = [
+        run | {"tuned_layers": None, "tune_embeddings": None} if run["trainable"] == "named" else run
+        for run in pending[0]
+    ]
+    said = answer_of((runs, pending[1]))["sentence"]
+    assert said.startswith("Tune the last layer of 4") and "The named parts cannot be compared" in said
+    nothing = make_runs(with_named, ks=("named",), outcome=lambda *_: "diverged")
+    assert answer_of(nothing)["sentence"].startswith("There is no answer: all 5")

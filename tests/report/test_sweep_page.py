@@ -1,0 +1,148 @@
+"""The page of a sweep, from synthetic results."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from figures import drawn
+from frostline.report import formatting
+from frostline.report.pages.sweep import write_page
+from page_text import Page, answer_of, page_of
+from synthetic_sweep import HOSTILE, REASONS, make_folder
+
+
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Page]:
+    """A sweep with failed, missing and erroneous runs, and its page."""
+    failed: dict[str, Any] = {"diverged": [("all", 3)], "degenerate": [(6, 2)], "missing": [(3, 4)], "errors": [(1, 1)]}
+    notes = ["These texts are generated.", "text is column 'text'."]
+    out = make_folder(tmp_path_factory.mktemp("troubled") / "out", seeds=5, notes=notes, **failed)
+    with drawn():
+        return out, page_of(out)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Page]:
+    """A small sweep whose runs are all done, and its page."""
+    out = make_folder(tmp_path_factory.mktemp("whole") / "out", tune=(0, "all"), seeds=2)
+    with drawn():
+        return out, page_of(out)
+
+
+def test_it_shows_the_answer_and_every_score(troubled: tuple[Path, Page]) -> None:
+    out, page = troubled
+    answer = answer_of(out)
+    for sentence in answer["sentence"].split(". "):
+        assert formatting.unbroken(sentence.rstrip(".")) in page.text
+    for cell in answer["sizes"][0]["cells"]:
+        for name in ("mean", "median", "std", "min", "max"):
+            assert formatting.score(cell["validation"][name]) in page.text
+        assert formatting.percent(cell["share_corrected"]["estimate"]).removesuffix(".0\xa0%") in page.text
+
+
+def test_it_shows_failures_and_a_note_on_generated_texts(troubled: tuple[Path, Page]) -> None:
+    words = troubled[1].words
+    assert words.index("These texts are generated.") < words.index("Scores, shares and costs") < words.index("The data")
+    assert "2 of 33 finished runs failed" in words and all(reason in words for reason in REASONS.values())
+    assert "RuntimeError: <b>no</b> memory" in words and "pending" in words
+
+
+def test_test_scores_wait_for_the_whole_grid(troubled: tuple[Path, Page], whole: tuple[Path, Page]) -> None:
+    waiting = "The test set is evaluated when every run of the grid is done"
+    assert waiting in troubled[1].words and "on test (mean of" not in troubled[1].words
+    assert "on test (mean of 2 seeds" in whole[1].words and "use the same data" not in whole[1].words
+
+
+def test_it_has_the_same_bytes_every_time(whole: tuple[Path, Page]) -> None:
+    first = (whole[0] / "report.html").read_bytes()
+    with drawn():
+        assert write_page(whole[0]).read_bytes() == first
+
+
+def test_user_text_stays_text(tmp_path: Path) -> None:
+    texts = ("<img src=x onerror=alert(2)>", "مرحبا", "😀 {% raw %} & 'quoted' \"too\"", "x" * 5000)
+    notes = ["<style>*{display:none}</style>"]
+    out = make_folder(
+        tmp_path / "out", labels=HOSTILE, texts=texts, tune=(0, 2), seeds=2, test=False, task="<i>task</i>", notes=notes
+    )
+    with drawn():
+        page = page_of(out)
+    assert page.tags.count("script") == 1 and "img" not in page.tags and "i" not in page.tags
+    assert page.tags.count("style") == 1 + page.tags.count("svg")
+    for label in HOSTILE:
+        assert label in page.text
+    assert "<img src=x onerror=alert(2)>" in page.text and "(5,000 characters)" in page.text
+    assert notes[0] in page.text and "<i>task</i>" in page.text
+    assert "use the same data" in page.words
+
+
+def test_many_classes_show_the_most_confused(tmp_path: Path) -> None:
+    labels = [f"class {n}" for n in range(60)]
+    page = page_of(make_folder(tmp_path / "out", labels=labels, tune=(0, "all"), seeds=2))
+    assert "50 others" in page.words and "Examples of 60 classes" in page.words
+
+
+def test_regression(tmp_path: Path) -> None:
+    page = page_of(make_folder(tmp_path / "out", labels=(), tune=(0, "all"), seeds=2))
+    assert "Largest residuals" in page.words and "mean baseline" in page.words
+    assert "Confusion" not in page.words and "Examples by class" not in page.words
+
+
+def test_named_parts_alone(tmp_path: Path) -> None:
+    out = make_folder(
+        tmp_path / "out", tune=("named",), tune_modules=("layer.3", "layer.5"), seeds=3, diverged=[("named", 2)]
+    )
+    page, answer = page_of(out), answer_of(out)
+    assert "Nothing was compared" in page.words and "Undefined: nothing was compared." in page.words
+    assert "of 300 validation examples (named parts, seed" in page.words
+    assert ("aria-label", "4 of 6 layers are frozen, 2 and the head are tuned") in page.attributes
+    assert "Tuning the named parts reaches accuracy" in page.words and "full fine-tuning" not in page.words
+    assert answer["sizes"][0]["recommended"]["tuned_layers"] == 3
+
+
+def test_one_seed_and_one_k(tmp_path: Path) -> None:
+    page = page_of(make_folder(tmp_path / "out", tune=(2,), seeds=1))
+    assert "One seed gives no confidence interval" in page.words
+    assert "Nothing smaller than tuning the last 2 layers" in page.words
+
+
+def test_one_seed_of_several_k(tmp_path: Path) -> None:
+    page = page_of(make_folder(tmp_path / "out", tune=(0, "all"), seeds=1))
+    assert "a difference between two choices may be chance" in page.words
+
+
+def test_nothing_succeeded(tmp_path: Path) -> None:
+    runs = [(0, 0), (0, 1), ("all", 0)]
+    page = page_of(make_folder(tmp_path / "out", tune=(0, "all"), seeds=2, diverged=[*runs, ("all", 1)]))
+    assert "There is no answer" in page.words and "4 of 4 finished runs failed" in page.words
+    assert "No run is recommended" in page.words
+
+
+def test_nothing_was_run(tmp_path: Path) -> None:
+    page = page_of(make_folder(tmp_path / "out", tune=(0,), seeds=2, missing=[(0, 0), (0, 1)]))
+    assert "No run has finished yet." in page.words and "without a result: 2" in page.words
+
+
+def test_several_train_sizes(tmp_path: Path) -> None:
+    out = make_folder(tmp_path / "out", tune=(0, "all"), seeds=2, sizes=(100, 1000))
+    page = page_of(out)
+    assert "Other train sizes" in page.words and "100 examples:" in page.words
+    names = {path.name for path in (out / "figures").iterdir()}
+    curves = {"validation_curve", "validation_curve_100", "cost_curve", "cost_curve_100", "learning_curves"}
+    curves |= {"pareto_fronts", "pareto_fronts_100"}
+    assert names == {f"{name}.{kind}" for name in curves for kind in ("svg", "png", "pdf")}
+
+
+def test_a_run_has_failed_where_the_answer_counts_it(tmp_path: Path) -> None:
+    """With 16 examples a run at the level of the baseline is one of many; without its predictions it would have failed."""
+    out = make_folder(tmp_path / "out", rows=16)
+    words = page_of(out).words
+    assert not any(cell["failures"]["failed"] for cell in answer_of(out)["sizes"][0]["cells"])
+    assert "none failed" in words and "A score within 0.50 of the other runs never counts as a failure" in words
+
+
+def test_a_single_learning_rate_is_no_choice(whole: tuple[Path, Page]) -> None:
+    words = whole[1].words
+    assert "0.001 for k = 0" in words and "own best learning rate" not in words
+    assert "Failure rates by tuned layers and learning rate" not in words

@@ -1,0 +1,69 @@
+"""A table as CSV, LaTeX and sortable entries."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from frostline.report import formatting
+from frostline.report.tables.latex import escaped
+from frostline.report.tables.table import Column, Row, Table, save_tables
+
+COLUMNS = (
+    Column("name", "a\nname", number=False, user_text="value"),
+    Column("score", "score", formatting.score, small=lambda row: [formatting.score_interval(row["low"], row["high"])]),
+    *(Column("low"), Column("high")),
+)
+ROWS = (
+    Row({"name": "=1+1", "score": 1 / 3, "low": 0.1, "high": 0.5}, tags=("recommended",), chosen=True),
+    Row({"name": "50 % & _x_ [a] *", "score": None, "low": None, "high": None}),
+)
+TABLE = Table("some", "Some numbers", "What they are.", COLUMNS, ROWS)
+
+
+def test_csv_has_raw_values_of_every_column() -> None:
+    rows = list(csv.reader(io.StringIO(TABLE.csv().decode())))
+    assert rows[0] == ["name", "score", "low", "high"]
+    assert rows[1] == ["'=1+1", repr(1 / 3), "0.1", "0.5"] and float(rows[1][1]) == 1 / 3
+    assert rows[2] == ["50 % & _x_ [a] *", "", "", ""]
+
+
+def test_latex_has_printed_values_escaped() -> None:
+    lines = TABLE.latex().splitlines()
+    assert "\\caption{Some numbers. What they are.}" in lines and "\\begin{tabular}{lr}" in lines
+    assert "a name & score \\\\" in lines
+    assert "=1+1 (recommended) & 0.333 (0.100 to 0.500) \\\\" in lines
+    assert "50 \\% \\& \\_x\\_ {[}a{]} {*} & -- \\\\" in lines
+    rules = [line for line in lines if line.endswith("rule")]
+    assert rules == ["\\toprule", "\\midrule", "\\bottomrule"]
+
+
+@pytest.mark.parametrize(
+    ("text", "latex"),
+    [
+        ("\\input{x}", "\\textbackslash{}input\\{x\\}"),
+        ("a~b^c", "a\\textasciitilde{}b\\textasciicircum{}c"),
+        ("95\xa0% − 3×", "95~\\% $-$ 3$\\times$"),
+        ("<b>|#$", "\\textless{}b\\textgreater{}\\textbar{}\\#\\$"),
+        ("two\nlines\x00\t", "two lines "),
+    ],
+)
+def test_latex_is_escaped(text: str, latex: str) -> None:
+    assert escaped(text) == latex
+
+
+def test_entries_have_a_sort_key() -> None:
+    first, second = (TABLE.entries(row) for row in ROWS)
+    assert [entry.rank for entry in first] == ["=1+1", repr(1 / 3)]
+    assert second[1].rank == "" and second[1].text == "–" and second[1].small == ()
+    values = {"yes": True, "three": 3, "endless": float("inf"), "none": float("nan"), "empty": ""}
+    table = Table("t", "T", "", tuple(Column(key, key) for key in values), (Row(values),))
+    assert [entry.rank for entry in table.entries(table.rows[0])] == ["1", "3", "", "", ""]
+    assert TABLE.sorts and not Table("t", "T", "", COLUMNS, ROWS[:1]).sorts
+
+
+def test_files_are_written_for_every_table_even_without_rows(tmp_path: Path) -> None:
+    paths = save_tables(tmp_path, [TABLE, Table("none", "None", "", COLUMNS, ())])
+    assert [path.name for path in paths] == ["some.csv", "some.tex", "none.csv", "none.tex"]
+    assert paths[0].read_bytes() == TABLE.csv() and paths[2].read_text() == "name,score,low,high\n"

@@ -1,0 +1,79 @@
+"""Sentences for results without a recommendation."""
+
+import pytest
+
+from frostline.report.answer.search_outcome import SearchOutcome
+from synthetic_answer import answer_of, cells, clear, make_runs
+
+
+def test_no_run_has_succeeded() -> None:
+    answer = answer_of(make_runs(clear, outcome=lambda *_: "diverged"))
+    assert answer["sizes"][0]["recommended"] is None
+    assert answer["sentence"] == "There is no answer: all 20 finished runs diverged or predict a constant."
+    pending = answer_of(make_runs(clear, outcome=lambda *_: "pending"))
+    assert pending["sentence"] == "There is no answer: no run has finished."
+
+
+def test_nothing_learned_is_no_answer() -> None:
+    answer = answer_of(make_runs(lambda k, seed, *_: 0.49 + 0.01 * (seed % 3)))
+    assert not answer["sizes"][0]["learned"]
+    assert answer["sentence"].startswith("Cannot tell: full fine-tuning reaches accuracy 0.4")
+    assert answer["sentence"].endswith(
+        "and 5 seeds do not show that this is above the majority-class baseline (0.500)."
+    )
+    assert all(p["verdict"] == "undefined" for p in answer["sizes"][0]["operating_points"] if p["corrected"])
+
+
+def test_the_seeds_behind_a_mean_are_counted() -> None:
+    def but_one(k: int | str, seed: int, rate: float) -> str:
+        return "ok" if seed == 0 else "diverged"
+
+    weak = answer_of(make_runs(lambda *_: 0.51, outcome=but_one))
+    assert "and 1 of 5 seeds (the others failed) does not show" in weak["sentence"]
+    later = answer_of(make_runs(lambda *_: 0.51, outcome=lambda k, seed, rate: "ok" if seed < 1 else "pending"))
+    assert "and 1 of 5 seeds (the others failed or have not run) does not show" in later["sentence"]
+    failed = "4 of 5 runs of tuning the last 2 layers failed and 4 of 5 runs of full fine-tuning failed."
+    assert answer_of(make_runs(clear, outcome=but_one))["sentence"].endswith(failed)
+
+
+def test_a_run_whose_predictions_are_above_the_baseline_has_learned() -> None:
+    def score(k: int | str, seed: int, rate: float, size: int) -> float:
+        return {0: 0.5, 1: 0.5, 2: 0.86}.get(k, 0.9 if seed else 0.7)  # type: ignore[call-overload, no-any-return]
+
+    answer = answer_of(make_runs(score, seeds=2))
+    size = answer["sizes"][0]
+    full, two = cells(size)["all"], cells(size)["last 2"]
+    assert size["learned"] and full["validation"]["low"] < 0.5  # by the mean of two seeds nothing is sure
+    assert two["share_corrected"]["estimate"] == pytest.approx(0.36 / 0.3, abs=0.01)
+    assert two["share_corrected"]["low"] is two["share_corrected"]["high"] is None
+    assert answer["sentence"].startswith("Whether tuning the last 2 layers reaches the target cannot be told")
+    assert "with full fine-tuning, 120." in answer["sentence"]
+
+
+def test_a_k_above_the_baseline_is_named_if_full_is_not() -> None:
+    answer = answer_of(make_runs(lambda k, *_: 0.6 if k == 2 else 0.51, seeds=3))
+    assert not answer["sizes"][0]["learned"]
+    assert all(cell["share_corrected"]["estimate"] is None for cell in answer["sizes"][0]["cells"])
+    assert answer["sentence"].endswith(
+        "and 3 seeds do not show that this is above the majority-class baseline (0.500). Tuning the last 2 layers reaches "
+        "0.600, which is above the baseline."
+    )
+
+
+def test_before_full_has_run_there_is_no_answer_yet() -> None:
+    answer = answer_of(make_runs(clear, outcome=lambda k, *_: "pending" if k == "all" else "ok"))
+    assert answer["sizes"][0]["recommended"] is None
+    assert answer["sentence"] == (
+        "No answer yet: full fine-tuning, the reference of every comparison, has not run. The best so far, tuning the "
+        "last 2 layers, reaches accuracy 0.900. So far 15 of 20 runs have ended."
+    )
+    rates = make_runs(clear, rates=(1e-4, 2e-4), outcome=lambda k, *_: "pending" if k == "all" else "ok")
+    assert answer_of(rates)["sentence"].endswith("So far 30 of 40 runs have ended.")
+    beside = make_runs(
+        lambda k, *_: 0.9 if k == "named" else 0.8,
+        ks=(0, "named", "all"),
+        outcome=lambda k, *_: "pending" if k == "all" else "ok",
+    )
+    assert "The best so far, tuning the head only, reaches accuracy 0.800." in answer_of(beside)["sentence"]
+    awaited = answer_of(make_runs(clear, ks=(0, 1)), search=SearchOutcome(awaited="all"))
+    assert awaited["sentence"].startswith("No answer yet: full fine-tuning") and not awaited["sizes"][0]["recommended"]

@@ -1,0 +1,25 @@
+"""Values of k relative to the number of layers."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frostline.studies.protocol import load_protocol
+from frostline.studies.tune_values import tune_values
+
+NAMES = ("amazon-tutorial", "jeong2025", "lee2019", "lowdata2021")
+
+
+def test_values_relative_to_the_number_of_layers() -> None:
+    assert tune_values("0..L/2, all", 12) == [0, 1, 2, 3, 4, 5, 6, "all"]
+    assert tune_values("0..L:2", 12) == [0, 2, 4, 6, 8, 10, 12]
+    assert tune_values("0, L/6, L/3, 2L/3, 5L/6, L, all", 12) == [0, 2, 4, 8, 10, 12, "all"]
+    assert tune_values("named, 3, 1", 12) == [1, 3, "named"]
+
+
+@given(st.integers(1, 48))
+def test_values_are_distinct_rising_and_within_the_model(layers: int) -> None:
+    for name in NAMES:
+        found = tune_values(load_protocol(name).tune, layers)
+        numbers = [k for k in found if isinstance(k, int)]
+        assert numbers == sorted(set(numbers)) and all(0 <= k <= layers for k in numbers)
+        assert found[: len(numbers)] == numbers

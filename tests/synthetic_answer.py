@@ -1,0 +1,85 @@
+"""Answers from synthetic runs whose accuracy is given."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from frostline.report.answer.answer import make_answer
+from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
+from frostline.statistics.choices import Choices
+from frostline.statistics.predictions import Labelled
+
+ROWS, LAYERS = 1000, 4
+TARGETS = np.arange(ROWS) % 2
+VALIDATION = Labelled(TARGETS, "single_label_classification", ("no", "yes"), "accuracy")
+KS: tuple[int | str, ...] = (0, 1, 2, "all")
+Made = tuple[list[dict[str, Any]], dict[str, np.ndarray]]
+
+
+def logits_with(accuracy: float, draw: np.random.Generator) -> np.ndarray:
+    """Logits that are right on exactly this share of the examples."""
+    wrong = draw.permutation(ROWS) >= round(accuracy * ROWS)
+    return np.eye(2, dtype=np.float32)[np.where(wrong, 1 - TARGETS, TARGETS)]
+
+
+def make_runs(
+    quality: Callable[[int | str, int, float, int], float],
+    *,
+    ks: tuple[int | str, ...] = KS,
+    seeds: int = 5,
+    rates: tuple[float, ...] = (1e-4,),
+    sizes: tuple[int, ...] = (1000,),
+    outcome: Callable[[int | str, int, float], str] = lambda k, seed, rate: "ok",
+) -> Made:
+    """Runs whose accuracy is ``quality(k, seed, rate, size)``; ``outcome`` may also be failed or pending."""
+    draw, rows, logits = np.random.default_rng(0), [], {}
+    for size in sizes:
+        for seed in range(seeds):
+            for rate in rates:
+                for k in ks:
+                    name, how = f"{k}-{seed}-{rate}-{size}", outcome(k, seed, rate)
+                    done = how in ("ok", "degenerate", "diverged")
+                    score = quality(k, seed, rate, size) if how in ("ok", "degenerate") else None
+                    if score is not None:
+                        logits[name] = logits_with(score, draw)
+                        score = float((logits[name].argmax(1) == TARGETS).mean())
+                    number = {"all": LAYERS, "named": 2}.get(k, k)
+                    rows.append(
+                        {
+                            **{"model": "m", "task": "t", "train_size": size, "seed": seed, "learning_rate": rate},
+                            **{"trainable": f"last {k}" if isinstance(k, int) else k, "tuned_layers": number},
+                            **{"tune_embeddings": k == "all", "status": "done" if done else how},
+                            **{"outcome": how if done else None, "reason": "", "run": name, "metric": "accuracy"},
+                            **{"validation_best": score, "validation_last": score, "train_last": score, "test": score},
+                            **{"trainable_parameters": 10 * (int(number) + 1) if done else None},
+                            **{"train_seconds": 1.0 + int(number) if done else None, "peak_memory_bytes": 1000},
+                            "cache_seconds": (0.0 if k == "all" else 0.5) if done else None,
+                        }
+                    )
+    return rows, logits
+
+
+def answer_of(made: Made, target: float = 0.95, search: SearchOutcome = NO_SEARCH) -> dict[str, Any]:
+    """The answer for these runs, which is plain JSON."""
+    runs, logits = made
+    answer = make_answer(runs, VALIDATION, logits.__getitem__, Choices(target=target), layers=LAYERS, search=search)
+    json.dumps(answer, allow_nan=False)
+    return answer
+
+
+def point(size: Mapping[str, Any], target: float = 0.95, corrected: bool = True) -> dict[str, Any]:
+    return next(p for p in size["operating_points"] if (p["target"], p["corrected"]) == (target, corrected))
+
+
+def cells(size: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {cell["trainable"]: cell for cell in size["cells"]}
+
+
+def clear(k: int | str, seed: int, rate: float, size: int) -> float:
+    return {0: 0.6, 1: 0.75, 2: 0.9, "all": 0.9}[k]
+
+
+def with_named(k: int | str, seed: int, rate: float, size: int) -> float:
+    return 0.89 if k == "named" else clear(k, seed, rate, size)

@@ -1,0 +1,185 @@
+"""The folder of a sweep that was never run: its results are synthetic, everything computed from them is real."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from frostline.data.checks import report_on
+from frostline.data.columns import Columns
+from frostline.data.examples import Examples
+from frostline.data.task import Task
+from frostline.report.rebuild import rebuild
+from frostline.statistics.metrics import score
+from frostline.sweep.plan import Identity, expand
+from frostline.sweep.results.rows import write_rows
+from frostline.sweep.results.store import Store
+from frostline.sweep.specification import SweepSpec
+from frostline.training.result import Result
+from frostline.training.specification import RunSpec
+
+HOSTILE = ("<script>alert(1)</script>", "=1+1", "w" * 300, "مرحبا بالعالم", "😀 {{ 7 * 7 }} | `x` $y$")
+LAYERS = 6
+REASONS = {
+    "diverged": "the loss of step 7 is not finite (diverged)",
+    "degenerate": "a constant prediction (degenerate)",
+}
+Runs = Sequence[tuple[int | str, int]]  # pairs of k and seed
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What the examples of a synthetic sweep are like."""
+
+    labels: Sequence[str] = ("negative", "positive")  # none: regression
+    texts: Sequence[str] = ("a fine film", "not a fine film")
+    rows: int = 300  # of validation and of test
+    test: bool = True
+
+    def draw(self, draw: np.random.Generator, name: str, rows: int) -> Examples:
+        targets = draw.integers(0, len(self.labels), rows) if self.labels else draw.normal(size=rows).round(2)
+        return Examples(
+            texts=tuple(self.texts[n % len(self.texts)] for n in range(rows)),
+            pairs=None,
+            rows=np.arange(2, rows + 2),
+            name=name,
+            targets=targets,
+        )
+
+
+def make_folder(
+    out: Path,
+    *,
+    tune: Sequence[int | str] = (0, 1, 2, 3, 4, 6, "all"),
+    seeds: int = 3,
+    sizes: Sequence[int] = (1000,),
+    diverged: Runs = (),
+    degenerate: Runs = (),
+    missing: Runs = (),
+    errors: Runs = (),
+    notes: Sequence[str] = (),
+    task: str = "reviews",
+    tune_modules: Sequence[str] | None = None,
+    learning_rates: Sequence[float] = (5e-5,),
+    **texts: Any,
+) -> Path:
+    """A sweep's folder as its runs would leave it; quality rises with k and saturates. ``texts``: see :class:`Texts`."""
+    kind, draw, store = Texts(**texts), np.random.default_rng(0), Store(out)
+    labels = tuple(kind.labels)
+    problem_type = "single_label_classification" if labels else "regression"
+    spec = SweepSpec(
+        model="org/model",
+        train="train.csv",
+        tune=tuple(tune),
+        tune_modules=tune_modules and tuple(tune_modules),
+        seeds=seeds,
+        train_size=tuple(sizes),
+        learning_rate=tuple(learning_rates),
+        task=task,
+        out=str(out),
+    )
+    metric = "accuracy" if labels else "spearmanr"
+    identity = Identity("w", "v", "d", LAYERS, metric, "float32", 128, max(sizes), 0, task, problem_type, labels)
+    splits = {name: kind.draw(draw, name, kind.rows) for name in ("validation", "test")[: 2 if kind.test else 1]}
+    store.write_spec({**spec.model_dump(mode="json"), "identity": {**vars(identity), "labels": list(labels)}})
+    for name, examples in splits.items():
+        write_rows(out, name, examples)
+    outcomes = dict.fromkeys(diverged, "diverged") | dict.fromkeys(degenerate, "degenerate")
+    for run in expand(spec, identity):
+        place = (run.tune, run.seed)
+        if place in errors:
+            failure = {"digest": run.digest, "status": "failed", "reason": "RuntimeError: <b>no</b> memory"}
+            store.fail(run.digest, failure)
+        elif place not in missing:
+            store.publish(run.digest, _result(run, outcomes.get(place, "ok"), splits, identity, draw))
+    _write_data(out, identity, {"train": kind.draw(draw, "train", max(sizes)), **splits}, notes)
+    rebuild(out)
+    return out
+
+
+def _write_data(out: Path, identity: Identity, splits: Mapping[str, Examples], notes: Sequence[str]) -> None:
+    columns = Columns(text="text", label="label")
+    task = Task(name=identity.task, problem_type=identity.problem_type, labels=identity.labels, columns=columns)
+    facts = {
+        "columns": {"text": "text", "text_pair": None, "label": "label"},
+        "notes": list(notes),
+        "report": report_on(splits, task).as_dict(),
+        "max_length": 128,
+        "truncated": {"train": 0.013, "validation": 0.0},
+        "truncated_by_class": {label: 0.01 * n for n, label in enumerate(identity.labels)},
+    }
+    (out / "data.json").write_text(json.dumps(facts))
+
+
+def _logits(draw: np.random.Generator, run: RunSpec, outcome: str, examples: Examples, classes: int) -> np.ndarray:
+    k = {"all": LAYERS + 1, "named": 3}.get(run.tune, run.tune)
+    skill = 0.9 + 1.1 * (1 - np.exp(-k / 2)) + 0.1 * np.log10(run.train_size / 1000)
+    noise = draw.normal(size=(len(examples), max(1, classes)))
+    if outcome == "degenerate":
+        return np.tile(noise[:1], (len(examples), 1)).astype(np.float32)
+    if not classes:
+        return (skill * examples.targets[:, None] + 0.7 * noise).astype(np.float32)
+    return (skill * 1.3 * np.eye(classes)[examples.targets] + noise).astype(np.float32)
+
+
+def _result(
+    run: RunSpec, outcome: str, splits: Mapping[str, Examples], identity: Identity, draw: np.random.Generator
+) -> Result:
+    """The result of a run; its audit is of a model with a thousand parameters in every place."""
+    k = {"all": LAYERS, "named": 3}.get(run.tune, run.tune)
+    predicted = outcome != "diverged"
+    logits = {
+        name: _logits(draw, run, outcome, part, len(identity.labels)) for name, part in splits.items() if predicted
+    }
+    scores = {name: score(splits[name].targets, some, identity.problem_type) for name, some in logits.items()}
+    scores = {name: {m: float(v) if np.isfinite(v) else None for m, v in some.items()} for name, some in scores.items()}
+    best = scores["validation"][identity.metric] if predicted else None
+    facts = {
+        "schema_version": 1,
+        "digest": run.digest,
+        "spec": run.model_dump(mode="json"),
+        "status": "done",
+        "outcome": outcome,
+        "reason": REASONS.get(outcome, ""),
+        "metric": identity.metric,
+        "best_epoch": 3.0 if predicted else None,
+        "validation_best": best,
+        "validation_last": best,
+        "train_last": min(1.0, best + 0.02 * k) if outcome == "ok" else None,
+        "scores": [],
+        "cost": {
+            "train_seconds": 0.2 + 2.0 * k + 4 * (run.tune == "all") + 0.1 * run.seed,
+            "evaluation_seconds": 1.0,
+            "pass_seconds": 0.0,
+            "peak_memory_bytes": 700_000_000 + 150_000_000 * k,
+            "steps": 12,
+        },
+        "audit": _audit(run, k),
+        "provenance": {"device": "cpu", "threads": 1, "torch": "2.13", "packed": True, "cut": LAYERS - k},
+    }
+    validation = {f"validation_{which}": logits["validation"] for which in ("best", "last")} if predicted else {}
+    result = Result(facts, validation)
+    if "test" in logits:
+        result.test_facts = {"schema_version": 1, "digest": run.digest, "scores": scores["test"]}
+        result.test_logits = logits["test"]
+    return result
+
+
+def _audit(run: RunSpec, k: int) -> dict[str, Any]:
+    layers = {3, 5} if run.tune == "named" else range(LAYERS - k, LAYERS)
+    places = {"embeddings": run.tune == "all", **{f"layer {n}": n in layers for n in range(LAYERS)}, "head": True}
+    trained = 1000 * sum(places.values())
+    return {
+        "parameters": 1000 * len(places),
+        "trainable_parameters": trained,
+        "by_place": {p: {"trained": 1000 * t, "frozen": 1000 * (not t)} for p, t in places.items()},
+        "optimizer_holds_exactly_the_trained": True,
+        "each_parameter_in_one_place": True,
+        "frozen_bytes_unchanged": True,
+        "frozen_gradients_none": True,
+        "frozen_in_eval_mode": True,
+        "clipped_parameters": trained // 1000,
+    }

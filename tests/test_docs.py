@@ -1,0 +1,119 @@
+"""Every example of the README and of the site runs as it stands, on tiny models under the names that it uses."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+
+from frostline.cli import app
+from tiny import sentences, tiny_bert_folder, write_csv
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [
+    ROOT / "README.md",
+    *sorted(path for path in DOCS.rglob("*.md") if path.parent.name not in ("tables", "benchmarks")),
+]
+HUB_NAME = "google-bert/bert-base-uncased"
+BLOCK = re.compile(r"^```(console|python|toml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FAST = {"sweep": "--num-train-epochs 1", "find": "--num-train-epochs 1 --budget 1s", "demo": ""}
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Kind and content of each example, in order."""
+    return [(kind, text) for kind, text in BLOCK.findall(page.read_text(encoding="utf-8"))]
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of each ``$ frostline ...`` line; installation is tried elsewhere (by CI)."""
+    return [shlex.split(line[2:], comments=True)[1:] for line in text.splitlines() if line.startswith("$ frostline ")]
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``my-model``, and the hub's cache with the model of the examples."""
+    folder = tmp_path_factory.mktemp("models")
+    tiny_bert_folder(folder / "my-model")
+    hub = folder / "hub" / f"models--{HUB_NAME.replace('/', '--')}"
+    tiny_bert_folder(hub / "snapshots" / ("0" * 40), layers=4)
+    (hub / "refs").mkdir()
+    (hub / "refs" / "main").write_text("0" * 40)
+    return folder
+
+
+@pytest.fixture
+def desk(tmp_path: Path, models: Path, finished_sweep: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the examples speak of: tables, models, results, a finished sweep."""
+    rows = sentences(120)
+    write_csv(tmp_path / "reviews.csv", rows)
+    write_csv(tmp_path / "new.csv", [{"text": row["text"]} for row in rows[:5]])
+    stars = [{"comment": row["text"], "stars": str(1 + n % 3)} for n, row in enumerate(rows)]
+    write_csv(tmp_path / "comments.csv", stars)
+    table = [{"task": "sentiment", "k": k, "seed": seed, "acc": 0.6 + 0.1 * k} for k in (0, 1, 2) for seed in (0, 1)]
+    write_csv(tmp_path / "runs.csv", [{name: str(value) for name, value in row.items()} for row in table])
+    (tmp_path / "glue" / "sst2").mkdir(parents=True)
+    for split, count, seed in (("train", 80, 0), ("dev", 40, 1)):
+        lines = [f"{row['text']}\t{int(row['label'] == 'positive')}" for row in sentences(count, seed=seed)]
+        (tmp_path / "glue" / "sst2" / f"{split}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
+    (tmp_path / "my-model").symlink_to(models / "my-model")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(models / "hub"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(words: list[str]) -> None:
+    """Run a command in this process, with settings that make it short unless the example sets them itself."""
+    quick = [] if "--dry-run" in words else FAST.get(words[0], "").split()
+    app([words[0], *quick, *words[1:]], standalone_mode=False)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples(page: Path, desk: Path, finished_sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [words for kind, text in blocks(page) if kind == "console" for words in commands(text)]
+    made = {words[words.index("--out") + 1] for words in asked if "--out" in words}
+    if "reviews" not in made:  # what a page reads but does not make
+        (desk / "reviews").symlink_to(finished_sweep)
+    for kind, text in blocks(page):
+        if kind == "toml":
+            (desk / "reviews.toml").write_text(text)
+        elif kind == "python":
+            exec(text, {})
+            assert capsys.readouterr().out.strip(), text
+        for words in commands(text) if kind == "console" else []:
+            if words[0] == "demo":
+                continue  # tests/api/test_demo.py runs it
+            run(words)
+            assert capsys.readouterr().out.strip(), words
+    for promised in re.findall(r"^\| `(reviews/\S+)`", page.read_text(encoding="utf-8"), re.MULTILINE):
+        assert (desk / promised).exists(), promised
+
+
+def test_the_two_commands_are_in_the_makefile() -> None:
+    makefile, readme = (ROOT / "Makefile").read_text(), PAGES[0].read_text(encoding="utf-8")
+    for command in ("demo", "test"):
+        assert f"make {command}" in readme
+        assert re.search(rf"^{command}:", makefile, re.MULTILINE)
+
+
+def test_every_link_within_the_repository_leads_somewhere() -> None:
+    generated = {"command-line.md"}
+    for page in [*PAGES, *(DOCS / "benchmarks").glob("*.md"), ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists() or Path(target).name in generated, f"{page.name}: {target}"
+
+
+def test_the_picture_of_the_layout_is_what_the_code_says() -> None:
+    code = "import draw_layout; print(draw_layout.draw(), end='')"
+    drawn = subprocess.run([sys.executable, "-c", code], cwd=DOCS, capture_output=True, text=True, check=True).stdout
+    assert (DOCS / "_static" / "layout.svg").read_text(encoding="utf-8") == drawn, "run `python docs/draw_layout.py`"
+
+
+def test_result_files_say_what_was_measured_where_and_when() -> None:
+    for path in (ROOT / "benchmarks" / "results").glob("*.json"):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        assert {"question", "command", "date", "machine", "tables"} <= set(result), path.name

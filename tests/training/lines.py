@@ -1,0 +1,106 @@
+"""A linear model of a few numbers, for tests of the training loop."""
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from frostline.training.learner import Learner
+from frostline.training.loop import train
+from frostline.training.optimizer import parameter_groups
+from frostline.training.problem import Problem
+from frostline.training.specification import Settings
+
+CLASSES = "single_label_classification"
+
+ROWS = np.arange(40)
+
+TRAIN, VALIDATION = ROWS[:24], ROWS[24:]
+
+ONE_EPOCH = Settings(num_train_epochs=1, per_device_train_batch_size=4, warmup_steps=0)
+
+
+def problem_of(targets, *, problem_type=CLASSES, weights=None, metric="accuracy"):
+    return Problem(problem_type, np.asarray(targets), np.ones(len(targets), np.int64), weights, metric)
+
+
+class Line:
+    """Two classes told apart by a line: ``forward`` and the parameters that it learns."""
+
+    def __init__(self, seed=0):
+        draw = torch.Generator().manual_seed(seed)
+        self.x = torch.randn(40, 3, generator=draw)
+        self.targets = (self.x[:, 0] > 0).long().numpy()
+        weight, bias = torch.randn(2, 3, generator=draw), torch.randn(2, generator=draw)
+        self.parameters = {"weight": nn.Parameter(weight), "bias": nn.Parameter(bias)}
+        self.calls = []
+
+    def forward(self, rows):
+        self.calls.append(rows.tolist())
+        return self.x[rows] @ self.parameters["weight"].T + self.parameters["bias"]
+
+    def values(self):
+        return {name: p.detach().clone() for name, p in self.parameters.items()}
+
+
+def fit(line, settings, *, forward=None, problem=None, seed=0, rate=0.05, after=lambda step: None, modes=None):
+    groups, order = parameter_groups(line.parameters, frozenset(), settings, rate), torch.Generator().manual_seed(seed)
+    (trained,) = train(
+        lambda rows: (forward or line.forward)(rows[0])[None],
+        [Learner(line.parameters, groups, TRAIN, order)],
+        problem or problem_of(line.targets),
+        VALIDATION,
+        settings,
+        set_mode=(modes if modes is not None else []).append,
+        on_step=lambda step, total: after(step),
+    )
+    return trained
+
+
+def fit_together(lines, settings, seeds, rates, rows, *, forward=None):
+    learners = [
+        Learner(
+            line.parameters,
+            parameter_groups(line.parameters, frozenset(), settings, rate),
+            own,
+            torch.Generator().manual_seed(seed),
+        )
+        for line, seed, rate, own in zip(lines, seeds, rates, rows, strict=True)
+    ]
+    forwards = forward or [line.forward for line in lines]
+    return train(
+        lambda rows: torch.stack([one(own) for one, own in zip(forwards, rows, strict=True)]),
+        learners,
+        problem_of(lines[0].targets),
+        VALIDATION,
+        settings,
+        set_mode=lambda training: None,
+    )
+
+
+def record_facts(trained):
+    points = [(e.epoch, e.step, e.validation, e.train, e.logits.tobytes()) for e in trained.evaluations]
+    return trained.outcome, trained.reason, trained.best, trained.steps, trained.train_last, points
+
+
+def same(one, other):
+    return all(torch.equal(one[name], other[name]) for name in other)
+
+
+def scripted(line, scores):
+    """Validation logits that are right for the given share of rows, one share an evaluation."""
+    shares = iter(scores)
+
+    def forward(rows):
+        if rows[0] in TRAIN:
+            return line.forward(rows)
+        share = next(shares)
+        if math.isnan(share):
+            return torch.zeros(len(rows), 1)
+        right = np.arange(len(rows)) < round(share * len(rows))
+        picks = np.where(right, line.targets[rows], 1 - line.targets[rows])
+        return F.one_hot(torch.from_numpy(picks), 2).float()
+
+    return forward

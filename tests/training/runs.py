@@ -1,0 +1,109 @@
+"""Runs of a tiny BERT on a small table, for tests of training."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from frostline.frozen.cache.loading import load_or_compute
+from frostline.frozen.cache.recipe import Recipe
+from frostline.frozen.check.head_token import find_head_reads
+from frostline.frozen.selection import selection_for
+from frostline.model.anatomy import probe_batch
+from frostline.model.device import Machine
+from frostline.model.pretrained import load_pretrained
+from frostline.model.tokens import encode
+from frostline.training.context import RunContext
+from frostline.training.problem import Problem
+from frostline.training.specification import RunSpec
+from tiny import GOOD, sentences
+
+CLASSES = "single_label_classification"
+
+SIZES = {"train": 48, "validation": 24, "test": 24}
+
+EVERY_CUT = (3, 2, 1)
+
+COST = ("cost", "provenance")
+
+
+def context_of(folder, *, packed=True, precision="float32", regression=False):
+    """A context without cached hidden states."""
+    pretrained = load_pretrained(
+        str(folder),
+        labels=() if regression else ("negative", "positive"),
+        problem_type="regression" if regression else CLASSES,
+    )
+    rows = sentences(sum(SIZES.values()))
+    encoded = encode(pretrained.tokenizer, [row["text"] for row in rows], None, 32)
+    splits, start = {}, 0
+    for name, size in SIZES.items():
+        splits[name] = np.arange(start, start + size)
+        start += size
+    targets = np.array([row["label"] == "positive" for row in rows], np.int64)
+    problem = Problem(CLASSES, targets, encoded.lengths, None, "accuracy")
+    if regression:
+        scores = np.array([sum(word in GOOD for word in row["text"].split()) for row in rows], np.float64)
+        problem = Problem("regression", scores, encoded.lengths, None, "pearson")
+    machine = Machine(torch.device("cpu"), precision)
+    reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
+    return RunContext(pretrained, machine, problem, encoded, splits, reads, packed)
+
+
+def with_states(context, folder, cuts=EVERY_CUT):
+    """The context with hidden states cached after these layers."""
+    context.pretrained.release()
+    rows = np.arange(len(context.tokens))
+    recipe = Recipe("", "", context.machine.precision, "", "", 1, "", "", "", head_reads=context.head_reads)
+    need = selection_for(cuts, context.pretrained.anatomy, context.head_reads)
+    return replace(
+        context, states=load_or_compute(context.forward_pass(need), context.tokens, rows, recipe, folder=folder)
+    )
+
+
+def spec_of(tune=1, **more):
+    values = {
+        "weights": "w",
+        "vocabulary": "v",
+        "data": "d",
+        "seed": 0,
+        "train_size": 32,
+        "learning_rate": 3e-3,
+        "num_train_epochs": 2,
+        "per_device_train_batch_size": 8,
+        "precision": "float32",
+    }
+    return RunSpec(tune=tune, **values | more)
+
+
+def named_spec(*modules, **more):
+    return spec_of("named", tune_modules=modules, **more)
+
+
+def outcome(result):
+    """The whole result but its cost, to be compared bitwise."""
+    facts = {name: value for name, value in result.facts.items() if name not in COST}
+    logits = {name: value.tobytes() for name, value in result.logits.items()}
+    test = None if result.test_logits is None else result.test_logits.tobytes()
+    return json.dumps(facts, sort_keys=True), logits, result.test_facts, test
+
+
+def weights_of(context):
+    return {name: p.detach().clone() for name, p in context.pretrained.model.named_parameters()}
+
+
+def same(one, other):
+    return all(torch.equal(one[name], other[name]) for name in other)
+
+
+def losses(result):
+    return {(s["split"], s["epoch"]): s["value"] for s in result.facts["scores"] if s["metric"] == "loss"}
+
+
+def furthest(one, other):
+    """The largest relative difference of the losses and logits of two runs."""
+    gaps = [abs(a - losses(other)[key]) / abs(a) for key, a in losses(one).items()]
+    for name, value in one.logits.items():
+        gaps.append(np.abs(value - other.logits[name]).max() / np.abs(value).max())
+    return max(gaps)

@@ -1,0 +1,79 @@
+"""The audit: true of every run, and fatal to a run that trains what it should not."""
+
+import pytest
+import torch
+
+import frostline.training.run
+import frostline.training.session
+from frostline.fast.bf16_gradients import hold_bf16_gradient
+from frostline.training.run import run
+from training.runs import spec_of, weights_of
+
+
+@pytest.mark.parametrize("tune, tune_pooler", [(0, True), (1, False), (3, True), ("all", True), ("all", False)])
+def test_the_audit_is_true(context, tune, tune_pooler):
+    model, anatomy = context.pretrained.model, context.pretrained.anatomy
+    context.pretrained.start(frozenset(), 0)
+    before = weights_of(context)
+    result = run(spec_of(tune, tune_pooler=tune_pooler), context)
+    audit, after = result.facts["audit"], weights_of(context)
+    names = anatomy.tuned(None if tune == "all" else tune, tune_pooler=tune_pooler)
+    moved = {name for name in after if not torch.equal(before[name], after[name])}
+    assert moved <= names and {n for n in names if not n.endswith("key.bias")} - moved <= {
+        "bert.embeddings.position_embeddings.weight"
+    }
+    assert audit["trainable_parameters"] == sum(p.numel() for n, p in model.named_parameters() if n in names)
+    assert audit["parameters"] == sum(p.numel() for p in model.parameters())
+    assert sum(place["trained"] for place in audit["by_place"].values()) == audit["trainable_parameters"]
+    assert (
+        sum(place["frozen"] for place in audit["by_place"].values())
+        == audit["parameters"] - audit["trainable_parameters"]
+    )
+    assert audit["by_place"]["pooler"]["trained"] == (32 * 32 + 32) * tune_pooler
+    assert audit["clipped_parameters"] == len(names)
+    for fact in (
+        "optimizer_holds_exactly_the_trained",
+        "each_parameter_in_one_place",
+        "frozen_bytes_unchanged",
+        "frozen_gradients_none",
+        "frozen_in_eval_mode",
+    ):
+        assert audit[fact] is True
+
+
+def test_a_run_whose_audit_fails_has_no_result(context, monkeypatch):
+    model = context.pretrained.model
+    frozen = model.bert.embeddings.word_embeddings.weight
+
+    def nudge(step, total):
+        with torch.no_grad():
+            frozen[0, 0] += 1e-3
+
+    with pytest.raises(AssertionError, match=r"audit: \['frozen_bytes_unchanged'\]"):
+        run(spec_of(1), context, on_step=nudge)
+    with torch.no_grad():
+        frozen[0, 0] = 0  # the padding token's
+    monkeypatch.setattr(frostline.training.session, "set_train_mode", lambda model, anatomy, names: model.train())
+    with pytest.raises(AssertionError, match=r"audit: \['frozen_in_eval_mode'\]"):
+        run(spec_of(1), context)
+    monkeypatch.undo()
+
+    def one_too_few(spec, anatomy, parameters):
+        return [{"params": list(parameters.values())[1:], "lr": spec.learning_rate}]
+
+    monkeypatch.setattr(frostline.training.session, "optimizer_groups", one_too_few)
+    with pytest.raises(AssertionError, match="optimizer_holds_exactly_the_trained"):
+        run(spec_of(1), context)
+
+
+def test_the_audit_sees_gradients_in_bf16(plain, monkeypatch):
+    train = frostline.training.run.train
+
+    def leaking(*args, **kwargs):
+        frozen = next(p for p in plain.pretrained.model.parameters() if not p.requires_grad and p.dim() > 1)
+        hold_bf16_gradient(frozen, torch.ones_like(frozen))
+        return train(*args, **kwargs)
+
+    monkeypatch.setattr(frostline.training.run, "train", leaking)
+    with pytest.raises(AssertionError, match="frozen_gradients_none"):
+        run(spec_of(1), plain)

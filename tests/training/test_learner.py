@@ -1,0 +1,97 @@
+"""A learner's best epoch, its scores, and how it ends."""
+
+import math
+
+import pytest
+import torch
+
+from frostline.training.specification import Settings
+from training.lines import (
+    ONE_EPOCH,
+    TRAIN,
+    VALIDATION,
+    Line,
+    fit,
+    problem_of,
+    same,
+    scripted,
+)
+
+
+def test_a_run_that_diverges_late_leaves_its_best_epoch():
+    line, steps = Line(), []
+
+    def forward(rows):
+        return line.forward(rows) * (float("inf") if len(steps) == 8 else 1.0)
+
+    settings = Settings(num_train_epochs=2, per_device_train_batch_size=4, warmup_steps=0)
+    trained = fit(line, settings, forward=forward, after=lambda step: steps.append(line.values()))
+    assert (trained.outcome, trained.steps, len(trained.evaluations)) == ("diverged", 8, 1)
+    assert same(line.values(), steps[5]) and not same(line.values(), steps[-1])
+
+
+@pytest.mark.parametrize(
+    "scores, best",
+    [([0.5, 0.75, 0.5], 1), ([0.5, 0.75, 0.75], 1), ([1, 0.5, 1], 0), ([0.25, 0.5, 0.75], 2), ([0.5] * 3, 0)],
+)
+def test_the_best_epoch_is_restored_and_a_tie_keeps_the_earlier(scores, best):
+    settings = Settings(num_train_epochs=3, per_device_train_batch_size=8, warmup_steps=0)
+    line, steps = Line(), []
+    trained = fit(line, settings, forward=scripted(line, scores), after=lambda step: steps.append(line.values()))
+    assert [e.validation["accuracy"] for e in trained.evaluations] == scores
+    assert trained.best == best and trained.outcome == "ok"
+    assert same(line.values(), steps[trained.evaluations[best].step - 1])
+    assert not same(steps[2], steps[5])
+
+
+def test_the_last_epoch_stays_without_load_best_model_at_end():
+    settings = Settings(num_train_epochs=3, per_device_train_batch_size=8, warmup_steps=0, load_best_model_at_end=False)
+    line, steps = Line(), []
+    scores = [0.5, 0.75, 0.25]
+    trained = fit(line, settings, forward=scripted(line, scores), after=lambda step: steps.append(line.values()))
+    assert trained.best == 2 and same(line.values(), steps[-1]) and not same(line.values(), steps[5])
+
+
+def test_an_undefined_score_is_beaten_by_any_other():
+    """The correlation of a constant is not defined."""
+    settings = Settings(num_train_epochs=2, per_device_train_batch_size=8)
+    line = Line()
+    problem = problem_of(line.x[:, 0].numpy().astype(float), problem_type="regression", metric="pearson")
+    outputs = iter([torch.zeros(16, 1), -line.x[VALIDATION, :1], torch.zeros(24, 1)])
+    calls = []
+
+    def forward(rows):
+        calls.append(len(rows))
+        return line.forward(rows)[:, :1] if len(rows) == 8 else next(outputs)[: len(rows)]
+
+    trained = fit(line, settings, forward=forward, problem=problem)
+    first, second = (e.validation["pearson"] for e in trained.evaluations)
+    assert math.isnan(first) and second == pytest.approx(-1, abs=1e-6) and trained.best == 1
+
+
+def test_a_constant_prediction_is_degenerate():
+    line = Line()
+
+    def forward(rows):
+        return line.forward(rows) * (1 if rows[0] in TRAIN else 0) + torch.tensor([0.0, 1.0])
+
+    trained = fit(line, ONE_EPOCH, forward=forward)
+    assert (trained.outcome, trained.reason) == ("degenerate", "it predicts the same for every validation row")
+
+
+def test_a_constant_prediction_is_right_if_all_rows_have_one_class():
+    line = Line()
+    targets = line.targets.copy()
+    targets[VALIDATION] = 1
+
+    def forward(rows):
+        return line.forward(rows) * (1 if rows[0] in TRAIN else 0) + torch.tensor([0.0, 1.0])
+
+    trained = fit(line, ONE_EPOCH, forward=forward, problem=problem_of(targets))
+    assert trained.outcome == "ok" and trained.evaluations[0].validation["accuracy"] == 1
+
+
+def test_validation_logits_that_are_not_finite_are_diverged():
+    line = Line()
+    trained = fit(line, ONE_EPOCH, forward=lambda rows: line.forward(rows) * (1 if rows[0] in TRAIN else math.nan))
+    assert trained.outcome == "diverged" and math.isnan(trained.evaluations[0].validation["accuracy"])

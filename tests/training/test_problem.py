@@ -1,0 +1,53 @@
+"""Loss, scores and logits of a problem, against torch and by hand."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from frostline.training.problem import Problem
+from training.lines import (
+    CLASSES,
+    problem_of,
+)
+
+
+def test_logits_come_back_in_the_order_of_the_rows():
+    """They are computed sorted by length."""
+    lengths = np.random.default_rng(0).integers(1, 9, 40)
+    problem = Problem(CLASSES, np.zeros(40, np.int64), lengths, None, "accuracy")
+    seen = []
+
+    def forward(rows):
+        seen.extend(lengths[rows])
+        return torch.from_numpy(rows[:, None] * np.ones(2))
+
+    rows = np.random.default_rng(1).permutation(40)[:23]
+    assert np.array_equal(problem.logits(forward, rows, 4)[:, 0], rows)
+    assert seen == sorted(seen)
+
+
+def test_class_weights_change_the_loss_as_in_torch():
+    targets = np.array([0, 1, 1, 2])
+    logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    weights = torch.tensor([1.0, 0.25, 3.0])
+    plain = problem_of(targets).loss(logits, np.arange(4))
+    weighted = problem_of(targets, weights=weights).loss(logits, np.arange(4))
+    each = -logits.log_softmax(1)[range(4), targets]
+    assert plain.item() == pytest.approx(each.mean().item(), rel=1e-6)
+    by_hand = (weights[targets] * each).sum() / weights[targets].sum()
+    assert weighted.item() == pytest.approx(by_hand.item(), rel=1e-6)
+    assert weighted.item() != pytest.approx(plain.item(), rel=1e-3)
+    assert torch.equal(weighted, F.cross_entropy(logits, torch.from_numpy(targets), weight=weights))
+
+
+def test_the_loss_of_a_regression_is_the_mean_squared_error():
+    targets = np.array([0.5, 2.0, -1.0, 7.0])
+    logits = torch.tensor([[1.0], [2.0], [0.0]])
+    problem = problem_of(targets, problem_type="regression", metric="pearson")
+    assert problem.loss(logits, np.arange(3)).item() == pytest.approx((0.25 + 0 + 1) / 3)
+
+
+def test_losses_are_in_fp32_under_autocast():
+    logits = torch.randn(4, 2, generator=torch.Generator().manual_seed(0)).bfloat16()
+    assert problem_of(np.zeros(4, np.int64)).loss(logits, np.arange(4)).dtype == torch.float32

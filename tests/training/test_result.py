@@ -1,0 +1,42 @@
+"""Results: plain facts for JSON, with test scores apart."""
+
+import json
+
+from frostline.training.run import run
+from frostline.training.specification import RunSpec
+from training.runs import (
+    spec_of,
+)
+
+
+def test_the_result_is_plain_facts(context):
+    result = run(spec_of(2), context)
+    facts = json.loads(json.dumps(result.facts, allow_nan=False))
+    assert facts["digest"] == spec_of(2).digest and facts["schema_version"] == 1
+    assert RunSpec.model_validate(facts["spec"]) == spec_of(2)
+    accuracy = {(s["split"], s["epoch"]): s["value"] for s in facts["scores"] if s["metric"] == "accuracy"}
+    assert set(accuracy) == {
+        ("validation", 1),
+        ("validation", 2),
+        ("train_running", 1),
+        ("train_running", 2),
+        ("train", 2),
+    }
+    best = result.logits["validation_best"]
+    targets = context.problem.targets[context.splits["validation"]]
+    assert (
+        facts["validation_best"] == (best.argmax(1) == targets).mean() == max(accuracy["validation", e] for e in (1, 2))
+    )
+    assert facts["validation_last"] == accuracy["validation", 2] and facts["train_last"] == accuracy["train", 2]
+    assert facts["cost"]["steps"] == 8 and facts["cost"]["peak_memory_bytes"] > 0
+    test = (result.test_logits.argmax(1) == context.problem.targets[context.splits["test"]]).mean()
+    assert result.test_facts["scores"]["accuracy"] == test and "test" not in json.dumps(facts["scores"])
+
+
+def test_a_run_that_diverges_is_a_result(context):
+    spec = spec_of(1, learning_rate=1e30, head_learning_rate=1e30, max_grad_norm=0, warmup_steps=0)
+    result = run(spec, context)
+    assert result.facts["outcome"] == "diverged" and "not finite" in result.facts["reason"]
+    json.dumps(result.facts, allow_nan=False)
+    assert result.test_facts is None
+    assert run(spec_of(1), context).facts["outcome"] != "diverged"  # the next one is not harmed

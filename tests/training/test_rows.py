@@ -1,0 +1,60 @@
+"""Training rows, validation rows and their order; seeds of their own."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+import frostline.training.run
+import frostline.training.session
+from frostline.model.anatomy import HEAD
+from frostline.training.rows import train_rows
+from frostline.training.run import run
+from frostline.training.seeds import generator_seed
+from training.runs import same, spec_of
+
+
+def test_subset_head_and_order_are_the_same_for_every_k(context, monkeypatch):
+    seen = {}
+
+    def spy(forward, learners, *others, **more):
+        (one,) = learners
+        head = {
+            n: p.detach().clone() for n, p in one.parameters.items() if context.pretrained.anatomy.places[n] == HEAD
+        }
+        seen[k] = one.rows.tolist(), torch.randperm(9, generator=one.order).tolist(), torch.rand(3).tolist(), head
+        raise StopIteration
+
+    monkeypatch.setattr(frostline.training.run, "train", spy)
+    for k in (0, 1, 2, 3, "all"):
+        with pytest.raises(StopIteration):
+            run(spec_of(k, seed=4), context)
+    first = seen[0]
+    for k, other in seen.items():
+        assert other[:3] == first[:3] and same(other[3], first[3]), k
+    k = "other"
+    with pytest.raises(StopIteration):
+        run(spec_of(0, seed=5), context)
+    assert all(seen["other"][n] != first[n] for n in range(3)) and not same(seen["other"][3], first[3])
+
+
+def test_subsets_are_nested_stratified_and_follow_the_seed(context):
+    for subset in ("per-seed", "fixed"):
+        rows = [train_rows(context, spec_of(train_size=size, subset=subset)) for size in (4, 16, 32, 48)]
+        for smaller, larger in pairwise(rows):
+            assert set(smaller) < set(larger) <= set(context.splits["train"])
+        for part in rows:
+            assert abs(context.problem.targets[part].sum() - len(part) / 2) <= 1
+    first = train_rows(context, spec_of(train_size=16))
+    assert set(first) != set(train_rows(context, spec_of(train_size=16, seed=1)))
+    assert set(first) == set(train_rows(context, spec_of(train_size=16, data_seed=1)))
+    fixed = [
+        train_rows(context, spec_of(train_size=16, subset="fixed", seed=s, data_seed=d))
+        for s, d in ((0, 0), (1, 0), (0, 1))
+    ]
+    assert set(fixed[0]) == set(fixed[1]) != set(fixed[2])
+
+
+def test_every_purpose_has_its_own_seed():
+    seeds = {generator_seed(seed, purpose) for seed in range(50) for purpose in ("head", "order", "dropout", "subset")}
+    assert len(seeds) == 200 and all(0 <= seed < 2**63 for seed in seeds)

@@ -1,0 +1,84 @@
+"""Saved probes: what they predict, damaged, on another model, on no examples."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import frostline
+from frostline import FrostlineError
+from frostline.data.load import read_unlabelled
+from frostline.training.probes.saved import FACTS, WEIGHTS, saved_probe
+from training.probe_tables import EXACT, write_probe_tables
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return write_probe_tables(tmp_path_factory.mktemp("tables"))
+
+
+def test_a_saved_probe_predicts_as_it_was_fitted(tiny_bert: Path, tables: dict[str, Any], tmp_path: Path) -> None:
+    for labels, more in (("label", {}), ("words", {"problem_type": "regression"})):
+        (got,) = frostline.probe(
+            model=tiny_bert, label_columns=labels, out=tmp_path / labels, **tables, **more, **EXACT
+        )
+        folder = tmp_path / labels / "probe"
+        texts, _ = read_unlabelled(tables["validation"])
+        result = frostline.predict(folder, texts)
+        features = got.best.values if labels == "words" else got.best.values.argmax(1)
+        if labels == "words":
+            np.testing.assert_allclose(result.values, features, rtol=1e-5)
+            assert not result.labels
+        else:
+            assert (result.values.argmax(1) == features).all()
+            np.testing.assert_allclose(result.values.sum(1), 1, rtol=1e-6)
+            assert result.labels == ("negative", "positive")
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a probe. Not to be written into."""
+    out = tmp_path_factory.mktemp("finished") / "o"
+    frostline.probe(model=tiny_bert, train=tiny_table, out=out, **EXACT)
+    return out / "probe"
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    return Path(shutil.copytree(finished, tmp_path / "probe"))
+
+
+def test_a_model_that_has_changed_is_an_error(folder: Path, tiny_table: Path) -> None:
+    texts, _ = read_unlabelled(tiny_table)
+    about = json.loads((folder / FACTS).read_text())
+    (folder / FACTS).write_text(json.dumps({**about, "weights": "others"}))
+    with pytest.raises(FrostlineError, match="was fitted on other weights"):
+        frostline.predict(folder, texts)
+
+
+@pytest.mark.parametrize("file", [FACTS, WEIGHTS])
+def test_a_damaged_probe_is_an_error(folder: Path, file: str) -> None:
+    (folder / file).write_bytes(b"\0" * 50)
+    with pytest.raises(FrostlineError, match="is damaged"):
+        saved_probe(folder)
+
+
+def test_pairs_for_a_probe_of_single_texts(finished: Path) -> None:
+    pairs, _ = read_unlabelled(pd.DataFrame({"sentence1": ["good"], "sentence2": ["bad"]}))
+    with pytest.raises(FrostlineError, match="learned from single texts"):
+        frostline.predict(finished, pairs)
+
+
+def test_a_prediction_does_not_depend_on_the_other_examples(finished: Path, tiny_table: Path) -> None:
+    frame = pd.read_csv(tiny_table)
+    many, one = (frostline.predict(finished, read_unlabelled(some)[0]).values for some in (frame, frame[7:8]))
+    assert many[7].tolist() == one[0].tolist()
+
+
+def test_a_folder_without_a_probe(tmp_path: Path) -> None:
+    assert saved_probe(tmp_path) is None

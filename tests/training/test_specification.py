@@ -1,0 +1,92 @@
+"""The specification of a run: its digest, its stack, and how it is printed."""
+
+from typing import Any
+
+import pytest
+
+from frostline.training.specification import RunSpec, Settings
+
+RUN: dict[str, Any] = {
+    **{"weights": "w", "vocabulary": "v", "data": "d"},
+    **{"tune": 2, "seed": 1, "train_size": 100, "learning_rate": 1e-4},
+}
+
+
+def test_the_digest_is_of_the_values_alone() -> None:
+    assert RunSpec(**RUN).digest == RunSpec(**dict(reversed(RUN.items()))).digest
+    assert RunSpec(**RUN).digest == RunSpec.model_validate(RunSpec(**RUN).model_dump(mode="json")).digest
+    one, other = ({"class_weights": dict(pairs)} for pairs in ((("a", 1), ("b", 2)), (("b", 2), ("a", 1))))
+    assert RunSpec(**RUN, **one).digest == RunSpec(**RUN, **other).digest
+    assert len(RunSpec(**RUN).digest) == 20
+
+
+OTHER: dict[str, Any] = {
+    "num_train_epochs": 2,
+    "per_device_train_batch_size": 8,
+    "per_device_eval_batch_size": 8,
+    "head_learning_rate": "same",
+    "weight_decay": 0,
+    "adam_beta1": 0.8,
+    "adam_beta2": 0.99,
+    "adam_epsilon": 1e-6,
+    "lr_scheduler_type": "cosine",
+    "warmup_steps": 5,
+    "max_grad_norm": 0,
+    "evaluations_per_epoch": 2,
+    "load_best_model_at_end": False,
+    "train_score_rows": 10,
+    "metric": "f1",
+    "class_weights": "balanced",
+    "tune_pooler": False,
+    "frozen_dropout": True,
+    "subset": "fixed",
+    "data_seed": 1,
+    "folds": 5,
+    "max_length": 64,
+    "precision": "bfloat16",
+    "weights": "x",
+    "vocabulary": "x",
+    "data": "x",
+    "tune": "all",
+    "tune_modules": ("pooler",),
+    "seed": 2,
+    "train_size": 50,
+    "learning_rate": 2e-4,
+}
+
+
+def test_the_digest_differs_for_every_field() -> None:
+    assert set(OTHER) == set(RunSpec.model_fields)
+    digests = {RunSpec(**{**RUN, name: value}).digest for name, value in OTHER.items()}
+    assert len(digests | {RunSpec(**RUN).digest}) == len(OTHER) + 1
+
+
+def test_digests_do_not_change_by_accident() -> None:
+    values = {"weights": "w", "vocabulary": "v", "data": "d", "seed": 0, "train_size": 32, "learning_rate": 3e-3}
+    digests = [RunSpec(**{**values, "tune": k}).digest for k in (0, 2, "all")]
+    assert digests == ["8c59a1fe93988251dbbf", "f9281712e9d0b8bc6744", "ef0f105ad7222d555c01"]
+
+
+def test_k_as_it_is_printed() -> None:
+    printed = [RunSpec(**{**RUN, "tune": k}).trainable for k in (0, 2, "all", "named")]
+    assert printed == ["last 0", "last 2", "all", "named"]
+
+
+def test_runs_that_differ_in_seed_and_learning_rate_may_be_one_stack() -> None:
+    run = RunSpec(**RUN)
+    assert RunSpec(**{**RUN, "seed": 7, "learning_rate": 1e-3}).stack_key == run.stack_key
+    different = [name for name in OTHER if name not in ("seed", "learning_rate")]
+    keys = {RunSpec(**{**RUN, name: OTHER[name]}).stack_key for name in different}
+    assert len(keys | {run.stack_key}) == len(different) + 1
+
+
+def test_a_stack_is_scored_on_one_fold() -> None:
+    first, second, third = (RunSpec(**{**RUN, "seed": seed, "folds": 2}) for seed in (0, 1, 2))
+    assert (first.fold, second.fold, third.fold) == (0, 1, 0)
+    assert first.stack_key == third.stack_key != second.stack_key
+
+
+@pytest.mark.parametrize("value", [True, [True]])
+def test_a_boolean_is_no_number(value: Any) -> None:
+    with pytest.raises(ValueError, match="true and false have no meaning here"):
+        Settings(num_train_epochs=value)
