@@ -35,7 +35,6 @@ from frostline.fast.linear import prepared_weights  # noqa: E402
 from frostline.frozen.batches import tokens_per_batch  # noqa: E402
 from frostline.frozen.cache.loading import missing_rows  # noqa: E402
 from frostline.frozen.cache.recipe import cache_folder  # noqa: E402
-from frostline.model.trainable import trained  # noqa: E402
 from frostline.sweep.execution.execute import cut_check, sharing  # noqa: E402
 from frostline.sweep.execution.progress import Progress  # noqa: E402
 from frostline.sweep.execution.workers import in_each, workers_for  # noqa: E402
@@ -220,7 +219,7 @@ def _phases(
     training = evaluation = 0.0
     for tune in dict.fromkeys(run.tune for run in runs):
         same = [run for run in runs if run.tune == tune and run.digest in results]
-        names = trained(same[0], outlook.anatomy)
+        names = same[0].to_train.parameters(outlook.anatomy)
         loads = [(run, outlook.load(run)) for run in same]
         steps = sum(matrices.training(names, load.steps, outlook.cut(run)) for run, load in loads)
         moved = sum(load.steps.count for _, load in loads) * OPTIMIZER_BYTES * matrices.updated_parameters(names)

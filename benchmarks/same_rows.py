@@ -13,7 +13,6 @@ import numpy as np
 
 from frostline.data.examples import Examples
 from frostline.model.anatomy import HEAD, POOLER
-from frostline.model.trainable import trained
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.prepare import prepare
 from frostline.sweep.specification import make_spec
@@ -62,7 +61,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
             for run in plan.runs
         ],
         "subsets": {seed: np.searchsorted(union, some).tolist() for seed, some in rows.items()},
-        "trained": {k: sorted(trained(run, anatomy)) for k, run in by_k.items()},
+        "trained": {k: sorted(run.to_train.parameters(anatomy)) for k, run in by_k.items()},
         "head": [name for name, place in anatomy.places.items() if place in (HEAD, POOLER)],
     }
     (folder / "task.json").write_text(json.dumps(facts))

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from frostline import check
 from frostline.frozen.check.stacking import stack_refusal
 from frostline.model.anatomy import find_layers
+from frostline.model.trainable import Trainable
 from small_models import REASONS, TYPES, small_batch, small_model
 
 KS = (0, 2, None)  # the head alone, half of four layers, everything
@@ -57,7 +58,9 @@ def main() -> None:
         refused: dict[str, list[str]] = {}
         for k in KS:
             cut = None if k is None else anatomy.count - k
-            why = stack_refusal(model, anatomy, anatomy.tuned(k), cut, packed=packed, as_one=True, batches=batches)
+            why = stack_refusal(
+                model, anatomy, Trainable.last(k).parameters(anatomy), cut, packed=packed, as_one=True, batches=batches
+            )
             if why:
                 refused.setdefault(why, []).append(said(k))
         some += [f"| {name} | {row.path} | {', '.join(ks)} | {why} |" for why, ks in refused.items()]

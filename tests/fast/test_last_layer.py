@@ -10,6 +10,7 @@ from frostline.frozen.check.head_token import find_head_reads, find_narrow
 from frostline.frozen.cut import cut_at
 from frostline.model.anatomy import find_layers
 from frostline.model.packing import packable
+from frostline.model.trainable import Trainable
 from small_models import small_batch, small_model
 
 L = 4
@@ -49,7 +50,7 @@ def test_logits_and_gradients_are_those_of_the_whole_layer(model_type, cut, path
     model = small_model(model_type)
     batch = small_batch(model)
     anatomy, narrow = narrow_for(model, batch)
-    names = anatomy.tuned(None if cut is None else L - cut)
+    names = Trainable.last(None if cut is None else L - cut).parameters(anatomy)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in names)
     trained = [p for p in model.parameters() if p.requires_grad]

@@ -14,6 +14,7 @@ from frostline.fast import sparse_gradients as lookup
 from frostline.frozen.check.head_token import find_narrow
 from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import LAYER, find_layers, probe_batch
+from frostline.model.trainable import Trainable
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.forecast.operations import (
     BatchTotals,
@@ -64,16 +65,21 @@ def test_a_layer_is_counted_as_the_formula_of_bert_has_it(matrices: OperationCou
 
 def test_deeper_longer_and_more_costs_more(matrices: OperationCounter) -> None:
     anatomy, step = matrices.anatomy, batch_totals(np.array([5, 9, 4]), 3)
-    steps = [matrices.training(anatomy.tuned(k), step, anatomy.count - k) for k in range(anatomy.count + 1)]
+    steps = [
+        matrices.training(Trainable.last(k).parameters(anatomy), step, anatomy.count - k)
+        for k in range(anatomy.count + 1)
+    ]
     assert steps == sorted(steps) and len(set(steps)) == len(steps)
-    whole = matrices.training(anatomy.tuned(None), step, None)
+    whole = matrices.training(Trainable("all").parameters(anatomy), step, None)
     assert whole == pytest.approx(steps[-1])  # the embeddings are looked up
     assert whole == pytest.approx(3 * matrices.forward(step))
     for more in (step * 2, batch_totals(np.array([5, 9, 5]), 3), batch_totals(np.array([5, 9, 4, 1]), 4)):
-        assert matrices.training(anatomy.tuned(1), more, 0) > matrices.training(anatomy.tuned(1), step, 0)
+        assert matrices.training(Trainable(1).parameters(anatomy), more, 0) > matrices.training(
+            Trainable(1).parameters(anatomy), step, 0
+        )
         assert matrices.forward(more) > matrices.forward(step)
-    assert matrices.training(anatomy.tuned(1), step * 3, 1) == pytest.approx(
-        3 * matrices.training(anatomy.tuned(1), step, 1)
+    assert matrices.training(Trainable(1).parameters(anatomy), step * 3, 1) == pytest.approx(
+        3 * matrices.training(Trainable(1).parameters(anatomy), step, 1)
     )
     assert matrices.forward(step) == matrices.forward(step, 0, 1) + matrices.forward(step, 1)
 
@@ -82,7 +88,7 @@ def test_what_is_frozen_saves_less_the_higher_it_stands(matrices: OperationCount
     """One trained layer: each frozen layer above it takes two forwards more, and its attention, of which both sides have
     gradients, three."""
     anatomy, step = matrices.anatomy, batch_totals(np.array([5, 9, 4]), 3)
-    head = anatomy.tuned(0)
+    head = Trainable(0).parameters(anatomy)
 
     def only(layer: int) -> float:
         names = head | {name for name, place in anatomy.places.items() if place == f"{LAYER}{layer}"}

@@ -10,6 +10,7 @@ import frostline.model.packing as packing_module
 from frostline.frozen.cut import cut_at, hidden_states_by_cut
 from frostline.model.anatomy import find_layers
 from frostline.model.pretrained import set_train_mode
+from frostline.model.trainable import Trainable
 from frozen.cut_models import LAYERS, batches_of, furthest, logits_and_gradients, loss_of, states_by_cut, train_only
 from small_models import small_batch, small_model
 
@@ -24,7 +25,7 @@ def test_the_cut_model_is_the_uncut_model(model_type: str) -> None:
     anatomy = find_layers(model, batch)
     states = states_by_cut(model, anatomy, batch)
     for cut in range(LAYERS + 1):
-        trained = train_only(model, anatomy.tuned(LAYERS - cut))
+        trained = train_only(model, Trainable.last(LAYERS - cut).parameters(anatomy))
         logits, gradients = logits_and_gradients(model(**batch).logits, trained)
         with cut_at(model, anatomy, cut) as upper:
             padded, padded_gradients = logits_and_gradients(upper(batch, states[cut]), trained)
@@ -44,7 +45,7 @@ def test_with_nothing_cut_it_is_the_whole_model(model_type: str, path: str) -> N
     model = small_model(model_type)
     batch = small_batch(model)
     anatomy = find_layers(model, batch)
-    trained = train_only(model, anatomy.tuned(None))
+    trained = train_only(model, Trainable("all").parameters(anatomy))
     logits, gradients = logits_and_gradients(model(**batch).logits, trained)
     with batches_of(model, path) as packing, cut_at(model, anatomy, None, packing=packing) as whole:
         others, other_gradients = logits_and_gradients(whole(batch), trained)
@@ -86,7 +87,7 @@ def five_losses(model_type: str, k: int, path: str, *, cached: bool) -> list[flo
     assert max(m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)) > 0
     batches = [small_batch(model, seed=seed) for seed in range(5)]
     anatomy = find_layers(model, batches[0])
-    names = anatomy.tuned(k)
+    names = Trainable.last(k).parameters(anatomy)
     trained = train_only(model, names)
     optimizer = torch.optim.AdamW(trained.values(), lr=1e-3)
     losses = []
@@ -111,7 +112,7 @@ def test_dropout_follows_the_seed() -> None:
     batch = small_batch(model)
     anatomy = find_layers(model, batch)
     state = states_by_cut(model, anatomy, batch)[2]
-    set_train_mode(model, anatomy, anatomy.tuned(2))
+    set_train_mode(model, anatomy, Trainable(2).parameters(anatomy))
     logits = []
     with torch.random.fork_rng(), cut_at(model, anatomy, 2) as upper:
         for seed in (0, 0, 1):

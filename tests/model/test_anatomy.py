@@ -11,6 +11,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from frostline import FrostlineError
 from frostline.model.anatomy import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, count_parameters, find_layers, probe_batch
 from frostline.model.pretrained import load_pretrained
+from frostline.model.trainable import Trainable
 from small_models import REASONS, TYPES, small_batch, small_model
 
 REFUSED = {
@@ -67,17 +68,24 @@ def test_minilm(minilm: Path):
     assert parameters_at(model, anatomy, POOLER) == square
     assert parameters_at(model, anatomy, HEAD) == 2 * 384 + 2
     assert parameters_at(model, anatomy, FINAL_NORM) == 0
-    assert [count_parameters(model, anatomy.tuned(k)) for k in range(7)] == [770 + square + k * layer for k in range(7)]
+    assert [count_parameters(model, Trainable.last(k).parameters(anatomy)) for k in range(7)] == [
+        770 + square + k * layer for k in range(7)
+    ]
     assert (
-        count_parameters(model, anatomy.tuned(None)) == count_parameters(model) == 770 + square + 6 * layer + embeddings
+        count_parameters(model, Trainable("all").parameters(anatomy))
+        == count_parameters(model)
+        == 770 + square + 6 * layer + embeddings
     )
-    assert count_parameters(model, anatomy.tuned(None, tune_pooler=False)) == count_parameters(model) - square
+    assert (
+        count_parameters(model, Trainable.last(None, pooler=False).parameters(anatomy))
+        == count_parameters(model) - square
+    )
 
 
 def test_published_counts_of_bert_base_with_a_frozen_pooler():
     model = BertForSequenceClassification(BertConfig(vocab_size=100))
     anatomy = find_layers(model)
-    counts = {k: count_parameters(model, anatomy.tuned(k, tune_pooler=False)) for k in range(0, 13, 2)}
+    counts = {k: count_parameters(model, Trainable.last(k, pooler=False).parameters(anatomy)) for k in range(0, 13, 2)}
     assert counts == {
         0: 1_538,
         2: 14_177_282,
@@ -114,14 +122,24 @@ def test_tuned_is_head_and_the_last_layers(model_type):
     anatomy = find_layers(model, small_batch(model))
     head = {name for name, place in anatomy.places.items() if place in (HEAD, POOLER)}
     norm = {name for name, place in anatomy.places.items() if place == FINAL_NORM}
-    assert anatomy.tuned(0) == head
+    assert Trainable(0).parameters(anatomy) == head
     for k in range(1, 5):
         new = {name for name in anatomy.places if name.startswith(f"{anatomy.path}.{4 - k}.")}
-        assert anatomy.tuned(k) == anatomy.tuned(k - 1) | new | norm and not anatomy.tuned(k - 1) & new
-    assert anatomy.tuned(None) == set(anatomy.places)
+        assert (
+            Trainable.last(k).parameters(anatomy) == Trainable.last(k - 1).parameters(anatomy) | new | norm
+            and not Trainable.last(k - 1).parameters(anatomy) & new
+        )
+    assert Trainable("all").parameters(anatomy) == set(anatomy.places)
     rest = {name for name, place in anatomy.places.items() if place == EMBEDDINGS}
-    assert anatomy.tuned(4) == anatomy.tuned(None) - rest
-    assert [anatomy.depth(anatomy.tuned(k)) for k in (0, 1, 2, 3, 4, None)] == [0, 1, 2, 3, 4, None]
+    assert Trainable(4).parameters(anatomy) == Trainable("all").parameters(anatomy) - rest
+    assert [anatomy.depth(Trainable.last(k).parameters(anatomy)) for k in (0, 1, 2, 3, 4, None)] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        None,
+    ]
 
 
 @pytest.mark.parametrize("model_type, path", [("gpt2", "transformer.ln_f"), ("llama", "model.norm")])
@@ -130,8 +148,8 @@ def test_the_final_norm_goes_with_the_last_layer(model_type, path):
     anatomy = find_layers(model)
     norm = {f"{path}.{name}" for name, _ in model.get_submodule(path).named_parameters()}
     assert norm and norm == {name for name, place in anatomy.places.items() if place == FINAL_NORM}
-    assert not norm & anatomy.tuned(0)
-    assert norm <= anatomy.tuned(1)
+    assert not norm & Trainable(0).parameters(anatomy)
+    assert norm <= Trainable(1).parameters(anatomy)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +166,7 @@ def test_what_all_layers_share_is_with_the_embeddings(model_type, name):
     model = small_model(model_type)
     anatomy = find_layers(model, small_batch(model))
     assert anatomy.places[name] == EMBEDDINGS
-    assert name not in anatomy.tuned(4) and name in anatomy.tuned(None)
+    assert name not in Trainable(4).parameters(anatomy) and name in Trainable("all").parameters(anatomy)
 
 
 def test_the_tower_for_images_is_not_taken_for_the_layers():
@@ -205,7 +223,7 @@ def test_k_beyond_the_layers(k):
     with pytest.raises(
         FrostlineError, match=f"^{k} tuned layers .* the model has 4: give numbers from 0 to 4, or `all`"
     ):
-        anatomy.tuned(k)
+        Trainable.last(k).parameters(anatomy)
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2", "xlm"])

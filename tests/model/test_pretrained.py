@@ -25,7 +25,7 @@ from frostline.fast.optimizer import gradient_of
 from frostline.model.anatomy import EMBEDDINGS, HEAD, POOLER, find_layers
 from frostline.model.pretrained import load_pretrained, most_tokens, set_train_mode
 from frostline.model.tokens import encode
-from frostline.model.trainable import parameters_of
+from frostline.model.trainable import Trainable
 from frostline.sweep.prepare import length_limit
 from frostline.sweep.specification import make_spec
 from small_models import small_batch, small_model
@@ -289,7 +289,8 @@ def test_what_was_let_go_comes_back_as_it_was(tiny_bert):
         ]
         assert all(p.isnan().all() == (cut is not None and cut > 0) for p in lower)
         assert not any(
-            value.isnan().any() for value in values(pretrained, pretrained.anatomy.tuned(layers - 1)).values()
+            value.isnan().any()
+            for value in values(pretrained, Trainable.last(layers - 1).parameters(pretrained.anatomy)).values()
         )
         pretrained.have(None)
         assert equal(values(pretrained), before)
@@ -298,7 +299,7 @@ def test_what_was_let_go_comes_back_as_it_was(tiny_bert):
 def test_what_was_trained_and_let_go_comes_back_as_the_checkpoint_has_it(tiny_bert):
     pretrained = load(tiny_bert)
     pretrained.release()
-    before, names = values(pretrained), pretrained.anatomy.tuned(None)
+    before, names = values(pretrained), Trainable("all").parameters(pretrained.anatomy)
     with torch.no_grad():
         for parameter in pretrained.start(names, 0).values():
             parameter.add_(1)
@@ -310,7 +311,7 @@ def test_what_was_trained_and_let_go_comes_back_as_the_checkpoint_has_it(tiny_be
 
 def test_the_digest_of_the_frozen_is_of_what_is_there(tiny_bert):
     pretrained = load(tiny_bert)
-    names = pretrained.anatomy.tuned(1)
+    names = Trainable(1).parameters(pretrained.anatomy)
     whole = pretrained.frozen_digest(names)
     pretrained.let_go(pretrained.anatomy.count - 1)
     less = pretrained.frozen_digest(names)
@@ -327,7 +328,7 @@ def test_the_head_is_drawn_from_the_seed_alone(tiny_bert):
 
     def drawn(k, seed):
         torch.rand(7)  # whatever was drawn before
-        pretrained.start(pretrained.anatomy.tuned(k), seed)
+        pretrained.start(Trainable.last(k).parameters(pretrained.anatomy), seed)
         return values(pretrained, head)
 
     with torch.random.fork_rng():
@@ -337,10 +338,10 @@ def test_the_head_is_drawn_from_the_seed_alone(tiny_bert):
             assert equal(drawn(k, 5), first)
         assert not torch.equal(drawn(0, 6)["classifier.weight"], first["classifier.weight"])
         state = torch.get_rng_state()
-        drawn_without = pretrained.start(pretrained.anatomy.tuned(0), 7)
+        drawn_without = pretrained.start(Trainable(0).parameters(pretrained.anatomy), 7)
         assert torch.equal(torch.get_rng_state(), state) and drawn_without
     other = load(tiny_bert)
-    other.start(other.anatomy.tuned(2), 5)
+    other.start(Trainable(2).parameters(other.anatomy), 5)
     assert equal(values(other, head), first)
 
 
@@ -348,7 +349,7 @@ def test_the_head_is_drawn_as_transformers_draws_it(tiny_bert):
     pretrained = load(tiny_bert)
     weights = []
     for seed in range(300):
-        pretrained.start(pretrained.anatomy.tuned(0), seed)
+        pretrained.start(Trainable(0).parameters(pretrained.anatomy), seed)
         weights.append(pretrained.model.classifier.weight.detach().flatten().clone())
         assert not pretrained.model.classifier.bias.any()
     drawn = torch.cat(weights)
@@ -365,7 +366,7 @@ def test_a_checkpoint_with_a_head_of_its_own(folder, classes):
     again = load(folder)
     assert again.new == {"classifier.weight", "classifier.bias"}
     for either in (pretrained, again):
-        either.start(either.anatomy.tuned(1), 3)
+        either.start(Trainable(1).parameters(either.anatomy), 3)
     assert equal(values(again), values(pretrained))
 
 
@@ -373,7 +374,7 @@ def test_the_pretrained_pooler_is_kept(tiny_bert):
     pretrained = load(tiny_bert)
     stored = load_file(tiny_bert / "model.safetensors")
     for k in (0, 2, None):
-        pretrained.start(pretrained.anatomy.tuned(k), 1)
+        pretrained.start(Trainable.last(k).parameters(pretrained.anatomy), 1)
         assert torch.equal(pretrained.model.bert.pooler.dense.weight, stored["pooler.dense.weight"])
 
 
@@ -384,7 +385,7 @@ def test_a_pooler_that_the_checkpoint_lacks_is_drawn_like_the_head(folder):
     assert pooler < pretrained.new
     drawn = []
     for seed in (1, 1, 2):
-        pretrained.start(pretrained.anatomy.tuned(0), seed)
+        pretrained.start(Trainable(0).parameters(pretrained.anatomy), seed)
         drawn.append(pretrained.model.bert.pooler.dense.weight.detach().clone())
     assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
 
@@ -392,13 +393,15 @@ def test_a_pooler_that_the_checkpoint_lacks_is_drawn_like_the_head(folder):
 def test_start_puts_pretrained_values_back(tiny_bert):
     pretrained = load(tiny_bert)
     anatomy = pretrained.anatomy
-    pretrained.start(anatomy.tuned(0), 4)
+    pretrained.start(Trainable(0).parameters(anatomy), 4)
     truth = values(pretrained)
     for k in (1, None, 0, 3, 2, None, 1):
-        trained = pretrained.start(anatomy.tuned(k), 4)
+        trained = pretrained.start(Trainable.last(k).parameters(anatomy), 4)
         assert equal(values(pretrained), truth)
-        assert set(trained) == anatomy.tuned(k)
-        assert pretrained._changed.keys() == anatomy.tuned(k) - pretrained.new  # nothing else is there twice
+        assert set(trained) == Trainable.last(k).parameters(anatomy)
+        assert (
+            pretrained._changed.keys() == Trainable.last(k).parameters(anatomy) - pretrained.new
+        )  # nothing else is there twice
         for name, parameter in pretrained.model.named_parameters():
             assert parameter.requires_grad == (name in trained) and gradient_of(parameter) is None
         with torch.no_grad():
@@ -412,7 +415,7 @@ def test_start_puts_pretrained_values_back(tiny_bert):
 
 def test_where_there_is_no_memory_for_a_copy_nothing_has_changed(tiny_bert, monkeypatch):
     pretrained = load(tiny_bert)
-    names = pretrained.anatomy.tuned(1)
+    names = Trainable(1).parameters(pretrained.anatomy)
     pretrained.start(names, 4)
     truth = values(pretrained)
     pretrained.release()
@@ -437,10 +440,10 @@ def test_where_there_is_no_memory_for_a_copy_nothing_has_changed(tiny_bert, monk
 
 def test_release_undoes_a_training(tiny_bert):
     pretrained = load(tiny_bert)
-    pretrained.start(pretrained.anatomy.tuned(1), 4)
+    pretrained.start(Trainable(1).parameters(pretrained.anatomy), 4)
     truth = values(pretrained)
     with torch.no_grad():
-        for parameter in pretrained.start(pretrained.anatomy.tuned(None), 4).values():
+        for parameter in pretrained.start(Trainable("all").parameters(pretrained.anatomy), 4).values():
             parameter.add_(1.0)
     pretrained.release()
     body = truth.keys() - pretrained.new
@@ -449,7 +452,7 @@ def test_release_undoes_a_training(tiny_bert):
 
 def test_frozen_digest_knows_every_frozen_byte(tiny_bert):
     pretrained = load(tiny_bert)
-    trained = pretrained.anatomy.tuned(1)
+    trained = Trainable(1).parameters(pretrained.anatomy)
     before = pretrained.frozen_digest(trained)
     for name, parameter in pretrained.model.named_parameters():
         bits = parameter.detach().view(torch.uint8).flatten()
@@ -464,7 +467,7 @@ def test_frozen_digest_knows_every_frozen_byte(tiny_bert):
 def test_what_is_frozen_is_in_eval_mode(tiny_bert, k, tune_pooler):
     pretrained = load(tiny_bert)
     model, anatomy = pretrained.model, pretrained.anatomy
-    names = anatomy.tuned(k, tune_pooler=tune_pooler)
+    names = Trainable.last(k, pooler=tune_pooler).parameters(anatomy)
     set_train_mode(model.train(), anatomy, names)
     for path, module in model.named_modules():
         own = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters(recurse=False)}
@@ -480,7 +483,7 @@ def test_what_is_frozen_is_in_eval_mode(tiny_bert, k, tune_pooler):
 def test_of_named_parts_whatever_holds_nothing_trained_is_in_eval_mode(tiny_bert, modules):
     pretrained = load(tiny_bert)
     model, anatomy = pretrained.model, pretrained.anatomy
-    names = parameters_of("named", anatomy, modules)
+    names = Trainable("named", modules).parameters(anatomy)
     set_train_mode(model.train(), anatomy, names)
     for path, module in model.named_modules():
         inside = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters()}
@@ -503,7 +506,7 @@ def test_no_dropout_below_the_first_tuned_layer(model_type):
     model = small_model(model_type)
     anatomy = find_layers(model, small_batch(model))
     first = anatomy.layers(model)[3]
-    set_train_mode(model, anatomy, anatomy.tuned(1))
+    set_train_mode(model, anatomy, Trainable(1).parameters(anatomy))
     seen = []
     hook = first.register_forward_pre_hook(lambda m, args, kwargs: seen.append(args[0]), with_kwargs=True)
     if not any(True for _ in first.parameters()):

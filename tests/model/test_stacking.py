@@ -23,6 +23,7 @@ from frostline.model.packing import packable
 from frostline.model.pretrained import Pretrained
 from frostline.model.stacking import stacked
 from frostline.model.tokens import Tokens
+from frostline.model.trainable import Trainable
 from frostline.training.context import RunContext
 from frostline.training.problem import Problem
 from frostline.training.result import Result
@@ -65,7 +66,10 @@ def with_states(context: RunContext, folder: Path) -> RunContext:
     recipe = Recipe("", "", "float32", "", "", 1, "", "", "", head_reads=context.head_reads)
     need = selection_for([1, 2, 3], context.pretrained.anatomy, context.head_reads)
     rows = np.arange(len(context.tokens))
-    return replace(context, states=load_or_compute(context.forward_pass(need), context.tokens, rows, recipe, folder=folder / "kept"))
+    return replace(
+        context,
+        states=load_or_compute(context.forward_pass(need), context.tokens, rows, recipe, folder=folder / "kept"),
+    )
 
 
 def switch_dropout_off(model: nn.Module) -> None:
@@ -222,7 +226,7 @@ def last_loss(result: Result) -> float:
 def test_everything_is_undone(tmp_path: Path) -> None:
     context = context_of("qwen3", tmp_path)
     model = context.pretrained.model
-    names = context.pretrained.anatomy.tuned(2)
+    names = Trainable(2).parameters(context.pretrained.anatomy)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     model.requires_grad_(False)
     batch = probe_batch(model)
@@ -250,7 +254,7 @@ def test_everything_is_undone(tmp_path: Path) -> None:
 def test_gradients_of_a_run_come_from_its_own_rows_alone(tmp_path: Path, as_one: bool) -> None:
     """Not a number in one leaves the other's as they are."""
     context = context_of("llama", tmp_path)
-    model, names = context.pretrained.model, context.pretrained.anatomy.tuned(2)
+    model, names = context.pretrained.model, Trainable(2).parameters(context.pretrained.anatomy)
     batch = {name: torch.cat([x, x]) for name, x in probe_batch(model).items()}
     found = []
     for poison in (False, True):

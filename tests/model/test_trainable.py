@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from frostline import FrostlineError
 from frostline.model.anatomy import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, Anatomy, find_layers
-from frostline.model.trainable import depth, named, owner, parameters_of, remarks, topmost
+from frostline.model.module_paths import module_of, parameters_in, topmost_modules
+from frostline.model.trainable import Trainable
 from frostline.training.specification import RunSpec
 from small_models import small_model
 
@@ -48,29 +49,45 @@ def test_whole_segments_in_a_row_match_and_nothing_else(paths: list[str], part: 
         if any(segments[n : n + len(wanted)] == wanted for n in range(len(segments)))
     }
     if held:
-        assert named(anatomy_of(paths), [part]) == held
+        assert parameters_in(anatomy_of(paths), [part]) == held
     else:
         with pytest.raises(FrostlineError, match=re.escape(repr(part))):
-            named(anatomy_of(paths), [part])
+            parameters_in(anatomy_of(paths), [part])
 
 
 def test_layer_1_is_not_layer_10() -> None:
     anatomy = anatomy_of([f"bert.encoder.layer.{n}.output" for n in range(12)])
-    assert named(anatomy, ["layer.1"]) == {"bert.encoder.layer.1.output.weight"}
-    assert named(anatomy, ["output"]) == set(anatomy.places)
-    assert named(anatomy, ["layer.10", "layer.1.output"]) == {f"bert.encoder.layer.{n}.output.weight" for n in (1, 10)}
+    assert parameters_in(anatomy, ["layer.1"]) == {"bert.encoder.layer.1.output.weight"}
+    assert parameters_in(anatomy, ["output"]) == set(anatomy.places)
+    assert parameters_in(anatomy, ["layer.10", "layer.1.output"]) == {
+        f"bert.encoder.layer.{n}.output.weight" for n in (1, 10)
+    }
 
 
 def test_the_last_layers_by_name_are_the_last_layers(bert: Anatomy, gpt2: Anatomy) -> None:
-    assert parameters_of("named", bert, ["layer.2", "encoder.layer.3", "pooler", "classifier"]) == bert.tuned(2)
-    assert parameters_of("named", gpt2, ["h.3", "ln_f"]) == gpt2.tuned(1)
+    assert Trainable(
+        "named",
+        (
+            "layer.2",
+            "encoder.layer.3",
+            "pooler",
+            "classifier",
+        ),
+    ).parameters(bert) == Trainable(2).parameters(bert)
+    assert Trainable(
+        "named",
+        (
+            "h.3",
+            "ln_f",
+        ),
+    ).parameters(gpt2) == Trainable(1).parameters(gpt2)
 
 
 def test_the_head_is_trained_whatever_is_named_and_the_pooler_only_by_name(bert: Anatomy) -> None:
-    names = parameters_of("named", bert, ["layer.3"])
+    names = Trainable("named", ("layer.3",)).parameters(bert)
     assert {bert.places[name] for name in names} == {"layer 3", HEAD}
-    assert {bert.places[name] for name in parameters_of("named", bert, ["pooler"])} == {POOLER, HEAD}
-    assert parameters_of("named", bert, ["bert"]) == set(bert.places)
+    assert {bert.places[name] for name in Trainable("named", ("pooler",)).parameters(bert)} == {POOLER, HEAD}
+    assert Trainable("named", ("bert",)).parameters(bert) == set(bert.places)
 
 
 @pytest.mark.parametrize(
@@ -87,12 +104,12 @@ def test_the_head_is_trained_whatever_is_named_and_the_pooler_only_by_name(bert:
     ],
 )
 def test_a_run_reaches_down_to_the_lowest_part(bert: Anatomy, modules: tuple[str, ...], layers: int | None) -> None:
-    assert depth(run_of(*modules), bert) == layers
+    assert run_of(*modules).to_train.depth(bert) == layers
 
 
 def test_the_final_norm_lies_above_all_layers(gpt2: Anatomy) -> None:
-    assert depth(run_of("ln_f"), gpt2) == 0
-    assert {gpt2.places[name] for name in parameters_of("named", gpt2, ["ln_f"])} == {FINAL_NORM, HEAD}
+    assert run_of("ln_f").to_train.depth(gpt2) == 0
+    assert {gpt2.places[name] for name in Trainable("named", ("ln_f",)).parameters(gpt2)} == {FINAL_NORM, HEAD}
 
 
 @pytest.mark.parametrize(
@@ -108,7 +125,7 @@ def test_the_final_norm_lies_above_all_layers(gpt2: Anatomy) -> None:
 )
 def test_a_part_that_is_not_there_names_what_is_near(bert: Anatomy, part: str, near: str) -> None:
     with pytest.raises(FrostlineError) as caught:
-        named(bert, ["pooler", part])
+        parameters_in(bert, ["pooler", part])
     said = str(caught.value)
     assert f"called {part!r}; the nearest are {near}" in said
     assert "the 4 layers are bert.encoder.layer.0 to bert.encoder.layer.3, numbered from 0." in said
@@ -120,22 +137,22 @@ def test_a_part_that_is_not_there_names_what_is_near(bert: Anatomy, part: str, n
         (("layer.2", "layer.3", "pooler", "classifier"), []),
         (("layer.2", "layer.3", "classifier"), []),
         (("pooler", "classifier"), []),
-        (("pooler",), ["trained although not named, since it is drawn anew: classifier."]),
+        (("pooler",), ["also trained, because they are newly initialized: classifier."]),
         (
             ("layer.1", "classifier"),
-            ["they are not the last layers: 3 of 4 layers must run in each step although only 1 of them is trained; "]
+            ["they are not the last layers: 3 of 4 layers must run in each step although only 1 of them is trained. "]
         ),
         (
             ("layer.0", "layer.3", "classifier"),
-            ["4 of 4 layers must run in each step although only 2 of them are trained; tuning the last 2 layers instead"],
+            ["4 of 4 layers must run in each step although only 2 of them are trained. Tuning the last 2 layers instead"],
         ),
-        (("layer.3.attention", "classifier"), ["they are only some of the last layer, which must run whole"]),
-        (("layer.2.attention", "layer.3", "classifier"), ["they are only some of the last 2 layers, which must run"]),
-        (("layer.3", "word_embeddings", "classifier"), ["all 4 layers run in each step, nothing is saved."]),
+        (("layer.3.attention", "classifier"), ["they are only a part of the last layer, which must run"]),
+        (("layer.2.attention", "layer.3", "classifier"), ["they are only a part of the last 2 layers, which must run"]),
+        (("layer.3", "word_embeddings", "classifier"), ["all 4 layers run in each step."]),
     ],
 )  # fmt: skip
 def test_what_parts_cost_that_are_not_the_last_layers(bert: Anatomy, modules: tuple[str, ...], said: list[str]) -> None:
-    found = list(remarks(run_of(*modules), bert, {name for name, at in bert.places.items() if at == HEAD}))
+    found = list(run_of(*modules).to_train.notes(bert, {name for name, at in bert.places.items() if at == HEAD}))
     assert len(found) == len(said)
     for one, words in zip(found, said, strict=True):
         assert one.startswith("Named parts: ") and words in one and one.endswith(".")
@@ -143,17 +160,17 @@ def test_what_parts_cost_that_are_not_the_last_layers(bert: Anatomy, modules: tu
 
 def test_a_pooler_that_is_drawn_anew_and_not_named_is_said(bert: Anatomy) -> None:
     new = {name for name, at in bert.places.items() if at in (HEAD, POOLER)}
-    (said,) = remarks(run_of("layer.3", "classifier"), bert, new)
-    assert said == "Named parts: drawn anew, but not trained unless it is named: bert.pooler."
-    assert not list(remarks(run_of("layer.3", "pooler", "classifier"), bert, new))
-    assert not list(remarks(run_of(tune=1, tune_modules=None), bert, new))
+    (said,) = run_of("layer.3", "classifier").to_train.notes(bert, new)
+    assert said == "Named parts: newly initialized, but not trained unless named: bert.pooler."
+    assert not list(run_of("layer.3", "pooler", "classifier").to_train.notes(bert, new))
+    assert not list(run_of(tune=1, tune_modules=None).to_train.notes(bert, new))
 
 
 @given(st.data())
 def test_the_topmost_modules_hold_all_that_is_theirs_and_nothing_else(bert: Anatomy, data: st.DataObject) -> None:
     names = data.draw(st.sets(st.sampled_from(sorted(bert.places)), min_size=1))
     others = set(bert.places) - names
-    found = topmost(sorted(names), others)
+    found = topmost_modules(sorted(names), others)
 
     def inside(name: str, path: str) -> bool:
         return f"{name}.".startswith(f"{path}.")
@@ -161,8 +178,8 @@ def test_the_topmost_modules_hold_all_that_is_theirs_and_nothing_else(bert: Anat
     assert all(sum(inside(name, path) for path in found) == 1 for name in names)
     assert not any(inside(name, path) for name in others for path in found)
     for path in found:  # one further up holds others
-        assert not owner(path) or any(inside(name, owner(path)) for name in others)
+        assert not module_of(path) or any(inside(name, module_of(path)) for name in others)
 
 
 def test_embeddings_are_a_place(bert: Anatomy) -> None:
-    assert {bert.places[name] for name in named(bert, ["embeddings"])} == {EMBEDDINGS}
+    assert {bert.places[name] for name in parameters_in(bert, ["embeddings"])} == {EMBEDDINGS}

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frostline.model.tune import Tune
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.search.race import FULLS, Board, Course, Outcome, Step, Trial, Verdict, looks, race, rungs, said
@@ -16,7 +17,6 @@ from frostline.statistics.choices import Choices
 from frostline.statistics.goal import Goal
 from frostline.statistics.predictions import Labelled, Predictions
 from frostline.statistics.scores import Scores
-from frostline.training.fields import Tune
 
 LAYERS = 6
 PRICE: dict[Tune, float] = {0: 0.2, 1: 1.5, 2: 4.0, 3: 6.5, 4: 8.5, 5: 11.0, 6: 13.0, "all": 14.5}

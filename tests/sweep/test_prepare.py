@@ -70,7 +70,7 @@ def test_precision_auto_goes_on_with_what_the_sweep_began_with(
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"tune": "0,9"}, "9 tuned layers were asked for, but the model has 3"),
+        ({"tune": "0,9"}, "9 tuned layers were requested, but the model has 3"),
         ({"train_size": 1}, "train_size = 1 cannot show all 2 classes"),
         ({"train_size": 5000}, "train_size = 5,000 is more than the 144 training rows"),
         ({"metric": "pearson"}, "There is no metric 'pearson' for this task"),

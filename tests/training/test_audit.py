@@ -6,6 +6,7 @@ import torch
 import frostline.training.run
 import frostline.training.session
 from frostline.fast.bf16_gradients import hold_bf16_gradient
+from frostline.model.trainable import Trainable
 from frostline.training.run import run
 from training.runs import spec_of, weights_of
 
@@ -17,7 +18,7 @@ def test_the_audit_is_true(context, tune, tune_pooler):
     before = weights_of(context)
     result = run(spec_of(tune, tune_pooler=tune_pooler), context)
     audit, after = result.facts["audit"], weights_of(context)
-    names = anatomy.tuned(None if tune == "all" else tune, tune_pooler=tune_pooler)
+    names = Trainable(tune, pooler=tune_pooler).parameters(anatomy)
     moved = {name for name in after if not torch.equal(before[name], after[name])}
     assert moved <= names and {n for n in names if not n.endswith("key.bias")} - moved <= {
         "bert.embeddings.position_embeddings.weight"

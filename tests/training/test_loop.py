@@ -12,6 +12,7 @@ from transformers import get_linear_schedule_with_warmup
 from frostline.model.packing import packable
 from frostline.model.pretrained import load_pretrained, set_train_mode
 from frostline.model.tokens import encode
+from frostline.model.trainable import Trainable
 from frostline.training.learner import Learner
 from frostline.training.loop import train
 from frostline.training.optimizer import parameter_groups
@@ -147,7 +148,7 @@ def test_one_optimizer_step_leaves_every_frozen_byte(tiny_bert, k, tune_pooler):
     texts = sentences(40)
     tokens = encode(pretrained.tokenizer, [row["text"] for row in texts], None, 32)
     targets = np.array([row["label"] == "positive" for row in texts], np.int64)
-    names = anatomy.tuned(k, tune_pooler=tune_pooler)
+    names = Trainable.last(k, pooler=tune_pooler).parameters(anatomy)
     parameters = pretrained.start(names, 0)
     before = {name: x.clone() for name, x in model.state_dict().items()}
     settings = Settings(num_train_epochs=1, per_device_train_batch_size=24, warmup_steps=0, weight_decay=0.5)

@@ -56,23 +56,6 @@ class Anatomy:
         assert isinstance(stack, nn.ModuleList)
         return list(stack)
 
-    def tuned(self, layers: int | None, *, tune_pooler: bool = True) -> frozenset[str]:
-        """Names of the parameters trained with the last ``layers`` layers; None is full: everything.
-
-        The head is always trained. The final norm goes with the last layer, so it is frozen at 0.
-        """
-        if layers is None:
-            return frozenset(name for name, place in self.places.items() if tune_pooler or place != POOLER)
-        if not 0 <= layers <= self.count:
-            raise FrostlineError(
-                f"{layers} tuned layers were asked for, but the model has {self.count}: "
-                f"give numbers from 0 to {self.count}, or `all`."
-            )
-        wanted = {HEAD, *(f"{LAYER}{n}" for n in range(self.count - layers, self.count))}
-        wanted |= {POOLER} if tune_pooler else set()
-        wanted |= {FINAL_NORM} if layers else set()
-        return frozenset(name for name, place in self.places.items() if place in wanted)
-
     def depth(self, names: Set[str]) -> int | None:
         """How many layers there are from the lowest one that holds any of ``names`` to the top.
 

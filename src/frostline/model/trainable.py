@@ -1,119 +1,99 @@
-"""What a run trains: the last k layers, everything, or parts that are named by the paths of their modules.
+"""What a run trains: the last k layers, everything, or modules that are named.
 
-A named part is some whole segments of a module's path, one after the other: ``layer.1`` is ``bert.encoder.layer.1``
-with what is in it, never ``layer.10``. The classifier is trained whether it is named or not, since it is drawn anew.
+A new way to choose what is trained is a new value of ``frostline.model.tune.Tune`` and a branch of :meth:`Trainable.parameters`. Everything
+else follows from the names of the parameters: the cut, the exactness check, the cost and the audit.
 """
 
-import difflib
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
 
 from frostline import FrostlineError
-from frostline.model.anatomy import HEAD, LAYER, POOLER, Anatomy
-from frostline.training.fields import Tune
-from frostline.training.specification import RunSpec
+from frostline.model.anatomy import FINAL_NORM, HEAD, LAYER, POOLER, Anatomy
+from frostline.model.module_paths import parameters_in, topmost_modules
+from frostline.model.tune import Tune
 
 
-def trained(spec: RunSpec, anatomy: Anatomy) -> frozenset[str]:
-    """Names of the parameters that a run trains."""
-    return parameters_of(spec.tune, anatomy, spec.tune_modules, tune_pooler=spec.tune_pooler)
+@dataclass(frozen=True)
+class Trainable:
+    """The choice of what is trained. The classifier head is always trained, because it is newly initialized.
 
-
-def depth(spec: RunSpec, anatomy: Anatomy) -> int | None:
-    """Layers from the lowest one that a run trains something of to the top; None: embeddings are trained."""
-    return anatomy.depth(trained(spec, anatomy))
-
-
-def parameters_of(
-    tune: Tune, anatomy: Anatomy, modules: Sequence[str] | None = None, *, tune_pooler: bool = True
-) -> frozenset[str]:
-    """Names of the parameters trained at one value of ``tune``; ``modules`` are the parts that ``named`` stands for."""
-    if tune == "named":
-        assert modules
-        return named(anatomy, modules) | {name for name, place in anatomy.places.items() if place == HEAD}
-    return anatomy.tuned(None if tune == "all" else tune, tune_pooler=tune_pooler)
-
-
-def named(anatomy: Anatomy, modules: Iterable[str]) -> frozenset[str]:
-    """Names of the parameters in these modules and in what is in them.
-
-    Raises:
-        FrostlineError: one of them is none, with the nearest that are.
+    Args:
+        tune: The number of last layers; ``all`` for everything; ``named`` for ``modules``.
+        modules: Module paths or whole segments of them, for ``named``.
+        pooler: Whether a pooler is trained with the head.
     """
-    found: set[str] = set()
-    for part in modules:
-        inside = {name for name in anatomy.places if _matches(part, owner(name))}
-        if not inside:
-            raise _nothing_there(anatomy, part)
-        found |= inside
-    return frozenset(found)
+
+    tune: Tune
+    modules: tuple[str, ...] | None = None
+    pooler: bool = True
+
+    @classmethod
+    def last(cls, layers: int | None, *, pooler: bool = True) -> "Trainable":
+        """The last ``layers`` layers; None is full: everything."""
+        return cls("all" if layers is None else layers, pooler=pooler)
+
+    def parameters(self, anatomy: Anatomy) -> frozenset[str]:
+        """Names of the trained parameters.
+
+        The final norm belongs to the last layer, so it is frozen at k = 0.
+
+        Raises:
+            FrostlineError: More layers than the model has, or a name that matches no module.
+        """
+        if self.tune == "all":
+            return frozenset(name for name, place in anatomy.places.items() if self.pooler or place != POOLER)
+        if self.tune == "named":
+            assert self.modules
+            return parameters_in(anatomy, self.modules) | _in_places(anatomy, {HEAD})
+        if not 0 <= self.tune <= anatomy.count:
+            raise FrostlineError(
+                f"{self.tune} tuned layers were requested, but the model has {anatomy.count}: "
+                f"give numbers from 0 to {anatomy.count}, or `all`."
+            )
+        layers = {f"{LAYER}{n}" for n in range(anatomy.count - self.tune, anatomy.count)}
+        return _in_places(anatomy, {HEAD, *layers, *[POOLER] * self.pooler, *[FINAL_NORM] * bool(layers)})
+
+    def depth(self, anatomy: Anatomy) -> int | None:
+        """The number of layers from the lowest trained one to the top; None if embeddings are trained."""
+        return anatomy.depth(self.parameters(anatomy))
+
+    def notes(self, anatomy: Anatomy, new: Set[str]) -> Iterator[str]:
+        """What a user should know about named modules before they are trained; ``new`` are newly initialized parameters."""
+        if self.modules is None:
+            return
+        named, trained = parameters_in(anatomy, self.modules), self.parameters(anatomy)
+        if unnamed := topmost_modules(sorted(trained - named), named):
+            yield f"Named parts: also trained, because they are newly initialized: {', '.join(unnamed)}."
+        frozen = sorted(name for name in new - trained if anatomy.places[name] == POOLER)
+        if pooler := topmost_modules(frozen, trained):
+            yield f"Named parts: newly initialized, but not trained unless named: {', '.join(pooler)}."
+        if note := _cost_note(anatomy, trained):
+            yield f"Named parts: {note}"
 
 
-def owner(parameter: str) -> str:
-    """The path of the module that a parameter stands in."""
-    return parameter.rpartition(".")[0]
+def _in_places(anatomy: Anatomy, places: Set[str]) -> frozenset[str]:
+    return frozenset(name for name, place in anatomy.places.items() if place in places)
 
 
-def _matches(part: str, path: str) -> bool:
-    """Whether the segments of ``part`` stand, whole and in this order, one after the other in ``path``."""
-    return f".{part}." in f".{path}."
-
-
-def _nothing_there(anatomy: Anatomy, part: str) -> FrostlineError:
-    """With what is nearest among as many segments as were given, or one fewer (a parameter's module), or all."""
-    paths = {owner(name) for name in anatomy.places}
-
-    def nearest(length: int) -> list[str]:
-        parts = [path.split(".") for path in paths]
-        known = {".".join(path[n : n + length]) for path in parts for n in range(len(path) - length + 1)}
-        return difflib.get_close_matches(part, sorted(known), 3)
-
-    length = len(part.split("."))
-    near = nearest(length) or nearest(length - 1) or sorted({path.split(".")[0] for path in paths})
-    return FrostlineError(
-        f"tune_modules: no module that holds parameters is called {part!r}; the nearest are {', '.join(near)}. "
-        f"Give module paths or whole segments of them; the {anatomy.count} layers are {anatomy.path}.0 to "
-        f"{anatomy.path}.{anatomy.count - 1}, numbered from 0."
-    )
-
-
-def remarks(spec: RunSpec, anatomy: Anatomy, new: Set[str]) -> Iterator[str]:
-    """What the user of named parts should know before they are trained; ``new`` are the parameters drawn anew."""
-    if spec.tune_modules is None:
-        return
-    given, names = named(anatomy, spec.tune_modules), trained(spec, anatomy)
-    if unnamed := topmost(sorted(names - given), given):
-        yield f"Named parts: trained although not named, since it is drawn anew: {', '.join(unnamed)}."
-    if pooler := topmost(sorted(name for name in new - names if anatomy.places[name] == POOLER), names):
-        yield f"Named parts: drawn anew, but not trained unless it is named: {', '.join(pooler)}."
-    if cost := _cost(anatomy, names):
-        yield f"Named parts: {cost}"
-
-
-def _cost(anatomy: Anatomy, names: Set[str]) -> str | None:
-    """What named parts cost that are not the last layers; None where they are."""
-    touched = len({anatomy.places[name] for name in names if anatomy.places[name].startswith(LAYER)})
-    count, reach = anatomy.count, anatomy.depth(names)
+def _cost_note(anatomy: Anatomy, names: Set[str]) -> str | None:
+    """What named modules cost if they are not simply the last layers; else None."""
+    layers = {anatomy.places[name] for name in names if anatomy.places[name].startswith(LAYER)}
+    count, reach, trained = anatomy.count, anatomy.depth(names), len(layers)
     if reach is None:
-        return f"embeddings are among them, so nothing is frozen below: all {count} layers run in each step, nothing is saved."
-    if reach > touched:
-        instead = "layer" if touched == 1 else f"{touched} layers"
+        return f"embeddings are among them, so nothing is frozen below: all {count} layers run in each step."
+    if reach > trained:
         return (
-            f"they are not the last layers: {reach} of {count} layers must run in each step although only {touched} of "
-            f"them {'is' if touched == 1 else 'are'} trained; tuning the last {instead} instead would run only {touched}."
+            f"they are not the last layers: {reach} of {count} layers must run in each step although only {trained} of "
+            f"them {'is' if trained == 1 else 'are'} trained. Tuning the last {_layers(trained)} instead would run only "
+            f"{trained}."
         )
-    if not {name for name in anatomy.tuned(reach) if anatomy.places[name].startswith(LAYER)} <= names:
-        last = "layer" if reach == 1 else f"{reach} layers"
-        return f"they are only some of the last {last}, which must run whole in each step: tuning all of them costs little more."
+    if not _in_places(anatomy, layers) <= names:
+        return (
+            f"they are only a part of the last {_layers(reach)}, which must run in each step. Tuning all of "
+            "them costs little more."
+        )
     return None
 
 
-def topmost(names: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
-    """The topmost modules that hold parameters of ``names`` and none of ``others``, in the order of ``names``."""
-    barred = {path for name in others for path in _upwards(name)}
-    return tuple(dict.fromkeys(next(path for path in _upwards(name) if path not in barred) for name in names))
-
-
-def _upwards(name: str) -> list[str]:
-    """Paths of the modules around a parameter, the outermost first, and its own name at the end."""
-    segments = name.split(".")
-    return [".".join(segments[: n + 1]) for n in range(len(segments))]
+def _layers(count: int) -> str:
+    return "layer" if count == 1 else f"{count} layers"

@@ -16,6 +16,7 @@ from frostline.data.parsing import parse_duration
 from frostline.data.wording import duration
 from frostline.fast.garbage_collection import objects_frozen
 from frostline.frozen.selection import POOLED
+from frostline.model.tune import Tune
 from frostline.report.finish import finish
 from frostline.report.probe_sentence import probe_sentence
 from frostline.report.rebuild import choices_of
@@ -46,14 +47,18 @@ from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.search_record import PROBE, has_probe, read_search, write_search
 from frostline.sweep.specification import CHOSEN_BY_SEARCH, MoreRuns, SweepSpec
-from frostline.training.fields import Tune
 from frostline.training.probes.fitting import Probed, fit_probes
 from frostline.training.rows import train_rows, validation_rows
 from frostline.training.specification import HEAD_LEARNING_RATE, RunSpec
 
 DEFAULTS = {
     "learning_rate": (5e-5, 1e-4, 2e-4),  # that may be tried
-    "head_learning_rate": (HEAD_LEARNING_RATE, 3e-3, 1e-2, 3e-2),  # the first beside layers, all where the head is trained alone
+    "head_learning_rate": (
+        HEAD_LEARNING_RATE,
+        3e-3,
+        1e-2,
+        3e-2,
+    ),  # the first beside layers, all where the head is trained alone
     "seeds": 5,  # of any k, at most
     "folds": "auto",
     "evaluations_per_epoch": 0,  # a best epoch, chosen on the rows that it is judged by, costs scorings and flatters

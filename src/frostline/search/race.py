@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from frostline.data.wording import capitalized, duration
+from frostline.model.tune import Tune
 from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.goal import Goal, seeds_to_decide
 from frostline.statistics.inference.pair import FULL, Pair
 from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
-from frostline.training.fields import Tune
 
 NOTHING_LEARNED = "Nothing that was trained is surely above guessing."
 FULLS = 4  # trainings of the reference that the default budget is worth, as many side by side as are trained here

@@ -10,11 +10,11 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 
 from frostline.model.anatomy import Anatomy, count_parameters, find_layers
 from frostline.model.pretrained import load_config
-from frostline.model.trainable import parameters_of
+from frostline.model.trainable import Trainable
+from frostline.model.tune import Tune
 from frostline.studies.protocol import FOLDER, Protocol
 from frostline.sweep.parameter_groups import Group, groups_by_tune
 from frostline.sweep.specification import make_spec
-from frostline.training.fields import Tune
 from frostline.training.specification import RunSpec
 
 
@@ -61,12 +61,11 @@ def parameter_counts(
 ) -> ParameterCounts:
     """The parameters of the classifier that a configuration describes."""
     model, anatomy = _meta_classifier(config, classes)
+    modules = None if tune_modules is None else tuple(tune_modules)
     places: dict[str, int] = {}
     for name, parameter in model.named_parameters():
         places[anatomy.places[name]] = places.get(anatomy.places[name], 0) + parameter.numel()
-    trainable = {
-        k: count_parameters(model, parameters_of(k, anatomy, tune_modules, tune_pooler=tune_pooler)) for k in ks
-    }
+    trainable = {k: count_parameters(model, Trainable(k, modules, tune_pooler).parameters(anatomy)) for k in ks}
     return ParameterCounts(anatomy.count, places, trainable)
 
 

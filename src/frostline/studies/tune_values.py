@@ -6,7 +6,7 @@ from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.parsing import comma_separated
-from frostline.training.fields import Tune
+from frostline.model.tune import Tune
 
 TERM = r"(?:\d+|\d*L)(?:/[1-9]\d*)?"  # 3, L, 2L/3
 TERM_PARTS = re.compile(r"(?P<factor>\d*)(?P<layers>L?)(/(?P<divisor>\d+))?")

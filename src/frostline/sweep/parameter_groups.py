@@ -7,8 +7,8 @@ from torch import nn
 
 from frostline.data.wording import ranges
 from frostline.model.anatomy import LAYER, Anatomy
-from frostline.model.trainable import topmost, trained
-from frostline.training.fields import Tune
+from frostline.model.module_paths import topmost_modules
+from frostline.model.tune import Tune
 from frostline.training.optimizer import optimizer_groups
 from frostline.training.specification import RunSpec
 
@@ -37,7 +37,7 @@ def groups_by_tune(runs: Sequence[RunSpec], model: nn.Module, anatomy: Anatomy) 
 def groups_of(runs: Sequence[RunSpec], model: nn.Module, anatomy: Anatomy) -> tuple[Group, ...]:
     """The groups of runs that differ in their learning rate alone: the optimizer's own, then what is frozen."""
     parameters = dict(model.named_parameters())
-    names = trained(runs[0], anatomy)
+    names = runs[0].to_train.parameters(anatomy)
     given = {name: p for name, p in parameters.items() if name in names}
     known = {id(p): name for name, p in parameters.items()}
     found = []
@@ -77,7 +77,7 @@ def _group(
 
 def _modules(inside: Sequence[str], place: str, alike: frozenset[str], anatomy: Anatomy) -> Iterator[str]:
     others = {name for name, where in anatomy.places.items() if where != place or name not in alike}
-    yield from topmost([name for name in inside if anatomy.places[name] == place], others)
+    yield from topmost_modules([name for name in inside if anatomy.places[name] == place], others)
 
 
 def _kind(place: str) -> str:

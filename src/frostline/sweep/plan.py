@@ -7,10 +7,10 @@ from typing import Any
 
 from frostline import FrostlineError
 from frostline.frozen.selection import StateSelection
+from frostline.model.tune import Tune
 from frostline.sweep.forecast.record import Forecast
 from frostline.sweep.parameter_groups import Group
 from frostline.sweep.specification import SweepSpec, make_spec
-from frostline.training.fields import Tune
 from frostline.training.specification import RunSpec
 
 

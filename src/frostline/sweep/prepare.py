@@ -27,7 +27,8 @@ from frostline.model.anatomy import probe_batch
 from frostline.model.device import Machine, free_bytes, this_machine
 from frostline.model.pretrained import Pretrained, load_pretrained, most_tokens
 from frostline.model.tokens import Tokens, encode
-from frostline.model.trainable import depth, parameters_of, remarks
+from frostline.model.trainable import Trainable
+from frostline.model.tune import Tune
 from frostline.statistics.metrics import check_metric
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.parameter_groups import groups_by_tune
@@ -35,7 +36,6 @@ from frostline.sweep.plan import Identity, Plan, expand, read_identity, read_set
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
 from frostline.training.context import RunContext
-from frostline.training.fields import Tune
 from frostline.training.problem import Problem
 from frostline.training.rows import subset_rows, train_rows
 from frostline.training.specification import RunSpec, Settings
@@ -104,7 +104,7 @@ def prepare(
     if tunes is not None:
         spec = spec.model_copy(update={"tune": tunes(pretrained.anatomy.count)})
     for k in spec.every("tune"):
-        parameters_of(k, pretrained.anatomy, spec.tune_modules)
+        Trainable(k, spec.tune_modules).parameters(pretrained.anatomy)
     _demand_sizes(spec, data)
     splits, max_length = splits_of(data), length_limit(spec, pretrained)
     identity = Identity(
@@ -351,7 +351,9 @@ def _plan(
     anatomy, model = context.pretrained.anatomy, context.pretrained.model
     layers = anatomy.count
     groups = groups_by_tune(runs, model, anatomy)
-    depths = {None if spec.frozen_dropout else depth(run, anatomy) for run in {run.tune: run for run in runs}.values()}
+    depths = {
+        None if spec.frozen_dropout else run.to_train.depth(anatomy) for run in {run.tune: run for run in runs}.values()
+    }
     cuts = {layers - lowest for lowest in depths if lowest is not None and lowest != layers}
     wanted = selection_for(sorted(cuts), anatomy, context.head_reads)
     if probes:
@@ -426,7 +428,7 @@ def recipe_of(pretrained: Pretrained, machine: Machine, made_by: ForwardPass) ->
 def _remarks(runs: Sequence[RunSpec], pretrained: Pretrained) -> Iterator[str]:
     """On the parts that are named, where some are."""
     run = next((run for run in runs if run.tune == "named"), None)
-    yield from remarks(run, pretrained.anatomy, pretrained.new) if run else ()
+    yield from run.to_train.notes(pretrained.anatomy, pretrained.new) if run else ()
 
 
 def existing(path: Path) -> Path:

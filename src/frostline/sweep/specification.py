@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from frostline import FrostlineError
-from frostline.training.fields import HeadLearningRates, LearningRates, Seeds, Sizes, Strict, Strings, Tune, Tunes
+from frostline.model.tune import Tune
+from frostline.training.fields import HeadLearningRates, LearningRates, Seeds, Sizes, Strict, Strings, Tunes
 from frostline.training.specification import HEAD_LEARNING_RATE, Settings
 
 GRID = ("tune", "seeds", "train_size", "learning_rate")

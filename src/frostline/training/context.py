@@ -15,7 +15,6 @@ from frostline.model.anatomy import Anatomy
 from frostline.model.device import Machine
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens, parts_within
-from frostline.model.trainable import depth
 from frostline.training.problem import Problem
 from frostline.training.specification import RunSpec
 
@@ -97,7 +96,7 @@ def starting_cut(cached: StateSelection, anatomy: Anatomy, spec: RunSpec) -> int
 
     None runs the whole model: embeddings are trained, dropout stays on in the frozen part, or no such cut is cached.
     """
-    tuned = depth(spec, anatomy)
+    tuned = spec.to_train.depth(anatomy)
     if tuned is None or spec.frozen_dropout:
         return None
     cut = anatomy.count - tuned

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from frostline.data.parsing import comma_separated
+from frostline.model.tune import Tune
 
 Strict = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -56,7 +57,6 @@ def _not_one(folds: int | str) -> int | str:
 
 
 Positive = Annotated[float, Field(gt=0)]
-Tune = Annotated[int, Field(ge=0)] | Literal["all", "named"]  # tuned layers; "all" is full: embeddings too
 Tunes = Annotated[tuple[Tune, ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)]
 Seeds = Annotated[
     tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_as_seeds), AfterValidator(_not_empty_and_distinct)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frostline.model.memory import peak_memory
-from frostline.model.trainable import trained as trained_names
 from frostline.training.audit import Audit
 from frostline.training.context import RunContext
 from frostline.training.forward import forward_function
@@ -53,7 +52,7 @@ def run_stacked(
         The result of each run, in order. Seconds are shared equally; memory is that of all runs together.
     """
     first, begun = specs[0], perf_counter()
-    names = trained_names(first, context.pretrained.anatomy)
+    names = first.to_train.parameters(context.pretrained.anatomy)
     with (
         peak_memory(context.machine) as peak,
         training_session(specs, context, as_one=as_one) as (learners, forward),
@@ -90,7 +89,7 @@ def run_stacked(
 
 def restore(spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:
     """Put the ``learned`` parameters of a run back into the model; gives its logits ``[n, C]`` of the validation rows."""
-    names = trained_names(spec, context.pretrained.anatomy)
+    names = spec.to_train.parameters(context.pretrained.anatomy)
     context.pretrained.have(context.cut(spec))
     parameters = context.pretrained.start(names, generator_seed(spec.seed, "head"))
     with torch.no_grad():

@@ -10,7 +10,6 @@ from torch import nn
 from frostline.frozen.batches import Rows
 from frostline.model.pretrained import set_train_mode
 from frostline.model.stacking import stacked
-from frostline.model.trainable import trained as trained_names
 from frostline.training.context import RunContext
 from frostline.training.forward import forward_function
 from frostline.training.learner import Learner
@@ -31,7 +30,7 @@ def training_session(
     """
     pretrained = context.pretrained
     pretrained.have(context.cut(specs[0]))
-    names = trained_names(specs[0], pretrained.anatomy)
+    names = specs[0].to_train.parameters(pretrained.anatomy)
 
     def start(number: int) -> Mapping[str, nn.Parameter]:
         return pretrained.start(names, generator_seed(specs[number].seed, "head"))

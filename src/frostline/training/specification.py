@@ -5,11 +5,15 @@ Training arguments have the names of transformers' ``TrainingArguments``.
 
 import hashlib
 import json
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from frostline.training.fields import Folds, HeadLearningRate, Positive, Strict, Tune
+from frostline.model.tune import Tune
+from frostline.training.fields import Folds, HeadLearningRate, Positive, Strict
+
+if TYPE_CHECKING:
+    from frostline.model.trainable import Trainable
 
 HEAD_LEARNING_RATE = 1e-3  # the default
 
@@ -116,6 +120,13 @@ class RunSpec(Settings):
     def fold(self) -> int | None:
         """The fold on which the run is scored and not trained; None without folds."""
         return self.seed % self.folds if isinstance(self.folds, int) and self.folds else None
+
+    @property
+    def to_train(self) -> "Trainable":
+        """What the run trains."""
+        from frostline.model.trainable import Trainable
+
+        return Trainable(self.tune, self.tune_modules, self.tune_pooler)
 
     @property
     def stack_key(self) -> str:

@@ -10,7 +10,6 @@ import numpy as np
 
 from frostline.frozen.batches import Rows
 from frostline.model.memory import peak_memory
-from frostline.model.trainable import trained as trained_names
 from frostline.training.context import RunContext
 from frostline.training.loop import train
 from frostline.training.rows import validation_rows
@@ -25,7 +24,7 @@ def profile_step(specs: Sequence[RunSpec], context: RunContext, *, steps: int = 
         Seconds of the fastest step, infinite where no two steps could be timed; and the most memory in use, in bytes.
     """
     first, lengths = specs[0], context.problem.lengths
-    names = trained_names(first, context.pretrained.anatomy)
+    names = first.to_train.parameters(context.pretrained.anatomy)
 
     def longest(rows: Rows, count: int) -> Rows:  # repeats rows if there are fewer
         return np.resize(rows[np.argsort(-lengths[rows], kind="stable")], count)

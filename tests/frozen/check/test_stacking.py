@@ -8,6 +8,7 @@ import torch
 from frostline.frozen.check.stacking import stack_refusal
 from frostline.model import stacking
 from frostline.model.anatomy import find_layers
+from frostline.model.trainable import Trainable
 from small_models import small_batch, small_model
 
 DIFFER = "In a stack, logits differ by "
@@ -20,7 +21,7 @@ def refusal_of(model_type: str, k: int | None, **options: Any) -> str | None:
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     options = {"packed": False, "as_one": True, **options}
     cut = None if k is None else anatomy.count - k
-    refusal = stack_refusal(model, anatomy, anatomy.tuned(k), cut, batches=batches, **options)
+    refusal = stack_refusal(model, anatomy, Trainable.last(k).parameters(anatomy), cut, batches=batches, **options)
     assert all(torch.equal(p, before[name]) and p.grad is None for name, p in model.named_parameters())
     assert not any("forward" in vars(module) for module in model.modules())
     return refusal
@@ -63,4 +64,4 @@ def test_the_check_makes_examples_of_its_own() -> None:
     model = small_model("llama")
     anatomy = find_layers(model)
     for cut in (1, 2):  # and with a frozen layer that runs
-        assert stack_refusal(model, anatomy, anatomy.tuned(2), cut, packed=True, as_one=True) is None
+        assert stack_refusal(model, anatomy, Trainable(2).parameters(anatomy), cut, packed=True, as_one=True) is None

@@ -10,8 +10,8 @@ from frostline.frozen.check.exactness import check
 from frostline.frozen.check.trial import Trial
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.model.anatomy import find_layers
+from frostline.model.trainable import Trainable
 from small_models import small_model
-
 
 DEPENDS_ON_PADDING = "Its output for an example depends on the padding in the batch"
 SOMETHING_ELSE = "Something other than the hidden states passes from below the cut to the logits"
@@ -72,7 +72,7 @@ def test_uncut_the_gradients_of_the_last_layers_are_enough(monkeypatch: pytest.M
     monkeypatch.setattr(Trial, "check", lambda self, k, names: compared.append(names) or original(self, k, names))
     (row,) = check(model, tuned_layers=[None], uncut_trains=1)
     assert row.tuned_layers is None and row.path == "packed" and (row.max_gradient_difference or 0.0) < 1e-5
-    assert compared == [find_layers(model).tuned(1)]
+    assert compared == [Trainable.last(1).parameters(find_layers(model))]
 
 
 @pytest.mark.parametrize("name", ["bert", "deberta"])

@@ -16,7 +16,7 @@ from frostline.frozen.check.comparison import TOLERANCE, relative_difference
 from frostline.frozen.check.restoring import restored
 from frostline.frozen.check.trial import Check, Trial
 from frostline.model.anatomy import Batch, find_layers, probe_batch
-from frostline.model.trainable import parameters_of
+from frostline.model.trainable import Trainable
 
 
 def check(
@@ -55,9 +55,9 @@ def check(
             _require_repeatable(model, batch)
             trial = Trial(model, anatomy, batch)
             ks = [*range(anatomy.count + 1), None] if tuned_layers is None else tuned_layers
-            rows = [trial.check(k, anatomy.tuned(uncut_trains if k is None else k)) for k in ks]
+            rows = [trial.check(k, Trainable.last(uncut_trains if k is None else k).parameters(anatomy)) for k in ks]
             if tune_modules:
-                names = parameters_of("named", anatomy, tune_modules)
+                names = Trainable("named", tuple(tune_modules)).parameters(anatomy)
                 rows.append(trial.check(anatomy.depth(names), names))
             return rows
         except FrostlineError as error:

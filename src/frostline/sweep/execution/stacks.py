@@ -5,7 +5,6 @@ from math import ceil, isfinite
 
 from frostline.frozen.check.stacking import stack_refusal
 from frostline.model.memory import memory_limit
-from frostline.model.trainable import trained
 from frostline.training.context import RunContext
 from frostline.training.seeds import generator_seed
 from frostline.training.specification import RunSpec
@@ -57,10 +56,12 @@ def stack_size(
     return size if isinstance(wanted, int) else min(size, ceil(len(runs) / workers))
 
 
-def _largest(runs: Sequence[RunSpec], context: RunContext, wanted: int | str, *, head_alone: bool) -> tuple[int, str | None]:
+def _largest(
+    runs: Sequence[RunSpec], context: RunContext, wanted: int | str, *, head_alone: bool
+) -> tuple[int, str | None]:
     """How many of these runs one worker would train as one, and why no two can be."""
     spec, pretrained, device = runs[0], context.pretrained, context.machine.device.type
-    names = trained(spec, pretrained.anatomy)
+    names = spec.to_train.parameters(pretrained.anatomy)
     pretrained.have(None)  # the proof runs the whole model
     parameters = pretrained.start(names, generator_seed(spec.seed, "head"))
     refusal = stack_refusal(

@@ -24,7 +24,6 @@ import torch
 
 from frostline import FrostlineError
 from frostline.fast.switch import enabled
-from frostline.model.trainable import trained
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.forecast.workload import Outlook
 from frostline.sweep.prepare import Prepared
@@ -70,7 +69,7 @@ def _can_fork(prepared: Prepared) -> bool:
 def _bytes(outlook: Outlook, run: RunSpec) -> int:
     """That a run needs for itself, at most."""
     anatomy, load = outlook.anatomy, outlook.load(run)
-    parameters = outlook.matrices.trained_parameters(trained(run, anatomy))
+    parameters = outlook.matrices.trained_parameters(run.to_train.parameters(anatomy))
     tokens = max(load.longest, load.longest_scored)
     return int(4 * (COPIES * parameters + KEPT * tokens * anatomy.count * anatomy.width))
 

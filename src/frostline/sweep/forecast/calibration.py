@@ -25,11 +25,11 @@ from frostline.frozen.selection import StateSelection
 from frostline.model.device import Machine
 from frostline.model.memory import peak_memory
 from frostline.model.tokens import Tokens
+from frostline.model.tune import Tune
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.forecast.operations import BatchTotals, OperationCounter, batch_totals
 from frostline.sweep.forecast.workload import PLAIN_BATCH, Outlook, Wanted
 from frostline.training.context import RunContext
-from frostline.training.fields import Tune
 from frostline.training.rows import shuffled, train_rows
 from frostline.training.run import run_stacked
 from frostline.training.seeds import generator_seed
@@ -276,7 +276,10 @@ class _Timer:
             return None
         operations, _ = one.operations(self.matrices)
         tokens = max(self._work(rows.ravel()).tokens for rows in seen.batches)
-        copied, moved = (len(runs) * count(one.names) for count in (self.matrices.trained_parameters, self.matrices.updated_parameters))
+        copied, moved = (
+            len(runs) * count(one.names)
+            for count in (self.matrices.trained_parameters, self.matrices.updated_parameters)
+        )
         scoring = self._scored(one, runs, int(np.clip(0.4 * budget / (scored * len(runs)), 1, SCORED)))
         return Point(
             step=(operations, operations * statistics.median(paces)),

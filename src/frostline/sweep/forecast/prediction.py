@@ -8,7 +8,7 @@ import numpy as np
 
 from frostline.frozen.cache.loading import missing_rows
 from frostline.frozen.cache.recipe import cache_folder
-from frostline.model.trainable import trained
+from frostline.model.trainable import Trainable
 from frostline.sweep.execution.execute import sharing
 from frostline.sweep.execution.workers import in_each, workers_for
 from frostline.sweep.forecast.calibration import (
@@ -78,7 +78,7 @@ def _cells(
     outlook: Outlook, found: Calibration, by_plain: Timed | None, runs: Sequence[RunSpec], workers: int
 ) -> Iterator[Cell]:
     matrices, anatomy = outlook.matrices, outlook.anatomy
-    most = max(matrices.trained_parameters(trained(run, anatomy)) for run in runs)
+    most = max(matrices.trained_parameters(run.to_train.parameters(anatomy)) for run in runs)
     cells: dict[tuple[str, int], list[RunSpec]] = {}
     for run in runs:
         cells.setdefault((run.trainable, run.train_size), []).append(run)
@@ -88,7 +88,10 @@ def _cells(
         training, evaluation = (float(np.mean(each)) / workers for each in zip(*times, strict=True))
         near = found.cut.nearest(spec.tune)
         together = min(near.stack, len(alike))  # their memory is that of all
-        copied, moved = (together * count(trained(spec, anatomy)) for count in (matrices.trained_parameters, matrices.updated_parameters))
+        copied, moved = (
+            together * count(spec.to_train.parameters(anatomy))
+            for count in (matrices.trained_parameters, matrices.updated_parameters)
+        )
         keeps_best = spec.load_best_model_at_end and spec.evaluations_per_epoch
         best = copied if keeps_best else 0
         yield Cell(
@@ -112,7 +115,7 @@ def _cells(
 def _seconds(outlook: Outlook, found: Calibration, spec: RunSpec, load: Load) -> tuple[float, float]:
     """Of a run's steps, and of its scoring."""
     matrices, cut = outlook.matrices, outlook.cut(spec)
-    steps = matrices.training(trained(spec, outlook.anatomy), load.steps, cut)
+    steps = matrices.training(spec.to_train.parameters(outlook.anatomy), load.steps, cut)
     scored = matrices.forward(load.scored, cut or 0)
     return (
         found.cut.steps.seconds(spec.tune, load.steps.count, steps),
@@ -123,7 +126,7 @@ def _seconds(outlook: Outlook, found: Calibration, spec: RunSpec, load: Load) ->
 def _plain_seconds(outlook: Outlook, timed: Timed, scoring_seconds: float, spec: RunSpec) -> float:
     """Of one run by plain transformers: every layer of every padded batch, in fp32."""
     load, matrices = outlook.plain_load(spec), outlook.plain
-    steps = matrices.training(trained(spec, outlook.anatomy), load.steps, None)
+    steps = matrices.training(spec.to_train.parameters(outlook.anatomy), load.steps, None)
     return (
         timed.steps.seconds(spec.tune, load.steps.count, steps)
         + timed.scored.seconds(spec.tune, load.scored.count, matrices.forward(load.scored))
@@ -147,12 +150,15 @@ def _remarks(outlook: Outlook, runs: Sequence[RunSpec]) -> Iterator[str]:
 
 def _of_named_parts(outlook: Outlook, spec: RunSpec) -> str:
     matrices, anatomy, step = outlook.matrices, outlook.anatomy, outlook.load(spec).steps.mean
-    names = trained(spec, anatomy)
-    full = matrices.training(anatomy.tuned(None), step, None)
+    names = spec.to_train.parameters(anatomy)
+    full = matrices.training(Trainable("all").parameters(anatomy), step, None)
     saved = 1 - matrices.training(names, step, outlook.cut(spec)) / full
     size = matrices.trained_parameters(names)
-    k = min(range(anatomy.count + 1), key=lambda k: abs(matrices.trained_parameters(anatomy.tuned(k)) - size))
-    instead = 1 - matrices.training(anatomy.tuned(k), step, anatomy.count - k) / full
+    k = min(
+        range(anatomy.count + 1),
+        key=lambda k: abs(matrices.trained_parameters(Trainable(k).parameters(anatomy)) - size),
+    )
+    instead = 1 - matrices.training(Trainable(k).parameters(anatomy), step, anatomy.count - k) / full
     said = f"Named parts: freezing all else saves {100 * saved:.0f} % of the operations of a step of full"
     if instead - saved < 0.02:
         return f"{said}."

@@ -7,7 +7,6 @@ import numpy as np
 
 from frostline.frozen.batches import Lengths, PassBatch, Rows
 from frostline.frozen.selection import StateSelection
-from frostline.model.trainable import trained
 from frostline.sweep.forecast.operations import (
     BatchTotals,
     OperationCounter,
@@ -96,13 +95,14 @@ class Outlook:
     def operations(self, spec: RunSpec) -> float:
         """Of a whole run."""
         load, cut = self.load(spec), self.cut(spec)
-        names = trained(spec, self.anatomy)
+        names = spec.to_train.parameters(self.anatomy)
         return self.matrices.training(names, load.steps, cut) + self.matrices.forward(load.scored, cut or 0)
 
     def pass_operations(self, rows: Rows) -> float:
         """Of the pass over these rows, with all that fills its batches up."""
         return sum(
-            self.of_pass(batch) for batch in self.context.forward_pass(self.kept).batches(self.context.tokens.lengths, rows)
+            self.of_pass(batch)
+            for batch in self.context.forward_pass(self.kept).batches(self.context.tokens.lengths, rows)
         )
 
     def of_pass(self, batch: PassBatch) -> float:
@@ -118,7 +118,7 @@ class Outlook:
         return [self._wanted(spec, kinds[spec.stack_key]) for spec in largest.values()]
 
     def _wanted(self, spec: RunSpec, alike: Sequence[RunSpec]) -> Wanted:
-        load, names = self.load(spec), trained(spec, self.anatomy)
+        load, names = self.load(spec), spec.to_train.parameters(self.anatomy)
         return Wanted(spec, names, self.cut(spec), load.steps.mean, load.scored.mean, tuple(alike))
 
     def _steps(self, spec: RunSpec, lengths: Lengths) -> tuple[BatchTotals, int]:
