@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
-from frostline.model.pretrained import quiet
+from frostline.model.model_files import quiet_loading
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SIZES = {  # layers, width, heads, vocabulary
@@ -28,7 +28,7 @@ def write_model(folder: Path, layers: int, width: int, heads: int, vocabulary: i
         intermediate_size=4 * width,
         max_position_embeddings=positions,
     )
-    with quiet():
+    with quiet_loading():
         BertForSequenceClassification(config).save_pretrained(folder)
     words = (*SPECIAL, *(f"w{n}" for n in range(vocabulary - len(SPECIAL))))
     tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="[UNK]"))

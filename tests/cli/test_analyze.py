@@ -83,7 +83,7 @@ def test_a_sweeps_folder_brings_its_rows(frostline: Frostline, finished_sweep: P
         (("study", "lowdata2021", "--data", "MNLI=sst2", "--out", "a"), "MNLI is no task of this study"),
         (
             ("study", "lowdata2021", "--model", "nowhere", "--out", "a"),
-            "The model 'nowhere' (revision main) is neither a folder here nor to be had from the hub",
+            "The model 'nowhere' (revision main) is neither a folder here nor available from the hub",
         ),
         (("study", "lowdata2021", "--data", "SST-2", "--out", "a"), "--data 'SST-2' is no pair"),
         (("plan", "--study", "jeong"), "There is no study 'jeong'"),

@@ -10,7 +10,8 @@ from frostline.fast.attention import Places, attend, attended, shared_rows
 from frostline.fast.dropout import Dropout, attention
 from frostline.frozen.cut import cut_at
 from frostline.model.anatomy import find_layers
-from frostline.model.packing import Layout, packable
+from frostline.model.packed_layout import Layout
+from frostline.model.packing import packable
 from small_models import small_batch, small_model
 
 HEADS, SIZE = 3, 4

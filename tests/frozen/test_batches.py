@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from frostline.frozen import batches as module
 from frostline.frozen.batches import TINY, tokens_per_batch
 from frostline.frozen.forward_pass import ForwardPass
-from frostline.model.packing import STEP
+from frostline.model.packed_layout import STEP
 from frostline.sweep.forecast.operations import pass_totals
 from frozen.passes import bytes_by_row, pass_over
 from frozen.random_tokens import random_tokens

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 import frostline.frozen.cut as cut_module
+import frostline.model.packed_layout as layout_module
 import frostline.model.packing as packing_module
 from frostline.frozen.cut import cut_at, hidden_states_by_cut
 from frostline.model.anatomy import find_layers
-from frostline.model.pretrained import set_train_mode
+from frostline.model.modes import set_train_mode
 from frostline.model.trainable import Trainable
 from frozen.cut_models import LAYERS, batches_of, furthest, logits_and_gradients, loss_of, states_by_cut, train_only
 from small_models import small_batch, small_model
@@ -168,8 +169,9 @@ def test_rounding_the_number_of_tokens_up_changes_no_result(
 ) -> None:
     """Neither logits nor gradients, whether attention sees one grid or groups of similar length."""
     found: list[tuple[torch.Tensor, dict[str, Any]]] = []
-    monkeypatch.setattr(packing_module, "LONG", long)
-    monkeypatch.setattr(packing_module, "GROUP", 0)
+    for module in (layout_module, packing_module):
+        monkeypatch.setattr(module, "LONG", long)
+    monkeypatch.setattr(layout_module, "GROUP_COST", 0)
     for step in (1, 16):
         monkeypatch.setattr(cut_module, "STEP", step)
         model = small_model(model_type)

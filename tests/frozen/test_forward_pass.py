@@ -24,7 +24,7 @@ from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
 from frostline.frozen.selection import StateSelection
 from frostline.model import packing
 from frostline.model.anatomy import find_layers
-from frostline.model.packing import STEP
+from frostline.model.packed_layout import STEP
 from frostline.model.tokens import Tokens
 from frozen.passes import bytes_by_row, pass_over
 from frozen.random_tokens import random_tokens

@@ -10,7 +10,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from frostline import FrostlineError
 from frostline.model.anatomy import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, count_parameters, find_layers, probe_batch
-from frostline.model.pretrained import load_pretrained
+from frostline.model.loading import load_pretrained
 from frostline.model.trainable import Trainable
 from small_models import REASONS, TYPES, small_batch, small_model
 

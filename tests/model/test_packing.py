@@ -5,10 +5,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import frostline.model.packed_layout as layout_module
 import frostline.model.packing as packing_module
 from frostline.frozen.cut import cut_at
 from frostline.model.anatomy import find_layers
-from frostline.model.packing import ATTENTION, Layout, packable
+from frostline.model.packed_layout import Layout
+from frostline.model.packing import ATTENTION, packable
 from small_models import small_batch, small_model
 
 ragged = st.lists(st.integers(1, 9), min_size=1, max_size=6)
@@ -177,8 +179,9 @@ def test_texts_of_like_length_together_give_the_same(model_type, texts, monkeypa
     model = small_model(model_type)
     logits, gradients, groups = result_of(model, LENGTHS[:texts])
     assert not groups
-    monkeypatch.setattr(packing_module, "LONG", 1)
-    monkeypatch.setattr(packing_module, "GROUP", 0)
+    for module in (layout_module, packing_module):
+        monkeypatch.setattr(module, "LONG", 1)
+    monkeypatch.setattr(layout_module, "GROUP_COST", 0)
     again, others, groups = result_of(model, LENGTHS[:texts])
     assert len(groups) == 4 and min(groups) == 6
     assert (again - logits).abs().max() <= 2e-6 * logits.abs().max()
@@ -193,7 +196,7 @@ def test_groups_hold_every_text_and_token_once_and_pay(lengths):
     if layout.groups:
         texts, tokens = (torch.cat([getattr(group, name) for group in layout.groups]) for name in ("texts", "tokens"))
         assert sorted(texts.tolist()) == list(range(len(lengths))) and len(layout.groups) > 1
-        assert sorted(tokens.tolist()) == list(range(sum(lengths))) and max(lengths) >= packing_module.LONG
+        assert sorted(tokens.tolist()) == list(range(sum(lengths))) and max(lengths) >= layout_module.LONG
         pairs = sum(len(group.texts) * group.layout.length**2 for group in layout.groups)
         assert pairs < len(lengths) * max(lengths) ** 2
         for group in layout.groups:

@@ -23,7 +23,8 @@ from frostline import FrostlineError
 from frostline.fast.bf16_gradients import hold_bf16_gradient
 from frostline.fast.optimizer import gradient_of
 from frostline.model.anatomy import EMBEDDINGS, HEAD, POOLER, find_layers
-from frostline.model.pretrained import load_pretrained, most_tokens, set_train_mode
+from frostline.model.loading import load_pretrained, most_tokens
+from frostline.model.modes import set_train_mode
 from frostline.model.tokens import encode
 from frostline.model.trainable import Trainable
 from frostline.sweep.prepare import length_limit
@@ -90,7 +91,7 @@ def gpt2(tmp_path):
 
 def no_config(folder):
     (folder / "config.json").unlink()
-    return "is no model: it has no config.json. Give a folder"
+    return "is not a model: it has no config.json. Give a folder"
 
 
 def no_tokenizer(folder):
@@ -101,7 +102,7 @@ def no_tokenizer(folder):
 
 def a_pickle(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    return "has no weights in safetensors (only pytorch_model.bin), and frostline reads nothing else: convert them"
+    return "has no weights in safetensors (only pytorch_model.bin), and frostline reads no other format: convert them"
 
 
 def no_weights(folder):
@@ -210,7 +211,7 @@ def test_a_file_is_no_folder(tiny_bert):
 def test_a_hub_name_without_a_network(name):
     with pytest.raises(FrostlineError) as error:
         load(name, revision="v1")
-    assert f"The model '{name}' (revision v1) is neither a folder here nor to be had from the hub" in str(error.value)
+    assert f"The model '{name}' (revision v1) is neither a folder here nor available from the hub" in str(error.value)
     assert "give its folder" in str(error.value)
 
 
@@ -279,11 +280,11 @@ def test_what_was_let_go_comes_back_as_it_was(tiny_bert):
     pretrained = load(tiny_bert)
     before, layers = values(pretrained), pretrained.anatomy.count
     for cut in (1, 0, layers, None):
-        pretrained.let_go(cut)
+        pretrained.release_weights(cut)
         there = {name for name, value in values(pretrained).items() if not value.isnan().any()}
         assert (there == set(before)) == (cut is None and not pretrained._absent)
         assert equal(values(pretrained, there), {name: before[name] for name in there})
-        pretrained.have(1)
+        pretrained.load_weights(1)
         lower = [
             pretrained.model.get_parameter(name) for name, p in pretrained.anatomy.places.items() if p == "layer 0"
         ]
@@ -292,20 +293,20 @@ def test_what_was_let_go_comes_back_as_it_was(tiny_bert):
             value.isnan().any()
             for value in values(pretrained, Trainable.last(layers - 1).parameters(pretrained.anatomy)).values()
         )
-        pretrained.have(None)
+        pretrained.load_weights(None)
         assert equal(values(pretrained), before)
 
 
 def test_what_was_trained_and_let_go_comes_back_as_the_checkpoint_has_it(tiny_bert):
     pretrained = load(tiny_bert)
-    pretrained.release()
+    pretrained.restore()
     before, names = values(pretrained), Trainable("all").parameters(pretrained.anatomy)
     with torch.no_grad():
-        for parameter in pretrained.start(names, 0).values():
+        for parameter in pretrained.start_run(names, 0).values():
             parameter.add_(1)
-    pretrained.let_go(1)
-    pretrained.have(None)
-    pretrained.release()
+    pretrained.release_weights(1)
+    pretrained.load_weights(None)
+    pretrained.restore()
     assert equal(values(pretrained, names - pretrained.new), {name: before[name] for name in names - pretrained.new})
 
 
@@ -313,7 +314,7 @@ def test_the_digest_of_the_frozen_is_of_what_is_there(tiny_bert):
     pretrained = load(tiny_bert)
     names = Trainable(1).parameters(pretrained.anatomy)
     whole = pretrained.frozen_digest(names)
-    pretrained.let_go(pretrained.anatomy.count - 1)
+    pretrained.release_weights(pretrained.anatomy.count - 1)
     less = pretrained.frozen_digest(names)
     assert less != whole and pretrained.frozen_digest(names) == less
     with torch.no_grad():
@@ -328,7 +329,7 @@ def test_the_head_is_drawn_from_the_seed_alone(tiny_bert):
 
     def drawn(k, seed):
         torch.rand(7)  # whatever was drawn before
-        pretrained.start(Trainable.last(k).parameters(pretrained.anatomy), seed)
+        pretrained.start_run(Trainable.last(k).parameters(pretrained.anatomy), seed)
         return values(pretrained, head)
 
     with torch.random.fork_rng():
@@ -338,10 +339,10 @@ def test_the_head_is_drawn_from_the_seed_alone(tiny_bert):
             assert equal(drawn(k, 5), first)
         assert not torch.equal(drawn(0, 6)["classifier.weight"], first["classifier.weight"])
         state = torch.get_rng_state()
-        drawn_without = pretrained.start(Trainable(0).parameters(pretrained.anatomy), 7)
+        drawn_without = pretrained.start_run(Trainable(0).parameters(pretrained.anatomy), 7)
         assert torch.equal(torch.get_rng_state(), state) and drawn_without
     other = load(tiny_bert)
-    other.start(Trainable(2).parameters(other.anatomy), 5)
+    other.start_run(Trainable(2).parameters(other.anatomy), 5)
     assert equal(values(other, head), first)
 
 
@@ -349,7 +350,7 @@ def test_the_head_is_drawn_as_transformers_draws_it(tiny_bert):
     pretrained = load(tiny_bert)
     weights = []
     for seed in range(300):
-        pretrained.start(Trainable(0).parameters(pretrained.anatomy), seed)
+        pretrained.start_run(Trainable(0).parameters(pretrained.anatomy), seed)
         weights.append(pretrained.model.classifier.weight.detach().flatten().clone())
         assert not pretrained.model.classifier.bias.any()
     drawn = torch.cat(weights)
@@ -366,7 +367,7 @@ def test_a_checkpoint_with_a_head_of_its_own(folder, classes):
     again = load(folder)
     assert again.new == {"classifier.weight", "classifier.bias"}
     for either in (pretrained, again):
-        either.start(Trainable(1).parameters(either.anatomy), 3)
+        either.start_run(Trainable(1).parameters(either.anatomy), 3)
     assert equal(values(again), values(pretrained))
 
 
@@ -374,7 +375,7 @@ def test_the_pretrained_pooler_is_kept(tiny_bert):
     pretrained = load(tiny_bert)
     stored = load_file(tiny_bert / "model.safetensors")
     for k in (0, 2, None):
-        pretrained.start(Trainable.last(k).parameters(pretrained.anatomy), 1)
+        pretrained.start_run(Trainable.last(k).parameters(pretrained.anatomy), 1)
         assert torch.equal(pretrained.model.bert.pooler.dense.weight, stored["pooler.dense.weight"])
 
 
@@ -385,7 +386,7 @@ def test_a_pooler_that_the_checkpoint_lacks_is_drawn_like_the_head(folder):
     assert pooler < pretrained.new
     drawn = []
     for seed in (1, 1, 2):
-        pretrained.start(Trainable(0).parameters(pretrained.anatomy), seed)
+        pretrained.start_run(Trainable(0).parameters(pretrained.anatomy), seed)
         drawn.append(pretrained.model.bert.pooler.dense.weight.detach().clone())
     assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
 
@@ -393,10 +394,10 @@ def test_a_pooler_that_the_checkpoint_lacks_is_drawn_like_the_head(folder):
 def test_start_puts_pretrained_values_back(tiny_bert):
     pretrained = load(tiny_bert)
     anatomy = pretrained.anatomy
-    pretrained.start(Trainable(0).parameters(anatomy), 4)
+    pretrained.start_run(Trainable(0).parameters(anatomy), 4)
     truth = values(pretrained)
     for k in (1, None, 0, 3, 2, None, 1):
-        trained = pretrained.start(Trainable.last(k).parameters(anatomy), 4)
+        trained = pretrained.start_run(Trainable.last(k).parameters(anatomy), 4)
         assert equal(values(pretrained), truth)
         assert set(trained) == Trainable.last(k).parameters(anatomy)
         assert (
@@ -409,16 +410,16 @@ def test_start_puts_pretrained_values_back(tiny_bert):
                 parameter.add_(1.0)
                 parameter.grad = torch.ones_like(parameter)
                 hold_bf16_gradient(parameter, torch.ones_like(parameter))
-    pretrained.release()
+    pretrained.restore()
     assert all(gradient_of(parameter) is None for parameter in pretrained.model.parameters())
 
 
 def test_where_there_is_no_memory_for_a_copy_nothing_has_changed(tiny_bert, monkeypatch):
     pretrained = load(tiny_bert)
     names = Trainable(1).parameters(pretrained.anatomy)
-    pretrained.start(names, 4)
+    pretrained.start_run(names, 4)
     truth = values(pretrained)
-    pretrained.release()
+    pretrained.restore()
     copied = []
 
     def clone(tensor):
@@ -430,22 +431,22 @@ def test_where_there_is_no_memory_for_a_copy_nothing_has_changed(tiny_bert, monk
     with monkeypatch.context() as patch:
         patch.setattr(torch.Tensor, "clone", clone)
         with pytest.raises(RuntimeError):
-            pretrained.start(names, 4)
+            pretrained.start_run(names, 4)
     with torch.no_grad():
-        for parameter in pretrained.start(names, 4).values():
+        for parameter in pretrained.start_run(names, 4).values():
             parameter.add_(1.0)
-    pretrained.start(names, 4)
+    pretrained.start_run(names, 4)
     assert equal(values(pretrained), truth)
 
 
 def test_release_undoes_a_training(tiny_bert):
     pretrained = load(tiny_bert)
-    pretrained.start(Trainable(1).parameters(pretrained.anatomy), 4)
+    pretrained.start_run(Trainable(1).parameters(pretrained.anatomy), 4)
     truth = values(pretrained)
     with torch.no_grad():
-        for parameter in pretrained.start(Trainable("all").parameters(pretrained.anatomy), 4).values():
+        for parameter in pretrained.start_run(Trainable("all").parameters(pretrained.anatomy), 4).values():
             parameter.add_(1.0)
-    pretrained.release()
+    pretrained.restore()
     body = truth.keys() - pretrained.new
     assert body and equal(values(pretrained, body), {name: truth[name] for name in body})
 

@@ -258,7 +258,7 @@ def test_gradients_of_a_run_come_from_its_own_rows_alone(tmp_path: Path, as_one:
     batch = {name: torch.cat([x, x]) for name, x in probe_batch(model).items()}
     found = []
     for poison in (False, True):
-        with stacked(model, names, 2, lambda run: context.pretrained.start(names, run), as_one=as_one) as own:
+        with stacked(model, names, 2, lambda run: context.pretrained.start_run(names, run), as_one=as_one) as own:
             if poison:
                 with torch.no_grad():
                     next(iter(own[1].values())).fill_(float("nan"))
@@ -278,6 +278,6 @@ def test_a_rehearsal_tells_what_a_step_takes(tmp_path: Path) -> None:
     assert 0 < few[0] < 60  # with fewer examples than a batch there are as many steps
     bad = [spec_of(1, 0).model_copy(update={"learning_rate": 1e30})]
     assert profile_step(bad, context)[0] > 0  # its loss is soon not finite, which the run itself will say
-    context.pretrained.start(frozenset(), 0)
+    context.pretrained.start_run(frozenset(), 0)
     after = context.pretrained.model.named_parameters()
     assert all(torch.equal(p, before[name]) for name, p in after if name not in context.pretrained.new)

@@ -16,7 +16,7 @@ import frostline.report.model_folder as model_folder
 from frostline import FrostlineError
 from frostline.api.prediction import predict
 from frostline.data.load import read_unlabelled
-from frostline.model.pretrained import load_pretrained
+from frostline.model.loading import load_pretrained
 from frostline.report.card import Saved
 from frostline.report.model_folder import save_model
 from frostline.sweep.results.folder import Folder

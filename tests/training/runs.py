@@ -12,7 +12,7 @@ from frostline.frozen.check.head_token import find_head_reads
 from frostline.frozen.selection import selection_for
 from frostline.model.anatomy import probe_batch
 from frostline.model.device import Machine
-from frostline.model.pretrained import load_pretrained
+from frostline.model.loading import load_pretrained
 from frostline.model.tokens import encode
 from frostline.training.context import RunContext
 from frostline.training.problem import Problem
@@ -53,7 +53,7 @@ def context_of(folder, *, packed=True, precision="float32", regression=False):
 
 def with_states(context, folder, cuts=EVERY_CUT):
     """The context with hidden states cached after these layers."""
-    context.pretrained.release()
+    context.pretrained.restore()
     rows = np.arange(len(context.tokens))
     recipe = Recipe("", "", context.machine.precision, "", "", 1, "", "", "", head_reads=context.head_reads)
     need = selection_for(cuts, context.pretrained.anatomy, context.head_reads)

@@ -14,7 +14,7 @@ from training.runs import spec_of, weights_of
 @pytest.mark.parametrize("tune, tune_pooler", [(0, True), (1, False), (3, True), ("all", True), ("all", False)])
 def test_the_audit_is_true(context, tune, tune_pooler):
     model, anatomy = context.pretrained.model, context.pretrained.anatomy
-    context.pretrained.start(frozenset(), 0)
+    context.pretrained.start_run(frozenset(), 0)
     before = weights_of(context)
     result = run(spec_of(tune, tune_pooler=tune_pooler), context)
     audit, after = result.facts["audit"], weights_of(context)

@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from torch import nn
 from transformers import get_linear_schedule_with_warmup
 
+from frostline.model.loading import load_pretrained
+from frostline.model.modes import set_train_mode
 from frostline.model.packing import packable
-from frostline.model.pretrained import load_pretrained, set_train_mode
 from frostline.model.tokens import encode
 from frostline.model.trainable import Trainable
 from frostline.training.learner import Learner
@@ -149,7 +150,7 @@ def test_one_optimizer_step_leaves_every_frozen_byte(tiny_bert, k, tune_pooler):
     tokens = encode(pretrained.tokenizer, [row["text"] for row in texts], None, 32)
     targets = np.array([row["label"] == "positive" for row in texts], np.int64)
     names = Trainable.last(k, pooler=tune_pooler).parameters(anatomy)
-    parameters = pretrained.start(names, 0)
+    parameters = pretrained.start_run(names, 0)
     before = {name: x.clone() for name, x in model.state_dict().items()}
     settings = Settings(num_train_epochs=1, per_device_train_batch_size=24, warmup_steps=0, weight_decay=0.5)
     with packable(model), torch.random.fork_rng():

@@ -57,7 +57,7 @@ def test_named_modules_with_cached_hidden_states_and_without(plain, context, mod
 @pytest.mark.parametrize("modules, cut", MODULES, ids=lambda value: "+".join(value) if isinstance(value, tuple) else "")
 def test_only_the_named_modules_change(context, modules, cut):
     anatomy = context.pretrained.anatomy
-    context.pretrained.start(frozenset(), 0)
+    context.pretrained.start_run(frozenset(), 0)
     before = weights_of(context)
     audit = run(named_spec(*modules), context).facts["audit"]
     moved = {name for name, value in weights_of(context).items() if not torch.equal(before[name], value)}

@@ -52,7 +52,7 @@ def test_settings_matter(field, value):
 
 def test_head_and_pooler_have_a_learning_rate_of_their_own(context):
     spec = spec_of(1, learning_rate=1e-12, head_learning_rate=1e-2)
-    context.pretrained.start(frozenset(), generator_seed(spec.seed, "head"))
+    context.pretrained.start_run(frozenset(), generator_seed(spec.seed, "head"))
     before = weights_of(context)
     run(spec, context)
     places = context.pretrained.anatomy.places

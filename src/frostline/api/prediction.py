@@ -13,7 +13,8 @@ from transformers import AutoModelForSequenceClassification
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
-from frostline.model.pretrained import LONGEST, demand, load_tokenizer, most_tokens, quiet, require_files
+from frostline.model.loading import LONGEST, load_tokenizer, most_tokens
+from frostline.model.model_files import quiet_loading, readable, require_files
 from frostline.model.tokens import encode
 from frostline.training.probes.saved import saved_probe
 
@@ -82,8 +83,8 @@ def predict(folder: str | Path, texts: Texts, *, trust_remote_code: bool = False
         return Predictions(tuple(probe.about["labels"]), values, cut)
     _demand_shape(Path(folder), texts)
     require_files(str(folder), Path(folder))
-    with quiet():
-        model, info = demand(
+    with quiet_loading():
+        model, info = readable(
             lambda: AutoModelForSequenceClassification.from_pretrained(
                 folder, use_safetensors=True, output_loading_info=True, trust_remote_code=trust_remote_code
             ),

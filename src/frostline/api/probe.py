@@ -18,7 +18,8 @@ from frostline.frozen.cache.recipe import cache_folder
 from frostline.frozen.forward_pass import prepared_for_forward_pass
 from frostline.frozen.selection import StateSelection
 from frostline.model.device import Machine, free_bytes, this_machine
-from frostline.model.pretrained import Pretrained, load_pretrained
+from frostline.model.loading import load_pretrained
+from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
 from frostline.report.pages.probes import suffixes, write_probes
 from frostline.report.probe_sentence import probe_sentence

@@ -18,7 +18,7 @@ def check(
     """Compare the cut model with the whole one on logits and gradients, for every k, with cached states and packed batches."""
     from frostline.frozen.check.comparison import TOLERANCE
     from frostline.frozen.check.exactness import check as check_model
-    from frostline.model.pretrained import load_pretrained
+    from frostline.model.loading import load_pretrained
 
     pretrained = load_pretrained(
         model, labels=("0", "1"), problem_type="single_label_classification", revision=revision

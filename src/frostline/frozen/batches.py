@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frostline.model.anatomy import Anatomy
-from frostline.model.packing import STEP
+from frostline.model.packed_layout import STEP
 from frostline.model.tokens import Tokens
 
 TOKENS = {"cpu": 4096, "cuda": 32768, "mps": 8192}  # in one batch, at most

@@ -21,8 +21,10 @@ from transformers import PreTrainedModel
 
 from frostline.fast.forwards import forwards_replaced
 from frostline.fast.last_layer import Narrow
-from frostline.model.anatomy import Anatomy, Batch, Call
-from frostline.model.packing import Layout, Packing
+from frostline.model.anatomy import Anatomy
+from frostline.model.packed_layout import Layout
+from frostline.model.packing import Packing
+from frostline.model.trace import Batch, Call
 
 STEP = (
     16  # on a CPU a packed batch has a multiple of this many tokens, because kernels are prepared anew for each number
@@ -92,7 +94,7 @@ class UpperModel:
             if last and self._hidden is not None:
                 assert self._layout is not None
                 hidden = self._layout.unpack(self._hidden) if self.packing else self._hidden
-            return call.hand_on(hidden)
+            return call.output(hidden)
 
         return forward
 

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
 from frostline.model.anatomy import Anatomy, count_parameters, find_layers
-from frostline.model.pretrained import load_config
+from frostline.model.loading import load_config
 from frostline.model.trainable import Trainable
 from frostline.model.tune import Tune
 from frostline.studies.protocol import FOLDER, Protocol

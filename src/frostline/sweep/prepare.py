@@ -25,7 +25,8 @@ from frostline.frozen.forward_pass import ForwardPass
 from frostline.frozen.selection import StateSelection, selection_for
 from frostline.model.anatomy import probe_batch
 from frostline.model.device import Machine, free_bytes, this_machine
-from frostline.model.pretrained import Pretrained, load_pretrained, most_tokens
+from frostline.model.loading import load_pretrained, most_tokens
+from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens, encode
 from frostline.model.trainable import Trainable
 from frostline.model.tune import Tune

@@ -4,7 +4,8 @@ from typing import Any
 
 from frostline.fast.optimizer import gradient_of
 from frostline.model.anatomy import count_parameters
-from frostline.model.pretrained import Pretrained, frozen_modules
+from frostline.model.modes import frozen_modules
+from frostline.model.pretrained import Pretrained
 from frostline.training.learner import Learner
 
 

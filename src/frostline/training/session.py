@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from frostline.frozen.batches import Rows
-from frostline.model.pretrained import set_train_mode
+from frostline.model.modes import set_train_mode
 from frostline.model.stacking import stacked
 from frostline.training.context import RunContext
 from frostline.training.forward import forward_function
@@ -29,11 +29,11 @@ def training_session(
     ``as_one``: see :func:`frostline.training.run.run_stacked`.
     """
     pretrained = context.pretrained
-    pretrained.have(context.cut(specs[0]))
+    pretrained.load_weights(context.cut(specs[0]))
     names = specs[0].to_train.parameters(pretrained.anatomy)
 
     def start(number: int) -> Mapping[str, nn.Parameter]:
-        return pretrained.start(names, generator_seed(specs[number].seed, "head"))
+        return pretrained.start_run(names, generator_seed(specs[number].seed, "head"))
 
     as_one = context.machine.device.type != "cpu" if as_one is None else as_one
     with (

@@ -6,8 +6,8 @@ import numpy as np
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from frostline.model.anatomy import Batch
 from frostline.model.tokens import Tokens
+from frostline.model.trace import Batch
 
 LENGTHS = (40, 31, 7, 22)  # tokens of each example; the first is made longer than a sliding window
 MOST = 600  # tokens of an example, at most

@@ -15,7 +15,8 @@ from frostline.frozen.check.batches import check_lengths, last_example_alone
 from frostline.frozen.check.comparison import TOLERANCE, relative_difference
 from frostline.frozen.check.restoring import restored
 from frostline.frozen.check.trial import Check, Trial
-from frostline.model.anatomy import Batch, find_layers, probe_batch
+from frostline.model.anatomy import find_layers, probe_batch
+from frostline.model.trace import Batch
 from frostline.model.trainable import Trainable
 
 

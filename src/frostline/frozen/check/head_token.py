@@ -15,7 +15,8 @@ from frostline.fast.last_layer import Narrow, read_at
 from frostline.fast.switch import enabled
 from frostline.frozen.check.comparison import LAYER_ERRORS, uneven_sum
 from frostline.frozen.cut import cut_at, hidden_states_by_cut
-from frostline.model.anatomy import Anatomy, Batch
+from frostline.model.anatomy import Anatomy
+from frostline.model.trace import Batch
 
 
 def find_head_reads(model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> str:

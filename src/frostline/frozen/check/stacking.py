@@ -21,9 +21,10 @@ from frostline.frozen.check.comparison import (
 )
 from frostline.frozen.check.restoring import restored
 from frostline.frozen.cut import cut_at, hidden_states_by_cut
-from frostline.model.anatomy import Anatomy, Batch, probe_batch
+from frostline.model.anatomy import Anatomy, probe_batch
 from frostline.model.packing import Packing, packable
 from frostline.model.stacking import stacked
+from frostline.model.trace import Batch
 
 LENGTHS = ((23, 17, 9), (5, 30, 11))  # tokens of the examples of two stacked runs
 

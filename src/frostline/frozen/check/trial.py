@@ -43,9 +43,11 @@ from frostline.frozen.check.head_token import find_head_reads, find_narrow
 from frostline.frozen.cut import UpperModel, cut_at, hidden_states_by_cut
 from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
 from frostline.frozen.selection import selection_for
-from frostline.model.anatomy import Anatomy, Batch
-from frostline.model.packing import STEP, is_packable, packable
+from frostline.model.anatomy import Anatomy
+from frostline.model.packed_layout import STEP
+from frostline.model.packing import is_packable, packable
 from frostline.model.tokens import Tokens
+from frostline.model.trace import Batch
 from frostline.model.unread import absent, unread
 
 

@@ -64,7 +64,7 @@ def settle(prepared: Prepared, runs: Sequence[RunSpec]) -> Iterator[None]:
     """For many short trainings, with the weights that these runs need and no others."""
     cuts = [cut for spec in runs if (cut := prepared.context.cut(spec)) is not None]
     cut = min(cuts) if len(cuts) == len(runs) else None
-    prepared.pretrained.let_go(cut)
+    prepared.pretrained.release_weights(cut)
     with memory_reused(release_large=cut is not None):
         yield
 
@@ -167,7 +167,7 @@ def cut_check(prepared: Prepared) -> list[Check]:
     ks = {spec.tune for spec in prepared.plan.runs if isinstance(spec.tune, int)}
     ends = {min(ks), max(ks)} if ks else set()
     all_cut = len(sharing(prepared, prepared.plan.runs)) == len(prepared.plan.runs)
-    pretrained.have(None)
+    pretrained.load_weights(None)
     rows = check(  # full runs every layer; without it the same paths are chosen, so that a sweep can grow by it
         pretrained.model,
         tuned_layers=[*sorted(ends), None],
@@ -191,8 +191,8 @@ def cut_check(prepared: Prepared) -> list[Check]:
 def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> None:
     context, pretrained, kept = prepared.context, prepared.pretrained, prepared.plan.kept
     progress.begin("hidden states")
-    pretrained.have(None)
-    pretrained.release()  # a second call on the same sweep finds the model as the last run left it
+    pretrained.load_weights(None)
+    pretrained.restore()  # a second call on the same sweep finds the model as the last run left it
     passed = 0
 
     def advance(more: int) -> None:

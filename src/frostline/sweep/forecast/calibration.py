@@ -121,8 +121,8 @@ class Calibration:
 def pace_of_pass(outlook: Outlook, rows: Rows) -> float:
     """Operations a second of a few batches of the pass over ``rows``."""
     context, pretrained, tokens = outlook.context, outlook.context.pretrained, outlook.context.tokens
-    pretrained.have(None)
-    pretrained.release()
+    pretrained.load_weights(None)
+    pretrained.restore()
     need = outlook.kept if outlook.kept.cuts or outlook.kept.head else StateSelection((), head=True)
     made_by, rates = context.forward_pass(need), []
     batches = made_by.batches(tokens.lengths, rows)
@@ -174,7 +174,7 @@ def calibrate(
     with memory_reused(release_large=all(one.cut is not None for one in wanted)):
         points = _Timer(replace(context, states=made_up), matrices, rate, idle, stack, workers).points(chosen, budget)
         scoring = _scoring_seconds(context)
-    context.pretrained.release()
+    context.pretrained.restore()
     return Calibration(points, scoring, idle) if points else None
 
 
@@ -186,13 +186,13 @@ def plainly(outlook: Outlook, wanted: Sequence[Wanted], rate: float) -> Timed:
     timer = _Timer(uncut, outlook.plain, rate / 2, _idle(context))
     with memory_reused():
         points = timer.points([_plain(one) for one in _plain_ends(wanted)], 0.0)
-    context.pretrained.release()
+    context.pretrained.restore()
     return points
 
 
 def _idle(context: RunContext) -> int:
     """Bytes in use before anything is trained."""
-    context.pretrained.release()
+    context.pretrained.restore()
     with peak_memory(context.machine) as idle:
         pass
     return idle.bytes
@@ -256,7 +256,7 @@ class _Timer:
         """Time each of these, in about so many seconds in all; those that end in an error or in no number are left out."""
         found: dict[Tune, Point | None] = {}
         for one in wanted:
-            self.context.pretrained.release()  # so that memory is that of this run
+            self.context.pretrained.restore()  # so that memory is that of this run
             try:
                 found[one.spec.tune] = self._point(one, budget / len(wanted))
             except (RuntimeError, MemoryError):  # too large for this machine: the run itself will say so
@@ -268,7 +268,7 @@ class _Timer:
         step, scored = _guess(one, self.matrices, self.rate)
         size = stack_size(one.alike, self.context, self.stack, lambda sentence: None, workers=self.workers)
         runs = one.alike[:size]
-        self.context.pretrained.release()
+        self.context.pretrained.restore()
         most = max(STEPS, int(SHORT / (step * len(runs))))
         seen = self._steps(one, runs, int(np.clip(0.6 * budget / (step * len(runs)), 1, most)))
         paces = [seconds / self._operations(one, rows) for rows, seconds in seen.steps]

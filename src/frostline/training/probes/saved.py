@@ -18,7 +18,8 @@ from frostline.data.files import replace_file, write_json
 from frostline.frozen.forward_pass import prepared_for_forward_pass
 from frostline.frozen.selection import POOLED, StateSelection
 from frostline.model.device import Machine, this_machine
-from frostline.model.pretrained import Pretrained, load_pretrained
+from frostline.model.loading import load_pretrained
+from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import encode
 from frostline.training.probes.inputs import ProbeInput, vectors_pass
 from frostline.training.probes.linear import Probe

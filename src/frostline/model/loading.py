@@ -1,0 +1,162 @@
+"""Loading a model, its configuration and its tokenizer for classification."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from frostline import FrostlineError
+from frostline.model.anatomy import HEAD, POOLER, Anatomy, find_layers
+from frostline.model.model_files import (
+    MODEL_FILES,
+    files_digest,
+    model_folder,
+    quiet_loading,
+    readable,
+    require_files,
+    tokenizer_files,
+)
+from frostline.model.pretrained import Pretrained
+
+LONGEST = 512  # tokens, unless the user or the model sets a lower limit
+
+
+def load_pretrained(
+    name: str,
+    *,
+    labels: Sequence[str],
+    problem_type: str,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    device: torch.device | str = "cpu",
+) -> Pretrained:
+    """Load a hub model or a folder for classification into ``labels`` (empty: regression).
+
+    Raises:
+        FrostlineError: No such model, no tokenizer, weights that are not safetensors, or a type that cannot be cut.
+    """
+    if trust_remote_code and not revision and not Path(name).expanduser().is_dir():
+        raise FrostlineError("trust_remote_code runs code from the hub: pin it with --revision COMMIT.")
+    folder, commit = model_folder(name, revision, MODEL_FILES + ["*.py"] * trust_remote_code)
+    trust = {"trust_remote_code": trust_remote_code}
+    config = readable(lambda: AutoConfig.from_pretrained(folder, **trust), name, "its config.json cannot be used")
+    require_files(name, folder)
+    tokenizer = load_tokenizer(name, folder, trust_remote_code=trust_remote_code)
+    config.num_labels = len(labels) or 1
+    if labels:
+        config.id2label = dict(enumerate(labels))
+        config.label2id = {label: n for n, label in enumerate(labels)}
+    config.problem_type = problem_type
+    config.pad_token_id = tokenizer.pad_token_id
+    config.get_text_config().pad_token_id = tokenizer.pad_token_id
+    use_cache = getattr(config, "use_cache", None)
+    if use_cache is not None:
+        config.use_cache = False
+
+    def read() -> tuple[PreTrainedModel, Any]:
+        with quiet_loading():
+            return readable(  # type: ignore[no-any-return]
+                lambda: AutoModelForSequenceClassification.from_pretrained(
+                    folder,
+                    config=config,
+                    dtype=torch.float32,
+                    use_safetensors=True,
+                    ignore_mismatched_sizes=True,
+                    output_loading_info=True,
+                    **trust,
+                ),
+                name,
+                "transformers cannot load it for classification",
+            )
+
+    model, info = read()
+    model.to(device).eval()
+    anatomy = find_layers(model)
+    return Pretrained(
+        name=name,
+        folder=folder,
+        revision=commit,
+        model=model,
+        tokenizer=tokenizer,
+        anatomy=anatomy,
+        weights=files_digest([*sorted(folder.glob("*.safetensors")), folder / "config.json"]),
+        vocabulary=files_digest(sorted(p for p in folder.iterdir() if p.name in tokenizer_files(folder))),
+        max_length=_max_length(model, tokenizer),
+        new=_new_parameters(model, anatomy, info),
+        read=lambda: read()[0],
+        use_cache=use_cache,
+    )
+
+
+def load_config(name: str, *, revision: str | None = None) -> PreTrainedConfig:
+    """The configuration of a hub model or a folder, without its weights.
+
+    Raises:
+        FrostlineError: No such model, or an unusable config.json.
+    """
+    folder, _ = model_folder(name, revision, ["config.json"])
+    return readable(lambda: AutoConfig.from_pretrained(folder), name, "its config.json cannot be used")
+
+
+def _new_parameters(model: PreTrainedModel, anatomy: Anatomy, info: Any) -> frozenset[str]:
+    """The head, and the pooler if the checkpoint has none.
+
+    Raises:
+        FrostlineError: Parameters of the body are missing.
+    """
+    absent = set(info["missing_keys"]) | {key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"]}
+    parameters = dict(model.named_parameters())
+    head = {name for name, place in anatomy.places.items() if place == HEAD}
+    missing = {name for name in absent if name in parameters} - head
+    body = sorted(name for name in missing if anatomy.places[name] != POOLER)
+    if body:
+        raise FrostlineError(
+            f"The model's weights lack {len(body)} parameters of its body ({body[0]}, ...): the folder does not hold "
+            "the checkpoint that its config.json describes. Download it again."
+        )
+    return frozenset(head | missing)
+
+
+def most_tokens(model: PreTrainedModel) -> int | None:
+    """The most tokens that the model's positions allow; None if its configuration sets no limit.
+
+    Some types write a number below 1 for "no limit" (XLNet: -1).
+    """
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if positions is None or positions < 1:
+        return None
+    tables = [m for m in model.modules() if isinstance(m, nn.Embedding) and m.num_embeddings == positions]
+    # RoBERTa and similar types number positions after that of padding: 514 positions take 512 tokens.
+    return int(positions - max((m.padding_idx + 1 for m in tables if m.padding_idx is not None), default=0))
+
+
+def _max_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    positions = getattr(model.config.get_text_config(), "n_positions", None)
+    return int(min(tokenizer.model_max_length, most_tokens(model) or positions or LONGEST, LONGEST))
+
+
+def load_tokenizer(name: str, folder: Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
+    """The tokenizer in ``folder``, padding on the right; one without a padding token pads with another, which attention ignores.
+
+    Raises:
+        FrostlineError: The model called ``name`` has no usable tokenizer.
+    """
+    tokenizer: PreTrainedTokenizerBase = readable(
+        lambda: AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code),
+        name,
+        "its tokenizer cannot be loaded",
+    )
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    tokenizer.padding_side = "right"
+    return tokenizer

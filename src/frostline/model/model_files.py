@@ -1,0 +1,128 @@
+"""The files of a model, in a folder or from the hub."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import transformers
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HFValidationError
+from safetensors import SafetensorError
+
+from frostline import FrostlineError
+
+MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+TOKENIZER_FILES = {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "spm.model"}
+OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".h5", ".msgpack", ".ckpt")
+
+
+def model_folder(name: str, revision: str | None, files: list[str]) -> tuple[Path, str | None]:
+    """The folder of a model, and the commit if it comes from the hub.
+
+    Raises:
+        FrostlineError: No such folder, no such hub model, or a revision of a folder.
+    """
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise FrostlineError(
+                f"The folder {name} is not a model: it has no config.json. Give a folder that save_pretrained wrote, "
+                "or a hub name."
+            )
+        if revision:
+            raise FrostlineError(
+                f"{name} is a folder, and a folder has no revision {revision!r}: leave --revision out, or give a hub name."
+            )
+        return path, None
+    if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise FrostlineError(f"There is no model folder {name}: check the path, or give a hub name such as org/model.")
+    try:
+        snapshot = Path(snapshot_download(name, revision=revision, allow_patterns=files))
+    except (OSError, ValueError, HFValidationError) as error:
+        raise FrostlineError(
+            f"The model {name!r} (revision {revision or 'main'}) is neither a folder nor available from the hub "
+            f"({type(error).__name__}): check its name, or download it where there is a network and give its folder."
+        ) from error
+    return snapshot, snapshot.name
+
+
+def require_files(name: str, folder: Path) -> None:
+    """Refuse a folder without weights in safetensors or without a tokenizer.
+
+    Raises:
+        FrostlineError: With what is missing.
+    """
+    if not list(folder.glob("*.safetensors")):
+        other = [p.name for p in folder.iterdir() if p.suffix in OTHER_WEIGHTS]
+        found = f"only {', '.join(sorted(other))}" if other else "no weights at all"
+        raise FrostlineError(
+            f"The model {name} has no weights in safetensors ({found}), and frostline reads no other format: "
+            "convert them with transformers' save_pretrained, which writes model.safetensors."
+        )
+    if not tokenizer_files(folder):
+        raise FrostlineError(
+            f"The model {name} has no tokenizer: tokenizer.json or a vocabulary file belongs beside config.json. "
+            "Copy those of the model it came from."
+        )
+
+
+def tokenizer_files(folder: Path) -> set[str]:
+    """Names of the tokenizer's files in a folder."""
+    return {
+        p.name
+        for p in folder.iterdir()
+        if p.name in TOKENIZER_FILES or (p.name.startswith("tokenizer") and p.suffix == ".model")
+    }
+
+
+def readable(load: Any, name: str, what: str) -> Any:
+    """Call ``load``, and turn an error about unusable files into one sentence.
+
+    Raises:
+        FrostlineError: With the model's name, ``what`` is wrong, and the first line of the library's message.
+    """
+    try:
+        return load()
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        ImportError,
+        RuntimeError,
+        SafetensorError,
+    ) as error:
+        first = next(iter(str(error).strip().splitlines()), "")
+        raise FrostlineError(
+            f"The model {name} cannot be used: {what} ({type(error).__name__}: {first[:200].rstrip('.')}). "
+            "Get its files again, or choose another model."
+        ) from error
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Hide transformers' table of newly initialized parameters and its progress bar; both are expected here."""
+    level = transformers.utils.logging.get_verbosity()
+    transformers.utils.logging.set_verbosity_error()
+    bars = transformers.utils.logging.is_progress_bar_enabled()
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers.utils.logging.set_verbosity(level)
+        if bars:
+            transformers.utils.logging.enable_progress_bar()
+
+
+def files_digest(files: Sequence[Path]) -> str:
+    """A digest of the names and contents of files."""
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.name.encode() + b"\0")
+        with file.open("rb") as handle:
+            while block := handle.read(1 << 22):
+                digest.update(block)
+    return digest.hexdigest()
