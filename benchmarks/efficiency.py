@@ -41,7 +41,8 @@ from frostline.sweep.execution.workers import in_each, workers_for  # noqa: E402
 from frostline.sweep.forecast.calibration import disk_rate  # noqa: E402
 from frostline.sweep.forecast.operations import batch_totals  # noqa: E402
 from frostline.sweep.forecast.workload import Outlook  # noqa: E402
-from frostline.sweep.prepare import Prepared, rows_needed  # noqa: E402
+from frostline.sweep.make_plan import rows_needed  # noqa: E402
+from frostline.sweep.prepare import Prepared  # noqa: E402
 
 IMPORTS = perf_counter() - START
 OPTIMIZER_BYTES = (

@@ -18,8 +18,9 @@ from frostline import Sweep
 from frostline.cli.printing import size_of
 from frostline.frozen.cache.loading import load_or_compute
 from frostline.model.memory import anonymous_memory, sampled_peak
+from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.progress import LineProgress
-from frostline.sweep.prepare import prepare, recipe_of
+from frostline.sweep.prepare import prepare
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from frostline.model.loading import load_pretrained, most_tokens
 from frostline.model.modes import set_train_mode
 from frostline.model.tokens import encode
 from frostline.model.trainable import Trainable
-from frostline.sweep.prepare import length_limit
+from frostline.sweep.inputs import length_limit
 from frostline.sweep.specification import make_spec
 from small_models import small_batch, small_model
 from tiny import tiny_bert_folder

@@ -17,15 +17,16 @@ import frostline
 from frostline.cli.printing import print_forecast, print_plan
 from frostline.frozen.cache.loading import load_or_compute, missing_rows
 from frostline.frozen.selection import StateSelection
+from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.progress import Progress
-from frostline.sweep.forecast import calibration as calibrate_module
 from frostline.sweep.forecast import prediction as foresee_module
-from frostline.sweep.forecast.calibration import Pace, calibrate, plainly
+from frostline.sweep.forecast import timer as timer_module
+from frostline.sweep.forecast.calibration import calibrate, calibrate_plain
+from frostline.sweep.forecast.pace import Pace
 from frostline.sweep.forecast.prediction import foresee
 from frostline.sweep.forecast.record import Cell, Forecast, complete, record, recorded
 from frostline.sweep.forecast.workload import Outlook
-from frostline.sweep.prepare import recipe_of
 from frostline.sweep.results.store import Store
 from tiny import SMALL, contents, go
 
@@ -115,20 +116,20 @@ def test_without_time_for_the_deepest_nothing_is_said_but_a_plan_takes_it(settin
     wanted = outlook.wanted(sweep._asked(prepared))
     assert calibrate(outlook, wanted, 1e9, budget=0.0, ends=False) is None
     found = calibrate(outlook, wanted, 1e9, budget=0.0, ends=True)
-    assert found is not None and set(found.cut) == set(plainly(outlook, wanted, 1e9)) == {0, 3}
+    assert found is not None and set(found.cut) == set(calibrate_plain(outlook, wanted, 1e9)) == {0, 3}
 
 
 def test_runs_that_are_trained_as_one_are_timed_as_one(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together: list[int] = []
-    run_stacked = calibrate_module.run_stacked
+    run_stacked = timer_module.run_stacked
 
     def counted(specs: Any, context: Any, **more: Any) -> Any:
         together.append(len({spec.seed for spec in specs}))
         return run_stacked(specs, context, **more)
 
-    monkeypatch.setattr(calibrate_module, "run_stacked", counted)
+    monkeypatch.setattr(timer_module, "run_stacked", counted)
     sweep = frostline.Sweep(progress=Progress(), **{**settings, "seeds": 3})
     made = sweep.plan()
     assert made.forecast is not None
@@ -146,13 +147,13 @@ def test_of_heads_each_worker_times_its_own(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, workers: int, sizes: list[int]
 ) -> None:
     together: list[int] = []
-    run_stacked = calibrate_module.run_stacked
+    run_stacked = timer_module.run_stacked
 
     def counted(specs: Any, context: Any, **more: Any) -> Any:
         together.append(len(specs))
         return run_stacked(specs, context, **more)
 
-    monkeypatch.setattr(calibrate_module, "run_stacked", counted)
+    monkeypatch.setattr(timer_module, "run_stacked", counted)
     monkeypatch.setattr(foresee_module, "in_each", lambda workers, work: [work()])  # here, where they are counted
     frostline.Sweep(progress=Progress(), **{**settings, "seeds": 3, "workers": workers}).plan()
     assert together == sizes

@@ -12,7 +12,8 @@ from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.report.rebuild import rebuild
 from frostline.sweep.execution.progress import Progress
-from frostline.sweep.prepare import prepare, rows_needed
+from frostline.sweep.make_plan import rows_needed
+from frostline.sweep.prepare import prepare
 from tiny import contents, go, tiny_bert_folder
 
 
@@ -50,7 +51,7 @@ def test_what_is_kept_already_needs_no_room(
 ) -> None:
     """A sweep whose hidden states have filled the disk goes on with them."""
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
-    monkeypatch.setattr("frostline.sweep.prepare.free_bytes", lambda path: 0)
+    monkeypatch.setattr("frostline.sweep.cache_space.free_bytes", lambda path: 0)
     again = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
     assert again.plan.kept == again.plan.wanted and again.plan.kept.cuts
     monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "empty"))

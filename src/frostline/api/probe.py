@@ -24,8 +24,9 @@ from frostline.model.tokens import Tokens
 from frostline.report.pages.probes import suffixes, write_probes
 from frostline.report.probe_sentence import probe_sentence
 from frostline.statistics.metrics import check_metric
+from frostline.sweep.cache_space import nearest_existing, recipe_of
 from frostline.sweep.execution.progress import Progress
-from frostline.sweep.prepare import encode_splits, existing, length_limit, read_data, recipe_of, splits_of
+from frostline.sweep.inputs import encode_splits, length_limit, read_data, splits_of
 from frostline.sweep.specification import OF_MODEL_AND_DATA, SweepSpec, make_spec
 from frostline.training.probes.fitting import Probed, fit_probes
 from frostline.training.probes.inputs import vectors_pass
@@ -173,7 +174,7 @@ def _hidden_states(
     recipe = recipe_of(pretrained, machine, forward_pass)
     missing = len(missing_rows(tokens, rows, selection, recipe))
     size = selection.bytes(missing, 0, anatomy.width)
-    free = free_bytes(existing(cache_folder())) - RESERVED_BYTES
+    free = free_bytes(nearest_existing(cache_folder())) - RESERVED_BYTES
     if size > free:
         raise FrostlineError(
             f"The vectors of {missing:,} examples take {size / 1e9:.1f} GB, and {max(0, free) / 1e9:.1f} GB are free in "

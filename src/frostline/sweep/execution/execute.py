@@ -15,12 +15,14 @@ from frostline.frozen.cache.loading import load_or_compute
 from frostline.frozen.check.exactness import check
 from frostline.frozen.check.trial import Check
 from frostline.frozen.forward_pass import prepared_for_forward_pass
+from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.execution.stacks import in_stacks, stack_size
 from frostline.sweep.execution.workers import side_by_side, workers_for
 from frostline.sweep.forecast.workload import Outlook
-from frostline.sweep.prepare import Prepared, recipe_of, rows_needed
+from frostline.sweep.make_plan import rows_needed
+from frostline.sweep.prepare import Prepared
 from frostline.training.context import starting_cut
 from frostline.training.result import Result
 from frostline.training.run import run, run_stacked

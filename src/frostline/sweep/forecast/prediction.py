@@ -9,23 +9,23 @@ import numpy as np
 from frostline.frozen.cache.loading import missing_rows
 from frostline.frozen.cache.recipe import cache_folder
 from frostline.model.trainable import Trainable
+from frostline.sweep.cache_space import nearest_existing, recipe_of
 from frostline.sweep.execution.execute import sharing
 from frostline.sweep.execution.workers import in_each, workers_for
 from frostline.sweep.forecast.calibration import (
-    COPY_BYTES,
-    GUESS,
     SCORED_BYTES,
-    STEP_BYTES,
     Calibration,
-    Timed,
     calibrate,
+    calibrate_plain,
     disk_rate,
-    pace_of_pass,
-    plainly,
+    forward_pass_rate,
 )
+from frostline.sweep.forecast.pace import Timed
 from frostline.sweep.forecast.record import Cell, Forecast
+from frostline.sweep.forecast.timer import COPY_BYTES, SLOWDOWN, STEP_BYTES
 from frostline.sweep.forecast.workload import Load, Outlook
-from frostline.sweep.prepare import Prepared, existing, recipe_of, rows_needed
+from frostline.sweep.make_plan import rows_needed
+from frostline.sweep.prepare import Prepared
 from frostline.training.specification import RunSpec
 
 PLAN_SECONDS = 10.0  # that a plan may spend on timing
@@ -48,9 +48,9 @@ def foresee(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = False)
     rows = rows_needed(context, shared or missing)
     recipe = recipe_of(prepared.pretrained, context.machine, context.forward_pass(kept))
     to_pass = missing_rows(context.tokens, rows, kept, recipe) if shared else rows[:0]
-    rate = pace_of_pass(outlook, to_pass if len(to_pass) else missing_rows(context.tokens, rows, kept))
+    rate = forward_pass_rate(outlook, to_pass if len(to_pass) else missing_rows(context.tokens, rows, kept))
     pass_operations = outlook.pass_operations(to_pass)
-    guess = GUESS * (pass_operations + sum(outlook.operations(run) for run in missing)) / rate
+    guess = SLOWDOWN * (pass_operations + sum(outlook.operations(run) for run in missing)) / rate
     budget = PLAN_SECONDS if plain else min(MOST_SECONDS, SHARE * guess) - (perf_counter() - begun)
     wanted, workers = outlook.wanted(missing), workers_for(prepared, runs)
     at_once = min(workers, len(missing))
@@ -60,11 +60,11 @@ def foresee(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = False)
     if not known:
         return None
     found = known[len(known) // 2]
-    by_plain = plainly(outlook, wanted, rate) if plain else None
+    by_plain = calibrate_plain(outlook, wanted, rate) if plain else None
     pass_seconds = pass_operations / rate
     if len(to_pass):
         written = kept.bytes(len(to_pass), int(context.tokens.lengths[to_pass].sum()), outlook.anatomy.width)
-        pass_seconds += written / disk_rate(existing(cache_folder()))
+        pass_seconds += written / disk_rate(nearest_existing(cache_folder()))
     return Forecast(
         cells=tuple(_cells(outlook, found, by_plain, missing, at_once)),
         workers=at_once,

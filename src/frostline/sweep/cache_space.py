@@ -1,0 +1,76 @@
+"""Which hidden states fit on the disk, and the key under which they are cached."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from frostline.frozen.batches import Rows
+from frostline.frozen.cache.loading import RESERVED_BYTES, missing_rows
+from frostline.frozen.cache.recipe import Recipe, cache_folder, similar_recipes
+from frostline.frozen.forward_pass import ForwardPass
+from frostline.frozen.selection import StateSelection
+from frostline.model.device import Machine, free_bytes
+from frostline.model.pretrained import Pretrained
+from frostline.training.context import RunContext
+
+
+@dataclass(frozen=True)
+class CacheSpace:
+    """The disk space for the hidden states of some examples."""
+
+    context: RunContext
+    unique: Rows  # one row of each distinct example
+    tokens: int  # their tokens
+    free: int  # bytes of the disk
+    limit: float  # bytes that the user allows
+
+    @classmethod
+    def of(cls, context: RunContext, rows: Rows, limit: float | None) -> "CacheSpace":
+        """The space for ``rows`` of the pool, with a ``limit`` in GB."""
+        unique = rows[np.unique(context.tokens.keys[rows], return_index=True)[1]]
+        free = max(0, free_bytes(nearest_existing(cache_folder())) - RESERVED_BYTES)
+        tokens = int(context.tokens.lengths[unique].sum())
+        return cls(context, unique, tokens, free, math.inf if limit is None else limit * 1e9)
+
+    def bytes(self, selection: StateSelection) -> int:
+        """The size of these hidden states of all examples."""
+        return selection.bytes(len(self.unique), self.tokens, self.context.pretrained.anatomy.width)
+
+    def fits(self, selection: StateSelection) -> bool:
+        """Whether the disk has space for what is not cached yet, and the limit for all of it."""
+        context = self.context
+        recipe = recipe_of(context.pretrained, context.machine, context.forward_pass(selection))
+        whole = context.pretrained.anatomy.count in selection.pooled  # then the last layer ran for all tokens
+        recipes = [one for one in similar_recipes(recipe) if bool(one.narrow) != whole]
+        lacking = (missing_rows(context.tokens, self.unique, selection, one) for one in recipes)
+        missing = min(lacking, key=len, default=self.unique)
+        lengths = context.tokens.lengths[missing]
+        more = selection.bytes(len(missing), int(lengths.sum()), context.pretrained.anatomy.width)
+        return more <= self.free and self.bytes(selection) <= self.limit
+
+
+def recipe_of(pretrained: Pretrained, machine: Machine, forward_pass: ForwardPass) -> Recipe:
+    """Everything that determines this model's hidden states on this machine."""
+    facts = machine.facts()
+    return Recipe(
+        model=pretrained.name,
+        weights=pretrained.weights,
+        precision=machine.precision,
+        attention=str(pretrained.model.config._attn_implementation),
+        device=str(facts["device_name"]),
+        threads=torch.get_num_threads(),
+        instructions=str(facts["instructions"]),
+        torch=str(facts["torch"]),
+        transformers=str(facts["transformers"]),
+        head_reads=forward_pass.head_reads,
+        packed=forward_pass.packed,
+        narrow=" ".join(forward_pass.narrow.modules) if forward_pass.narrow else "",
+    )
+
+
+def nearest_existing(path: Path) -> Path:
+    """The path, or the nearest folder above it that exists."""
+    return path if path.exists() else nearest_existing(path.parent)

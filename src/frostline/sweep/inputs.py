@@ -1,0 +1,143 @@
+"""The data of a sweep: read, checked and tokenized."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from frostline import FrostlineError
+from frostline.data.examples import Examples
+from frostline.data.load import Data, load_data
+from frostline.data.specification import DataSpec
+from frostline.frozen.batches import Rows
+from frostline.model.loading import most_tokens
+from frostline.model.pretrained import Pretrained
+from frostline.model.tokens import Tokens, encode
+from frostline.sweep.specification import SweepSpec
+
+SPLITS = ("train", "validation", "test")
+
+
+def read_data(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
+    """Read the examples that a specification names.
+
+    Args:
+        spec: The sweep.
+        sources: Tables given in Python, in place of the paths of ``train``, ``validation`` and ``test``.
+
+    Raises:
+        FrostlineError: A table cannot be read or is not usable.
+    """
+    given = {name: sources.get(name, getattr(spec, name)) for name in SPLITS}
+    return load_data(
+        DataSpec(
+            **given,
+            data=spec.data,
+            config=spec.config,
+            column_names=spec.column_names,
+            text_column=spec.text_column,
+            text_pair_column=spec.text_pair_column,
+            label_column=spec.label_column,
+            problem_type=spec.problem_type,
+            labels=spec.labels,
+            data_seed=spec.data_seed,
+            held_out_share=spec.held_out_share,
+            first_rows=spec.first_rows,
+            task_name=spec.task,
+            glue=spec.glue,
+            folds=spec.folds,
+        )
+    )
+
+
+def splits_of(data: Data) -> dict[str, Examples]:
+    """The examples of every split, training first."""
+    return {name: part for name in SPLITS if (part := getattr(data, name)) is not None} | dict(data.others)
+
+
+def data_digest(splits: Iterable[Examples]) -> str:
+    """A digest of the examples of all splits."""
+    digest = hashlib.sha256()
+    for examples in splits:
+        digest.update(examples.digest().encode())
+    return digest.hexdigest()
+
+
+def length_limit(spec: SweepSpec, pretrained: Pretrained) -> int:
+    """The most tokens per example.
+
+    Raises:
+        FrostlineError: The requested limit does not suit the model.
+    """
+    if spec.max_length is None:
+        return pretrained.max_length
+    positions = most_tokens(pretrained.model)
+    least = pretrained.tokenizer.num_special_tokens_to_add(pair=False) + 1
+    if spec.max_length < least or (positions and spec.max_length > positions):
+        raise FrostlineError(
+            f"max_length = {spec.max_length} does not suit {pretrained.name}: "
+            f"give a number from {least} to {positions or 'what memory allows'}."
+        )
+    return spec.max_length
+
+
+def encode_splits(
+    spec: SweepSpec,
+    splits: Mapping[str, Examples],
+    max_length: int,
+    pretrained: Pretrained,
+    trained: Rows | None = None,
+) -> dict[str, Tokens]:
+    """Tokens of every split, at most ``max_length`` per example; of the training split only the rows ``trained``.
+
+    Raises:
+        FrostlineError: More examples would be truncated than the specification allows.
+    """
+    encoded = {
+        name: encode(pretrained.tokenizer, s.texts, s.pairs, max_length, trained if name == "train" else None)
+        for name, s in splits.items()
+    }
+    _require_consent(spec, encoded, max_length, pretrained)
+    return encoded
+
+
+def _require_consent(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length: int, pretrained: Pretrained) -> None:
+    """Refuse to truncate more examples than ``--max-truncated`` allows."""
+    truncated = {name: tokens.truncated() for name, tokens in encoded.items()}
+    split = max(truncated, key=lambda name: truncated[name])
+    if truncated[split] <= spec.max_truncated:
+        return
+    tokens = encoded[split]
+    lost = tokens.dropped.sum() / (tokens.dropped.sum() + tokens.offsets[-1])
+    longest = int((tokens.lengths + tokens.dropped).max())
+    most = most_tokens(pretrained.model)
+    remedy = "this model takes no more; consent" if most and max_length >= most else "raise --max-length, or consent"
+    raise FrostlineError(
+        f"{100 * truncated[split]:.1f} % of the {split} texts in use are longer than {max_length} tokens and would be "
+        f"truncated, losing {100 * lost:.1f} % of all tokens (the longest has {longest}): {remedy} with "
+        f"--max-truncated {min(1.0, np.ceil(truncated[split] * 100) / 100):g}."
+    )
+
+
+def require_classes(spec: SweepSpec, data: Data) -> None:
+    """Refuse class weights for a regression."""
+    if not data.task.labels and spec.class_weights != "none":
+        raise FrostlineError(
+            f"{data.task.name}: class_weights are for classes, and this is a regression on a number: leave them out."
+        )
+
+
+def require_train_sizes(spec: SweepSpec, data: Data) -> None:
+    """Refuse training-set sizes that the table does not have, or that cannot hold every class."""
+    classes = len(np.unique(data.train.targets)) if data.task.labels else 1
+    for size in spec.every("train_size"):
+        if size > data.train_rows:
+            raise FrostlineError(
+                f"train_size = {size:,} is more than the {data.train_rows:,} training rows (after validation and test "
+                "were held out): give a smaller --train-size, or leave it out to use all."
+            )
+        if size < classes:
+            raise FrostlineError(
+                f"train_size = {size} cannot show all {classes} classes: give at least --train-size {classes}."
+            )

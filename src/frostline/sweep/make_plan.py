@@ -1,0 +1,116 @@
+"""The plan of a sweep, made from its data and its model."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from frostline.data.load import Data
+from frostline.frozen.batches import Rows
+from frostline.frozen.selection import StateSelection, selection_for
+from frostline.model.pretrained import Pretrained
+from frostline.model.tokens import Tokens
+from frostline.sweep.cache_space import CacheSpace
+from frostline.sweep.parameter_groups import groups_by_tune
+from frostline.sweep.plan import Identity, Plan
+from frostline.sweep.results.store import Store
+from frostline.sweep.specification import SweepSpec
+from frostline.training.context import RunContext
+from frostline.training.rows import subset_rows, train_rows
+from frostline.training.specification import RunSpec
+
+
+def make_plan(
+    *,
+    spec: SweepSpec,
+    identity: Identity,
+    runs: Sequence[RunSpec],
+    context: RunContext,
+    data: Data,
+    encoded: Mapping[str, Tokens],
+    store: Store,
+    probes: bool,
+) -> Plan:
+    """The plan of a sweep: its runs, what they share, and what that takes of the disk.
+
+    Args:
+        spec: The sweep.
+        identity: What makes two sweeps the same.
+        runs: All runs of the grid.
+        context: What the runs share.
+        data: The examples.
+        encoded: Tokens by split.
+        store: The results in the folder.
+        probes: Also cache what probes after every layer read.
+    """
+    anatomy, model = context.pretrained.anatomy, context.pretrained.model
+    groups = groups_by_tune(runs, model, anatomy)
+    wanted = _states_wanted(spec, runs, context, probes=probes)
+    space = CacheSpace.of(context, rows_needed(context, runs), spec.cache_limit)
+    cached = wanted.largest_part(space.fits)
+    scored = sum(
+        len(context.splits[name]) * times for name, times in (("validation", 2), ("test", 1)) if name in context.splits
+    )
+    return Plan(
+        runs=tuple(runs),
+        done=frozenset(run.digest for run in runs if store.has(run.digest)),
+        parameters=sum(p.numel() for p in model.parameters()),
+        trainable={k: sum(group.parameters for group in some if group.trained) for k, some in groups.items()},
+        groups=groups,
+        rows=len(space.unique),
+        tokens=space.tokens,
+        wanted=wanted,
+        kept=cached,
+        cache_bytes=space.bytes(cached),
+        limit_bytes=int(min(space.free, space.limit)),
+        free_bytes=space.free,
+        truncated={name: tokens.truncated() for name, tokens in encoded.items()},
+        truncated_by_class=_truncated_by_class(identity, data, encoded["train"]),
+        max_length=identity.max_length,
+        notes=(*data.notes, *_notes_on_named_modules(runs, context.pretrained)),
+        results_bytes=len(runs) * (scored * 4 * max(1, len(identity.labels)) + 12_000),
+        model_bytes=4 * sum(p.numel() for p in model.parameters()),
+    )
+
+
+def _states_wanted(spec: SweepSpec, runs: Sequence[RunSpec], context: RunContext, *, probes: bool) -> StateSelection:
+    """The hidden states that these runs (and probes) could use, if there were enough disk space."""
+    anatomy = context.pretrained.anatomy
+    depths = {
+        None if spec.frozen_dropout else run.to_train.depth(anatomy) for run in {run.tune: run for run in runs}.values()
+    }
+    cuts = {anatomy.count - depth for depth in depths if depth is not None and depth != anatomy.count}
+    wanted = selection_for(sorted(cuts), anatomy, context.head_reads)
+    return replace(wanted, pooled=tuple(range(anatomy.count + 1))) if probes else wanted
+
+
+def _truncated_by_class(identity: Identity, data: Data, tokens: Tokens) -> dict[str, float]:
+    """The share of truncated training examples of each class, where any of its examples is in use."""
+    shares = {label: tokens.truncated(data.train.targets == n) for n, label in enumerate(identity.labels)}
+    return {label: share for label, share in shares.items() if not np.isnan(share)}
+
+
+def rows_needed(context: RunContext, runs: Sequence[RunSpec]) -> Rows:
+    """Rows of the pool that these runs train on or are scored on."""
+    parts = [rows for name, rows in context.splits.items() if name != "train"]
+    parts += [train_rows(context, spec) for spec in _one_per_subset(runs)]
+    return np.unique(np.concatenate(parts))
+
+
+def rows_trained(runs: Sequence[RunSpec], data: Data) -> Rows | None:
+    """Training rows that any of these runs trains on; None: all."""
+    if any(spec.train_size == len(data.train) for spec in runs):
+        return None
+    subsets = [subset_rows(spec, data.train.targets, data.folds) for spec in _one_per_subset(runs)]
+    return np.unique(np.concatenate(subsets))
+
+
+def _one_per_subset(runs: Sequence[RunSpec]) -> Iterable[RunSpec]:
+    """One of all runs that train on the same examples."""
+    return {(spec.seed if spec.subset == "per-seed" else spec.fold, spec.train_size): spec for spec in runs}.values()
+
+
+def _notes_on_named_modules(runs: Sequence[RunSpec], pretrained: Pretrained) -> Iterator[str]:
+    """Notes on named modules, if any are trained."""
+    run = next((run for run in runs if run.tune == "named"), None)
+    yield from run.to_train.notes(pretrained.anatomy, pretrained.new) if run else ()
