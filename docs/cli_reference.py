@@ -1,6 +1,6 @@
 """Write docs/reference/command-line.md from the program itself.
 
-    python docs/cli_reference.py
+python docs/cli_reference.py
 """
 
 from pathlib import Path

@@ -79,7 +79,8 @@ def draw() -> str:
     place = {folder.name: number for number, folder in enumerate(ordered)}
     height = TOP + ROW * len(ordered) + 10
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" fill="{INK}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img"',
+        f' font-family="sans-serif" fill="{INK}">',
         "<title>The folders of frostline, in the order of their imports</title>",
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         f'<path d="M0 0 L8 4 L0 8 z" fill="{LINE}"/></marker></defs>',

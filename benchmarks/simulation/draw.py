@@ -26,8 +26,10 @@ HARD = (
 
 @dataclass(frozen=True)
 class Pairs:
-    """Many of :class:`frostline.statistics.inference.pair.Pair` at once: means ``[...]`` and errors (variance of the cell, covariance,
-    variance of full, degrees of freedom)."""
+    """Many :class:`frostline.statistics.inference.pair.Pair` at once.
+
+    Means are ``[...]``. The errors are the variance of the cell, the covariance, the variance of full and the degrees of freedom.
+    """
 
     cell: Array
     full: Array

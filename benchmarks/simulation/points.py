@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from frostline.statistics import points
+from frostline.statistics import curve_rules
 from frostline.statistics.choices import Choices
 from frostline.statistics.curve import compare, main_point
 from frostline.statistics.evidence import Evidence
-from frostline.statistics.goal import Goal
+from frostline.statistics.goal import Goal, seeds_to_decide
 from frostline.statistics.inference.holm import holm
 from frostline.statistics.inference.pair import pair
 from frostline.statistics.inference.power import seeds_needed
@@ -69,7 +69,7 @@ def decide(scores: Array, left: Array | None, rows: int | None) -> dict[str, Arr
         "possible": first(high >= 0),
         "published": first(mean >= 0.9 * mean[:, -1:]),
         "one_standard_error": first(mean >= mean.max(1, keepdims=True) - spread),
-        "knee": np.where((bend.max(1) >= points.KNEE) & (mean[:, 6] > mean[:, 0]), bend.argmax(1), -1),
+        "knee": np.where((bend.max(1) >= curve_rules.KNEE) & (mean[:, 6] > mean[:, 0]), bend.argmax(1), -1),
         "p": p,
     }
 
@@ -145,7 +145,7 @@ def seeds_to_tell(draw: np.random.Generator, pilots: int) -> pd.DataFrame:
             scores = seed_scores(draw, pilots, n, truth, 0.1)
             low, high = pairs(scores[..., 0], scores[..., 1]).interval(TARGET, CHANCE)
             unsure = scores[(low < 0) & (high >= 0)]
-            named = [points.seeds_to_tell(pair(one), Goal.of_gain(TARGET, CHANCE)) for one in unsure]
+            named = [seeds_to_decide(pair(one), Goal.of_gain(TARGET, CHANCE)) for one in unsure]
             known = np.array([m for m in named if m is not None])
             chance = power(distance, by_seed, known)
             table.append(

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from frostline.statistics import points
 from frostline.statistics.choices import Choices
 from frostline.statistics.curve import compare
 from frostline.statistics.inference.holm import holm
@@ -296,55 +295,6 @@ def test_holm(p: list[float]) -> None:
     assert all(ours <= min(1.0, len(p) * raw) for ours, raw in zip(adjusted, p, strict=True))
 
 
-# --- points of a curve ---
-
-
-def cells_of(means: Sequence[float], std: float = 0.01, costs: Sequence[float] | None = None) -> list[dict[str, Any]]:
-    return [
-        {
-            **{"trainable": str(k), "tuned_layers": k, "tune_embeddings": False},
-            **{
-                "validation": {"mean": mean, "std": std, "n": 4},
-                "shared_seconds": None,
-                "abreast": 1,
-                "seconds": costs[k] if costs else k,
-            },
-            **{"trainable_parameters": k, "peak_memory_bytes": None},
-        }
-        for k, mean in enumerate(means)
-    ]
-
-
-@given(st.lists(st.tuples(scores, st.integers(0, 5)), min_size=1, max_size=10))
-def test_nobody_in_the_front_is_beaten_and_everybody_outside_is(pairs: list[tuple[float, int]]) -> None:
-    front = points.pareto(cells_of([score for score, _ in pairs], costs=[cost for _, cost in pairs]))
-    inside = {int(name) for name in front["seconds"]}
-    assert inside and front["peak_memory_bytes"] == []
-
-    def beaten(k: int) -> bool:
-        score, cost = pairs[k]
-        return any(s >= score and c <= cost and (s > score or c < cost) for s, c in pairs)
-
-    assert inside == {k for k in range(len(pairs)) if not beaten(k)}
-
-
-@given(st.floats(0, 1), st.floats(0.001, 1), st.integers(3, 12))
-def test_a_straight_line_has_no_knee(first: float, step: float, steps: int) -> None:
-    assert points.knee(cells_of([first + step * k for k in range(steps)])) is None
-    assert points.knee(cells_of([first - step * k for k in range(steps)])) is None
-
-
-def test_a_bend_is_a_knee() -> None:
-    assert points.knee(cells_of([0.5, 0.6, 0.8, 0.82, 0.83])) == "2"
-
-
-@given(curves, st.floats(0, 0.2))
-def test_the_one_standard_error_point_is_never_above_the_best(means: list[float], std: float) -> None:
-    named = points.one_standard_error(cells_of(means, std))
-    assert named is not None and int(named) <= int(np.argmax(means))
-    assert means[int(named)] >= max(means) - std / 2
-
-
 @given(st.floats(0.001, 0.3), st.floats(1.01, 5), st.floats(1e-6, 1e-2), st.floats(0, 1e-4))
 def test_a_larger_distance_never_needs_more_seeds(near: float, times: float, by_seed: float, by_row: float) -> None:
     few, many = (seeds_needed(distance, by_seed, by_row, 49) for distance in (near * times, near))
@@ -353,7 +303,9 @@ def test_a_larger_distance_never_needs_more_seeds(near: float, times: float, by_
 
 
 def test_runs_that_are_not_above_guessing_are_counted_whether_they_failed_or_not() -> None:
-    runs = with_outcomes([one(0, seed, score) for seed, score in enumerate((0.45, 0.5, 0.53))] + [one("all", 0, 0.9)], 0.5)
+    runs = with_outcomes(
+        [one(0, seed, score) for seed, score in enumerate((0.45, 0.5, 0.53))] + [one("all", 0, 0.9)], 0.5
+    )
     weak = failures([run for run in runs if run["trainable"] != "all"])
     assert (weak["not_above_guessing"], weak["at_chance"], weak["runs"]) == (2, 3, 3)  # a cell that has not learned
     assert failures(with_outcomes([one(0, 0, 0.45)], None))["not_above_guessing"] is None

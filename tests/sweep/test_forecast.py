@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
-from frostline.cli.printing import print_forecast, print_plan
+from frostline.cli.plan_output import print_forecast, print_plan
 from frostline.frozen.cache.loading import load_or_compute, missing_rows
 from frostline.frozen.selection import StateSelection
 from frostline.sweep.cache_space import recipe_of

@@ -176,6 +176,10 @@ def test_what_is_kept_is_within_the_limit_and_nearest_the_head(cuts: list[int], 
     kept = need.largest_part(lambda part: part.bytes(100, 2000, 64) <= limit)
     assert kept == StateSelection((), False) or kept.bytes(100, 2000, 64) <= limit
     assert kept.cuts == need.cuts[len(need.cuts) - len(kept.cuts) :]
-    more = StateSelection(need.cuts[len(need.cuts) - len(kept.cuts) - 1 :], head) if len(kept.cuts) < len(need.cuts) else None
+    more = (
+        StateSelection(need.cuts[len(need.cuts) - len(kept.cuts) - 1 :], head)
+        if len(kept.cuts) < len(need.cuts)
+        else None
+    )
     assert more is None or more.bytes(100, 2000, 64) > limit
     assert np.isclose(need.bytes(100, 2000, 64), 64 * 4 * (len(cuts) * 2000 + head * 100) + 2400)

@@ -42,7 +42,8 @@ class Bf16Gradient(HeldGradient):
         wide = self.numbers.to(torch.float32, copy=self.factor is not None)
         if self.factor is not None:
             wide.mul_(self.factor)
-        return wide if parameter.grad is None else parameter.grad + wide
+        total: Tensor = wide if parameter.grad is None else parameter.grad + wide
+        return total
 
     def norm(self, parameter: Tensor) -> Tensor | None:
         norm = torch.linalg.vector_norm

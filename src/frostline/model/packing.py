@@ -1,9 +1,9 @@
 """Packed batches: only attention sees padding.
 
-Between the first layer that runs and the last, hidden states are ``[1, T, D]``. The attention function registered here scatters
-the heads into the grid ``[B, H, S, C]``. It calls the attention of transformers with the mask that transformers built, and gathers the
-real tokens again. On a CPU, short examples use :mod:`frostline.fast.attention`. Everything else in a layer works token by token, as
-transformers wrote it. :mod:`frostline.model.packed_layout` has the shapes.
+Between the first layer that runs and the last, hidden states are ``[1, T, D]``. Attention works on the grid ``[B, H, S, C]``:
+the attention function registered here scatters the heads into it, calls the attention of transformers with the mask that
+transformers built, and gathers the real tokens again. On a CPU, short examples use :mod:`frostline.fast.attention`. Everything
+else in a layer works token by token, as transformers wrote it. :mod:`frostline.model.packed_layout` has the shapes.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """What a run trains: the last k layers, everything, or modules that are named.
 
-A new way to choose what is trained is a new value of ``frostline.model.tune.Tune`` and a branch of :meth:`Trainable.parameters`. Everything
-else follows from the names of the parameters: the cut, the exactness check, the cost and the audit.
+A new way to choose what is trained is a new value of ``frostline.model.tune.Tune`` and a branch of
+:meth:`Trainable.parameters`. Everything else follows from the names of the parameters: the cut, the exactness check, the cost and
+the audit.
 """
 
 from collections.abc import Iterator, Set

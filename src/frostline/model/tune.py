@@ -1,4 +1,7 @@
-"""The values of ``tune``: the number of tuned layers k, ``all`` or ``named``. Imports no torch, because settings are read without it."""
+"""The values of ``tune``: the number of tuned layers k, ``all`` or ``named``.
+
+Imports no torch, because settings are read without it.
+"""
 
 from typing import Annotated, Literal
 

@@ -113,7 +113,8 @@ def _better_probe(out: Path, facts: Mapping[str, Any] | None, answer: Mapping[st
         return ""
     return (
         f" A linear probe on frozen features scores higher, {answer['metric']} {best['score']:.3f} (95 % confidence interval "
-        f"{best['low']:.3f} to {best['high']:.3f}), without training a layer. The folder {PROBE} holds it for `frostline predict`."
+        f"{best['low']:.3f} to {best['high']:.3f}), without training a layer. "
+        f"The folder {PROBE} holds it for `frostline predict`."
     )
 
 

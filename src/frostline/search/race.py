@@ -5,8 +5,8 @@ ends with a verdict. It knows nothing of models or files, and the same outcomes 
 stopped goes on by being told again what is known. What is cheap comes first; full is trained as often as the comparison
 needs; k is climbed from the shallow end, so not much that is deeper than the answer is trained but full.
 
-What decides is what the answer's intervals rest on (frostline.statistics.intervals): runs paired by seed and row. Whoever looks at
-results several times and stops when he likes them is wrong more often than his intervals say, so each look gets its part of
+What decides is what the answer's intervals rest on (frostline.statistics.intervals): runs paired by seed and row. Whoever looks
+at results several times and stops when he likes them is wrong more often than his intervals say, so each look gets its part of
 the 5 % (:data:`RUNGS`). Numbers that cost little may say where to begin, never which k is named; only
 a probe that no k could beat by much ends the race before it has begun.
 """

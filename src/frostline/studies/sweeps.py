@@ -58,7 +58,9 @@ class StudySweep:
         group = next(iter(sweep_groups(self.out)))
         full = [run for run in group.runs if run["trainable"] == FULL and run["learning_rate"] in self.line_search]
         largest = max(run["train_size"] for run in full)
-        return best_learning_rate([run for run in full if run["train_size"] == largest], group.evidence.chance, self.choices)
+        return best_learning_rate(
+            [run for run in full if run["train_size"] == largest], group.evidence.chance, self.choices
+        )
 
 
 def study_sweeps(

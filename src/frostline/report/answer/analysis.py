@@ -103,7 +103,9 @@ def _finished(group: Group) -> list[Run]:
         sizes.setdefault(run["train_size"], []).append(run)
     evidence = group.evidence
     return [
-        run for runs in sizes.values() for run in done(with_outcomes(runs, evidence.chance, clear_distance(runs, evidence)))
+        run
+        for runs in sizes.values()
+        for run in done(with_outcomes(runs, evidence.chance, clear_distance(runs, evidence)))
     ]
 
 

@@ -1,0 +1,20 @@
+"""Cells of a curve, made from their means."""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def cells_of(means: Sequence[float], std: float = 0.01, costs: Sequence[float] | None = None) -> list[dict[str, Any]]:
+    return [
+        {
+            **{"trainable": str(k), "tuned_layers": k, "tune_embeddings": False},
+            **{
+                "validation": {"mean": mean, "std": std, "n": 4},
+                "shared_seconds": None,
+                "abreast": 1,
+                "seconds": costs[k] if costs else k,
+            },
+            **{"trainable_parameters": k, "peak_memory_bytes": None},
+        }
+        for k, mean in enumerate(means)
+    ]
