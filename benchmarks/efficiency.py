@@ -35,12 +35,12 @@ from frostline.fast.linear import prepared_weights  # noqa: E402
 from frostline.frozen.batches import tokens_per_batch  # noqa: E402
 from frostline.frozen.cache.loading import missing_rows  # noqa: E402
 from frostline.frozen.cache.recipe import cache_folder  # noqa: E402
-from frostline.sweep.execution.execute import cut_check, sharing  # noqa: E402
+from frostline.sweep.execution.execute import check_cuts, sharing  # noqa: E402
 from frostline.sweep.execution.progress import Progress  # noqa: E402
 from frostline.sweep.execution.workers import in_each, workers_for  # noqa: E402
 from frostline.sweep.forecast.calibration import disk_rate  # noqa: E402
 from frostline.sweep.forecast.operations import batch_totals  # noqa: E402
-from frostline.sweep.forecast.workload import Outlook  # noqa: E402
+from frostline.sweep.forecast.workload import Workload  # noqa: E402
 from frostline.sweep.make_plan import rows_needed  # noqa: E402
 from frostline.sweep.prepare import Prepared  # noqa: E402
 
@@ -146,12 +146,12 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
         begun = perf_counter()
         prepared = sweep._prepare(clock)
         clock.begin("checking that the model can be cut")
-        cut_check(prepared)  # what of the last layer runs for one token a text is known from here on
+        check_cuts(prepared)  # what of the last layer runs for one token a text is known from here on
         clock.lap("calibration")
-        outlook = Outlook(prepared.context, prepared.plan.kept)
+        workload = Workload(prepared.context, prepared.plan.cached)
         runs = sweep._asked(prepared)
-        steps = _tokens(outlook, runs)
-        rates = _rates(outlook, prepared, runs, steps)
+        steps = _tokens(workload, runs)
+        rates = _rates(workload, prepared, runs, steps)
         usual = [usual_rate(prepared, runs, steps)]
         spent = perf_counter() - clock.since
         clock.lap("start-up")
@@ -162,9 +162,9 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
         results = prepared.store.results()
         sharers = sharing(prepared, runs)
         needed = rows_needed(prepared.context, sharers or runs)
-        rows = missing_rows(prepared.context.tokens, needed, outlook.kept) if sharers else needed[:0]
+        rows = missing_rows(prepared.context.tokens, needed, workload.cached) if sharers else needed[:0]
         clock.seconds.pop("calibration")
-        phases = list(_phases(clock, outlook, prepared, runs, results, rows, rates))
+        phases = list(_phases(clock, workload, prepared, runs, results, rows, rates))
     bound = sum(phase["bound"] or 0.0 for phase in phases)
     operations, best = sum(phase.get("operations", 0.0) for phase in phases), _best(rates)
     at_usual = bound + operations * (1 / statistics.mean(usual) - 1 / best)
@@ -172,22 +172,22 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
     return {**found, "bound_at_usual": at_usual}
 
 
-def _tokens(outlook: Outlook, runs: Sequence[Any]) -> int:
+def _tokens(workload: Workload, runs: Sequence[Any]) -> int:
     """Of a step, mostly."""
-    return max(1, round(statistics.median(outlook.load(run).steps.mean.tokens for run in runs)))
+    return max(1, round(statistics.median(workload.load(run).steps.mean.tokens for run in runs)))
 
 
 def _best(rates: dict[str, float]) -> float:
     return max(rates["training"], rates["evaluation"], rates["pass"])
 
 
-def _rates(outlook: Outlook, prepared: Prepared, runs: Sequence[Any], steps: int) -> dict[str, float]:
-    scored = max(1, round(statistics.median(outlook.load(run).scored.mean.tokens for run in runs)))
+def _rates(workload: Workload, prepared: Prepared, runs: Sequence[Any], steps: int) -> dict[str, float]:
+    scored = max(1, round(statistics.median(workload.load(run).scored.mean.tokens for run in runs)))
     cache_folder().mkdir(parents=True, exist_ok=True)
     return {
         "training": matrix_rate(prepared, steps),
         "evaluation": matrix_rate(prepared, scored),
-        "pass": matrix_rate(prepared, tokens_per_batch(prepared.context.machine.device, outlook.anatomy)),
+        "pass": matrix_rate(prepared, tokens_per_batch(prepared.context.machine.device, workload.anatomy)),
         "memory": memory_rate(prepared),
         "disk": disk_rate(cache_folder()),
     }
@@ -195,7 +195,7 @@ def _rates(outlook: Outlook, prepared: Prepared, runs: Sequence[Any], steps: int
 
 def _phases(
     clock: Clock,
-    outlook: Outlook,
+    workload: Workload,
     prepared: Prepared,
     runs: Sequence[Any],
     results: dict[str, Any],
@@ -203,26 +203,26 @@ def _phases(
     rates: dict[str, float],
 ) -> Iterator[dict[str, Any]]:
     best = _best(rates)
-    lengths, matrices = prepared.context.tokens.lengths, outlook.matrices
+    lengths, matrices = prepared.context.tokens.lengths, workload.matrices
     for name in ("start-up", "tokenizing", "check", "forecast"):
         yield _phase(name, clock.seconds.get(name, 0.0), None)
     if len(rows):
-        stop = outlook.anatomy.count if outlook.kept.head else max(outlook.kept.cuts)
+        stop = workload.anatomy.count if workload.cached.head else max(workload.cached.cuts)
         real = matrices.forward(batch_totals(lengths[rows], 1), stop=stop)
         # every token once, without padding and without the copies that fill batches up
         yield {
             **_phase("pass", clock.seconds["pass"], real / best),
             "operations": real,
-            "share_real": real / outlook.pass_operations(rows),
+            "share_real": real / workload.forward_pass_operations(rows),
             "rate": real / clock.seconds["pass"],
             "of_matrix_rate": real / clock.seconds["pass"] / rates["pass"],
         }
     training = evaluation = 0.0
     for tune in dict.fromkeys(run.tune for run in runs):
         same = [run for run in runs if run.tune == tune and run.digest in results]
-        names = same[0].to_train.parameters(outlook.anatomy)
-        loads = [(run, outlook.load(run)) for run in same]
-        steps = sum(matrices.training(names, load.steps, outlook.cut(run)) for run, load in loads)
+        names = same[0].to_train.parameters(workload.anatomy)
+        loads = [(run, workload.load(run)) for run in same]
+        steps = sum(matrices.training(names, load.steps, workload.cut(run)) for run, load in loads)
         moved = sum(load.steps.count for _, load in loads) * OPTIMIZER_BYTES * matrices.updated_parameters(names)
         took = sum(results[run.digest]["cost"]["train_seconds"] for run in same)
         training += took
@@ -235,7 +235,7 @@ def _phases(
         took = sum(  # with test, and what is around a run
             cost["run_seconds"] - cost["train_seconds"] for cost in (results[run.digest]["cost"] for run in same)
         )
-        work = sum(matrices.forward(outlook.load(run).scored, outlook.cut(run) or 0) for run in same)
+        work = sum(matrices.forward(workload.load(run).scored, workload.cut(run) or 0) for run in same)
         evaluation += took
         yield {
             **_phase(f"evaluation, {same[0].trainable}", took, work / best),

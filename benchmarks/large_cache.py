@@ -47,7 +47,7 @@ def main() -> None:
             if passed // 10_000 > (passed - rows) // 10_000:
                 print(f"{passed:,} rows, {perf_counter() - start:.0f} s", flush=True)
 
-        made_by = context.forward_pass(plan.kept)
+        made_by = context.forward_pass(plan.cached)
         with sampled_peak(lambda: anonymous_memory(process)) as peak:
             start = perf_counter()
             states = load_or_compute(
@@ -60,7 +60,7 @@ def main() -> None:
             )
             seconds = perf_counter() - start
             for rows in np.array_split(np.random.default_rng(0).permutation(len(context.tokens)), 1000)[:200]:
-                states.tokens(plan.kept.cuts[0], rows[:16])
+                states.tokens(plan.cached.cuts[0], rows[:16])
         taken = sum(p.stat().st_size for p in (Path(scratch) / "cache").rglob("*") if p.is_file())
         facts = {
             "rows": plan.rows,

@@ -32,7 +32,7 @@ SETTINGS = {"tune": "2", "train_size": "64", "seeds": "1", "num_train_epochs": "
 def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
     """Bytes above the imports: until hidden states are kept, and of a run that takes them up."""
     from frostline import Sweep
-    from frostline.sweep.execution.execute import make_ready, settle
+    from frostline.sweep.execution.execute import prepare_hidden_states, weights_for_runs
     from frostline.sweep.execution.progress import Progress
     from frostline.training.run import run
 
@@ -41,8 +41,8 @@ def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
         sweep = Sweep(progress=Progress(), **settings, out=work / "out")
         prepared = sweep._prepare(Progress())
         (spec,) = sweep._asked(prepared)
-        make_ready(prepared, [spec], Progress())
-    with settle(prepared, [spec]), _most() as most:
+        prepare_hidden_states(prepared, [spec], Progress())
+    with weights_for_runs(prepared, [spec]), _most() as most:
         run(spec, prepared.context)
     return {"frostline, until hidden states are kept": _above(until, before), OURS: _above(most, before)}
 

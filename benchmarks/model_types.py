@@ -56,8 +56,8 @@ def row(name: str, checks: list[Check], same: float) -> str:
     path = kinds.pop() if len(kinds) == 1 else paths
     logits = max(c.max_logit_difference or 0.0 for c in checks)
     gradients = max(c.max_gradient_difference or 0.0 for c in checks)
-    narrow = {c.narrow for c in checks}
-    modules = next(iter(narrow)) if len(narrow) == 1 else None
+    head_token = {c.head_token for c in checks}
+    modules = next(iter(head_token)) if len(head_token) == 1 else None
     last = "whole" if modules is None else ", ".join(modules.modules)
     return f"| {name} | {path} | {same:.1e} | {logits:.1e} | {gradients:.1e} | {last} |"
 

@@ -58,7 +58,7 @@ def once(settings: Mapping[str, Any]) -> dict[str, Any]:
                 "measured_bytes": max(c["peak_memory_bytes"] for c in costs),
             }
         )
-    for kind, key in (("pass", "pass_seconds"), ("total", "seconds")):
+    for kind, key in (("pass", "forward_pass_seconds"), ("total", "seconds")):
         both = {which: call[which][key] for which in ("predicted", "measured")}
         parts.append({"part": kind, "train_size": None, "kind": kind, **both})
     return {"parts": parts, "calibration_seconds": forecast.calibration_seconds, "trainer": forecast.trainer_seconds}

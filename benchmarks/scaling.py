@@ -99,7 +99,7 @@ def seconds(settings: Mapping[str, Any], work: Path) -> dict[str, float]:
             sys.exit(f"a run failed: {next(iter(failures.values()))['reason']}")
     columns = {"training": "train_seconds", "evaluation": "evaluation_seconds"}
     taken = {part: float(sum(cost[column] for cost in costs)) for part, column in columns.items()}
-    taken = {"pass": max(cost["pass_seconds"] for cost in costs), **taken}
+    taken = {"pass": max(cost["forward_pass_seconds"] for cost in costs), **taken}
     return {**taken, "all": sum(taken.values())}
 
 

@@ -153,7 +153,7 @@ def _result(
         "cost": {
             "train_seconds": 0.2 + 2.0 * k + 4 * (run.tune == "all") + 0.1 * run.seed,
             "evaluation_seconds": 1.0,
-            "pass_seconds": 0.0,
+            "forward_pass_seconds": 0.0,
             "peak_memory_bytes": 700_000_000 + 150_000_000 * k,
             "steps": 12,
         },

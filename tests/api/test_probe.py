@@ -9,7 +9,7 @@ import pytest
 
 import frostline
 from frostline import FrostlineError
-from frostline.frozen.batches import PassBatch
+from frostline.frozen.batches import ForwardBatch
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.training.probes.inputs import single_layer_inputs
 from tiny import Frostline as Program
@@ -52,7 +52,7 @@ def test_several_columns_share_one_forward_pass_and_the_next_call_needs_none(
     passed: list[int] = []
     batches = ForwardPass.batches
 
-    def counted(forward_pass: ForwardPass, *args: Any) -> list[PassBatch]:
+    def counted(forward_pass: ForwardPass, *args: Any) -> list[ForwardBatch]:
         found = batches(forward_pass, *args)
         passed.extend(len(batch.rows) for batch in found if forward_pass.selection.pooled)
         return found

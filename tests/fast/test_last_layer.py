@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from frostline.fast.last_layer import Narrow, placed, read_at
+from frostline.fast.last_layer import HeadTokenPart, placed, read_at
 from frostline.frozen.check.exactness import check
-from frostline.frozen.check.head_token import find_head_reads, find_narrow
+from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
 from frostline.frozen.cut import cut_at
 from frostline.model.anatomy import find_layers
 from frostline.model.packing import packable
@@ -26,9 +26,9 @@ NARROW = {
 }
 
 
-def narrow_for(model, batch):
+def head_token_part_of(model, batch):
     anatomy = find_layers(model, batch)
-    return anatomy, find_narrow(model, anatomy, batch, find_head_reads(model, anatomy, batch))
+    return anatomy, find_head_token_part(model, anatomy, batch, find_head_reads(model, anatomy, batch))
 
 
 def furthest(one, other):
@@ -39,8 +39,8 @@ def furthest(one, other):
 @pytest.mark.parametrize("model_type", NARROW)
 def test_what_the_head_does_not_look_at_is_found(model_type):
     model = small_model(model_type)
-    _, narrow = narrow_for(model, small_batch(model))
-    assert set(narrow.modules) == NARROW[model_type]
+    _, head_token = head_token_part_of(model, small_batch(model))
+    assert set(head_token.modules) == NARROW[model_type]
 
 
 @pytest.mark.parametrize("path", ["padded", "packed"])
@@ -49,7 +49,7 @@ def test_what_the_head_does_not_look_at_is_found(model_type):
 def test_logits_and_gradients_are_those_of_the_whole_layer(model_type, cut, path):
     model = small_model(model_type)
     batch = small_batch(model)
-    anatomy, narrow = narrow_for(model, batch)
+    anatomy, head_token = head_token_part_of(model, batch)
     names = Trainable.last(None if cut is None else L - cut).parameters(anatomy)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in names)
@@ -64,7 +64,7 @@ def test_logits_and_gradients_are_those_of_the_whole_layer(model_type, cut, path
     with packable(model) as packing:
         if path == "packed" and packing is None:
             pytest.skip("a type that packs nothing")
-        with cut_at(model, anatomy, cut, packing=packing if path == "packed" else None, narrow=narrow) as upper:
+        with cut_at(model, anatomy, cut, packing=packing if path == "packed" else None, head_token=head_token) as upper:
             logits = upper(batch, states)
             narrow_gradients = torch.autograd.grad(F.cross_entropy(logits, target), trained)
     assert furthest([logits], [truth]) < 3e-6  # sums run in another order, which processors do each in their way
@@ -76,7 +76,7 @@ def test_it_computes_less(model_type):
     """Rows that go through the linear layers of the last layer, counted."""
     model = small_model(model_type)
     batch = small_batch(model)
-    anatomy, narrow = narrow_for(model, batch)
+    anatomy, head_token = head_token_part_of(model, batch)
     rows = []
 
     def count(module, args, out):
@@ -87,11 +87,11 @@ def test_it_computes_less(model_type):
     ]
     hooks = [module.register_forward_hook(count) for module in modules]
     work = []
-    for how in (None, narrow):
+    for how in (None, head_token):
         with (
             torch.no_grad(),
             packable(model) as packing,
-            cut_at(model, anatomy, None, packing=packing, narrow=how) as upper,
+            cut_at(model, anatomy, None, packing=packing, head_token=how) as upper,
         ):
             upper(batch)
         work.append(sum(rows))
@@ -104,31 +104,31 @@ def test_it_computes_less(model_type):
 def test_where_the_head_reads_every_token_nothing_is_narrow():
     model = small_model("bert")
     batch = small_batch(model)
-    assert find_narrow(model, find_layers(model, batch), batch, "all") is None
+    assert find_head_token_part(model, find_layers(model, batch), batch, "all") is None
 
 
 def test_a_wrong_list_of_modules_is_seen_by_the_check(monkeypatch):
     """Keys for the head's token only would change the logits: the check then takes the whole layer."""
-    wrong = Narrow("first", ("attention.self.key",), 0)
+    wrong = HeadTokenPart("first", ("attention.self.key",), 0)
     model = small_model("bert")
-    monkeypatch.setattr("frostline.frozen.check.trial.find_narrow", lambda *given: wrong)
+    monkeypatch.setattr("frostline.frozen.check.trial.find_head_token_part", lambda *given: wrong)
     rows = check(model, tuned_layers=[0, 1, None], batch=small_batch(model))
-    assert [row.narrow for row in rows] == [None, None, None]  # at 0 the pass would run it
+    assert [row.head_token for row in rows] == [None, None, None]  # at 0 the pass would run it
     assert all(row.path == "packed" and row.max_logit_difference < 1e-6 for row in rows)
 
 
 def test_the_check_says_that_the_last_layer_is_narrow():
     model = small_model("roberta")
     rows = check(model, tuned_layers=[1, 3, None], batch=small_batch(model))
-    assert {row.narrow.modules for row in rows} == {tuple(rows[0].narrow.modules)}
-    assert set(rows[0].narrow.modules) == NARROW["roberta"]
+    assert {row.head_token.modules for row in rows} == {tuple(rows[0].head_token.modules)}
+    assert set(rows[0].head_token.modules) == NARROW["roberta"]
 
 
 def test_the_model_is_left_as_it_was():
     model = small_model("bert")
     batch = small_batch(model)
-    anatomy, narrow = narrow_for(model, batch)
-    with packable(model) as packing, cut_at(model, anatomy, None, packing=packing, narrow=narrow) as upper:
+    anatomy, head_token = head_token_part_of(model, batch)
+    with packable(model) as packing, cut_at(model, anatomy, None, packing=packing, head_token=head_token) as upper:
         upper(batch)
         assert upper.read is None and packing.read is None
     assert not any("forward" in vars(module) for module in model.modules())

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from frostline.fast.linear import prepared_weights
-from frostline.frozen.check.head_token import find_head_reads, find_narrow
+from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import find_layers, probe_batch
@@ -21,8 +21,8 @@ def pass_over(
     anatomy, batch = find_layers(model), probe_batch(model)
     reads = find_head_reads(model, anatomy, batch)
     selection = selection or StateSelection((1, anatomy.count - 1), head=reads != "all")
-    narrow = find_narrow(model, anatomy, batch, reads)
-    return ForwardPass(model, anatomy, selection, reads, packed, machine(precision).autocast, narrow)
+    head_token = find_head_token_part(model, anatomy, batch, reads)
+    return ForwardPass(model, anatomy, selection, reads, packed, machine(precision).autocast, head_token)
 
 
 def bytes_by_row(forward_pass: ForwardPass, tokens: Tokens, rows: Any) -> dict[int, list[bytes]]:

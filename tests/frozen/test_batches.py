@@ -13,7 +13,7 @@ from frostline.frozen import batches as module
 from frostline.frozen.batches import TINY, tokens_per_batch
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.model.packed_layout import STEP
-from frostline.sweep.forecast.operations import pass_totals
+from frostline.sweep.forecast.operations import forward_totals
 from frozen.passes import bytes_by_row, pass_over
 from frozen.random_tokens import random_tokens
 from small_models import small_model
@@ -43,7 +43,7 @@ def test_every_row_once_and_no_batch_above_its_capacity(
             assert tiny == (batch.lengths.min() <= STEP)  # an example's own length decides which batches it is in
             assert batch.lengths.sum() <= batch.capacity == BUDGET
             assert batch.examples == BUDGET // (TINY if tiny else STEP)
-            assert pass_totals(batch).tokens == BUDGET
+            assert forward_totals(batch).tokens == BUDGET
         else:
             assert len(set(padded)) == 1 and len(batch.rows) <= batch.examples == BUDGET // padded[0]
             assert (batch.lengths < padded).all()  # so there is always a mask

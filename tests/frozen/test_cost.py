@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import frostline
 from frostline.fast import sparse_gradients as lookup
-from frostline.frozen.check.head_token import find_narrow
+from frostline.frozen.check.head_token import find_head_token_part
 from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import LAYER, find_layers, probe_batch
 from frostline.model.trainable import Trainable
@@ -23,7 +23,7 @@ from frostline.sweep.forecast.operations import (
     random_batch_totals,
     sorted_batch_totals,
 )
-from frostline.sweep.forecast.workload import Outlook
+from frostline.sweep.forecast.workload import Workload
 from frostline.training.specification import RunSpec
 from small_models import small_model
 
@@ -105,21 +105,21 @@ def test_what_is_frozen_saves_less_the_higher_it_stands(matrices: OperationCount
 
 
 @pytest.fixture(scope="module")
-def outlook(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outlook, RunSpec]:
+def workload(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Workload, RunSpec]:
     out = tmp_path_factory.mktemp("cost") / "o"
     sweep = frostline.Sweep(
         progress=Progress(), model=tiny_bert, train=tiny_table, out=out, tune="2", seeds=1, train_size=40
     )
     prepared = sweep._prepare(Progress())
-    return Outlook(prepared.context, prepared.plan.kept), sweep._asked(prepared)[0]
+    return Workload(prepared.context, prepared.plan.cached), sweep._asked(prepared)[0]
 
 
 def spec_with(spec: RunSpec, **values: Any) -> RunSpec:
     return spec.model_copy(update=values)
 
 
-def test_a_run_costs_more_with_everything_that_makes_it_longer(outlook: tuple[Outlook, RunSpec]) -> None:
-    look, spec = outlook
+def test_a_run_costs_more_with_everything_that_makes_it_longer(workload: tuple[Workload, RunSpec]) -> None:
+    look, spec = workload
     base = look.operations(spec)
     for longer in (
         {"num_train_epochs": 4},
@@ -130,12 +130,12 @@ def test_a_run_costs_more_with_everything_that_makes_it_longer(outlook: tuple[Ou
     ):
         assert look.operations(spec_with(spec, **longer)) > base, longer
     assert look.operations(spec_with(spec, tune=0)) < look.operations(spec_with(spec, tune=1)) < base
-    uncut = Outlook(look.context, StateSelection((), head=False))
+    uncut = Workload(look.context, StateSelection((), head=False))
     assert uncut.operations(spec) > base
 
 
-def test_a_runs_load_is_what_it_does(outlook: tuple[Outlook, RunSpec]) -> None:
-    look, spec = outlook
+def test_a_runs_load_is_what_it_does(workload: tuple[Workload, RunSpec]) -> None:
+    look, spec = workload
     load = look.load(spec_with(spec, num_train_epochs=2.5))
     assert load.steps.count == 8 and load.steps.texts == pytest.approx(40 * 8 / 3)  # three steps an epoch
     rows = {name: len(rows) for name, rows in look.context.splits.items()}
@@ -143,33 +143,33 @@ def test_a_runs_load_is_what_it_does(outlook: tuple[Outlook, RunSpec]) -> None:
     assert load.longest <= 16 * look.lengths(spec).max()
 
 
-def test_packed_batches_have_less_to_do_than_padded_ones(outlook: tuple[Outlook, RunSpec]) -> None:
-    look, spec = outlook
+def test_packed_batches_have_less_to_do_than_padded_ones(workload: tuple[Workload, RunSpec]) -> None:
+    look, spec = workload
     plain, padded = look.plain_load(spec), look.load(spec)
-    packed = Outlook(replace(look.context, packed=True), look.kept).load(spec)
+    packed = Workload(replace(look.context, packed=True), look.cached).load(spec)
     assert plain.steps == padded.steps
     assert packed.steps.tokens < padded.steps.tokens and packed.steps.count == padded.steps.count
     assert packed.scored.tokens < padded.scored.tokens and packed.scored.texts == padded.scored.texts
     assert packed.longest < padded.longest and packed.longest_scored <= padded.longest_scored
 
 
-def test_the_pass_is_counted_by_its_filled_batches(outlook: tuple[Outlook, RunSpec]) -> None:
-    look, _ = outlook
+def test_the_pass_is_counted_by_its_filled_batches(workload: tuple[Workload, RunSpec]) -> None:
+    look, _ = workload
     lengths = look.context.tokens.lengths
     rows = np.argsort(lengths, kind="stable")
     rows = rows[lengths[rows] > 0]
-    assert look.pass_operations(rows[:0]) == 0
-    (batch,) = look.context.forward_pass(look.kept).batches(lengths, rows[:1])
-    wanted = look.matrices.forward(batch.computed, stop=look.kept.depth(look.anatomy.count))
-    assert look.pass_operations(rows[:1]) == look.of_pass(batch) == wanted
-    assert look.pass_operations(rows[:50]) <= look.pass_operations(rows)
+    assert look.forward_pass_operations(rows[:0]) == 0
+    (batch,) = look.context.forward_pass(look.cached).batches(lengths, rows[:1])
+    wanted = look.matrices.forward(batch.computed, stop=look.cached.depth(look.anatomy.count))
+    assert look.forward_pass_operations(rows[:1]) == look.batch_operations(batch) == wanted
+    assert look.forward_pass_operations(rows[:50]) <= look.forward_pass_operations(rows)
 
 
-def test_named_parts_cost_more_than_the_last_layers_with_as_many_parameters(outlook: tuple[Outlook, RunSpec]) -> None:
-    look, spec = outlook
-    kept = Outlook(look.context, StateSelection((1, 2), head=True))
+def test_named_parts_cost_more_than_the_last_layers_with_as_many_parameters(workload: tuple[Workload, RunSpec]) -> None:
+    look, spec = workload
+    cached = Workload(look.context, StateSelection((1, 2), head=True))
     named = spec_with(spec, tune="named", tune_modules=("layer.1", "pooler"))
-    assert kept.operations(named) > kept.operations(spec_with(spec, tune=1))
+    assert cached.operations(named) > cached.operations(spec_with(spec, tune=1))
 
 
 def test_a_step_moves_all_that_it_trains_but_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,12 +186,12 @@ def test_a_narrow_last_layer_costs_as_much_less_as_its_modules_run_for_fewer_tok
     model = small_model("bert", layers=3)
     anatomy = find_layers(model)
     batch = probe_batch(model)
-    narrow = find_narrow(model, anatomy, batch, "first")
-    whole, some = OperationCounter.of(model, anatomy), OperationCounter.of(model, anatomy, narrow)
+    head_token = find_head_token_part(model, anatomy, batch, "first")
+    whole, some = OperationCounter.of(model, anatomy), OperationCounter.of(model, anatomy, head_token)
     batches = batch_totals(np.full(8, 10), 4)
     assert some.forward(batches, stop=2) == whole.forward(batches, stop=2)  # the layers below are as they were
     d = anatomy.width
-    kept = 2 * (2 * d * d)  # keys and values
-    saved = whole.layers[2] - kept // 2
+    cached = 2 * (2 * d * d)  # keys and values
+    saved = whole.layers[2] - cached // 2
     expected = 2 * saved * (batches.tokens - batches.texts) + 4 * d * (batches.pairs - batches.tokens)
     assert whole.forward(batches) - some.forward(batches) == pytest.approx(expected)

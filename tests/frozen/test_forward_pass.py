@@ -185,5 +185,5 @@ def test_the_products_of_a_packed_pass_see_one_number_of_tokens() -> None:
     tokens = random_tokens(np.random.default_rng(0).integers(1, 41, 100).tolist())
     for rows in ([0], [3, 4, 5], range(100)):
         bytes_by_row(bert, tokens, rows)
-    assert bert.narrow and {budget} in shapes.values() and {budget // STEP, budget // TINY} in shapes.values()
+    assert bert.head_token and {budget} in shapes.values() and {budget // STEP, budget // TINY} in shapes.values()
     assert len(set(map(tuple, shapes.values()))) == 2

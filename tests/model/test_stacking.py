@@ -15,7 +15,7 @@ from frostline.fast.malloc import memory_reused
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.cache.loading import load_or_compute
 from frostline.frozen.cache.recipe import Recipe
-from frostline.frozen.check.head_token import find_head_reads, find_narrow
+from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
 from frostline.frozen.selection import StateSelection, selection_for
 from frostline.model.anatomy import HEAD, POOLER, find_layers, probe_batch
 from frostline.model.device import Machine
@@ -55,9 +55,16 @@ def context_of(model_type: str, folder: Path, *, dropout: bool = False, packed: 
     reads = find_head_reads(model, anatomy, probe_batch(model))
     with packable(model) as packing:
         packed = packed and packing is not None
-    narrow = find_narrow(model, anatomy, probe_batch(model), reads)
+    head_token = find_head_token_part(model, anatomy, probe_batch(model), reads)
     context = RunContext(
-        pretrained, Machine(torch.device("cpu"), "float32"), problem, tokens, SPLITS, reads, packed, narrow=narrow
+        pretrained,
+        Machine(torch.device("cpu"), "float32"),
+        problem,
+        tokens,
+        SPLITS,
+        reads,
+        packed,
+        head_token=head_token,
     )
     return with_states(context, folder)
 

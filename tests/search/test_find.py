@@ -24,7 +24,7 @@ from frostline.statistics.predictions import Predictions
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.prepare import prepare
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.search_record import FILE, chosen_rates, read_search, want_again, write_search
+from frostline.sweep.results.search_record import FILE, chosen_rates, read_search, request_again, write_search
 from frostline.training.run import run as train
 from tiny import SMALL
 
@@ -292,7 +292,7 @@ def test_a_sweep_that_asks_for_what_was_given_up_gets_it(wanted: dict[str, Any])
     assert search is not None and not Folder(out).stands
     write_search(out, {**search, "given_up": [run.digest]})
     assert run.digest not in {one.digest for one in Folder(out).runs}
-    want_again(out, {run.digest})
+    request_again(out, {run.digest})
     assert run.digest in {one.digest for one in Folder(out).runs}
     write_search(out, {**search, "given_up": [run.digest]})
     Folder(out).store.fail(run.digest, {"digest": run.digest, "reason": "it was"})

@@ -18,7 +18,7 @@ from frostline.report.finish import finish
 from frostline.report.rebuild import rebuild
 from frostline.report.recommended_model import _is_saved
 from frostline.sweep.execution.best_weights import BestWeights
-from frostline.sweep.execution.execute import execute, make_ready
+from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.prepare import prepare
 from frostline.sweep.register import register
@@ -242,10 +242,10 @@ def test_what_runs_of_several_k_need_together_stays(settings: dict[str, Any]) ->
     sweep = Sweep(progress=Progress(), **{**settings, "tune": "0,1"})
     prepared = sweep._prepare(Progress())
     runs = sweep._asked(prepared)
-    make_ready(prepared, runs, Progress())
+    prepare_hidden_states(prepared, runs, Progress())
     model, places = prepared.pretrained.model, prepared.pretrained.anatomy.places
     for some, gone in ((runs, 2), ([spec for spec in runs if spec.tune == 0], 3)):
-        with execute_module.settle(prepared, some):
+        with execute_module.weights_for_runs(prepared, some):
             absent = {places[name] for name, p in model.named_parameters() if p.isnan().any()}
         assert absent == {"embeddings", *(f"layer {n}" for n in range(gone))}
 
@@ -284,7 +284,7 @@ def test_the_model_of_a_grown_sweep_reads_its_own_rows(settings: dict[str, Any])
     older = next(spec for spec in prepared.plan.runs if spec.seed == 0)
     with pytest.raises(AssertionError, match="were not asked for"):
         run(older, prepared.context)
-    make_ready(prepared, [older], Progress())
+    prepare_hidden_states(prepared, [older], Progress())
     again = run(older, prepared.context)
     there = prepared.store.predictions(older.digest)
     assert all(np.array_equal(again.logits[name], there[name]) for name in there)

@@ -24,9 +24,9 @@ from frostline.sweep.forecast import prediction as foresee_module
 from frostline.sweep.forecast import timer as timer_module
 from frostline.sweep.forecast.calibration import calibrate, calibrate_plain
 from frostline.sweep.forecast.pace import Pace
-from frostline.sweep.forecast.prediction import foresee
+from frostline.sweep.forecast.prediction import make_forecast
 from frostline.sweep.forecast.record import Cell, Forecast, complete, record, recorded
-from frostline.sweep.forecast.workload import Outlook
+from frostline.sweep.forecast.workload import Workload
 from frostline.sweep.results.store import Store
 from tiny import SMALL, contents, go
 
@@ -56,12 +56,14 @@ def test_a_plan_forecasts_every_cell_and_leaves_no_trace(
     prepared = sweep._prepare(Progress())
     model, before = prepared.pretrained.model, states(prepared.pretrained.model)
     found = sweep.plan().forecast
-    assert found is not None and found.runs == 16 and found.pass_seconds > 0
+    assert found is not None and found.runs == 16 and found.forward_pass_seconds > 0
     assert {(cell.trainable, cell.train_size) for cell in found.cells} == {
         (k, n) for k in ("last 0", "last 1", "last 2", "all") for n in (20, 40)
     }
     assert all(cell.seconds > 0 and cell.trainer_seconds and cell.memory_bytes > 0 for cell in found.cells)
-    assert found.seconds == pytest.approx(found.pass_seconds + sum(cell.runs * cell.seconds for cell in found.cells))
+    assert found.seconds == pytest.approx(
+        found.forward_pass_seconds + sum(cell.runs * cell.seconds for cell in found.cells)
+    )
     after = states(model)
     fresh = {name for name in before["weights"] if name not in prepared.pretrained.new}
     assert all(torch.equal(before["weights"][name], after["weights"][name]) for name in fresh)
@@ -103,7 +105,7 @@ def test_only_what_is_missing_is_forecast(finished_small: Path, settings: dict[s
 def test_a_short_sweep_times_nothing_and_says_so(settings: dict[str, Any]) -> None:
     sweep = frostline.Sweep(progress=Progress(), **settings)
     prepared = sweep._prepare(Progress())
-    assert foresee(prepared, sweep._asked(prepared)) is None
+    assert make_forecast(prepared, sweep._asked(prepared)) is None
     sweep.run(save_model=False)
     assert recorded(sweep.out) == []
     assert (sweep.out / "tables" / "predicted.csv").read_text().count("\n") == 1
@@ -112,11 +114,11 @@ def test_a_short_sweep_times_nothing_and_says_so(settings: dict[str, Any]) -> No
 def test_without_time_for_the_deepest_nothing_is_said_but_a_plan_takes_it(settings: dict[str, Any]) -> None:
     sweep = frostline.Sweep(progress=Progress(), **{**settings, "tune": "0,1,2,3"})
     prepared = sweep._prepare(Progress())
-    outlook = Outlook(prepared.context, prepared.plan.kept)
-    wanted = outlook.wanted(sweep._asked(prepared))
-    assert calibrate(outlook, wanted, 1e9, budget=0.0, ends=False) is None
-    found = calibrate(outlook, wanted, 1e9, budget=0.0, ends=True)
-    assert found is not None and set(found.cut) == set(calibrate_plain(outlook, wanted, 1e9)) == {0, 3}
+    workload = Workload(prepared.context, prepared.plan.cached)
+    wanted = workload.wanted(sweep._asked(prepared))
+    assert calibrate(workload, wanted, 1e9, budget=0.0, ends=False) is None
+    found = calibrate(workload, wanted, 1e9, budget=0.0, ends=True)
+    assert found is not None and set(found.cut) == set(calibrate_plain(workload, wanted, 1e9)) == {0, 3}
 
 
 def test_runs_that_are_trained_as_one_are_timed_as_one(
@@ -191,7 +193,7 @@ def test_a_sweep_records_its_forecast_and_what_it_took(
     sweep.run(save_model=False)
     (call,) = recorded(sweep.out)
     assert [cell["trainable"] for cell in call["predicted"]["cells"]] == ["last 0", "last 1"]
-    assert call["measured"]["seconds"] >= call["measured"]["pass_seconds"] > 0
+    assert call["measured"]["seconds"] >= call["measured"]["forward_pass_seconds"] > 0
     sweep.run(save_model=False)
     assert len(recorded(sweep.out)) == 1
     table = (sweep.out / "tables" / "predicted.csv").read_text().splitlines()
@@ -205,9 +207,9 @@ def test_records_that_are_damaged_say_nothing(tmp_path: Path) -> None:
     assert recorded(tmp_path) == []
     call = record(tmp_path, Forecast((), 1.0, 3.0))
     record(tmp_path, Forecast((), 2.0, 3.0))  # of another process on the same folder
-    complete(tmp_path, call, {"seconds": 4.0, "pass_seconds": 1.0})
+    complete(tmp_path, call, {"seconds": 4.0, "forward_pass_seconds": 1.0})
     first, second = recorded(tmp_path)
-    assert first["predicted"]["pass_seconds"] == 1.0 and first["measured"]["seconds"] == 4.0
+    assert first["predicted"]["forward_pass_seconds"] == 1.0 and first["measured"]["seconds"] == 4.0
     assert second["measured"] is None
     for damage in ("", "[]", '{"calls": 3}'):
         (tmp_path / "forecast.json").write_text(damage)

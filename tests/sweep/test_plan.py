@@ -59,7 +59,7 @@ def test_the_plan_of_a_tiny_sweep(tiny_bert: Path, tiny_table: Path, tmp_path: P
     assert len(made.runs) == len(made.missing) == 8 and not made.done
     # head 32 * 32 + 32 (pooler) + 2 * 32 + 2; a layer 8544; embeddings (28 + 32 + 2) * 32 + 64
     assert dict(made.trainable) == {0: 1122, 1: 9666, 3: 26754, "all": 28802} and made.parameters == 28802
-    assert made.wanted == made.kept == StateSelection((2,), head=True)
+    assert made.wanted == made.cached == StateSelection((2,), head=True)
     assert made.rows == 160 and made.cache_bytes == 32 * 4 * (made.tokens + 160) + 24 * 160
     assert (
         made.model_bytes == 4 * 28802 and made.max_length == 32 and made.truncated == dict.fromkeys(made.truncated, 0)
@@ -83,11 +83,11 @@ def test_the_plan_says_what_is_kept_to_the_byte(
 def test_a_limit_keeps_the_cuts_nearest_the_head(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     settings = {"model": tiny_bert, "train": tiny_table, "tune": "0,1,2", "seeds": 1, "out": tmp_path / "o"}
     whole = plan_of(**settings)
-    assert whole.kept == StateSelection((1, 2), head=True)
+    assert whole.cached == StateSelection((1, 2), head=True)
     one = plan_of(**settings, cache_limit=(whole.cache_bytes - 1) / 1e9)
-    assert one.kept == StateSelection((2,), head=True) and one.wanted == whole.wanted
+    assert one.cached == StateSelection((2,), head=True) and one.wanted == whole.wanted
     nothing = plan_of(**settings, cache_limit=0)
-    assert nothing.kept == StateSelection((), head=False) and nothing.cache_bytes < whole.cache_bytes / 10
+    assert nothing.cached == StateSelection((), head=False) and nothing.cache_bytes < whole.cache_bytes / 10
 
 
 def test_only_the_rows_that_are_used_pass(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
@@ -173,12 +173,12 @@ def test_the_groups_are_those_that_the_optimizer_is_given(
 @given(st.lists(st.integers(0, 12), unique=True), st.booleans(), st.integers(0, 10**7))
 def test_what_is_kept_is_within_the_limit_and_nearest_the_head(cuts: list[int], head: bool, limit: int) -> None:
     need = StateSelection(tuple(sorted(cuts)), head)
-    kept = need.largest_part(lambda part: part.bytes(100, 2000, 64) <= limit)
-    assert kept == StateSelection((), False) or kept.bytes(100, 2000, 64) <= limit
-    assert kept.cuts == need.cuts[len(need.cuts) - len(kept.cuts) :]
+    cached = need.largest_part(lambda part: part.bytes(100, 2000, 64) <= limit)
+    assert cached == StateSelection((), False) or cached.bytes(100, 2000, 64) <= limit
+    assert cached.cuts == need.cuts[len(need.cuts) - len(cached.cuts) :]
     more = (
-        StateSelection(need.cuts[len(need.cuts) - len(kept.cuts) - 1 :], head)
-        if len(kept.cuts) < len(need.cuts)
+        StateSelection(need.cuts[len(need.cuts) - len(cached.cuts) - 1 :], head)
+        if len(cached.cuts) < len(need.cuts)
         else None
     )
     assert more is None or more.bytes(100, 2000, 64) > limit

@@ -53,10 +53,10 @@ def test_what_is_kept_already_needs_no_room(
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
     monkeypatch.setattr("frostline.sweep.cache_space.free_bytes", lambda path: 0)
     again = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
-    assert again.plan.kept == again.plan.wanted and again.plan.kept.cuts
+    assert again.plan.cached == again.plan.wanted and again.plan.cached.cuts
     monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "empty"))
     elsewhere = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
-    assert not elsewhere.plan.kept.cuts
+    assert not elsewhere.plan.cached.cuts
     assert not (tmp_path / "empty").exists()  # nothing is made where nothing is kept
 
 

@@ -14,7 +14,7 @@ import frostline.sweep.execution.execute as execute_module
 import frostline.sweep.execution.stacks as stacks_module
 from frostline.api.sweep import Sweep
 from frostline.frozen.selection import StateSelection
-from frostline.sweep.execution.execute import make_ready
+from frostline.sweep.execution.execute import prepare_hidden_states
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.execution.stacks import _grown, in_stacks, stack_size
 from frostline.sweep.prepare import prepare
@@ -85,7 +85,7 @@ def test_a_rehearsal_that_runs_out_of_memory_ends_the_growth() -> None:
 @pytest.fixture
 def context(settings: dict[str, Any]) -> RunContext:
     prepared = prepare(Sweep(progress=Progress(), **settings).spec, {}, Progress())
-    make_ready(prepared, prepared.plan.runs, Progress())
+    prepare_hidden_states(prepared, prepared.plan.runs, Progress())
     return prepared.context
 
 

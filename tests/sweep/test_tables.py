@@ -50,9 +50,9 @@ def test_all_that_used_the_pass_share_it_whichever_call_they_are_of(
     folder = Folder(finished_sweep)
     results = folder.store.results()
     used = [facts for facts in results.values() if facts["provenance"]["cut"] is not None]
-    assert len(used) == 4 and all(facts["cost"]["pass_seconds"] > 0 for facts in used)
+    assert len(used) == 4 and all(facts["cost"]["forward_pass_seconds"] > 0 for facts in used)
     for seconds, facts in zip((8.0, 8.0, 2.0, 2.0), used, strict=True):  # two of a later call, which read fewer rows
-        facts["cost"]["pass_seconds"] = seconds
+        facts["cost"]["forward_pass_seconds"] = seconds
     monkeypatch.setattr(Store, "results", lambda store: results)
     assert [row["cache_seconds"] for row in folder.rows()] == [2.0, 2.0, 0.0] * 2
     del results[used[-1]["digest"]]

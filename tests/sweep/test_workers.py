@@ -15,7 +15,7 @@ import frostline.sweep.execution.execute as execute_module
 from frostline import FrostlineError
 from frostline.sweep.execution import workers as workers_module
 from frostline.sweep.execution.progress import Progress
-from frostline.sweep.execution.workers import in_each, side_by_side, workers_for
+from frostline.sweep.execution.workers import in_each, run_concurrently, workers_for
 from frostline.sweep.results.store import Store
 from frostline.training.run import run
 from tiny import go
@@ -57,7 +57,7 @@ def test_every_task_is_done_once_and_what_is_said_arrives(workers: int) -> None:
         progress.finish(1.0)
 
     heard.start(5, 5.0)
-    side_by_side(list("abcde"), workers, do, say, heard)
+    run_concurrently(list("abcde"), workers, do, say, heard)
     assert sorted(facts["task"] for facts in heard.results) == list("abcde")
     assert {facts["threads"] for facts in heard.results} == {1}
     assert str(os.getpid()) not in " ".join(heard.notes) and heard.done == 5 and heard.under_way == 0
@@ -79,7 +79,7 @@ def test_what_is_under_way_is_that_of_all(monkeypatch: pytest.MonkeyPatch) -> No
         progress.finish(task)
 
     shown = Watched()
-    side_by_side([1.0, 2.0, 4.0], 2, do, say, shown)
+    run_concurrently([1.0, 2.0, 4.0], 2, do, say, shown)
     assert shown.done == 7 and shown.under_way == 0 and max(done + under_way for done, under_way in seen) <= 7
 
 
@@ -91,7 +91,7 @@ def test_an_error_comes_out_as_it_was_and_ends_the_others(error: Exception) -> N
         signal.pause()
 
     with pytest.raises(type(error), match=str(error)):
-        side_by_side(range(4), 2, do, say, Progress())
+        run_concurrently(range(4), 2, do, say, Progress())
     assert not children()
 
 
@@ -103,7 +103,7 @@ def test_an_error_that_cannot_travel_is_told_in_words() -> None:
         raise Local("of this function")
 
     with pytest.raises(RuntimeError, match="of this function"):
-        side_by_side([0], 2, do, say, Progress())
+        run_concurrently([0], 2, do, say, Progress())
 
 
 def test_a_worker_that_is_killed_is_said_with_what_it_was_at() -> None:
@@ -112,7 +112,7 @@ def test_a_worker_that_is_killed_is_said_with_what_it_was_at() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with pytest.raises(FrostlineError, match=r"The worker at task b was ended by the system.*--workers 1"):
-        side_by_side(["a", "b", "c"], 2, do, say, Progress())
+        run_concurrently(["a", "b", "c"], 2, do, say, Progress())
     assert not children()
 
 
@@ -126,7 +126,7 @@ def test_an_interrupt_leaves_no_worker() -> None:
         signal.pause()
 
     with pytest.raises(KeyboardInterrupt):
-        side_by_side(range(3), 3, do, say, Impatient())
+        run_concurrently(range(3), 3, do, say, Impatient())
     assert not children()
 
 

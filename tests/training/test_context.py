@@ -45,7 +45,7 @@ def test_no_hidden_states_are_used_where_everything_is_trained(context, plain):
     """k = L begins after the embeddings, full before them."""
     for tune in (3, "all"):
         one = run(spec_of(tune), context)
-        assert one.facts["provenance"]["cut"] is None and one.facts["cost"]["pass_seconds"] == 0
+        assert one.facts["provenance"]["cut"] is None and one.facts["cost"]["forward_pass_seconds"] == 0
         assert outcome(one) == outcome(run(spec_of(tune), plain))
 
 

@@ -12,15 +12,15 @@ from frostline.fast.garbage_collection import objects_frozen
 from frostline.report.finish import finish
 from frostline.report.rebuild import rebuild
 from frostline.report.recommended_model import best_weights
-from frostline.sweep.execution.execute import cut_check, execute
+from frostline.sweep.execution.execute import check_cuts, execute
 from frostline.sweep.execution.progress import Progress, suitable_progress
-from frostline.sweep.forecast.prediction import foresee
+from frostline.sweep.forecast.prediction import make_forecast
 from frostline.sweep.forecast.record import complete, record
 from frostline.sweep.plan import Plan, expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.search_record import want_again
+from frostline.sweep.results.search_record import request_again
 from frostline.sweep.results.tables import frame
 from frostline.sweep.specification import SweepSpec, make_spec
 from frostline.training.specification import RunSpec
@@ -114,13 +114,17 @@ class Sweep:
         missing = sum(not prepared.store.has(spec.digest) for spec in asked)
         self._foresee(prepared, progress)
         register(prepared)
-        want_again(self.out, {spec.digest for spec in asked})
+        request_again(self.out, {spec.digest for spec in asked})
         forecast = prepared.plan.forecast
         call = record(self.out, forecast) if missing and forecast else None
         begun = perf_counter()
         execute(prepared, asked, progress, weights=best_weights(self.out) if save_model else None)
         if call is not None:
-            complete(self.out, call, {"seconds": perf_counter() - begun, "pass_seconds": prepared.context.pass_seconds})
+            complete(
+                self.out,
+                call,
+                {"seconds": perf_counter() - begun, "forward_pass_seconds": prepared.context.forward_pass_seconds},
+            )
         return finish(prepared, progress, save_model=save_model)
 
     def _prepare(self, progress: Progress) -> Prepared:
@@ -134,10 +138,10 @@ class Sweep:
         missing = sum(not prepared.store.has(spec.digest) for spec in asked)
         if missing:
             progress.begin("checking that the model can be cut")
-            cut_check(prepared)
+            check_cuts(prepared)
         if prepared.plan.forecast is None or prepared.plan.forecast.runs != missing:
             progress.begin("timing a few steps")
-            prepared.plan = replace(prepared.plan, forecast=foresee(prepared, asked, plain=plain))
+            prepared.plan = replace(prepared.plan, forecast=make_forecast(prepared, asked, plain=plain))
 
     def _asked(self, prepared: Prepared) -> list[RunSpec]:
         """The runs of this very call; the folder may hold a larger grid."""

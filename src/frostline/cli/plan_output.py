@@ -22,8 +22,8 @@ def print_plan(plan: Any) -> None:
 
 def _print_shared(plan: Any) -> None:
     """Print which hidden states all runs share."""
-    states = [f"of all tokens after layer {cut}" for cut in plan.kept.cuts]
-    states += ["of the token that the head reads"] * plan.kept.head
+    states = [f"of all tokens after layer {cut}" for cut in plan.cached.cuts]
+    states += ["of the token that the head reads"] * plan.cached.head
     if states:
         print(
             f"\nShared: one forward pass of {plan.rows:,} examples ({plan.tokens:,} tokens) through the frozen layers caches\n"
@@ -31,7 +31,7 @@ def _print_shared(plan: Any) -> None:
         )
     else:
         print("\nShared: nothing; every run computes its frozen layers itself.")
-    if missing := len(plan.wanted.cuts) - len(plan.kept.cuts):
+    if missing := len(plan.wanted.cuts) - len(plan.cached.cuts):
         print(
             f"Not cached, because they do not fit into {size_of(plan.limit_bytes)}: hidden states after {missing} more "
             f"{'layer' if missing == 1 else 'layers'}. Runs that need them start from the nearest cached layer below."
@@ -81,11 +81,11 @@ def print_forecast(forecast: Any) -> None:
         return
     for remark in forecast.remarks:
         print(remark)
-    runs = forecast.seconds - forecast.pass_seconds
-    side_by_side = f", {forecast.workers} at a time" if forecast.workers > 1 else ""
+    runs = forecast.seconds - forecast.forward_pass_seconds
+    run_concurrently = f", {forecast.workers} at a time" if forecast.workers > 1 else ""
     print(
         f"\nForecast from timed steps: about {duration(forecast.seconds)} (forward pass over the frozen layers "
-        f"{duration(forecast.pass_seconds)},\nruns {duration(runs)}{side_by_side}) and at most "
+        f"{duration(forecast.forward_pass_seconds)},\nruns {duration(runs)}{run_concurrently}) and at most "
         f"{size_of(forecast.memory_bytes)} of memory{' per run' if forecast.workers > 1 else ''}."
     )
     if forecast.trainer_seconds is not None:

@@ -42,13 +42,13 @@ class Bf16Gradient(HeldGradient):
         wide = self.numbers.to(torch.float32, copy=self.factor is not None)
         if self.factor is not None:
             wide.mul_(self.factor)
-        total: Tensor = wide if parameter.grad is None else parameter.grad + wide
-        return total
+        return wide if parameter.grad is None else parameter.grad + wide
 
     def norm(self, parameter: Tensor) -> Tensor | None:
         norm = torch.linalg.vector_norm
         if self.factor is not None or parameter.grad is not None:
-            return norm(self.gradient(parameter))
+            total: Tensor = norm(self.gradient(parameter))
+            return total
         matrix = self.numbers
         parts = norm(matrix, dim=1) if matrix.dim() == 2 and len(matrix) >= ROWS else matrix
         length: Tensor = norm(parts.float())

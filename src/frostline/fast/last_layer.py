@@ -2,7 +2,7 @@
 
 Most heads read one token of each text. The last layer then needs keys and values of all tokens, but query, output,
 feed-forward part and norms of that token only. Gradients show which modules those are, so no model type is known by name
-(:func:`frostline.frozen.check.head_token.find_narrow`). Each module runs unchanged on fewer rows, and its output is placed
+(:func:`frostline.frozen.check.head_token.find_head_token_part`). Each module runs unchanged on fewer rows. Its output is placed
 among zeros. The last layer then costs about a sixth.
 
 Shapes: B texts; D width.
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
-class Narrow:
+class HeadTokenPart:
     """The modules of the last layer that are needed for the head's token only."""
 
     reads: str  # which token of a text the head reads: first or last

@@ -33,7 +33,7 @@ Lengths = NDArray[np.int64]  # tokens of each example
 
 
 @dataclass(frozen=True)
-class PassBatch:
+class ForwardBatch:
     """Examples that are computed together.
 
     Attributes:
@@ -67,7 +67,7 @@ def tokens_per_batch(device: torch.device, anatomy: Anatomy) -> int:
     return min(most, max(1, most * WIDE // anatomy.width // STEP) * STEP)
 
 
-def packed_batches(lengths: Lengths, rows: Rows, budget: int, *, positions: int | None) -> list[PassBatch]:
+def packed_batches(lengths: Lengths, rows: Rows, budget: int, *, positions: int | None) -> list[ForwardBatch]:
     """Packed batches of these rows.
 
     Args:
@@ -84,11 +84,11 @@ def packed_batches(lengths: Lengths, rows: Rows, budget: int, *, positions: int 
         for chosen in _filled(lengths, some, budget, budget // tokens_per_example):
             capacity = max(budget, int(padded[chosen[0]]))
             examples = capacity // tokens_per_example
-            found.append(PassBatch(chosen, lengths[chosen], padded[chosen], capacity, examples))
+            found.append(ForwardBatch(chosen, lengths[chosen], padded[chosen], capacity, examples))
     return found
 
 
-def padded_batches(lengths: Lengths, rows: Rows, budget: int, *, positions: int | None) -> list[PassBatch]:
+def padded_batches(lengths: Lengths, rows: Rows, budget: int, *, positions: int | None) -> list[ForwardBatch]:
     """Padded batches of these rows; the arguments are those of :func:`packed_batches`."""
     padded = _rounded(lengths, (lengths // STEP + 1) * STEP, positions)
     rows = rows[np.argsort(lengths[rows], kind="stable")]
@@ -97,7 +97,7 @@ def padded_batches(lengths: Lengths, rows: Rows, budget: int, *, positions: int 
         of_length, size = rows[padded[rows] == length], max(1, budget // int(length))
         examples = size + (length == positions)  # no example that long has padding, so a copy must
         for some in np.split(of_length, range(size, len(of_length), size)):
-            found.append(PassBatch(some, lengths[some], padded[some], 0, examples))
+            found.append(ForwardBatch(some, lengths[some], padded[some], 0, examples))
     return found
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from frostline.fast.forwards import forwards_replaced
-from frostline.fast.last_layer import Narrow
+from frostline.fast.last_layer import HeadTokenPart
 from frostline.model.anatomy import Anatomy
 from frostline.model.packed_layout import Layout
 from frostline.model.packing import Packing
@@ -43,7 +43,7 @@ class UpperModel:
         tap: Sees the hidden states at every cut.
         runs: How many stacked runs share a batch. The examples of one run follow those of another, and every run has the
             same number.
-        narrow: The part of the last layer that runs for the head's token only; None runs all of it for all tokens.
+        head_token: The part of the last layer that runs for the head's token only; None runs all of it for all tokens.
         read: While the last layer runs, where the tokens stand that the head reads, as ``Layout.rows`` gives it.
     """
 
@@ -53,7 +53,7 @@ class UpperModel:
     packing: Packing | None
     tap: Tap | None = None
     runs: int = 1
-    narrow: Narrow | None = None
+    head_token: HeadTokenPart | None = None
     read: Tensor | None = field(default=None, init=False)
     _layout: Layout | None = field(default=None, init=False)
     _hidden: Tensor | None = field(default=None, init=False)  # the cached hidden states of the batch under way
@@ -75,8 +75,8 @@ class UpperModel:
         self._hidden = by_run if by_run is None or self.packing else self._layout.unpack(by_run)
         if self.packing:
             self.packing.layout = self._layout
-        if self.narrow:
-            self._at = self.narrow.places(batch["input_ids"], mask)
+        if self.head_token:
+            self._at = self.head_token.places(batch["input_ids"], mask)
         try:
             return self.model(**batch).logits  # type: ignore[no-any-return]
         finally:
@@ -155,7 +155,7 @@ def cut_at(
     tap: Tap | None = None,
     stop: int | None = None,
     runs: int = 1,
-    narrow: Narrow | None = None,
+    head_token: HeadTokenPart | None = None,
 ) -> Iterator[UpperModel]:
     """Open ``model`` for running from ``cut`` on; everything is undone on leaving.
 
@@ -168,12 +168,12 @@ def cut_at(
         stop: Layers from here on do not run either, where only hidden states below are wanted. The logits are then
             meaningless.
         runs: How many stacked runs share a batch.
-        narrow: Run this part of the last layer for the tokens that the head reads. Its output for all other tokens is then
+        head_token: Run this part of the last layer for the tokens that the head reads. Its output for all other tokens is then
             meaningless.
     """
     layers, start = anatomy.layers(model), cut or 0
-    upper = UpperModel(model, anatomy, cut, packing, tap, runs, narrow if start < anatomy.count else None)
-    forwards = upper.narrow.forwards(layers[-1], lambda: upper.read, runs) if upper.narrow else {}
+    upper = UpperModel(model, anatomy, cut, packing, tap, runs, head_token if start < anatomy.count else None)
+    forwards = upper.head_token.forwards(layers[-1], lambda: upper.read, runs) if upper.head_token else {}
     for number in (*range(start), *range(anatomy.count if stop is None else stop, anatomy.count)):
         forwards[layers[number]] = upper.skipped_forward(number)
     with forwards_replaced(forwards), ExitStack() as hooks:

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from frostline.fast.last_layer import Narrow, read_at
+from frostline.fast.last_layer import HeadTokenPart, read_at
 from frostline.fast.linear import prepared_weights
 from frostline.fast.malloc import memory_reused
-from frostline.frozen.batches import Lengths, PassBatch, Rows, packed_batches, padded_batches, tokens_per_batch
+from frostline.frozen.batches import ForwardBatch, Lengths, Rows, packed_batches, padded_batches, tokens_per_batch
 from frostline.frozen.cut import cut_at
 from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import EMBEDDINGS, Anatomy
@@ -36,8 +36,8 @@ class ForwardPass:
         head_reads: Which tokens the head reads: ``first``, ``last`` or ``all``.
         packed: Whether batches are packed.
         autocast: Opens the precision of the forward pass.
-        narrow: The part of the last layer that runs for the head's token only. There are then no hidden states of other tokens
-            after the last layer, and no pooled vectors.
+        head_token: The part of the last layer that runs for the head's token only. There are then no hidden states of other
+            tokens after the last layer, and no pooled vectors.
         max_tokens: Tokens of one batch; None: as many as suit the device.
     """
 
@@ -47,7 +47,7 @@ class ForwardPass:
     head_reads: str
     packed: bool
     autocast: Callable[[], AbstractContextManager[object]] = nullcontext
-    narrow: Narrow | None = None
+    head_token: HeadTokenPart | None = None
     max_tokens: int | None = None
 
     @property
@@ -55,13 +55,13 @@ class ForwardPass:
         """Tokens of one batch; only a single longer example has more."""
         return tokens_per_batch(self.model.device, self.anatomy) if self.max_tokens is None else self.max_tokens
 
-    def batches(self, lengths: Lengths, rows: Rows) -> list[PassBatch]:
+    def batches(self, lengths: Lengths, rows: Rows) -> list[ForwardBatch]:
         """Batches of these rows of a table whose examples have these ``lengths``."""
         positions = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         split = packed_batches if self.packed else padded_batches
         return split(lengths, rows, self.token_budget, positions=positions)
 
-    def hidden_states(self, tokens: Tokens, batches: Sequence[PassBatch]) -> Iterator[dict[str, Tensor]]:
+    def hidden_states(self, tokens: Tokens, batches: Sequence[ForwardBatch]) -> Iterator[dict[str, Tensor]]:
         """Compute the selected hidden states.
 
         Yields:
@@ -70,13 +70,13 @@ class ForwardPass:
         model, selection, last = self.model, self.selection, self.anatomy.count
         by_cut: dict[int, Tensor] = {}
         stop = selection.depth(last)
-        assert self.narrow is None or last not in (*selection.pooled, *selection.cuts)
-        narrow = self.narrow if stop == last else None
+        assert self.head_token is None or last not in (*selection.pooled, *selection.cuts)
+        head_token = self.head_token if stop == last else None
         model.eval()
         with (
             packable(model) if self.packed else nullcontext() as packing,
             cut_at(
-                model, self.anatomy, None, packing=packing, tap=by_cut.__setitem__, stop=stop, narrow=narrow
+                model, self.anatomy, None, packing=packing, tap=by_cut.__setitem__, stop=stop, head_token=head_token
             ) as whole,
             torch.no_grad(),
         ):

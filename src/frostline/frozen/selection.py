@@ -51,5 +51,5 @@ def selection_for(cuts: Sequence[int], anatomy: Anatomy, head_reads: str) -> Sta
     After the last layer one token of each example is enough, unless the head reads ``all``.
     """
     one_token = head_reads != "all" and anatomy.count in cuts
-    kept = {cut for cut in cuts if not (one_token and cut == anatomy.count)}
-    return StateSelection(tuple(sorted(kept)), one_token)
+    cached = {cut for cut in cuts if not (one_token and cut == anatomy.count)}
+    return StateSelection(tuple(sorted(cached)), one_token)

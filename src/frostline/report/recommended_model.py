@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from frostline.sweep.execution.best_weights import BestWeights
-from frostline.sweep.execution.execute import make_ready
+from frostline.sweep.execution.execute import prepare_hidden_states
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.results.folder import Folder
@@ -34,7 +34,7 @@ def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Pr
     target = prepared.store.out / "model"
     if not _is_saved(target, recommended["run"], answer["sentence"]):
         spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended["run"])
-        make_ready(prepared, [spec], progress)
+        prepare_hidden_states(prepared, [spec], progress)
         learned = weights.of(spec.digest)
         if learned is None:
             logits = run(spec, prepared.context).logits["validation_best"]

@@ -37,10 +37,10 @@ from frostline.search.race import (
 )
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.predictions import Labelled, Predictions, among_all
-from frostline.sweep.execution.execute import execute, make_ready
+from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.execution.progress import Progress, suitable_progress
 from frostline.sweep.execution.workers import workers_for
-from frostline.sweep.forecast.workload import Outlook
+from frostline.sweep.forecast.workload import Workload
 from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.register import register
@@ -147,7 +147,7 @@ class _Search:
         self.probed: Probed | None = None
         self.guesses: dict[str, int | None] = {}
         self._probe()
-        outlook = Outlook(prepared.context, prepared.plan.kept)
+        workload = Workload(prepared.context, prepared.plan.cached)
         course = Course(
             ks=tuple(k for k in ks if isinstance(k, int)),
             reference=reference,
@@ -157,7 +157,9 @@ class _Search:
             chance=rows.chance,
             best=1.0,
             goal=choices_of(spec).goal(rows.chance),
-            operations={tune: outlook.operations(run) for tune, run in {r.tune: r for r in self.runs.values()}.items()},
+            operations={
+                tune: workload.operations(run) for tune, run in {r.tune: r for r in self.runs.values()}.items()
+            },
             budget=self.budget,
             folds=identity.folds,
             abreast=workers_for(prepared, [run for run in self.runs.values() if run.tune == reference][:2]),
@@ -178,7 +180,7 @@ class _Search:
         there was no room for them."""
         prepared, context = self.prepared, self.prepared.context
         first_two = [run for trial, run in self.runs.items() if trial.seed in self.spec.seeds[:2]]
-        make_ready(prepared, first_two, self.progress)
+        prepare_hidden_states(prepared, first_two, self.progress)
         states = context.states
         if states is None or not states.selection.pooled:
             return

@@ -44,7 +44,7 @@ class CacheSpace:
         context = self.context
         recipe = recipe_of(context.pretrained, context.machine, context.forward_pass(selection))
         whole = context.pretrained.anatomy.count in selection.pooled  # then the last layer ran for all tokens
-        recipes = [one for one in similar_recipes(recipe) if bool(one.narrow) != whole]
+        recipes = [one for one in similar_recipes(recipe) if bool(one.head_token) != whole]
         lacking = (missing_rows(context.tokens, self.unique, selection, one) for one in recipes)
         missing = min(lacking, key=len, default=self.unique)
         lengths = context.tokens.lengths[missing]
@@ -67,7 +67,7 @@ def recipe_of(pretrained: Pretrained, machine: Machine, forward_pass: ForwardPas
         transformers=str(facts["transformers"]),
         head_reads=forward_pass.head_reads,
         packed=forward_pass.packed,
-        narrow=" ".join(forward_pass.narrow.modules) if forward_pass.narrow else "",
+        head_token=" ".join(forward_pass.head_token.modules) if forward_pass.head_token else "",
     )
 
 

@@ -60,7 +60,7 @@ def make_plan(
         rows=len(space.unique),
         tokens=space.tokens,
         wanted=wanted,
-        kept=cached,
+        cached=cached,
         cache_bytes=space.bytes(cached),
         limit_bytes=int(min(space.free, space.limit)),
         free_bytes=space.free,

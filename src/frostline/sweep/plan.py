@@ -113,7 +113,7 @@ class Plan:
     rows: int  # that pass through the frozen layers
     tokens: int
     wanted: StateSelection  # what all runs together would take up
-    kept: StateSelection  # the part of it within the limit
+    cached: StateSelection  # the part of it within the limit
     cache_bytes: int
     limit_bytes: int
     free_bytes: int

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.fast.last_layer import Narrow
+from frostline.fast.last_layer import HeadTokenPart
 from frostline.frozen.batches import Rows, tokens_per_batch
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
@@ -32,11 +32,11 @@ class RunContext:
         head_reads: Which tokens the head reads: ``first``, ``last`` or ``all``.
         packed: Whether batches are computed without padding.
         folds: The fold of each training row, where validation is all training rows and each run is scored on one fold.
-        narrow: The part of the last layer that is computed for the head's token only; None computes it for all tokens.
+        head_token: The part of the last layer that is computed for the head's token only; None computes it for all tokens.
         states: The cached hidden states; None until they are loaded.
         workers: How many runs share the cores, and so the wall-clock time.
         plain: Compute as transformers alone does: no scoring in chunks, a gradient for every row of an embedding table.
-        pass_seconds: Wall-clock seconds until the hidden states were loaded, including those that were cached before.
+        forward_pass_seconds: Wall-clock seconds until the hidden states were loaded, including those that were cached before.
         stack_sizes: How many runs are trained as one stack, by :mod:`frostline.sweep.execution.stacks`; where no two can
             be, the reason.
     """
@@ -49,11 +49,11 @@ class RunContext:
     head_reads: str
     packed: bool
     folds: Rows | None = None
-    narrow: Narrow | None = None
+    head_token: HeadTokenPart | None = None
     states: HiddenStates | None = None
     workers: int = 1
     plain: bool = False
-    pass_seconds: float = 0.0
+    forward_pass_seconds: float = 0.0
     stack_sizes: dict[Hashable, tuple[int, str | None]] = field(default_factory=dict)
 
     def scoring_chunks(self, lengths: NDArray[np.int64], cut: int | None) -> list[slice]:
@@ -84,10 +84,10 @@ class RunContext:
     def forward_pass(self, selection: StateSelection) -> ForwardPass:
         """The forward pass over the frozen layers that computes these hidden states."""
         anatomy = self.pretrained.anatomy
-        narrow = None if anatomy.count in selection.pooled else self.narrow  # probes read vectors of all tokens
+        head_token = None if anatomy.count in selection.pooled else self.head_token  # probes read vectors of all tokens
         packed = self.packed and embeddings_are_lookups(self.pretrained.model, anatomy)
         return ForwardPass(
-            self.pretrained.model, anatomy, selection, self.head_reads, packed, self.machine.autocast, narrow
+            self.pretrained.model, anatomy, selection, self.head_reads, packed, self.machine.autocast, head_token
         )
 
 

@@ -36,7 +36,9 @@ def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[
         prepared_weights(pretrained.model, context.machine.dtype) if runs == 1 and not head_only else nullcontext(),
         sparse_gradients(pretrained.model) if runs == 1 and not context.plain else nullcontext(),
         dropout.instead(pretrained.model) if dropout else nullcontext(),
-        cut_at(pretrained.model, pretrained.anatomy, cut, packing=packing, runs=runs, narrow=context.narrow) as upper,
+        cut_at(
+            pretrained.model, pretrained.anatomy, cut, packing=packing, runs=runs, head_token=context.head_token
+        ) as upper,
         torch.random.fork_rng(),  # for layers that drop without nn.Dropout
     ):
         torch.manual_seed(seeds[0])

@@ -96,7 +96,7 @@ def _facts(spec: RunSpec, context: RunContext, record: TrainingRecord, measured:
         "provenance": {
             **context.machine.facts(),
             "packed": context.packed,
-            "narrow": context.narrow is not None,
+            "head_token": context.head_token is not None,
             "cut": context.cut(spec),
             "stacked": measured.stacked,
             "workers": context.workers,
@@ -128,7 +128,9 @@ def _cost(spec: RunSpec, context: RunContext, record: TrainingRecord, measured: 
     return {
         "train_seconds": record.train_seconds / context.workers,
         "evaluation_seconds": record.evaluation_seconds / context.workers,
-        "pass_seconds": states.seconds if states and context.cut(spec) is not None else 0.0,  # of all runs together
+        "forward_pass_seconds": states.seconds
+        if states and context.cut(spec) is not None
+        else 0.0,  # of all runs together
         "peak_memory_bytes": measured.peak_memory_bytes,
         "run_seconds": measured.run_seconds / context.workers,
         "steps": record.steps,

@@ -28,7 +28,7 @@ class Recipe:
     transformers: str
     head_reads: str
     packed: bool = True
-    narrow: str = ""  # modules of the last layer that run for the head's token only
+    head_token: str = ""  # modules of the last layer that run for the head's token only
     format: int = FORMAT
 
     @property
@@ -44,9 +44,9 @@ def cache_folder() -> Path:
 
 
 def similar_recipes(recipe: Recipe, *, folder: Path | None = None) -> Iterator[Recipe]:
-    """Recipes on disk that differ only in ``packed`` and ``narrow``, which are unknown before the exactness check."""
+    """Recipes on disk that differ only in ``packed`` and ``head_token``, which are unknown before the exactness check."""
     for file in (folder or cache_folder()).glob("*/recipe.json"):
         with suppress(*UNREADABLE):
             found = Recipe(**json.loads(file.read_text()))
-            if replace(recipe, model=found.model, packed=found.packed, narrow=found.narrow) == found:
+            if replace(recipe, model=found.model, packed=found.packed, head_token=found.head_token) == found:
                 yield found

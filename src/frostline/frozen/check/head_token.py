@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from frostline.fast.last_layer import Narrow, read_at
+from frostline.fast.last_layer import HeadTokenPart, read_at
 from frostline.fast.switch import enabled
 from frostline.frozen.check.comparison import LAYER_ERRORS, uneven_sum
 from frostline.frozen.cut import cut_at, hidden_states_by_cut
@@ -34,7 +34,9 @@ def find_head_reads(model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> s
     return "all"
 
 
-def find_narrow(model: PreTrainedModel, anatomy: Anatomy, batch: Batch, head_reads: str) -> Narrow | None:
+def find_head_token_part(
+    model: PreTrainedModel, anatomy: Anatomy, batch: Batch, head_reads: str
+) -> HeadTokenPart | None:
     """Which modules of the last layer are needed for the head's token only; None if there are none.
 
     A module is, if no other token has a gradient of the logits in any of its inputs or in its output.
@@ -64,7 +66,7 @@ def find_narrow(model: PreTrainedModel, anatomy: Anatomy, batch: Batch, head_rea
     gradients = {path: [next(found) for _ in of_module] for path, of_module in record.items()}
     narrow = [path for path, of_module in gradients.items() if all(g is None or not g[~read].any() for g in of_module)]
     outermost = tuple(path for path in narrow if not any(path.startswith(f"{other}.") for other in narrow))
-    return Narrow(head_reads, outermost, pad) if outermost else None
+    return HeadTokenPart(head_reads, outermost, pad) if outermost else None
 
 
 @contextmanager

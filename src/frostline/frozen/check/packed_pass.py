@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from frostline.frozen.batches import PassBatch
+from frostline.frozen.batches import ForwardBatch
 from frostline.frozen.check.batches import check_lengths, table_of
 from frostline.frozen.check.comparison import LAYER_ERRORS, TOLERANCE, relative_difference
 from frostline.frozen.check.restoring import restored
@@ -27,7 +27,7 @@ def packed_pass_is_exact(model: PreTrainedModel, anatomy: Anatomy) -> bool:
     tokens = table_of(batch, model)
     selection = StateSelection(tuple(range(anatomy.count + 1)), head=False)
     forward_pass = ForwardPass(model, anatomy, selection, "all", packed=True)
-    one_batch = PassBatch(
+    one_batch = ForwardBatch(
         rows=np.arange(len(tokens)),
         lengths=tokens.lengths,
         padded_lengths=tokens.lengths,

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from frostline.fast.last_layer import Narrow
+from frostline.fast.last_layer import HeadTokenPart
 from frostline.frozen.check.comparison import (
     LAYER_ERRORS,
     Difference,
@@ -39,7 +39,7 @@ def stack_refusal(
     *,
     packed: bool,
     as_one: bool,
-    narrow: Narrow | None = None,
+    head_token: HeadTokenPart | None = None,
     batches: Sequence[Batch] | None = None,
 ) -> str | None:
     """Why runs cannot be trained as one stack; None if they can.
@@ -54,12 +54,12 @@ def stack_refusal(
         cut: The number of lower layers that do not run; None runs all.
         packed: Whether batches are packed.
         as_one: How the stack treats the runs' parameters; see :mod:`frostline.model.stacking`.
-        narrow: The part of the last layer that runs for the head's token only.
+        head_token: The part of the last layer that runs for the head's token only.
         batches: A batch for each run, of equally many examples, where a type needs more than tokens.
     """
     batches = batches or [probe_batch(model, lengths, seed=run) for run, lengths in enumerate(LENGTHS)]
     with restored(model), packable(model) if packed else nullcontext() as packing:
-        comparison = _Comparison(model, anatomy, names, cut, packing, as_one, narrow, batches)
+        comparison = _Comparison(model, anatomy, names, cut, packing, as_one, head_token, batches)
         try:
             difference = comparison.difference()
         except LAYER_ERRORS as error:
@@ -77,7 +77,7 @@ class _Comparison:
     cut: int | None
     packing: Packing | None
     as_one: bool
-    narrow: Narrow | None
+    head_token: HeadTokenPart | None
     batches: Sequence[Batch]  # one for each run
 
     def difference(self) -> Difference:
@@ -105,7 +105,7 @@ class _Comparison:
     ) -> list[tuple[Tensor, Sequence[Tensor | None]]]:
         """Logits and gradients of each run alone."""
         results: list[tuple[Tensor, Sequence[Tensor | None]]] = []
-        with cut_at(self.model, self.anatomy, self.cut, packing=self.packing, narrow=self.narrow) as upper:
+        with cut_at(self.model, self.anatomy, self.cut, packing=self.packing, head_token=self.head_token) as upper:
             for run, batch in enumerate(self.batches):
                 start(run)
                 torch.manual_seed(0)
@@ -119,7 +119,9 @@ class _Comparison:
         runs = len(self.batches)
         with (
             stacked(self.model, self.names, runs, start, as_one=self.as_one) as parameters,
-            cut_at(self.model, self.anatomy, self.cut, packing=self.packing, runs=runs, narrow=self.narrow) as upper,
+            cut_at(
+                self.model, self.anatomy, self.cut, packing=self.packing, runs=runs, head_token=self.head_token
+            ) as upper,
         ):
             torch.manual_seed(0)
             states = [x for x in hidden if x is not None]

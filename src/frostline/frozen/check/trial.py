@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from frostline.fast.last_layer import Narrow
+from frostline.fast.last_layer import HeadTokenPart
 from frostline.frozen.batches import tokens_per_batch
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.cache.loading import load_or_compute
@@ -39,7 +39,7 @@ from frostline.frozen.check.comparison import (
     relative_difference,
     uneven_sum,
 )
-from frostline.frozen.check.head_token import find_head_reads, find_narrow
+from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
 from frostline.frozen.cut import UpperModel, cut_at, hidden_states_by_cut
 from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
 from frostline.frozen.selection import selection_for
@@ -61,7 +61,7 @@ class Check:
         max_logit_difference: The largest difference over the largest value.
         max_gradient_difference: The same of the gradients.
         refused: Why the model cannot be cut here; None if it can.
-        narrow: The part of the last layer that is computed for the head's token only.
+        head_token: The part of the last layer that is computed for the head's token only.
     """
 
     tuned_layers: int | None
@@ -69,7 +69,7 @@ class Check:
     max_logit_difference: float | None
     max_gradient_difference: float | None
     refused: str | None = None
-    narrow: Narrow | None = None
+    head_token: HeadTokenPart | None = None
 
 
 class Trial:
@@ -78,7 +78,7 @@ class Trial:
     def __init__(self, model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> None:
         self.model, self.anatomy, self.batch = model, anatomy, batch
         self.head_reads = find_head_reads(model, anatomy, batch)
-        self.narrow = find_narrow(model, anatomy, batch, self.head_reads)
+        self.head_token = find_head_token_part(model, anatomy, batch, self.head_reads)
         self.hidden = hidden_states_by_cut(model, anatomy, batch)
         self.cut: int | None = None
         self.trained: dict[str, nn.Parameter] = {}
@@ -91,29 +91,33 @@ class Trial:
         self.reference = self.results(lambda: self.model(**self.batch).logits)
         # The output of the embeddings is not cached: computing it again costs nothing.
         self.cut = None if k is None or k == self.anatomy.count else self.anatomy.count - k
-        for path, narrow in product(("packed", "padded"), dict.fromkeys((self.narrow, None))):
+        for path, head_token in product(("packed", "padded"), dict.fromkeys((self.head_token, None))):
             failure = None
             try:
-                difference = self.compare(path, narrow)
+                difference = self.compare(path, head_token)
             except LAYER_ERRORS as error:
                 failure = first_line(error)
             else:
                 if difference.is_small:
-                    return Check(k, path, *difference, narrow=narrow)
+                    return Check(k, path, *difference, head_token=head_token)
         if failure:
             reason = f"Layers above the cut need more from the layers below than hidden states and fail ({failure})."
             return Check(k, None, None, None, reason)
         return Check(k, None, *difference, refused=self.reason(difference))
 
-    def compare(self, path: str, narrow: Narrow | None) -> Difference:
+    def compare(self, path: str, head_token: HeadTokenPart | None) -> Difference:
         """The largest difference of the three comparisons; infinite if the layers do not take packed batches."""
         packed = path == "packed"
         if packed and not is_packable(self.model):
             return NOT_COMPARED
         with ExitStack() as opened:
-            cached = None if self.cut is None else opened.enter_context(self.cached(self.cut, narrow, packed=packed))
+            cached = (
+                None if self.cut is None else opened.enter_context(self.cached(self.cut, head_token, packed=packed))
+            )
             packing = opened.enter_context(packable(self.model)) if packed else None
-            upper = opened.enter_context(cut_at(self.model, self.anatomy, self.cut, packing=packing, narrow=narrow))
+            upper = opened.enter_context(
+                cut_at(self.model, self.anatomy, self.cut, packing=packing, head_token=head_token)
+            )
             hidden = None if self.cut is None else self.hidden[self.cut]
             differences = [self.difference(lambda: upper(self.batch, hidden))]
             if self.cut is not None and cached is not None:
@@ -140,7 +144,9 @@ class Trial:
         return Difference(relative_difference(logits, wanted_logits), gradient_difference(pairs))
 
     @contextmanager
-    def cached(self, cut: int, narrow: Narrow | None, *, packed: bool) -> Iterator[tuple[HiddenStates, Tokens]]:
+    def cached(
+        self, cut: int, head_token: HeadTokenPart | None, *, packed: bool
+    ) -> Iterator[tuple[HiddenStates, Tokens]]:
         """Hidden states of the batch as a sweep caches them: a forward pass of their own, written and read back."""
         tokens = table_of(self.batch, self.model)
         selection = selection_for((cut,), self.anatomy, self.head_reads)
@@ -153,7 +159,7 @@ class Trial:
             selection,
             self.head_reads,
             packed,
-            narrow=narrow,
+            head_token=head_token,
             max_tokens=min(enough, tokens_per_batch(self.model.device, self.anatomy)),
         )
         with tempfile.TemporaryDirectory(prefix="frostline-check-") as folder:

@@ -110,7 +110,7 @@ def _cell_rows(
 def _total_rows(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Rows for the forward pass and for everything, over all calls that finished."""
     rows = []
-    for name, key in (("forward pass", "pass_seconds"), ("total", "seconds")):
+    for name, key in (("forward pass", "forward_pass_seconds"), ("total", "seconds")):
         if calls:
             predicted, measured = (sum(call[which][key] for call in calls) for which in ("predicted", "measured"))
             rows.append({"tuned": name, "predicted": predicted, "measured": measured})

@@ -48,7 +48,7 @@ class BestWeights:
                 part.unlink(missing_ok=True)
 
     def of(self, digest: str) -> dict[str, Tensor] | None:
-        """The trained parameters of a run by name; None where they were not kept, or are damaged."""
+        """The trained parameters of a run by name; None where they were not cached, or are damaged."""
         for file in sorted(self.folder.glob("*.safetensors")):
             try:
                 if _about(file)["run"] == digest:

@@ -19,8 +19,8 @@ from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.execution.stacks import in_stacks, stack_size
-from frostline.sweep.execution.workers import side_by_side, workers_for
-from frostline.sweep.forecast.workload import Outlook
+from frostline.sweep.execution.workers import run_concurrently, workers_for
+from frostline.sweep.forecast.workload import Workload
 from frostline.sweep.make_plan import rows_needed
 from frostline.sweep.prepare import Prepared
 from frostline.training.context import starting_cut
@@ -37,14 +37,14 @@ def execute(
 ) -> None:
     """Run what is given and has no result, and publish each; what the best have learned goes to ``weights``."""
     context = prepared.context
-    context.pass_seconds = 0.0
+    context.forward_pass_seconds = 0.0
     missing = [spec for spec in runs if not prepared.store.has(spec.digest)]
     if not missing:
         return
     sharers, workers = sharing(prepared, missing), workers_for(prepared, runs)
-    work, pass_work = _work(prepared, missing, rows_needed(context, sharers) if sharers else None, workers)
-    progress.start(len(missing), sum(work.values()) + pass_work, seconds=prepared.plan.forecast is not None)
-    make_ready(prepared, missing, progress, pass_work)
+    work, forward_pass_work = _work(prepared, missing, rows_needed(context, sharers) if sharers else None, workers)
+    progress.start(len(missing), sum(work.values()) + forward_pass_work, seconds=prepared.plan.forecast is not None)
+    prepare_hidden_states(prepared, missing, progress, forward_pass_work)
     wanted = prepared.spec.stack
     stacks = list(in_stacks(missing, lambda runs: stack_size(runs, context, wanted, progress.note, workers=workers)))
     context.workers = min(workers, len(stacks))
@@ -52,17 +52,17 @@ def execute(
     def attempt(stack: Sequence[RunSpec], progress: Progress) -> None:
         _attempt(stack, prepared, sum(work[spec.digest] for spec in stack), progress, weights)
 
-    with settle(prepared, missing):
+    with weights_for_runs(prepared, missing):
         if workers == 1:
             for stack in stacks:
                 attempt(stack, progress)
         else:  # the longest first, so that they all end at about the same time
             longest_first = sorted(stacks, key=lambda stack: -sum(work[spec.digest] for spec in stack))
-            side_by_side(longest_first, workers, attempt, _name, progress)
+            run_concurrently(longest_first, workers, attempt, _name, progress)
 
 
 @contextmanager
-def settle(prepared: Prepared, runs: Sequence[RunSpec]) -> Iterator[None]:
+def weights_for_runs(prepared: Prepared, runs: Sequence[RunSpec]) -> Iterator[None]:
     """For many short trainings, with the weights that these runs need and no others."""
     cuts = [cut for spec in runs if (cut := prepared.context.cut(spec)) is not None]
     cut = min(cuts) if len(cuts) == len(runs) else None
@@ -79,10 +79,10 @@ def _work(
     forecast = prepared.plan.forecast
     if forecast is not None:
         seconds = {(cell.trainable, cell.train_size): cell.seconds for cell in forecast.cells}
-        return {run.digest: seconds[run.trainable, run.train_size] for run in runs}, forecast.pass_seconds
-    outlook = Outlook(prepared.context, prepared.plan.kept)
-    pass_work = 0.0 if rows is None else outlook.pass_operations(rows)
-    return {run.digest: outlook.operations(run) / workers for run in runs}, pass_work
+        return {run.digest: seconds[run.trainable, run.train_size] for run in runs}, forecast.forward_pass_seconds
+    workload = Workload(prepared.context, prepared.plan.cached)
+    forward_pass_work = 0.0 if rows is None else workload.forward_pass_operations(rows)
+    return {run.digest: workload.operations(run) / workers for run in runs}, forward_pass_work
 
 
 def _attempt(
@@ -140,12 +140,12 @@ def _keep_weights(spec: RunSpec, result: Result, weights: BestWeights, progress:
         )
 
 
-def make_ready(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, work: float = 0.0) -> None:
+def prepare_hidden_states(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, work: float = 0.0) -> None:
     """Have the cuts proven, and the hidden states of all rows that these runs read at hand, by a pass of so much work."""
-    cut_check(prepared)
+    check_cuts(prepared)
     if sharers := sharing(prepared, runs):
         rows, states = rows_needed(prepared.context, sharers), prepared.context.states
-        if states is not None and states.selection == prepared.plan.kept:
+        if states is not None and states.selection == prepared.plan.cached:
             if states.has(rows):
                 return
             rows = np.union1d(rows, states.rows)
@@ -154,10 +154,10 @@ def make_ready(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, 
 
 def sharing(prepared: Prepared, runs: Sequence[RunSpec]) -> list[RunSpec]:
     """Those of the runs that take up kept states."""
-    return [spec for spec in runs if starting_cut(prepared.plan.kept, prepared.pretrained.anatomy, spec) is not None]
+    return [spec for spec in runs if starting_cut(prepared.plan.cached, prepared.pretrained.anatomy, spec) is not None]
 
 
-def cut_check(prepared: Prepared) -> list[Check]:
+def check_cuts(prepared: Prepared) -> list[Check]:
     """Prove on this very model, in fp32, that the cuts of this sweep are exact; choose packed or padded batches.
 
     Raises:
@@ -184,14 +184,14 @@ def cut_check(prepared: Prepared) -> list[Check]:
             "`frostline check` tells more; choose another model."
         )
     context.packed = all(row.path == "packed" for row in rows)
-    as_checked = all(row.narrow and row.path == rows[0].path for row in rows)
-    context.narrow = rows[0].narrow if as_checked else None
+    as_checked = all(row.head_token and row.path == rows[0].path for row in rows)
+    context.head_token = rows[0].head_token if as_checked else None
     prepared.checks = rows
     return rows
 
 
 def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> None:
-    context, pretrained, kept = prepared.context, prepared.pretrained, prepared.plan.kept
+    context, pretrained, cached = prepared.context, prepared.pretrained, prepared.plan.cached
     progress.begin("hidden states")
     pretrained.load_weights(None)
     pretrained.restore()  # a second call on the same sweep finds the model as the last run left it
@@ -202,11 +202,11 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> No
         passed += more
         progress.advance(work * passed / len(rows))
 
-    made_by = context.forward_pass(kept)
+    made_by = context.forward_pass(cached)
     recipe, begun = recipe_of(pretrained, context.machine, made_by), perf_counter()
     with prepared_for_forward_pass(pretrained.model, context.machine):
         context.states = load_or_compute(made_by, context.tokens, rows, recipe, progress=advance, warn=progress.note)
-    context.pass_seconds = perf_counter() - begun
+    context.forward_pass_seconds = perf_counter() - begun
     progress.finish(work)
 
 

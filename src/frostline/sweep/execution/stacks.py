@@ -71,7 +71,7 @@ def _largest(
         context.cut(spec),
         packed=context.packed,
         as_one=device != "cpu",
-        narrow=context.narrow,
+        head_token=context.head_token,
     )
     if refusal:
         return 1, refusal

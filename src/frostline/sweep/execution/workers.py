@@ -25,7 +25,7 @@ import torch
 from frostline import FrostlineError
 from frostline.fast.switch import enabled
 from frostline.sweep.execution.progress import Progress
-from frostline.sweep.forecast.workload import Outlook
+from frostline.sweep.forecast.workload import Workload
 from frostline.sweep.prepare import Prepared
 from frostline.training.specification import RunSpec
 
@@ -50,11 +50,11 @@ def workers_for(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
         return min(wanted, len(runs))
     if not enabled("workers"):
         return 1
-    outlook = Outlook(prepared.context, prepared.plan.kept)
-    if sum(outlook.operations(run) + A_STEP * outlook.load(run).steps.count for run in runs) < WORTH:
+    workload = Workload(prepared.context, prepared.plan.cached)
+    if sum(workload.operations(run) + A_STEP * workload.load(run).steps.count for run in runs) < WORTH:
         return 1
     of_each = {(run.tune, run.train_size): run for run in runs}.values()
-    fit = psutil.virtual_memory().total // 2 // max(_bytes(outlook, run) for run in of_each)
+    fit = psutil.virtual_memory().total // 2 // max(_bytes(workload, run) for run in of_each)
     workers = min(cores, len(runs), fit)
     return workers if 2 * workers >= cores else 1  # else all threads at one run after the other do more
 
@@ -66,15 +66,15 @@ def _can_fork(prepared: Prepared) -> bool:
     return device == "cpu" and sys.platform == "linux" and not pooled and not torch.accelerator.is_available()
 
 
-def _bytes(outlook: Outlook, run: RunSpec) -> int:
+def _bytes(workload: Workload, run: RunSpec) -> int:
     """That a run needs for itself, at most."""
-    anatomy, load = outlook.anatomy, outlook.load(run)
-    parameters = outlook.matrices.trained_parameters(run.to_train.parameters(anatomy))
+    anatomy, load = workload.anatomy, workload.load(run)
+    parameters = workload.matrices.trained_parameters(run.to_train.parameters(anatomy))
     tokens = max(load.longest, load.longest_scored)
     return int(4 * (COPIES * parameters + KEPT * tokens * anatomy.count * anatomy.width))
 
 
-def side_by_side(
+def run_concurrently(
     tasks: Sequence[T], workers: int, do: Callable[[T, Progress], None], say: Callable[[T], str], progress: Progress
 ) -> None:
     """Have the ``tasks`` done, in about their order, each by the next worker that is free; ``do`` runs there.
@@ -119,7 +119,7 @@ def in_each(workers: int, work: Callable[[], T]) -> list[T]:
         def result(self, facts: Any, trainable: str) -> None:
             found.append(facts)
 
-    side_by_side(range(workers), workers, do, lambda number: "timing a few steps", Found())
+    run_concurrently(range(workers), workers, do, lambda number: "timing a few steps", Found())
     return found
 
 

@@ -21,7 +21,7 @@ from frostline.sweep.forecast.operations import OperationCounter
 from frostline.sweep.forecast.pace import Timed
 from frostline.sweep.forecast.random_states import RandomStates
 from frostline.sweep.forecast.timer import Timer, estimated_seconds, evenly_spaced
-from frostline.sweep.forecast.workload import PLAIN_BATCH, Outlook, Wanted
+from frostline.sweep.forecast.workload import PLAIN_BATCH, Wanted, Workload
 from frostline.training.context import RunContext
 
 PASSED = 3  # batches of the forward pass that are timed
@@ -38,12 +38,12 @@ class Calibration:
     memory_bytes: float  # in use before training
 
 
-def forward_pass_rate(outlook: Outlook, rows: Rows) -> float:
+def forward_pass_rate(workload: Workload, rows: Rows) -> float:
     """Operations per second of a few batches of the forward pass over the frozen layers of ``rows``."""
-    context, pretrained, tokens = outlook.context, outlook.context.pretrained, outlook.context.tokens
+    context, pretrained, tokens = workload.context, workload.context.pretrained, workload.context.tokens
     pretrained.load_weights(None)
     pretrained.restore()
-    need = outlook.kept if outlook.kept.cuts or outlook.kept.head else StateSelection((), head=True)
+    need = workload.cached if workload.cached.cuts or workload.cached.head else StateSelection((), head=True)
     forward_pass, rates = context.forward_pass(need), []
     batches = forward_pass.batches(tokens.lengths, rows)
     chosen = [batches[n] for n in evenly_spaced(len(batches), PASSED)]
@@ -53,7 +53,7 @@ def forward_pass_rate(outlook: Outlook, rows: Rows) -> float:
             for states in forward_pass.hidden_states(tokens, [batch]):
                 for array in states.values():
                     array.float().cpu()
-            rates.append(outlook.of_pass(batch) / (perf_counter() - begun))
+            rates.append(workload.batch_operations(batch) / (perf_counter() - begun))
     return statistics.median(rates[1:])  # the first is a warm-up
 
 
@@ -69,7 +69,7 @@ def disk_rate(folder: Path) -> float:
 
 
 def calibrate(
-    outlook: Outlook,
+    workload: Workload,
     wanted: Sequence[Wanted],
     rate: float,
     *,
@@ -81,7 +81,7 @@ def calibrate(
     """Time as many of the ``wanted`` values of k as ``budget`` seconds allow.
 
     Args:
-        outlook: The workload of the sweep.
+        workload: The workload of the sweep.
         wanted: What can be timed.
         rate: Operations per second of the forward pass, to estimate how long timing takes.
         budget: Seconds.
@@ -92,12 +92,12 @@ def calibrate(
     Returns:
         None if the budget does not allow the largest k, or if no loss is finite.
     """
-    context, need, matrices = outlook.context, outlook.kept, outlook.matrices
+    context, need, matrices = workload.context, workload.cached, workload.matrices
     chosen = _affordable(wanted, matrices, rate, budget, at_least=_ends(wanted) if ends else [])
     if _ends(wanted)[0] not in chosen:  # a small k alone does not predict a large one
         return None
     idle = _idle(context)
-    made_up = RandomStates(need, context.tokens, outlook.anatomy.width) if need.cuts or need.head else None
+    made_up = RandomStates(need, context.tokens, workload.anatomy.width) if need.cuts or need.head else None
     with memory_reused(release_large=all(one.cut is not None for one in wanted)):
         points = Timer(replace(context, states=made_up), matrices, rate, idle, stack, workers).points(chosen, budget)
         scoring = _scoring_seconds(context)
@@ -105,12 +105,12 @@ def calibrate(
     return Calibration(points, scoring, idle) if points else None
 
 
-def calibrate_plain(outlook: Outlook, wanted: Sequence[Wanted], rate: float) -> Timed:
+def calibrate_plain(workload: Workload, wanted: Sequence[Wanted], rate: float) -> Timed:
     """Time the cheapest and the most expensive k as plain transformers computes them: padded, uncut, in float32."""
-    context = outlook.context
+    context = workload.context
     machine = Machine(context.machine.device, "float32")
-    uncut = replace(context, machine=machine, packed=False, narrow=None, states=None, plain=True)
-    timer = Timer(uncut, outlook.plain, rate / 2, _idle(context))
+    uncut = replace(context, machine=machine, packed=False, head_token=None, states=None, plain=True)
+    timer = Timer(uncut, workload.plain, rate / 2, _idle(context))
     with memory_reused():
         points = timer.points([_plain(one) for one in _plain_ends(wanted)], 0.0)
     context.pretrained.restore()

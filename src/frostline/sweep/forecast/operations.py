@@ -17,9 +17,9 @@ from functools import cached_property
 import numpy as np
 from torch import nn
 
-from frostline.fast.last_layer import Narrow
+from frostline.fast.last_layer import HeadTokenPart
 from frostline.fast.sparse_gradients import large_tables
-from frostline.frozen.batches import Lengths, PassBatch
+from frostline.frozen.batches import ForwardBatch, Lengths
 from frostline.model.anatomy import HEAD, LAYER, POOLER, Anatomy
 
 
@@ -76,7 +76,7 @@ def random_batch_totals(lengths: Lengths, size: int) -> BatchTotals:
     return batch_totals(np.random.default_rng(0).permutation(lengths), size)
 
 
-def pass_totals(batch: PassBatch) -> BatchTotals:
+def forward_totals(batch: ForwardBatch) -> BatchTotals:
     """What the forward pass over the frozen layers computes for a batch, with the copies that fill it."""
     padded = batch.padded_lengths
     if batch.capacity:
@@ -94,24 +94,24 @@ class OperationCounter:
         anatomy: The model's layers.
         sizes: Weights of each matrix, by parameter. Embedding tables are looked up, not multiplied, so they are not here.
         parameters: Numbers in each parameter.
-        narrow: The part of the last layer that runs for one token of each example.
+        head_token: The part of the last layer that runs for one token of each example.
         large: Embedding tables of which a step updates only the rows that were read, which are few.
     """
 
     anatomy: Anatomy
     sizes: Mapping[str, int]
     parameters: Mapping[str, int]
-    narrow: Narrow | None = None
+    head_token: HeadTokenPart | None = None
     large: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, model: nn.Module, anatomy: Anatomy, narrow: Narrow | None = None) -> "OperationCounter":
+    def of(cls, model: nn.Module, anatomy: Anatomy, head_token: HeadTokenPart | None = None) -> "OperationCounter":
         """The counter for ``model``."""
         tables = {f"{path}.weight" for path, module in model.named_modules() if isinstance(module, nn.Embedding)}
         parameters = dict(model.named_parameters())
         sizes = {name: p.numel() for name, p in parameters.items() if p.dim() > 1 and name not in tables}
         large = frozenset(f"{path}.weight" for path in large_tables(model))
-        return cls(anatomy, sizes, {name: p.numel() for name, p in parameters.items()}, narrow, large)
+        return cls(anatomy, sizes, {name: p.numel() for name, p in parameters.items()}, head_token, large)
 
     @cached_property
     def layers(self) -> tuple[int, ...]:
@@ -153,10 +153,10 @@ class OperationCounter:
         return self.trained_parameters(names - self.large)
 
     @cached_property
-    def _narrow_weights(self) -> int:
+    def _head_token_weights(self) -> int:
         """Weights of the last layer that meet one token of each example only."""
         last = f"{self.anatomy.path}.{self.anatomy.count - 1}"
-        paths = [f"{last}.{path}." for path in self.narrow.modules] if self.narrow else []
+        paths = [f"{last}.{path}." for path in self.head_token.modules] if self.head_token else []
         return sum(size for name, size in self.sizes.items() if any(name.startswith(path) for path in paths))
 
     def _weights(self, place: str, names: Set[str] | None = None) -> int:
@@ -169,8 +169,8 @@ class OperationCounter:
     def _layer(self, number: int, batches: BatchTotals) -> tuple[float, float]:
         """Operations of one layer's matrices, and of its attention."""
         weights, width = self.layers[number], self.anatomy.width
-        if self.narrow is None or number < self.anatomy.count - 1:
+        if self.head_token is None or number < self.anatomy.count - 1:
             return 2.0 * weights * batches.tokens, 4.0 * width * batches.token_pairs
-        narrow = self._narrow_weights
-        linear = 2.0 * ((weights - narrow) * batches.tokens + narrow * batches.examples)
+        head_token = self._head_token_weights
+        linear = 2.0 * ((weights - head_token) * batches.tokens + head_token * batches.examples)
         return linear, 4.0 * width * batches.tokens  # one token attends to all of its example

@@ -34,7 +34,7 @@ class Forecast:
     """Seconds and memory of all that is still to be done."""
 
     cells: tuple[Cell, ...]
-    pass_seconds: float
+    forward_pass_seconds: float
     calibration_seconds: float  # that went into knowing this
     workers: int = 1  # runs at the same time
     remarks: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Forecast:
         for cell in sorted(self.cells, key=lambda cell: -cell.seconds):
             for _ in range(cell.runs):
                 heapq.heapreplace(free, free[0] + self.workers * cell.seconds)
-        return self.pass_seconds + max(free)
+        return self.forward_pass_seconds + max(free)
 
     @property
     def trainer_seconds(self) -> float | None:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from frostline.frozen.batches import Lengths, PassBatch, Rows
+from frostline.frozen.batches import ForwardBatch, Lengths, Rows
 from frostline.frozen.selection import StateSelection
 from frostline.sweep.forecast.operations import (
     BatchTotals,
     OperationCounter,
     batch_totals,
-    pass_totals,
+    forward_totals,
     random_batch_totals,
     sorted_batch_totals,
 )
@@ -50,12 +50,12 @@ class Wanted:
         return matrices.training(self.names, self.step, self.cut), matrices.forward(self.batch, self.cut or 0)
 
 
-class Outlook:
-    """Everything that runs with these hidden states ``kept`` will do."""
+class Workload:
+    """Everything that runs with these hidden states ``cached`` will do."""
 
-    def __init__(self, context: RunContext, kept: StateSelection) -> None:
-        self.context, self.kept, self.anatomy = context, kept, context.pretrained.anatomy
-        self.matrices = OperationCounter.of(context.pretrained.model, self.anatomy, context.narrow)
+    def __init__(self, context: RunContext, cached: StateSelection) -> None:
+        self.context, self.cached, self.anatomy = context, cached, context.pretrained.anatomy
+        self.matrices = OperationCounter.of(context.pretrained.model, self.anatomy, context.head_token)
         self.plain = OperationCounter.of(context.pretrained.model, self.anatomy)  # as plain transformers computes
         self._lengths: dict[tuple[int, int, int | None], Lengths] = {}
 
@@ -90,7 +90,7 @@ class Outlook:
         return Load(steps.padded, scored, times + len(parts), 0, 0)
 
     def cut(self, spec: RunSpec) -> int | None:
-        return starting_cut(self.kept, self.anatomy, spec)
+        return starting_cut(self.cached, self.anatomy, spec)
 
     def operations(self, spec: RunSpec) -> float:
         """Of a whole run."""
@@ -98,16 +98,16 @@ class Outlook:
         names = spec.to_train.parameters(self.anatomy)
         return self.matrices.training(names, load.steps, cut) + self.matrices.forward(load.scored, cut or 0)
 
-    def pass_operations(self, rows: Rows) -> float:
+    def forward_pass_operations(self, rows: Rows) -> float:
         """Of the pass over these rows, with all that fills its batches up."""
         return sum(
-            self.of_pass(batch)
-            for batch in self.context.forward_pass(self.kept).batches(self.context.tokens.lengths, rows)
+            self.batch_operations(batch)
+            for batch in self.context.forward_pass(self.cached).batches(self.context.tokens.lengths, rows)
         )
 
-    def of_pass(self, batch: PassBatch) -> float:
+    def batch_operations(self, batch: ForwardBatch) -> float:
         """Operations of one batch of the pass."""
-        return self.matrices.forward(pass_totals(batch), stop=self.kept.depth(self.anatomy.count))
+        return self.matrices.forward(forward_totals(batch), stop=self.cached.depth(self.anatomy.count))
 
     def wanted(self, runs: Sequence[RunSpec]) -> list[Wanted]:
         """For each k its largest run."""

@@ -21,7 +21,7 @@ def write_search(out: Path, facts: Mapping[str, Any]) -> None:
     write_json(out / FILE, facts)
 
 
-def want_again(out: Path, runs: Set[str]) -> None:
+def request_again(out: Path, runs: Set[str]) -> None:
     """Runs that a search has given up are asked for by somebody else."""
     search = read_search(out)
     if search and runs & set(search["given_up"]):

@@ -95,7 +95,7 @@ def run_rows(
 def _share_of_pass(finished: Iterable[Mapping[str, Any]]) -> float:
     """Seconds of the pass that fall to each run which used it, the same to all. The pass is the longest that one of them
     saw: a call that goes on where another stopped reads only the rows that its own runs need."""
-    seconds = [facts["cost"]["pass_seconds"] for facts in finished if _used_pass(facts)]
+    seconds = [facts["cost"]["forward_pass_seconds"] for facts in finished if _used_pass(facts)]
     return max(seconds) / len(seconds) if seconds else 0.0
 
 
