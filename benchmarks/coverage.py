@@ -2,8 +2,8 @@
 
     python benchmarks/coverage.py --out FOLDER
 
-prints six tables, writes each as CSV, and writes benchmarks/results/coverage.json with ``--result``. It uses one thread and a
-fixed seed. The simulation vectorises what ``frostline.statistics`` computes, and asserts on some tries that both agree.
+prints six tables and writes each as CSV. With ``--result`` it also writes benchmarks/results/coverage.json. It uses one thread
+and a fixed seed. The simulation vectorises what ``frostline.statistics`` computes, and asserts on some tries that both agree.
 """
 
 import argparse
@@ -29,7 +29,7 @@ CAPTIONS = {
 
 
 def shown(value: object) -> str:
-    """A number with three digits; what is not defined is a dash."""
+    """A number with three digits; an undefined one is a dash."""
     if isinstance(value, float):
         return "-" if np.isnan(value) else f"{value:.3g}"
     return str(value)

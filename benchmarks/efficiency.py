@@ -1,15 +1,15 @@
-"""How near a sweep comes to what the machine could do: measured time over a lower bound, and where the rest goes.
-
-A few seconds of calibration give the rates of this machine: matrix products in the shapes that occur, memory, disk. The
-bound of a phase is its operations at the best of those rates, and for training the optimizer's bytes at the memory's.
-Products do not keep that rate for long on every machine: what they reach side by side, in as many processes as train, before
-the sweep and after it, in the shape of a step, stands beside it, with the bound at that rate. What has no bound (start-up,
-tokenizing, the check, saving, the report) stands with its seconds. Settings are those of `frostline sweep`, but for --out. Runs
-take the whole machine: leave it alone meanwhile.
+"""How close a sweep comes to what the machine could do: measured time over a lower bound, and where the rest goes.
 
     python benchmarks/efficiency.py --json FILE --model FOLDER --train FILE --validation FILE --tune 0,1,2,all --seeds 1
 
-A bound counts no lookups, norms, activations, dropout, attention's softmax or interpreter; 1.0 cannot be reached.
+A calibration of a few seconds measures three speeds of this machine: matrix products in the shapes that occur, memory, disk.
+The bound of a phase is its number of operations at the best of those speeds. Training adds the bytes that the optimizer reads
+and writes. Some machines cannot sustain their best speed. A second bound therefore uses the speed of all training processes
+together, measured before and after the sweep in the shape of a training step. Phases without a bound (start-up, tokenizing,
+the exactness check, saving, the report) are listed with their seconds. The settings are those of `frostline sweep` without
+--out. Leave the machine alone while this runs.
+
+A bound leaves out lookups, norms, activations, dropout, softmax and the interpreter, so 1.0 cannot be reached.
 """
 
 import argparse
@@ -60,7 +60,7 @@ NAMES = {
 
 
 class Clock(Progress):
-    """The seconds of each phase: from where it begins to where the next one does."""
+    """The seconds of each phase, from its beginning to the beginning of the next."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Clock(Progress):
         self.phase, self.since = "start-up", perf_counter()
 
     def begin(self, what: str) -> None:
-        """A phase begins; what is not named above is a run."""
+        """Begin a phase. A name without an entry above is a run."""
         if self.phase != "saving" or NAMES.get(what) == "report":  # saving trains once more, which is no run
             self.lap(NAMES.get(what, "runs"))
         super().begin(what)
@@ -83,7 +83,7 @@ Choice = Callable[[Sequence[float]], float]  # of several times of the same work
 
 
 def seconds_of(work: Callable[[], Any], choice: Choice = min, seconds: float = 0.3) -> float:
-    """Seconds: the best of some repetitions, since of a rate that a bound rests on the highest counts; or another ``choice``."""
+    """The best time of some repetitions, because a bound rests on the highest speed; or another ``choice``."""
     work()
     times: list[float] = []
     while len(times) < 3 or sum(times) < seconds:
@@ -94,8 +94,10 @@ def seconds_of(work: Callable[[], Any], choice: Choice = min, seconds: float = 0
 
 
 def matrix_rate(prepared: Prepared, tokens: int, choice: Choice = min) -> float:
-    """Operations a second of the products of a layer's matrices with so many tokens, in the sweep's precision: as torch
-    multiplies, or with weights laid out beforehand, whichever is faster."""
+    """Operations per second of the matrix products of a layer for so many tokens, in the sweep's precision.
+
+    The faster of two ways counts: as torch multiplies, or with weights laid out beforehand.
+    """
     machine, model = prepared.context.machine, prepared.pretrained.model
     layer = prepared.pretrained.anatomy.layers(model)[0]
     shapes = [p.shape for p in layer.parameters() if p.dim() == 2]
@@ -120,13 +122,13 @@ def matrix_rate(prepared: Prepared, tokens: int, choice: Choice = min) -> float:
 
 
 def usual_rate(prepared: Prepared, runs: Sequence[Any], tokens: int) -> float:
-    """The same of all processes that train side by side, together; the median, not the best."""
+    """The same speed of all training processes together; the median instead of the best."""
     rates = in_each(workers_for(prepared, runs), partial(matrix_rate, prepared, tokens, statistics.median))
     return sum(rates)
 
 
 def memory_rate(prepared: Prepared) -> float:
-    """Bytes a second that are read and written by a copy larger than any cache."""
+    """Bytes per second, read and written, of a copy that is larger than any cache."""
     source = torch.ones(1 << 26, device=prepared.context.machine.device)
     target = torch.empty_like(source)
 
@@ -139,7 +141,7 @@ def memory_rate(prepared: Prepared) -> float:
 
 
 def measure(settings: dict[str, Any]) -> dict[str, Any]:
-    """Run the sweep with nothing kept from before; every phase with its seconds and its bound."""
+    """Run the sweep with an empty cache; gives every phase with its seconds and its bound."""
     with tempfile.TemporaryDirectory() as folder:
         clock = Clock()
         sweep = Sweep(progress=clock, **settings, out=Path(folder) / "o")
@@ -149,7 +151,7 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
         check_cuts(prepared)  # what of the last layer runs for one token a text is known from here on
         clock.lap("calibration")
         workload = Workload(prepared.context, prepared.plan.cached)
-        runs = sweep._asked(prepared)
+        runs = sweep._requested(prepared)
         steps = _tokens(workload, runs)
         rates = _rates(workload, prepared, runs, steps)
         usual = [usual_rate(prepared, runs, steps)]
@@ -173,7 +175,7 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tokens(workload: Workload, runs: Sequence[Any]) -> int:
-    """Of a step, mostly."""
+    """The most frequent number of tokens of a step."""
     return max(1, round(statistics.median(workload.load(run).steps.mean.tokens for run in runs)))
 
 

@@ -1,4 +1,4 @@
-"""frostline's side of every comparison: the real ``frostline sweep``, in a process of its own, with an empty cache."""
+"""frostline's side of every comparison: the real ``frostline sweep`` in a process of its own, with an empty cache."""
 
 import sys
 import tempfile
@@ -11,10 +11,10 @@ from frostline.sweep.results.folder import Folder
 
 
 def sweep(settings: Mapping[str, str], work: Path) -> tuple[float, list[Facts]]:
-    """Seconds of the whole command, and every run's result.
+    """The seconds of the whole command, and the result of every run.
 
     Raises:
-        measuring.Failed: the sweep, or a run of it, ended in an error.
+        measuring.Failed: the sweep, or one of its runs, ended in an error.
     """
     with tempfile.TemporaryDirectory(dir=work) as folder:
         out = Path(folder) / "out"
@@ -26,7 +26,7 @@ def sweep(settings: Mapping[str, str], work: Path) -> tuple[float, list[Facts]]:
 
 
 def cell(run: Facts) -> Facts:
-    """A result as a line of the journal; where runs go side by side, its seconds are its share of the clock's."""
+    """A result as a line of the journal. With several workers, its seconds are its share of the wall-clock time."""
     spec, cost = run["spec"], run["cost"]
     return {
         **{"k": str(spec["tune"]), "seed": spec["seed"], "rate": spec["learning_rate"]},

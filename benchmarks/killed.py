@@ -1,8 +1,8 @@
-"""A sweep killed with SIGKILL again and again, against the same sweep left alone: are the tables equal, bit for bit?
+"""A sweep that is killed with SIGKILL again and again, compared with an undisturbed sweep: are the tables bitwise identical?
 
     python benchmarks/killed.py --every 20 -- --model FOLDER --train FILE --tune 0,1,2,all --train-size 300
 
-Everything behind the two dashes goes to ``frostline sweep``; both sweeps start with an empty cache of hidden states.
+Everything after the two dashes goes to ``frostline sweep``. Both sweeps start with an empty cache of hidden states.
 """
 
 import os
@@ -19,7 +19,7 @@ from frostline.sweep.results.tables import COST
 
 
 def sweep(arguments: list[str], folder: Path, kill_after: float | None) -> tuple[bool, float]:
-    """Run the command; whether it ended by itself, and seconds."""
+    """Run the command; gives whether it ended by itself, and its seconds."""
     environment = {**os.environ, "HF_ASSETS_CACHE": str(folder / "cache")}
     command = [sys.executable, "-m", "frostline", "sweep", *arguments, "--out", str(folder / "out")]
     start = time.monotonic()

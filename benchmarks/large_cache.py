@@ -1,4 +1,4 @@
-"""The hidden states of a large set: disk as planned against disk as taken, and the memory that the pass needs.
+"""The hidden states of a large data set: planned and used disk space, and the memory of the forward pass.
 
 python benchmarks/large_cache.py --model FOLDER --train FILE --tune 2
 """

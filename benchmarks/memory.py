@@ -1,10 +1,11 @@
-"""The most memory that a run takes above what the imports take, beside Trainer's: a model of BERT-base size, k = 2.
+"""The highest memory of one run above that of the imports, compared with Trainer: a model of BERT-base size, k = 2.
 
     python benchmarks/memory.py --json memory.json
 
-Each side is a process of its own: random weights, random texts, the same rows; sampled every 20 ms. Resident is all that the
-process holds, own is that without mapped files: the weights that Trainer leaves frozen are mapped, and in use at every step.
-frostline's run begins when hidden states are kept; what it takes until then, with the whole model, stands beside it.
+Each side is a process of its own, with random weights and the same random texts. Memory is sampled every 20 ms. "Resident" is
+all memory of the process. "Own" leaves mapped files out, which matters because Trainer maps its frozen weights and reads them
+at every step. frostline's run begins when the hidden states are cached. The memory of the preparation, which needs the whole
+model, is reported separately.
 """
 
 import argparse
@@ -30,7 +31,7 @@ SETTINGS = {"tune": "2", "train_size": "64", "seeds": "1", "num_train_epochs": "
 
 
 def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
-    """Bytes above the imports: until hidden states are kept, and of a run that takes them up."""
+    """Bytes above the imports: of the preparation, and of a run that starts from cached hidden states."""
     from frostline import Sweep
     from frostline.sweep.execution.execute import prepare_hidden_states, weights_for_runs
     from frostline.sweep.execution.progress import Progress
@@ -40,7 +41,7 @@ def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
     with _most() as until:
         sweep = Sweep(progress=Progress(), **settings, out=work / "out")
         prepared = sweep._prepare(Progress())
-        (spec,) = sweep._asked(prepared)
+        (spec,) = sweep._requested(prepared)
         prepare_hidden_states(prepared, [spec], Progress())
     with weights_for_runs(prepared, [spec]), _most() as most:
         run(spec, prepared.context)
@@ -48,7 +49,7 @@ def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
 
 
 def trainer(work: Path, side: str) -> dict[str, Facts]:
-    """Bytes above the imports, of one run."""
+    """Bytes of one run above the imports."""
     from trainer_side import Grid
 
     before = _held()
@@ -59,7 +60,7 @@ def trainer(work: Path, side: str) -> dict[str, Facts]:
 
 
 def _held() -> Facts:
-    """Bytes that this process holds: all, and those that are no mapped file."""
+    """Memory of this process in bytes: all of it, and without mapped files."""
     from frostline.model.memory import anonymous_memory
 
     process = psutil.Process()
@@ -68,7 +69,7 @@ def _held() -> Facts:
 
 @contextmanager
 def _most() -> Iterator[dict[str, Any]]:
-    """The most of both while the context is open."""
+    """The highest values of both while the context is open."""
     from frostline.model.memory import sampled_peak
 
     with sampled_peak(lambda: _held()["resident"]) as resident, sampled_peak(lambda: _held()["own"]) as own:

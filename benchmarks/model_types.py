@@ -1,6 +1,6 @@
-"""Every model type that transformers can classify with, small and randomly initialised: equal when cut, or refused and why.
+"""Which model types can be cut exactly: every type that transformers can classify with, small, with random weights.
 
-python benchmarks/model_types.py > docs/types.md
+python benchmarks/model_types.py
 """
 
 import sys
@@ -12,31 +12,20 @@ import torch
 from transformers.utils import logging
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from measuring import write_result
+
 from frostline import Check, check
 from frostline.frozen.cut import cut_at, hidden_states_by_cut
 from frostline.model.anatomy import find_layers
 from frostline.model.packing import packable
 from small_models import REASONS, TYPES, small_batch, small_model
 
-TEXT = """# Model types
-
-The {types} types that transformers {transformers} can classify with, as small randomly initialised models
-(fp32, torch {torch}, CPU), made by `python benchmarks/model_types.py`.
-
-## Equal: {equal}
-
-For every k, logits and gradients are those of the uncut model. "Same batch": the largest relative difference of logits
-with hidden states of the same batch ({exact} types: none at all). "Logits", "gradients": the largest of all comparisons
-of `frostline check`, with states from the sweep's own pass, whose sums run in another order. Path: packed batches, or
-padded where the type does not allow them; for each k where it differs. Last layer: the modules of it that run for the
-token that the head reads only; "whole" where there is none, or the head reads all tokens.
-
-| type | path | same batch | logits | gradients | last layer |
-|---|---|---|---|---|---|"""
+RESULT = Path(__file__).parent / "results" / "model_types.json"
+EXACT = ("type", "batches", "same batch", "logits", "gradients", "last layer")
 
 
 def same_batch_difference(model: torch.nn.Module, batch: dict[str, torch.Tensor], packed: bool) -> float:
-    """The largest relative difference of logits, over all cuts, with hidden states of the same batch."""
+    """The largest relative difference of logits over all cuts, with hidden states of the same batch."""
     anatomy = find_layers(model, batch)
     worst = 0.0
     with torch.no_grad():
@@ -50,24 +39,25 @@ def same_batch_difference(model: torch.nn.Module, batch: dict[str, torch.Tensor]
     return worst
 
 
-def row(name: str, checks: list[Check], same: float) -> str:
+def row(name: str, checks: list[Check], same: float) -> list[str]:
+    """The cells of a type that is exact for every k."""
     paths = " ".join(f"{'all' if c.tuned_layers is None else c.tuned_layers}:{c.path}" for c in checks)
     kinds = {c.path for c in checks}
     path = kinds.pop() if len(kinds) == 1 else paths
     logits = max(c.max_logit_difference or 0.0 for c in checks)
     gradients = max(c.max_gradient_difference or 0.0 for c in checks)
-    head_token = {c.head_token for c in checks}
-    modules = next(iter(head_token)) if len(head_token) == 1 else None
-    last = "whole" if modules is None else ", ".join(modules.modules)
-    return f"| {name} | {path} | {same:.1e} | {logits:.1e} | {gradients:.1e} | {last} |"
+    parts = {c.head_token for c in checks}
+    part = next(iter(parts)) if len(parts) == 1 else None
+    last = "whole" if part is None else ", ".join(part.modules)
+    return [name, path, f"{same:.1e}", f"{logits:.1e}", f"{gradients:.1e}", last]
 
 
 def main() -> None:
     logging.set_verbosity_error()
-    equal, refused = [], []
+    exact, refused = [], []
     for name in TYPES:
         if name in REASONS:
-            refused.append(f"| {name} | not tried: {REASONS[name]} |")
+            refused.append([name, f"not tried: {REASONS[name]}"])
             continue
         model = small_model(name)
         batch = small_batch(model)
@@ -75,24 +65,23 @@ def main() -> None:
         no = [c for c in checks if c.refused]
         if no:
             where = "" if len(no) == len(checks) else f"k = {', '.join(str(c.tuned_layers) for c in no)}: "
-            refused.append(f"| {name} | {where}{no[0].refused} |")
+            refused.append([name, f"{where}{no[0].refused}"])
         else:
             packed = all(c.path == "packed" for c in checks)
-            equal.append((name, checks, same_batch_difference(model, batch, packed)))
+            exact.append(row(name, checks, same_batch_difference(model, batch, packed)))
         print(name, file=sys.stderr, flush=True)
-    exact = sum(same == 0 for _, _, same in equal)
-    print(
-        TEXT.format(
-            types=len(TYPES),
-            transformers=version("transformers"),
-            torch=version("torch"),
-            equal=len(equal),
-            exact=exact,
-        )
+    versions = f"transformers {version('transformers')}, torch {torch.__version__}"
+    tables = [
+        {
+            "caption": f"{len(exact)} of {len(TYPES)} types are exact for every k ({versions}).",
+            "header": EXACT,
+            "rows": exact,
+        },
+        {"caption": f"{len(refused)} types are refused.", "header": ("type", "reason"), "rows": refused},
+    ]
+    write_result(
+        RESULT, "Which model types can be cut exactly?", tables, {"exact": len(exact), "refused": len(refused)}
     )
-    print("\n".join(row(*one) for one in equal))
-    print(f"\n## Refused: {len(refused)}\n\n| type | why |\n|---|---|")
-    print("\n".join(refused))
 
 
 if __name__ == "__main__":

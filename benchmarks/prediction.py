@@ -1,12 +1,10 @@
-"""How near a plan comes: what is predicted and what is measured, by k and in all, over several repetitions.
-
-Each repetition is a process of its own, as for a user: `plan`, then the sweep in the same process, with a cache of its
-own, so that the pass is part of what is measured. Settings are those of `frostline sweep`, but for --out. Runs take the
-whole machine: leave it alone meanwhile.
+"""How accurate a plan is: predicted and measured seconds, by k and in total, over several repetitions.
 
     python benchmarks/prediction.py --repetitions 3 --json FILE --model FOLDER --train FILE --validation FILE --tune 0,2,all
 
-Wanted: the total within 20 %, each k within 30 %.
+Each repetition is a new process, as for a user: `plan`, then the sweep in the same process. Its cache is empty, so the forward
+pass over the frozen layers is measured too. The settings are those of `frostline sweep` without --out. Leave the machine alone
+while this runs. The goal is a total within 20 % and each k within 30 %.
 """
 
 import argparse
@@ -26,7 +24,7 @@ WITHIN = {"total": 0.20, "cell": 0.30}
 
 
 def once(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Plan, then sweep; every part with what was predicted and what was measured."""
+    """Plan, then sweep; gives the predicted and the measured seconds of every part."""
     from frostline import Sweep
     from frostline.sweep.execution.progress import Progress
     from frostline.sweep.forecast.record import recorded

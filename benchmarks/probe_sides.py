@@ -24,7 +24,7 @@ Line = dict[str, Any]
 
 
 class Texts:
-    """The rows of a task, and how they are scored."""
+    """The rows of a task and the way they are scored."""
 
     def __init__(self, folder: Path) -> None:
         self.task, train, validation = read_task(folder)
@@ -43,7 +43,7 @@ class Texts:
 
 
 def logistic(texts: Texts) -> Iterator[Line]:
-    """Every text encoded once, then a logistic regression for each seed and C."""
+    """Encode every text once, then fit a logistic regression for each seed and each C."""
     from sklearn.linear_model import LogisticRegression
 
     begun = perf_counter()
@@ -59,9 +59,9 @@ def logistic(texts: Texts) -> Iterator[Line]:
 
 
 def setfit(texts: Texts, epochs: int) -> Iterator[Line]:
-    """setfit's own fit with the body frozen: every batch runs through the body, in every epoch.
+    """Run setfit's own fit with a frozen body: every batch runs through the body in every epoch.
 
-    It pads each text to ``max_length``, by default to the longest that the model takes; here to the longest that there is.
+    setfit pads each text to ``max_length``, by default the longest that the model accepts. Here it is the longest text.
     """
     from setfit import SetFitHead, SetFitModel
 

@@ -1,4 +1,4 @@
-"""A model made from a configuration, with random weights, and random texts: for sizes that are not at hand."""
+"""Models made from a configuration, with random weights, and random texts: for sizes without weights on this machine."""
 
 import csv
 from pathlib import Path
@@ -18,7 +18,7 @@ SIZES = {  # layers, width, heads, vocabulary
 
 
 def write_model(folder: Path, layers: int, width: int, heads: int, vocabulary: int, positions: int = 512) -> None:
-    """A BERT with random weights and a tokenizer that knows the words w0, w1, ..."""
+    """Write a BERT with random weights and a tokenizer that has the words w0, w1, ..."""
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=vocabulary,
@@ -44,8 +44,11 @@ def write_model(folder: Path, layers: int, width: int, heads: int, vocabulary: i
 
 
 def write_rows(path: Path, rows: int, lengths: tuple[int, int], vocabulary: int, seed: int = 0) -> None:
-    """Texts of random words, of lengths (in tokens, two of them special) drawn evenly between both; a text is positive
-    where more than half of its words are of the upper half of the vocabulary."""
+    """Write texts of random words whose lengths are drawn evenly from a range.
+
+    Lengths are in tokens, two of them special. A text is positive if more than half of its words come from the upper half of the
+    vocabulary.
+    """
     draw = np.random.default_rng(seed)
     most = vocabulary - len(SPECIAL)
     with path.open("w", newline="") as file:

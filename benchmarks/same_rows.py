@@ -1,7 +1,7 @@
-"""The examples of a sweep as files, so that another library trains and is scored on the very same rows.
+"""The examples of a sweep as files, so that another library trains on and is scored on the same rows.
 
-They are written before any clock runs, and hold only the rows that some run reads. That is kind to the other side:
-frostline reads the whole table.
+They are written before any timing and hold only the rows that some run reads. This favours the other side, because frostline
+reads the whole table.
 """
 
 import json
@@ -25,10 +25,10 @@ KEPT = (
 
 
 def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
-    """Write train.jsonl, validation.jsonl and task.json; gives what is in task.json.
+    """Write train.jsonl, validation.jsonl and task.json; gives the content of task.json.
 
-    ``cells``: every run of the grid; ``subsets``: its rows of train.jsonl by seed; ``trained``: names of the parameters
-    that each k trains, of which those in ``head`` have a rate of their own.
+    ``cells`` has every run of the grid, and ``subsets`` its rows of train.jsonl by seed. ``trained`` names the parameters that
+    each k trains. Those in ``head`` have a learning rate of their own.
     """
     spec = make_spec({**settings, "device": "cpu", "out": str(folder / "unused")})
     if spec.class_weights != "none" or spec.evaluations_per_epoch != 1 or spec.frozen_dropout:
@@ -69,7 +69,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, examples: Examples, rows: Any) -> None:
-    """One JSON object a row: text, pair where there is one, target."""
+    """One JSON object for each row: text, second text of a pair, target."""
     with path.open("w", encoding="utf-8") as file:
         for row in rows:
             pair = {} if examples.pairs is None else {"pair": examples.pairs[row]}
@@ -78,7 +78,7 @@ def _write(path: Path, examples: Examples, rows: Any) -> None:
 
 
 def read_task(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
-    """What :func:`write_task` wrote: facts, training rows, validation rows."""
+    """Read what :func:`write_task` wrote: facts, training rows, validation rows."""
     tables = [
         [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
         for name in ("train.jsonl", "validation.jsonl")

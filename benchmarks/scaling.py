@@ -1,11 +1,11 @@
-"""How does the cost of a sweep grow: with examples, runs, tuned layers, length of texts, layers?
+"""How the cost of a sweep grows with examples, runs, tuned layers, length of texts and layers.
 
     python benchmarks/scaling.py --model FOLDER --train FILE --json scaling.json
 
-A short series for each, every point in turn, all of it ``--repeats`` times: seconds of the pass that makes the hidden
-states, of training, of evaluation, as the results say them (medians with spread), the exponents between neighbours, and the
-one fitted to the whole series, on logarithms. Lengths and layers are those of small random models; ``n``, ``runs`` and
-``k`` need a model and a table. Start-up and report are not in it: they do not grow.
+Each question has a short series. All points are measured in turn, ``--repeats`` times. The seconds of the forward pass over
+the frozen layers, of training and of evaluation come from the results (median and spread). The exponents are those between
+neighbouring points and one fitted to the whole series, on logarithms. Lengths and layers use small random models; ``n``,
+``runs`` and ``k`` need a model and a table. Start-up and report are left out because they do not grow.
 """
 
 import argparse
@@ -38,7 +38,7 @@ REAL = {
 
 @dataclass(frozen=True)
 class Series:
-    """One question: what x is, its values, and the settings at a value."""
+    """One question: the name of x, its values, and the settings for a value."""
 
     what: str
     xs: tuple[int, ...]
@@ -46,7 +46,7 @@ class Series:
 
 
 def all_series(model: str | None, train: str | None, work: Path) -> dict[str, Series]:
-    """Those that need a model and a table are there where both are given."""
+    """All series; those that need a model and a table are included if both are given."""
     real = {**REAL, "model": model, "train": train}
     small = {**REAL, "first_rows": None, "model": str(work / "4-layers"), "train": str(work / "32.csv")}
     series = {
@@ -83,7 +83,7 @@ def all_series(model: str | None, train: str | None, work: Path) -> dict[str, Se
 
 
 def seconds(settings: Mapping[str, Any], work: Path) -> dict[str, float]:
-    """One sweep, with nothing kept from another: what its results say of its cost."""
+    """Run one sweep with an empty cache; gives the costs that its results report."""
     from frostline.sweep.execution.execute import execute
     from frostline.sweep.execution.progress import Progress
     from frostline.sweep.prepare import prepare
@@ -104,10 +104,10 @@ def seconds(settings: Mapping[str, Any], work: Path) -> dict[str, float]:
 
 
 def exponents(xs: Sequence[float], repeats: Sequence[Sequence[float]]) -> Facts:
-    """Between neighbours, fitted to all, and where it bends: neighbouring exponents differ, in each of several repeats the
-    same way.
+    """The exponents between neighbouring points, the fitted exponent, and the points where the curve bends.
 
-    ``repeats``: a value for each x, several times.
+    A curve bends where neighbouring exponents differ in the same direction in every repeat. ``repeats`` has a value for each x,
+    several times.
     """
     if np.min(repeats) <= 0:
         return {"local": [None] * (len(xs) - 1), "fitted": None, "bends": []}
@@ -135,7 +135,7 @@ def summarise(series: Series, taken: Mapping[int, Sequence[Mapping[str, float]]]
 
 
 def table(name: str, facts: Facts) -> str:
-    """A row for each x: seconds, and the exponent from the point before."""
+    """A row for each x: seconds, and the exponent from the previous point."""
     rows = []
     for n, x in enumerate(facts["x"]):
         cells = [str(x)]
@@ -156,7 +156,7 @@ def table(name: str, facts: Facts) -> str:
 
 
 def write_small(work: Path) -> None:
-    """Random models of several depths, and tables of random texts of several lengths."""
+    """Write random models of several depths, and tables of random texts of several lengths."""
     from random_model import write_model, write_rows
 
     for layers in (2, 4, 8, 16):

@@ -1,4 +1,4 @@
-"""What versus_trainer.py measured, drawn together: whole wall times, a row for each k, a table, a figure."""
+"""The results of versus_trainer.py: whole wall-clock times, a row for each k, a table, a figure."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ COLOURS = {USERS: VALIDATION, BEST: TRAIN}
 
 
 def summarise(lines: Sequence[Facts], cells: Sequence[Facts]) -> Facts:
-    """From the lines of a journal; ``cells`` are those of the grid. Values are plain, for JSON."""
+    """Summarise the lines of a journal. ``cells`` are those of the grid. Values are plain, for JSON."""
     measured = [line for line in lines if line["kind"] == "cell"]
     good = [{**line, "seconds": line["training"] + line["evaluation"]} for line in measured if "failed" not in line]
     sides = [side for side in SIDES if any(line["side"] == side for line in good)]
@@ -42,8 +42,11 @@ def summarise(lines: Sequence[Facts], cells: Sequence[Facts]) -> Facts:
 
 
 def _walls(side: str, lines: Sequence[Facts], cells: Sequence[Facts]) -> dict[int, float]:
-    """Seconds of a whole side by repeat. What was measured on a sample of cells, or in pieces, is put together: the
-    start-up once, and for each k the mean of its cells as often as the grid has it."""
+    """Seconds of a whole side by repeat.
+
+    If only a sample of the cells was measured, or in pieces, the total is put together: the start-up once, and for each k the
+    mean of its cells times their number in the grid.
+    """
     walls = {}
     for line in lines:
         if line["kind"] != "whole" or line["side"] != side or "failed" in line:
@@ -67,7 +70,7 @@ def _of(lines: Iterable[Facts], side: str, kind: str) -> Spread | None:
 
 
 def _sampled(side: str, lines: Iterable[Facts], cells: Sequence[Facts]) -> str:
-    """What of a side's wall time is not measured in one piece, in words; nothing where all is."""
+    """Which part of a side's wall-clock time was put together, as a sentence; empty if it was measured in one piece."""
     whole = [line for line in lines if line["kind"] == "whole" and line["side"] == side and "failed" not in line]
     if all(line["in_one"] for line in whole):
         return ""
@@ -103,7 +106,7 @@ def _key(line: Facts) -> tuple[Any, ...]:
 
 
 def _against(ours: Facts, theirs: Facts) -> Facts:
-    """Ours minus theirs, and how far seeds alone would move that (Welch, 95 %)."""
+    """Ours minus theirs, and the difference that seeds alone would explain (Welch, 95 %)."""
     if ours["mean"] is None or theirs["mean"] is None:
         return {"difference": None, "noise": None}
     noise = None
@@ -116,7 +119,7 @@ def _against(ours: Facts, theirs: Facts) -> Facts:
 
 
 def sentences(summary: Facts, machine: Facts, task: Facts) -> list[str]:
-    """The machine, the grid, whole wall times, what was put together, how scores compare, failures."""
+    """The machine, the grid, whole wall-clock times, estimated parts, the comparison of scores, failures."""
     m = machine
     words = [
         f"On {m['cores']} cores ({m['threads']} threads, {m['instructions']}, {m['precision']}, load {m['load']} at the "
@@ -142,7 +145,7 @@ def sentences(summary: Facts, machine: Facts, task: Facts) -> list[str]:
 
 
 def table(summary: Facts) -> str:
-    """A row for each k: seconds of a run, how many times frostline's, the same with its share of the cache, scores."""
+    """A row for each k: seconds of a run, the ratio to frostline's (also with its share of the cache), scores."""
     sides = list(summary["wall"])
     header = ["k"]
     for side in sides:
@@ -162,13 +165,13 @@ def table(summary: Facts) -> str:
 
 
 def _whole(summary: Facts, side: str) -> list[str]:
-    """The last line: wall time from start-up to end."""
+    """The last line: wall-clock time from start-up to end."""
     wall = said(summary["wall"][side], ".1f")
     return [wall, ""] if side == OURS else [wall, "", said(summary["wall_ratio"].get(side), ".1f")]
 
 
 def _quality_said(summary: Facts) -> list[str]:
-    """Where scores differ by more than seeds explain."""
+    """The k whose scores differ by more than seeds explain."""
     words = []
     for side in summary["wall_ratio"]:
         rows = [(row["k"], row[side]) for row in summary["k"] if row[side].get("noise") is not None]
@@ -187,7 +190,7 @@ def _beyond(side: Facts) -> bool:
 
 
 def draw(summary: Facts) -> Figure:
-    """How many times faster a run is, over k: with its share of the cache, and dashed without."""
+    """The speed-up of a run over k; solid with its share of the cache, dashed without."""
     rows = [row for row in summary["k"] if OURS in row]
     places = _places([row["k"] for row in rows])
     with matplotlib.rc_context(STYLE):
@@ -235,7 +238,7 @@ def _line(axes: Axes, rows: Sequence[Facts], side: str, label: str) -> None:
 
 
 def _places(names: Sequence[str]) -> list[float]:
-    """Where each k stands on the axis; full a step and a half beyond the last."""
+    """The position of each k on the axis; full is a step and a half beyond the last."""
     last = max((int(name) for name in names if name != "all"), default=0)
     return [last + 1.5 if name == "all" else float(name) for name in names]
 
@@ -246,6 +249,6 @@ def _heard(rows: Sequence[Facts], side: str) -> str:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """As SVG for the page and PNG for where SVG is not shown, side by side."""
+    """Save as SVG for the page, and as PNG where SVG is not shown."""
     path.with_suffix(".svg").write_text(svg(figure) + "\n")
     figure.savefig(path.with_suffix(".png"), dpi=200, transparent=True, metadata={"Software": None})

@@ -1,6 +1,6 @@
-"""Of which model types runs can be trained as one, and why not of the others.
+"""Which model types can be trained in stacks, and why the others cannot.
 
-python benchmarks/stacked_types.py > docs/stacked-types.md
+python benchmarks/stacked_types.py
 """
 
 import sys
@@ -11,31 +11,17 @@ import torch
 from transformers.utils import logging
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from measuring import write_result
+
 from frostline import check
 from frostline.frozen.check.stacking import stack_refusal
 from frostline.model.anatomy import find_layers
 from frostline.model.trainable import Trainable
 from small_models import REASONS, TYPES, small_batch, small_model
 
-KS = (0, 2, None)  # the head alone, half of four layers, everything
+RESULT = Path(__file__).parent / "results" / "stacked_types.json"
+KS = (0, 2, None)  # k = 0, half of four layers, everything
 LENGTHS = (11, 36, 5, 29)  # of the second run's texts
-
-TEXT = """# Types whose runs can be trained as one
-
-The types that can be cut, of those that transformers {transformers} can classify with, as small randomly initialised
-models (fp32, torch {torch}, CPU), made by `python benchmarks/stacked_types.py`. Two runs with weights and texts of their
-own, as one against each alone: logits and gradients must differ by less than 1e-5 of the largest value, in the batches
-that the type allows (packed or padded), with batched products, for k = 0, for 2 of 4 layers and for everything. How it
-works: [design.md](design.md).
-
-## For every k: {every}
-
-{names}
-
-## Not for every k: {some}
-
-| type | batches | k | why not |
-|---|---|---|---|"""
 
 
 def said(k: int | None) -> str:
@@ -63,14 +49,25 @@ def main() -> None:
             )
             if why:
                 refused.setdefault(why, []).append(said(k))
-        some += [f"| {name} | {row.path} | {', '.join(ks)} | {why} |" for why, ks in refused.items()]
+        some += [[name, row.path, ", ".join(ks), why] for why, ks in refused.items()]
         if not refused:
             every.append(name)
         print(name, file=sys.stderr, flush=True)
-    versions = {library: version(library) for library in ("transformers", "torch")}
-    differ = len({line.split()[1] for line in some})
-    print(TEXT.format(**versions, every=len(every), some=differ, names=", ".join(every) + "."))
-    print("\n".join(some))
+    versions = f"transformers {version('transformers')}, torch {torch.__version__}"
+    differ = len({line[0] for line in some})
+    tables = [
+        {
+            "caption": f"{len(every)} types can be stacked for every k ({versions}).",
+            "header": ("types",),
+            "rows": [[", ".join(every)]],
+        },
+        {
+            "caption": f"{differ} types cannot be stacked for some k.",
+            "header": ("type", "batches", "k", "reason"),
+            "rows": some,
+        },
+    ]
+    write_result(RESULT, "Which model types can be trained in stacks?", tables, {"every": every, "some": some})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Texts trained in a second against how many runs are stacked, the setting ``stack`` of a sweep."""
+"""Examples trained per second for several numbers of stacked runs (the setting ``stack`` of a sweep)."""
 
 import sys
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ TUNE = "2"
 
 
 def measure_stacks(stacks: Sequence[int], settings: dict[str, str], work: Path, journal: Journal) -> None:
-    """The same runs (one k, as many seeds as the largest stack) stacked in each of these numbers."""
+    """Run the same runs (one k, as many seeds as the largest stack) for each number."""
     there = [line for line in journal.lines() if line["kind"] == "stack"]
     if "stack" not in SweepSpec.model_fields:
         journal.add(*[{"kind": "stack", "words": ABSENT}] * (not there))
@@ -39,7 +39,7 @@ def measure_stacks(stacks: Sequence[int], settings: dict[str, str], work: Path, 
 
 
 def stack_table(lines: Sequence[Facts]) -> str:
-    """Empty where nothing was measured."""
+    """A Markdown table; empty if nothing was measured."""
     stacks = [line for line in lines if line["kind"] == "stack"]
     good = [line for line in stacks if "runs" in line]
     words = [

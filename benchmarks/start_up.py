@@ -1,4 +1,4 @@
-"""How long does it take until frostline can be used? Processes started anew, in turn, beside a Python that does nothing.
+"""How long the commands of frostline take to start, compared with a Python process that does nothing.
 
 python benchmarks/start_up.py
 """
@@ -23,7 +23,7 @@ HEAVY = ("torch", "transformers", "datasets", "matplotlib", "pandas", "numpy")
 
 
 def seconds(arguments: list[str]) -> tuple[float, float]:
-    """By the clock, and of the processor, which others that use the machine disturb less."""
+    """Wall-clock seconds, and processor seconds, which other processes disturb less."""
     start, before = perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
     clock, after = perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -31,7 +31,7 @@ def seconds(arguments: list[str]) -> tuple[float, float]:
 
 
 def loaded(arguments: list[str]) -> list[str]:
-    """Which heavy libraries the command imports, as Python itself tells."""
+    """Which heavy libraries the command imports, as Python itself reports."""
     words = subprocess.run([sys.executable, "-X", "importtime", *arguments], capture_output=True, text=True, check=True)
     imported = {line.rpartition("|")[2].strip() for line in words.stderr.splitlines()}
     return sorted(imported.intersection(HEAVY))

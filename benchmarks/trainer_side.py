@@ -2,8 +2,8 @@
 
     python benchmarks/trainer_side.py FOLDER JOURNAL SIDE REPEAT BEGAN CELLS
 
-FOLDER is of same_rows.py; SIDE is ``trainer`` (as users run it) or ``trainer-best``; BEGAN is when the process was
-started; CELLS, numbers of cells with commas, are measured where the journal does not hold them yet.
+FOLDER comes from same_rows.py. SIDE is ``trainer`` (as users run it) or ``trainer-best``. BEGAN is the start time of the
+process. CELLS are numbers of cells, separated by commas; those in the journal are skipped.
 """
 
 import os
@@ -56,7 +56,7 @@ class Grid:
         return table.map(encode, batched=True, remove_columns=table.column_names)
 
     def arguments(self, cell: dict[str, Any], folder: str) -> TrainingArguments:
-        """Trainer's own defaults for everything that a sweep has no setting for; at its best, what makes it fast."""
+        """Trainer's own defaults for everything that a sweep has no setting for; ``trainer-best`` adds what makes it fast."""
         task = self.task
         fast: dict[str, Any] = {}
         if self.best:
@@ -81,7 +81,7 @@ class Grid:
         )
 
     def run(self, cell: dict[str, Any]) -> dict[str, Any]:
-        """One cell: scores, and seconds of training, of evaluation and of all with loading the model."""
+        """Run one cell: scores, and the seconds of training, of evaluation, and of everything with the loading of the model."""
         task, start = self.task, perf_counter()
         set_seed(cell["seed"])
         model = AutoModelForSequenceClassification.from_pretrained(
@@ -126,7 +126,7 @@ class Grid:
         }
 
     def _optimizer(self, model: nn.Module, rate: float, head_rate: float) -> torch.optim.AdamW:
-        """frostline's groups: the head at its own rate, decay on matrices only; fused, as is Trainer's default."""
+        """frostline's parameter groups: a learning rate of its own for the head, weight decay on matrices only; fused AdamW."""
         task, head = self.task, set(self.task["head"])
         groups = []
         trained = [(name in head, p.dim() > 1, p) for name, p in model.named_parameters() if p.requires_grad]
@@ -143,7 +143,7 @@ class Grid:
 
 
 def _without_frozen_dropout(model: nn.Module) -> None:
-    """``model.train()`` leaves modules of which nothing is trained in eval mode."""
+    """``model.train()`` then leaves frozen modules in eval mode."""
 
     def train(self: nn.Module, mode: bool = True) -> nn.Module:
         type(self).train(self, mode)
@@ -174,7 +174,7 @@ def main() -> None:
 
 
 def _attempt(run: Callable[[dict[str, Any]], dict[str, Any]], cell: dict[str, Any]) -> dict[str, Any]:
-    """A cell that fails is shown as such, and the others go on."""
+    """Run a cell. A failure is recorded, and the other cells continue."""
     try:
         return run(cell)
     except (RuntimeError, MemoryError, ValueError) as error:

@@ -1,19 +1,18 @@
-"""The head alone (k = 0): frostline against a frozen sentence encoder with a classifier on its embeddings.
+"""k = 0 (classifier head only): frostline compared with a frozen sentence encoder and a classifier on its embeddings.
 
     pip install sentence-transformers setfit
     python benchmarks/versus_probe.py --model FOLDER --train FILE --validation FILE --train-size 1000 --seeds 3
 
-Each side is a process of its own, started anew, in turn, on the same rows:
+Each side is a new process, in turn, on the same rows:
 
-- ``frostline``: the real ``frostline sweep --tune 0`` over seeds and head rates, with its check, report and model. Its head is
-  the model's own: pooler and classifier on the first token (of BERT), dropout, batches.
-- ``sentence-transformers``: ``encode`` once, then scikit-learn's LogisticRegression for each seed and four values of C, on what
-  the encoder's modules give (mean of the tokens, normalised where the model does so).
-- ``setfit``: SetFit's differentiable head on the frozen body, which runs every batch through the body in every epoch: as many
-  epochs as frostline, one head for each seed at its own default rate, texts padded to the longest that there is.
+- ``frostline``: the real ``frostline sweep --tune 0`` over seeds and learning rates of the head, with its check, report and
+  model. Its head is the model's own: for BERT, pooler and classifier on the first token, with dropout.
+- ``sentence-transformers``: ``encode`` once, then scikit-learn's LogisticRegression for each seed and four values of C, on the
+  output of the encoder's modules (mean of the tokens, normalised if the model does so).
+- ``setfit``: SetFit's differentiable head on the frozen body, which runs every batch through the body in every epoch. It gets
+  as many epochs as frostline and one head for each seed at its own default learning rate. Texts are padded to the longest one.
 
-The two others run in fp32, as they do by themselves, and read a file of only the rows that they need. Other flags go to the
-sweep.
+The two others run in fp32, their default, and read a file that holds only the rows they need. Other flags go to the sweep.
 """
 
 import argparse
@@ -83,7 +82,7 @@ def _run(where: Facts, settings: dict[str, str], work: Path, journal: Journal) -
 
 
 def summarise(lines: list[Facts]) -> dict[str, Facts]:
-    """By side: the whole wall time, the pass over all texts, what one head takes, the score."""
+    """By side: wall-clock time, the forward pass over all texts, the seconds of one head, the score."""
     summary = {}
     good = [line for line in lines if "failed" not in line]
     walls = {(line["side"], line["repeat"]): line["seconds"] for line in good if line["kind"] == "whole"}

@@ -1,23 +1,24 @@
-"""A whole grid by frostline and by transformers' Trainer: wall time from start-up to end, seconds of each k, scores.
+r"""A whole grid by frostline and by transformers' Trainer: wall-clock time from start-up to end, seconds of each k, scores.
 
-    python benchmarks/versus_trainer.py --model FOLDER --train FILE --validation FILE --tune 0,1,2,3,4,6,all \\
+    python benchmarks/versus_trainer.py --model FOLDER --train FILE --validation FILE --tune 0,1,2,3,4,6,all \
         --train-size 1000 --seeds 3 --json speed.json --figure docs/speed.svg --table -
 
-Each side is a process of its own, started anew, one after the other; every repeat begins with another side.
+Each side runs in a new process. The sides run one after the other, and every repeat begins with another side.
 
-- ``frostline``: ``frostline sweep`` as it is, with its check, report, recommended model and an empty cache. Nothing is taken out.
-- ``trainer``: as users run it: fp32, random batches padded to their longest text, evaluation in batches of 8 after every
-  epoch, default logging and progress bar, dropout on in the frozen layers.
-- ``trainer-best``: bf16 where the processor has it, batches grouped by length, evaluation in batches of 64 or more grouped
-  too, no logging, dropout off in the frozen layers, rows read from memory.
+- ``frostline``: the complete ``frostline sweep``, with its check, report, recommended model and an empty cache.
+- ``trainer``: as users run it: fp32, random batches padded to their longest example, evaluation in batches of 8 after every
+  epoch, default logging and progress bar, dropout active in the frozen layers.
+- ``trainer-best``: bf16 if the processor has it, batches grouped by length, grouped evaluation in batches of at least 64,
+  no logging, no dropout in the frozen layers, examples read from memory.
 
-Both Trainers are helped: one process tokenizes once and runs all cells, nothing is saved, and they read a file of only the
-rows that they need. They get the same examples, frozen parameters, AdamW (fused), rates and groups; head and order of batches
-are drawn by their own seed. ``--resume FILE`` writes every finished cell there, and goes on from it after a kill.
+Both Trainer sides get some help. One process tokenizes once and runs all cells, nothing is saved, and they read a file that
+holds only the rows they need. They get the same examples, frozen parameters, AdamW (fused), learning rates and parameter
+groups. Their own seed draws the classifier head and the order of the batches. ``--resume FILE`` writes every finished cell to
+the file and continues from it after a kill.
 
-``--random bert-base`` is the grid for a GPU: random weights of that size on random tokens, 7 k x 5 seeds x 5 rates, Trainer
-on one cell for each k (after one that does not count), and throughput against how many runs are stacked.
-``--read FILE.json`` shows earlier figures again. Other flags go to the sweep. Needs ``accelerate``.
+``--random bert-base`` is the grid for a GPU: random weights of that size, random tokens, 7 k x 5 seeds x 5 learning rates.
+Trainer then runs one cell for each k, after a warm-up cell. This mode also measures throughput for several numbers of stacked
+runs. ``--read FILE.json`` shows earlier figures again. Other flags go to the sweep. Needs ``accelerate``.
 """
 
 import argparse
@@ -48,7 +49,7 @@ SHOWN = ("train_size", "validation_rows", "num_train_epochs", "per_device_train_
 
 
 class Bench:
-    """One grid, to be run by every side."""
+    """One grid for every side."""
 
     def __init__(self, settings: dict[str, str], work: Path, journal: Journal, sample: int | None) -> None:
         self.settings, self.work, self.journal = settings, work, journal
@@ -56,7 +57,7 @@ class Bench:
         self.sample = _sample(self.task["cells"], sample)
 
     def run(self, side: str, repeat: int) -> None:
-        """Measure one side once, if the journal has not got it; a failure is written down."""
+        """Measure one side once, unless the journal has it. A failure is recorded."""
         where = {"side": side, "repeat": repeat}
         if any(line["kind"] == "whole" and where.items() <= line.items() for line in self.journal.lines()):
             return
@@ -84,7 +85,7 @@ class Bench:
 
 
 def _sample(cells: Sequence[Facts], each: int | None) -> list[int]:
-    """Numbers of the cells that Trainer runs: all, or so many of each k, evenly over the grid's seeds and rates."""
+    """The cells that Trainer runs, by number: all, or so many of each k, spread evenly over seeds and learning rates."""
     if each is None:
         return list(range(len(cells)))
     by_k: dict[str, list[int]] = {}
@@ -95,7 +96,7 @@ def _sample(cells: Sequence[Facts], each: int | None) -> list[int]:
 
 
 def measure(options: argparse.Namespace, settings: dict[str, str]) -> Facts:
-    """Everything, in one call."""
+    """Measure everything in one call."""
     sides = options.sides.split(",")
     if unknown := set(sides) - set(SIDES):
         raise SystemExit(f"there is no side {', '.join(sorted(unknown))}: sides are {', '.join(SIDES)}")
@@ -124,7 +125,7 @@ def measure(options: argparse.Namespace, settings: dict[str, str]) -> Facts:
 
 
 def _random(size: str, work: Path, settings: dict[str, str]) -> dict[str, str]:
-    """A model of that size and tables of random words; what was given stays."""
+    """A model of that size and tables of random words; given files are used as they are."""
     layers, width, heads, vocabulary = SIZES[size]
     write_model(work / "model", layers, width, heads, vocabulary)
     write_rows(work / "train.csv", 2000, (10, 50), vocabulary, seed=0)
@@ -134,7 +135,7 @@ def _random(size: str, work: Path, settings: dict[str, str]) -> dict[str, str]:
 
 
 def _options() -> tuple[argparse.Namespace, dict[str, str]]:
-    """Our own flags, and settings of the sweep with the bench's defaults."""
+    """This program's own flags, and the sweep's settings with the defaults of the benchmark."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )

@@ -3,38 +3,43 @@
 python docs/cli_reference.py
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
 from typer.main import get_command
 
 from frostline.cli import app
+from frostline.cli.help import panels_of
 
 TARGET = Path(__file__).parent / "reference" / "command-line.md"
+FLAG = re.compile(r"(?<![\w`-])--[a-z][a-z-]*")
+
+
+def prose(text: str) -> str:
+    """A help text as Markdown: flags as code, an example as a block."""
+    if text.startswith("Example: "):
+        return f"```text\n$ {text.removeprefix('Example: ')}\n```"
+    parts = text.split("`")  # every second part is code already
+    parts[::2] = [FLAG.sub(r"`\g<0>`", part) for part in parts[::2]]
+    return "`".join(parts)
 
 
 def cell(text: str) -> str:
-    """Text that stands in a cell of a Markdown table."""
+    """Text for a cell of a Markdown table."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def verb(name: str, command: Any, context: Any) -> str:
     """A section for one verb: what it does, how it is called, and a table for each panel of options."""
     own = type(context)(command, info_name=name, parent=context)
-    paragraphs = "\n\n".join(" ".join(part.split()) for part in (command.help or "").split("\n\n"))
-    usage = " ".join(own.command_path.split()[-2:]) if context.parent else f"frostline {name}"
-    arguments = " ".join(command.collect_usage_pieces(own))
-    parts = [f"## frostline {name}", paragraphs, f"```text\n{usage} {arguments}\n```"]
-    panels: dict[str, list[tuple[str, str]]] = {}
-    for param in command.get_params(own):
-        record = param.get_help_record(own)
-        if record and "--help" not in record[0]:
-            argument = param.param_type_name == "argument"
-            panel = "Arguments" if argument else getattr(param, "rich_help_panel", None) or "Options"
-            panels.setdefault(panel, []).append(record)
-    for panel, records in panels.items():
-        rows = "\n".join(f"| `{cell(flag).replace('&lt;', '<')}` | {cell(text)} |" for flag, text in records)
-        parts.append(f"**{panel}**\n\n| flag | meaning |\n|---|---|\n{rows}")
+    paragraphs = [prose(" ".join(part.split())) for part in (command.help or "").split("\n\n")]
+    arguments = " ".join(command.collect_usage_pieces(own)).replace("{", "").replace("}", "").upper()
+    parts = [f"## frostline {name}", *paragraphs, f"```text\nfrostline {name} {arguments}\n```"]
+    for panel, records in panels_of(command, own).items():
+        rows = [f"| `{flag}` | {prose(cell(text))} |" for flag, text in records if flag != "--help"]
+        if rows:
+            parts.append("\n".join([f"**{panel}**\n", "| flag | meaning |", "|---|---|", *rows]))
     return "\n\n".join(parts)
 
 

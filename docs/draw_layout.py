@@ -27,15 +27,16 @@ def folders() -> list[Path]:
 
 
 def imports_of(folder: Path) -> set[str]:
-    """Names of the other folders that a folder's files import from when they are loaded."""
+    """Names of the other folders that a folder's files import from, within functions too, but not for type checking only."""
     found: set[str] = set()
     for path in folder.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        inside = {id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for n in ast.walk(f)}
+        tests = [node for node in ast.walk(tree) if isinstance(node, ast.If)]
+        for_types = {id(n) for one in tests if ast.unparse(one.test) == "TYPE_CHECKING" for n in ast.walk(one)}
         for node in ast.walk(tree):
             if (
                 isinstance(node, ast.ImportFrom)
-                and id(node) not in inside
+                and id(node) not in for_types
                 and (node.module or "").startswith("frostline.")
             ):
                 found.add((node.module or "").split(".")[1])
@@ -45,7 +46,7 @@ def imports_of(folder: Path) -> set[str]:
 def purpose(folder: Path) -> str:
     """The first sentence of a folder's docstring."""
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
-    return " ".join(text.split("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+    return " ".join(text.split("\n\n")[0].split()).partition(". ")[0].rstrip(".").replace("`", "")
 
 
 def shortened(text: str, most: int) -> str:
@@ -69,8 +70,8 @@ def row(number: int, folder: Path) -> list[str]:
     return [
         f'<rect x="{LEFT}" y="{y}" width="{BOX + 220}" height="{ROW - 14}" rx="6" fill="{FILL}" stroke="{LINE}"/>',
         f'<text x="{LEFT + 14}" y="{y + 22}" font-size="16" font-weight="600">{escape(folder.name)}/</text>',
-        f'<text x="{LEFT + 112}" y="{y + 22}" font-size="13">{escape(shortened(purpose(folder), 96))}</text>',
-        f'<text x="{LEFT + 112}" y="{y + 41}" font-size="11" fill="{FAINT}">{escape(shortened(", ".join(files), 112))}</text>',
+        f'<text x="{LEFT + 118}" y="{y + 22}" font-size="12">{escape(shortened(purpose(folder), 100))}</text>',
+        f'<text x="{LEFT + 118}" y="{y + 41}" font-size="11" fill="{FAINT}">{escape(shortened(", ".join(files), 112))}</text>',
     ]
 
 

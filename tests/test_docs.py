@@ -1,4 +1,4 @@
-"""Every example of the README and of the site runs as it stands, on tiny models under the names that it uses."""
+"""Every example of the README and the documentation runs unchanged, on tiny models with the names that it uses."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def desk(tmp_path: Path, models: Path, finished_sweep: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with what the examples speak of: tables, models, results, a finished sweep."""
+    """A folder with what the examples use: tables, models, results, a finished sweep."""
     rows = sentences(120)
     write_csv(tmp_path / "reviews.csv", rows)
     write_csv(tmp_path / "new.csv", [{"text": row["text"]} for row in rows[:5]])
@@ -76,7 +76,7 @@ def run(words: list[str]) -> None:
 def test_examples(page: Path, desk: Path, finished_sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = [words for kind, text in blocks(page) if kind == "console" for words in commands(text)]
     made = {words[words.index("--out") + 1] for words in asked if "--out" in words}
-    if "reviews" not in made:  # what a page reads but does not make
+    if "reviews" not in made:  # read by the page, but not made by it
         (desk / "reviews").symlink_to(finished_sweep)
     for kind, text in blocks(page):
         if kind == "toml":
@@ -100,20 +100,20 @@ def test_the_two_commands_are_in_the_makefile() -> None:
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
 
 
-def test_every_link_within_the_repository_leads_somewhere() -> None:
+def test_every_relative_link_exists() -> None:
     generated = {"command-line.md"}
     for page in [*PAGES, *(DOCS / "benchmarks").glob("*.md"), ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists() or Path(target).name in generated, f"{page.name}: {target}"
 
 
-def test_the_picture_of_the_layout_is_what_the_code_says() -> None:
+def test_the_picture_of_the_layout_is_up_to_date() -> None:
     code = "import draw_layout; print(draw_layout.draw(), end='')"
     drawn = subprocess.run([sys.executable, "-c", code], cwd=DOCS, capture_output=True, text=True, check=True).stdout
     assert (DOCS / "_static" / "layout.svg").read_text(encoding="utf-8") == drawn, "run `python docs/draw_layout.py`"
 
 
-def test_result_files_say_what_was_measured_where_and_when() -> None:
+def test_result_files_record_command_date_and_machine() -> None:
     for path in (ROOT / "benchmarks" / "results").glob("*.json"):
         result = json.loads(path.read_text(encoding="utf-8"))
         assert {"question", "command", "date", "machine", "tables"} <= set(result), path.name

@@ -76,5 +76,5 @@ from frostline.cli import main
 sys.argv = ["frostline", "sweep", "--help"]
 with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:
     main()
-assert "--tune VALUE" in out.getvalue()"""
+assert "--tune LIST" in out.getvalue()"""
     assert loaded_after(code) == set()

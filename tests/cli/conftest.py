@@ -1,4 +1,4 @@
-"""Folders in which the command line is tried."""
+"""Folders for tests of the command line."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,7 @@ from tiny import sentences, write_csv
 
 @pytest.fixture
 def here(tmp_path: Path, tiny_bert: Path, tiny_table: Path) -> Path:
-    """A folder with a model ``m`` and tables: ``t.csv``, and others that are wrong in one way each."""
+    """A folder with a model ``m`` and tables: ``t.csv``, and others with one error each."""
     (tmp_path / "m").symlink_to(tiny_bert)
     rows = sentences(160)
     write_csv(tmp_path / "t.csv", rows)

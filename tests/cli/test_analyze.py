@@ -1,4 +1,4 @@
-"""`analyze`, as users type it."""
+"""`frostline analyze`."""
 
 import json
 import re
@@ -10,10 +10,11 @@ import pytest
 from tiny import Frostline
 
 
-def test_analyze_says_what_a_table_says(frostline: Frostline, desk: Path) -> None:
+def test_analyze_answers_from_a_table(frostline: Frostline, desk: Path) -> None:
     got = frostline("analyze", "runs.csv", "--columns", "score=acc", "--chance", "t=0.5", "--out", "a")
     assert got.code == 0 and got.err == ""
-    assert "model, t: Tune the last 2 layers: 100.0 % of what tuning the last 4 layers gains over guessing" in got.out
+    assert "model, t: Tune the last 2 layers: accuracy 0.815 against 0.815 with tuning the last 4 layers" in got.out
+    assert "100.0 % of the gain over the majority-class baseline" in got.out
     analysis = json.loads((desk / "a" / "analysis.json").read_text())
     assert analysis["groups"][0]["sizes"][0]["cells"][2]["validation"]["mean"] == pytest.approx(0.815)
     names = {path.name for path in (desk / "a" / "tables").iterdir()}
@@ -25,16 +26,14 @@ def test_analyze_says_what_a_table_says(frostline: Frostline, desk: Path) -> Non
     assert "runs.csv" in page and "http" not in page.replace("http://www.w3.org", "").replace("http-equiv", "")
 
 
-def test_where_nobody_says_what_guessing_scores_shares_are_of_the_score_and_it_says_so(
-    frostline: Frostline, desk: Path
-) -> None:
+def test_without_a_baseline_shares_are_of_the_score(frostline: Frostline, desk: Path) -> None:
     got = frostline("analyze", "runs.csv", "--out", "a")
-    assert got.code == 0 and "100.0 % of the score of tuning the last 4 layers" in got.out
+    assert got.code == 0 and "against 0.815 with tuning the last 4 layers, 100.0 % of the score" in got.out
     page = (desk / "a" / "report.html").read_text()
-    assert "What guessing scores is not known of t: shares there are of full’s score." in page
+    assert "The baseline of t is unknown: shares there are of full fine-tuning’s score." in page
 
 
-def test_every_choice_changes_what_it_says(frostline: Frostline, desk: Path) -> None:
+def test_every_choice_is_recorded(frostline: Frostline, desk: Path) -> None:
     base = ["analyze", "runs.csv", "--columns", "score=acc", "--chance", "t=0.5", "--out", "a"]
 
     def choices(*words: str) -> dict[str, Any]:
@@ -43,14 +42,14 @@ def test_every_choice_changes_what_it_says(frostline: Frostline, desk: Path) -> 
 
     ours = choices()
     assert (ours["target"], ours["corrected"], ours["by_mean"], ours["one_rate"]) == (0.95, True, False, False)
-    asked = "--target 0.9 --raw --by-mean --one-rate --failed-below 0.9 --leave-out t"
+    asked = "--target 0.9 --raw --by-mean --one-learning-rate --failed-below 0.9 --leave-out t"
     other = {"target": 0.9, "corrected": False, "by_mean": True, "one_rate": True, "failed_below": 0.9}
     assert choices(*asked.split()) == {**ours, **other, "leave_out": ["t"]}
     published = choices("--as-published", "lee2019", "--corrected")
     assert published["by_mean"] and published["failed_below"] == 0.9 and published["corrected"]
 
 
-def test_a_sweeps_folder_brings_its_rows(frostline: Frostline, finished_sweep: Path, tmp_path: Path) -> None:
+def test_a_folder_of_a_sweep_is_a_source(frostline: Frostline, finished_sweep: Path, tmp_path: Path) -> None:
     got = frostline("analyze", finished_sweep, "--out", "a")
     assert got.code == 0
     (group,) = json.loads((tmp_path / "a" / "analysis.json").read_text())["groups"]
@@ -65,25 +64,25 @@ def test_a_sweeps_folder_brings_its_rows(frostline: Frostline, finished_sweep: P
         (("analyze", "none.csv", "--out", "a"), "none.csv: there is no such file"),
         (
             ("analyze", "two.csv", "--out", "a"),
-            "two.csv: the score could be 'acc', 'f1'; take one with --columns score=acc",
+            "two.csv: the score could be 'acc', 'f1'; choose one with --columns score=acc",
         ),
         (
             ("analyze", "runs.csv", "--leave-out", "T,u", "--out", "a"),
-            "--leave-out u: there is no such task; there are t",
+            "--leave-out u: there is no such task; choose from t",
         ),
         (("analyze", "runs.csv", "--chance", "s=0.5", "--out", "a"), "--chance s: there is no such task"),
         (("analyze", "runs.csv", "--columns", "acc", "--out", "a"), "--columns 'acc' is no pair"),
         (
             ("analyze", "runs.csv", "--columns", "score=acc", "--chance", "t=half", "--out", "a"),
-            "'half' is not a number",
+            "--chance: 'half' is not a number; give one, such as 0.5",
         ),
         (("analyze", "runs.csv", "--columns", "score=acc", "--as-published", "lee", "--out", "a"), "no study 'lee'"),
-        (("analyze", "sst2", "--out", "a"), "sst2: there is no sweep in it"),
+        (("analyze", "sst2", "--out", "a"), "sst2 contains no sweep (no sweep.toml)"),
         (("study", "lee", "--out", "a"), "There is no study 'lee'"),
-        (("study", "lowdata2021", "--data", "MNLI=sst2", "--out", "a"), "MNLI is no task of this study"),
+        (("study", "lowdata2021", "--data", "MNLI=sst2", "--out", "a"), "MNLI is not a task of this study"),
         (
             ("study", "lowdata2021", "--model", "nowhere", "--out", "a"),
-            "The model 'nowhere' (revision main) is neither a folder here nor available from the hub",
+            "The model 'nowhere' (revision main) is neither a folder nor available from the hub",
         ),
         (("study", "lowdata2021", "--data", "SST-2", "--out", "a"), "--data 'SST-2' is no pair"),
         (("plan", "--study", "jeong"), "There is no study 'jeong'"),
@@ -96,8 +95,8 @@ def test_mistakes(frostline: Frostline, desk: Path, words: tuple[str, ...], said
     assert not (desk / "a").exists()
 
 
-def test_a_folder_at_home_is_found(frostline: Frostline, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shell leaves the tilde of --out=~/a as it is."""
+def test_a_tilde_means_the_home_folder(frostline: Frostline, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell does not expand the tilde in --out=~/a."""
     monkeypatch.setenv("HOME", str(desk / "home"))
     got = frostline("analyze", "runs.csv", "--columns", "score=acc", "--out=~/a")
     assert got.code == 0 and (desk / "home" / "a" / "report.html").is_file() and not (desk / "~").exists()

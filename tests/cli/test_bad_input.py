@@ -1,4 +1,4 @@
-"""Bad input of every verb: one sentence, exit code 2, nothing left behind."""
+"""Bad input to every verb: one message, exit code 2, no files written."""
 
 from pathlib import Path
 
@@ -49,7 +49,7 @@ BAD = [
     ("--train t.csv --model no-weights", "has no weights in safetensors (only pytorch_model.bin)"),
     ("--train t.csv --model torn", "The model torn cannot be used"),
     ("--train t.csv --model ./none", "There is no model folder ./none"),
-    ("--train t.csv --model org/none", "is neither a folder here nor available from the hub"),
+    ("--train t.csv --model org/none", "is neither a folder nor available from the hub"),
     ("--train long.csv", "this model takes no more; consent with --max-truncated"),
     ("--train t.csv --max-length 4", "raise --max-length, or consent with --max-truncated"),
     ("--train t.csv --max-length 600", "give a number from 3 to 32"),
@@ -72,7 +72,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("flags", "said"), BAD, ids=[flags or "nothing" for flags, _ in BAD])
-def test_bad_input_is_one_sentence_and_leaves_nothing(frostline: Frostline, here: Path, flags: str, said: str) -> None:
+def test_bad_input_is_one_message_and_writes_nothing(frostline: Frostline, here: Path, flags: str, said: str) -> None:
     before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
     words = flags.split(" ") if flags else []
     for flag, value in (("--model", "m"), ("--tune", "0,1"), ("--seeds", "1"), ("--out", "o")):
@@ -90,7 +90,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(frostline: Frostline, here
 
 
 @pytest.mark.parametrize("name", ["model", "tune", "out"])
-def test_what_a_sweep_needs(frostline: Frostline, here: Path, name: str) -> None:
+def test_missing_required_settings(frostline: Frostline, here: Path, name: str) -> None:
     given = {"model": "m", "train": "t.csv", "tune": "0", "out": "o"}
     got = frostline("sweep", *[word for key, value in given.items() if key != name for word in (f"--{key}", value)])
     assert got.code == 2 and f"{name} is missing: give --{name}" in got.err and got.err.count("\n") == 1
@@ -109,24 +109,24 @@ def test_flags_that_do_not_exist(frostline: Frostline, here: Path, words: list[s
         ("predict model none.csv", "none.csv: there is no such file"),
         ("predict model none.csv --out t.csv", "none.csv: there is no such file"),
         ("predict model t.csv --out t.xlsx", "t.xlsx has an unknown ending"),
-        ("predict model t.csv --out t.csv", "t.csv holds the texts themselves and would be overwritten"),
+        ("predict model t.csv --out t.csv", "t.csv is the input file and would be overwritten"),
         ("predict model t.csv --text-column txt", "there is no column 'txt'"),
-        ("predict model nohead.tsv", "name it with --text-column"),
-        ("predict m t.csv", "is no trained classifier"),
-        ("predict kept t.csv", "kept holds no model"),
+        ("predict model nohead.tsv", "name one with --text-column"),
+        ("predict m t.csv", "is not a trained classifier"),
+        ("predict kept t.csv", "kept contains no model"),
         ("status kept", "kept holds no sweep"),
         ("report none", "none holds no sweep"),
         ("plan --model m --train t.csv --tune 9", "9 tuned layers were requested"),
         ("check none/of/this", "There is no model folder"),
         ("check no-tokenizer", "has no tokenizer"),
-        ("cache rm", "Name what to remove"),
-        ("cache rm --all abc", "Name what to remove"),
+        ("cache rm", "Say what to remove"),
+        ("cache rm --all abc", "Say what to remove"),
         ("cache rm zzz", "No cached hidden states have the key 'zzz'"),
         ("cache rm --all", "there is no terminal to ask: add --yes"),
         ("demo --task chess", "chess"),
     ],
 )
-def test_verbs_say_what_is_wrong(
+def test_bad_input_to_other_verbs(
     frostline: Frostline, here: Path, finished_sweep: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str
 ) -> None:
     (here / "model").symlink_to(finished_sweep / "model")

@@ -1,4 +1,4 @@
-"""`check` and `cache`, as users type them."""
+"""`frostline check` and `frostline cache`."""
 
 from pathlib import Path
 
@@ -13,7 +13,9 @@ def test_check_and_cache(frostline: Frostline, here: Path, monkeypatch: pytest.M
     cache = here / "cache" / "frostline" / "hidden-states" / "default"
     assert frostline("cache", "ls").out == f"{cache}: 0 B\n"
     checked = frostline("check", "m")
-    assert checked.code == 0 and "\nEqual: every difference is below 1e-05 of the largest value." in checked.out
+    assert (
+        checked.code == 0 and "\nEqual: every difference is below 1e-05 of the largest value (float32)." in checked.out
+    )
     assert "refused" not in checked.out
     assert [line.split()[:2] for line in checked.out.splitlines()[1:-1]] == [
         [k, "packed"] for k in ("0", "1", "2", "3", "all")
@@ -28,10 +30,10 @@ def test_check_and_cache(frostline: Frostline, here: Path, monkeypatch: pytest.M
     file = next(cache.rglob("tokens-2.npy"))
     file.write_bytes(file.read_bytes()[:-4])
     bad = frostline("cache", "verify")
-    assert bad.code == 2 and "1 damaged: remove them with" in bad.err and f"{file} is damaged" in bad.out
+    assert bad.code == 2 and "Damaged entries: 1. Remove them with" in bad.err and f"{file} is damaged" in bad.out
     next(cache.glob("*/recipe.json")).write_text("{")
     assert "(its record is damaged)" in frostline("cache", "ls").out
     worse = frostline("cache", "verify")
     assert worse.code == 2 and "(its record is damaged)" in worse.out and "recipe.json is damaged" in worse.out
-    assert frostline("cache", "rm", listed[2].split()[0]).out.startswith("Removed 1, ")
-    assert frostline("cache", "rm", "--all", "--yes").out == "Removed 0, 0 B.\n"
+    assert frostline("cache", "rm", listed[2].split()[0]).out.startswith("Entries removed: 1, ")
+    assert frostline("cache", "rm", "--all", "--yes").out == "Entries removed: 0, 0 B.\n"

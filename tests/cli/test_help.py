@@ -13,9 +13,20 @@ def test_every_setting_is_a_flag_with_a_description(frostline: Frostline) -> Non
         got = frostline(verb, "--help")
         assert got.code == 0
         for name in SweepSpec.model_fields.keys() - {"grid"}:
-            assert f"--{name.replace('_', '-')}" in got.out
-        places = [got.out.index(f"  --{name} ") for name in ("model", "tune", "seeds", "out", "weight-decay")]
-        assert places == sorted(places)  # the grid first
+            flag = name.replace("_", "-")
+            assert f"--{flag} " in got.out or f"--[no-]{flag} " in got.out
+        panels = ("Data:", "Model:", "Grid:", "Training:", "Resources:", "Output:")
+        flags = ("train", "model", "tune", "num-train-epochs", "device", "out")
+        starts = [
+            got.out.index(part) for panel, flag in zip(panels, flags, strict=True) for part in (panel, f"  --{flag} ")
+        ]
+        assert starts == sorted(starts)  # each panel, and its most important flag
+
+
+def test_every_default_is_shown(frostline: Frostline) -> None:
+    help_of_sweep = " ".join(frostline("sweep", "--help").out.split())
+    for shown in ("[default: 5e-05]", "[default: held out of training data]", "[default: 0,1,2,3,4]", "[required]"):
+        assert shown in help_of_sweep
 
 
 @pytest.mark.parametrize(
@@ -30,11 +41,11 @@ def test_every_verb_has_help(frostline: Frostline, verb: str) -> None:
     assert got.code == 0 and got.out.startswith("Usage: frostline " + verb) and "--help" in got.out
 
 
-def test_the_verbs_are_told_in_a_line_each(frostline: Frostline) -> None:
+def test_every_verb_has_a_line_that_is_not_truncated(frostline: Frostline) -> None:
     got = frostline("--help")
     assert got.code == 0 and "..." not in got.out.partition("Commands:")[2]
 
 
-def test_the_version_is_told(frostline: Frostline) -> None:
+def test_version(frostline: Frostline) -> None:
     got = frostline("--version")
     assert (got.code, got.out) == (0, f"frostline {version('frostline')}\n")

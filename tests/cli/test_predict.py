@@ -1,4 +1,4 @@
-"""`predict`, as users type it."""
+"""`frostline predict`."""
 
 import csv
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from tiny import Frostline, write_csv
 
 
-def test_predictions_take_the_columns_of_training_and_overwrite_nothing_unasked(
+def test_predictions_use_the_columns_of_training_and_overwrite_nothing(
     frostline: Frostline, here: Path, finished_sweep: Path
 ) -> None:
     (here / "model").symlink_to(finished_sweep / "model")
@@ -33,5 +33,5 @@ def test_predictions_of_a_file_without_a_header(frostline: Frostline, here: Path
     assert (done.code, done.err) == (0, "bare.csv: text is column 'text'.\n")
     assert done.out == "bare.predictions.csv: 2 texts\n"
     assert (
-        "holds no model (no config.json)" in frostline("predict", ".", "nothing.csv").err
+        "contains no model (no config.json)" in frostline("predict", ".", "nothing.csv").err
     )  # before it looks at the texts

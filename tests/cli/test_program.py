@@ -38,7 +38,7 @@ def until_more_are_done(process: "subprocess.Popen[str]", folder: Path, more: in
     assert process.poll() is None, process.communicate()
 
 
-def test_killed_interrupted_and_gone_on_is_the_undisturbed_sweep(
+def test_a_killed_and_resumed_sweep_equals_an_undisturbed_one(
     here: Path, program: tuple[list[str], dict[str, str]], frostline: Frostline
 ) -> None:
     command, environment = program
@@ -76,7 +76,7 @@ def test_killed_interrupted_and_gone_on_is_the_undisturbed_sweep(
     assert weights[0] == weights[1]
 
 
-def test_the_program_looks_for_garbage_seldom_since_its_imports_make_so_many_objects(
+def test_the_garbage_collection_threshold_is_raised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before, seen = gc.get_threshold(), list[int]()
@@ -89,7 +89,7 @@ def test_the_program_looks_for_garbage_seldom_since_its_imports_make_so_many_obj
         gc.set_threshold(*before)
 
 
-def test_at_the_end_the_garbage_is_left_to_the_system_except_beside_triton_which_prints_it(
+def test_the_final_garbage_collection_is_skipped_unless_triton_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     try:

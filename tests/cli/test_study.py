@@ -1,4 +1,4 @@
-"""`study` and `plan --study`, as users type them."""
+"""`frostline study` and `frostline plan --study`."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def test_plan_of_a_study_prints_the_published_counts(frostline: Frostline) -> No
     assert parts.code == 0 and "named" in parts.out
 
 
-def test_a_study_runs_and_stands_beside_what_was_published(frostline: Frostline, desk: Path) -> None:
+def test_a_study_is_compared_with_its_published_numbers(frostline: Frostline, desk: Path) -> None:
     words = ["study", "lowdata2021", "--model", "m", "--task", "SST-2", "--data", "SST-2=sst2", "--out", "low"]
     words += [*FAST, "--tune", "0,all", "--seeds", "2", "--train-size", "50", "--max-length", "32"]
     shown = frostline(*words, "--dry-run")
@@ -25,7 +25,7 @@ def test_a_study_runs_and_stands_beside_what_was_published(frostline: Frostline,
     got = frostline(*words)
     assert got.code == 0 and "SST-2, m: " in got.out
     page = (desk / "low" / "report.html").read_text()
-    assert "Where the publication disagrees" in page and "0.705" in page  # full at 50 examples, as printed
+    assert "Contradictions in the publication" in page and "0.705" in page  # full at 50 examples, as printed
     assert (desk / "low" / "as-published" / "report.html").exists() and (
         desk / "low" / "m" / "SST-2" / "sweep.toml"
     ).exists()

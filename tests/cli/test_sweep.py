@@ -1,4 +1,4 @@
-"""`sweep` and `plan`, as users type them."""
+"""`frostline sweep` and `frostline plan`."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ from options import FAST
 from tiny import Frostline, sentences, tiny_bert_folder, write_csv
 
 
-def test_a_dry_run_shows_every_group_and_leaves_nothing(frostline: Frostline, here: Path) -> None:
+def test_a_dry_run_shows_every_group_and_writes_nothing(frostline: Frostline, here: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
     words = "--model m --train t.csv --tune 1,named,all --tune-modules layer.1,pooler --learning-rate 1e-4,1e-3".split()  # noqa: SIM905
     got = frostline("sweep", *words, "--seeds", "2", "--dry-run")
@@ -56,7 +56,10 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
     assert "1,122" in planned.out and "0.0 % of train" in planned.out
 
     swept = frostline("sweep", "s.toml", *FAST)
-    assert swept.code == 0 and "html, 96 examples, accuracy on 12 validation rows (guessing 0.500)" in swept.out
+    assert (
+        swept.code == 0
+        and "html, 96 examples, accuracy on 12 validation examples (constant baseline 0.500)" in swept.out
+    )
     assert swept.out.splitlines()[-2:] == ["o/report.html", "o/model"] or "There is no answer" in swept.out
     assert [line.split()[0] for line in swept.err.splitlines()[-4:]] == ["1/4", "2/4", "3/4", "4/4"]
     page = (here / "o" / "report.html").read_text()
@@ -86,12 +89,12 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
     assert {line["label"] for line in lines} <= set(labels.values())
 
 
-def test_the_same_text_in_train_and_test_is_counted_and_said(frostline: Frostline, here: Path) -> None:
+def test_texts_shared_by_train_and_test_are_counted(frostline: Frostline, here: Path) -> None:
     got = frostline("plan", "--model", "m", "--train", "t.csv", "--test", "t.csv", "--tune", "0")
     assert got.code == 0 and "144 of 160 test rows have a text that train has too." in got.out
 
 
-def test_texts_that_look_like_nothing_are_texts(frostline: Frostline, here: Path) -> None:
+def test_texts_that_look_like_missing_values_are_texts(frostline: Frostline, here: Path) -> None:
     rows = [
         *sentences(100),
         {"text": "", "label": "positive"},
@@ -131,7 +134,7 @@ def test_sixty_classes_pairs_numbers_weights_and_files_without_a_header(frostlin
     assert 'labels = ["positive", "negative"]' in (here / "o-bare.tsv" / "sweep.toml").read_text()
 
 
-def test_a_failed_run_is_said_after_the_table(
+def test_a_failed_run_is_reported_after_the_table(
     frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import frostline.sweep.execution.execute as execute_module

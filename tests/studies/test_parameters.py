@@ -36,5 +36,5 @@ def test_parameters_by_place_are_those_of_lee_et_al() -> None:
 def test_the_configuration_of_a_folder_or_an_error(tiny_bert: Path) -> None:
     protocol = load_protocol("jeong2025")
     assert model_config(protocol, str(tiny_bert)).num_hidden_layers == 3
-    with pytest.raises(FrostlineError, match="neither a folder here nor available from the hub"):
+    with pytest.raises(FrostlineError, match="neither a folder nor available from the hub"):
         model_config(protocol, "nowhere")

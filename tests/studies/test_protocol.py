@@ -11,7 +11,7 @@ from frostline.sweep.specification import make_spec
 NAMES = ("amazon-tutorial", "jeong2025", "lee2019", "lowdata2021")
 
 
-def test_four_studies_and_a_wrong_name_gets_the_nearest() -> None:
+def test_a_wrong_name_gets_the_nearest_study() -> None:
     assert tuple(protocol_names()) == NAMES
     with pytest.raises(FrostlineError, match="did you mean lee2019"):
         load_protocol("lee2020")

@@ -80,7 +80,7 @@ def test_weights_that_cannot_be_kept_lose_no_run(settings: dict[str, Any], tmp_p
     progress.note = said.append  # type: ignore[method-assign]
     register(prepared)
     (tmp_path / "file").touch()
-    execute(prepared, sweep._asked(prepared), progress, weights=BestWeights(tmp_path / "file" / "weights"))
+    execute(prepared, sweep._requested(prepared), progress, weights=BestWeights(tmp_path / "file" / "weights"))
     assert set(sweep.table().status) == {"done"}
     assert any("learned cannot be kept" in note for note in said)
 
@@ -99,7 +99,7 @@ def test_two_processes_that_grow_one_folder_leave_what_both_asked_for(settings: 
     prepared = first._prepare(Progress())  # it has looked at the folder when the other comes
     go(settings, tune="1,all", seeds=2)
     register(prepared)
-    execute(prepared, first._asked(prepared), Progress())
+    execute(prepared, first._requested(prepared), Progress())
     both = {(k, seed, 20, 1e-3) for k in ("last 1", "all") for seed in (0, 1)} | {("last 0", 0, 20, 1e-2)}
     assert cells(first) == both
 
@@ -228,7 +228,7 @@ def test_shallow_then_full_then_shallow_is_as_one_grid(settings: dict[str, Any],
     sweep = Sweep(progress=Progress(), **wanted)
     prepared = sweep._prepare(Progress())
     register(prepared)
-    runs = sweep._asked(prepared)
+    runs = sweep._requested(prepared)
     for tune in (1, "all", 2):
         execute(prepared, [spec for spec in runs if spec.tune == tune], Progress())
     one, other = (Folder(out).store for out in (settings["out"], whole.out))
@@ -241,7 +241,7 @@ def test_shallow_then_full_then_shallow_is_as_one_grid(settings: dict[str, Any],
 def test_what_runs_of_several_k_need_together_stays(settings: dict[str, Any]) -> None:
     sweep = Sweep(progress=Progress(), **{**settings, "tune": "0,1"})
     prepared = sweep._prepare(Progress())
-    runs = sweep._asked(prepared)
+    runs = sweep._requested(prepared)
     prepare_hidden_states(prepared, runs, Progress())
     model, places = prepared.pretrained.model, prepared.pretrained.anatomy.places
     for some, gone in ((runs, 2), ([spec for spec in runs if spec.tune == 0], 3)):

@@ -105,7 +105,7 @@ def test_only_what_is_missing_is_forecast(finished_small: Path, settings: dict[s
 def test_a_short_sweep_times_nothing_and_says_so(settings: dict[str, Any]) -> None:
     sweep = frostline.Sweep(progress=Progress(), **settings)
     prepared = sweep._prepare(Progress())
-    assert make_forecast(prepared, sweep._asked(prepared)) is None
+    assert make_forecast(prepared, sweep._requested(prepared)) is None
     sweep.run(save_model=False)
     assert recorded(sweep.out) == []
     assert (sweep.out / "tables" / "predicted.csv").read_text().count("\n") == 1
@@ -115,7 +115,7 @@ def test_without_time_for_the_deepest_nothing_is_said_but_a_plan_takes_it(settin
     sweep = frostline.Sweep(progress=Progress(), **{**settings, "tune": "0,1,2,3"})
     prepared = sweep._prepare(Progress())
     workload = Workload(prepared.context, prepared.plan.cached)
-    wanted = workload.wanted(sweep._asked(prepared))
+    wanted = workload.wanted(sweep._requested(prepared))
     assert calibrate(workload, wanted, 1e9, budget=0.0, ends=False) is None
     found = calibrate(workload, wanted, 1e9, budget=0.0, ends=True)
     assert found is not None and set(found.cut) == set(calibrate_plain(workload, wanted, 1e9)) == {0, 3}
@@ -229,7 +229,7 @@ def test_the_progress_goes_by_the_forecast(settings: dict[str, Any]) -> None:
     forecast = sweep.plan().forecast
     assert forecast is not None
     prepared = sweep._prepare(Progress())
-    execute(prepared, sweep._asked(prepared), watched)
+    execute(prepared, sweep._requested(prepared), watched)
     assert watched.said == (4, pytest.approx(forecast.seconds), True)
     assert watched.done == pytest.approx(watched.total)
 

@@ -52,17 +52,17 @@ def test_the_head_has_a_rate_of_its_own_or_the_same() -> None:
 
 def test_the_head_alone_has_all_rates_of_a_head_and_every_other_k_the_first() -> None:
     one = spec(learning_rate="5e-5,1e-4", head_learning_rate="1e-3,same,1e-2,1e-4")
-    assert one.rate_pairs(0) == [(1e-3, None), (5e-5, None), (1e-4, None), (1e-2, None)]
-    assert one.rate_pairs(1) == one.rate_pairs("all") == [(5e-5, 1e-3), (1e-4, 1e-3)]
-    assert spec(head_learning_rate="same").rate_pairs(2) == [(5e-5, None)]
+    assert one.learning_rate_pairs(0) == [(1e-3, None), (5e-5, None), (1e-4, None), (1e-2, None)]
+    assert one.learning_rate_pairs(1) == one.learning_rate_pairs("all") == [(5e-5, 1e-3), (1e-4, 1e-3)]
+    assert spec(head_learning_rate="same").learning_rate_pairs(2) == [(5e-5, None)]
 
 
 @pytest.mark.parametrize(
     ("values", "said"),
     [
         ({"num_train_epohs": 3}, "There is no setting 'num_train_epohs': did you mean 'num_train_epochs'?"),
-        ({"zzz": 3}, "There is no setting 'zzz': known are adam_beta1, "),
-        ({"training": {"num_train_epochs": 3}}, "There is no table [training]: settings stand at the top"),
+        ({"zzz": 3}, "There is no setting 'zzz': choose from adam_beta1, "),
+        ({"training": {"num_train_epochs": 3}}, "There is no table [training]: move its settings to the top"),
         ({"tune": ""}, "tune cannot be '': give at least one value."),
         ({"tune": []}, "tune cannot be []: give at least one value."),
         ({"tune": "1,1"}, "tune cannot be '1,1': a value appears twice"),
@@ -72,19 +72,19 @@ def test_the_head_alone_has_all_rates_of_a_head_and_every_other_k_the_first() ->
         ),
         ({"tune": -1}, "tune cannot be -1: give numbers of layers"),
         ({"tune": 1.5}, "tune cannot be 1.5: give numbers of layers"),
-        ({"tune": [0, True]}, "tune cannot be [0, True]: true and false have no meaning here."),
+        ({"tune": [0, True]}, "tune cannot be [0, True]: give a number or a word, not true or false."),
         ({"folds": 1}, "folds cannot be 1: give 2 or more, 0 for none, or auto."),
         ({"seeds": 0}, "seeds cannot be 0: give a number of seeds, 1 or more, or a list of them."),
         ({"seeds": ""}, "seeds cannot be '': give a number of seeds"),
-        ({"seeds": True}, "seeds cannot be True: true and false"),
+        ({"seeds": True}, "seeds cannot be True: give a number or a word"),
         ({"seeds": "0,-1"}, "seeds cannot be '0,-1': give a number from 0 on"),
         ({"learning_rate": "nan"}, "learning_rate cannot be 'nan': give a finite number"),
         ({"learning_rate": 0}, "learning_rate cannot be 0: give a number above 0"),
         ({"learning_rate": "1e-4,1e-4"}, "a value appears twice"),
         ({"max_grad_norm": float("inf")}, "max_grad_norm cannot be inf: give a finite number"),
         ({"cache_limit": "inf"}, "cache_limit cannot be 'inf': give a finite number"),
-        ({"num_train_epochs": True}, "num_train_epochs cannot be True: true and false"),
-        ({"num_train_epochs": "many"}, "num_train_epochs cannot be 'many': give a number (passes over"),
+        ({"num_train_epochs": True}, "num_train_epochs cannot be True: give a number or a word"),
+        ({"num_train_epochs": "many"}, "num_train_epochs cannot be 'many': give a number (training epochs)"),
         ({"train_size": "1.5"}, "train_size cannot be '1.5': give a whole number"),
         ({"target": 1.5}, "target cannot be 1.5: give a number up to 1"),
         ({"adam_beta1": 1}, "adam_beta1 cannot be 1: give a number below 1"),
@@ -232,7 +232,7 @@ def test_a_grid_of_several_parts() -> None:
         ((0, 1, "all"), (0, 1, 2, 3, 4), (50, 100)),
         ((0,), (0, 1, 2), (1000,)),
     ]
-    assert few.every("seeds") == [0, 1, 2, 3, 4] and few.every("train_size") == [1000, 50, 100]
+    assert few.values_of("seeds") == [0, 1, 2, 3, 4] and few.values_of("train_size") == [1000, 50, 100]
     assert "'rate'" in refusal(grid=[{"rate": 1}]) and "[[grid]]" in refusal(grid=[{"rate": 1}])
     assert refusal(grid=[{"seeds": 0}]).startswith("seeds in table 1 of [[grid]] cannot be 0: give a number of seeds")
     assert "[[grid]]" in refusal(grid="0,1") and "[[grid]]" in refusal(grid=[3])

@@ -200,7 +200,7 @@ def test_how_many(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> 
     def count(**more: Any) -> int:
         sweep = frostline.Sweep(progress=Progress(), **{**settings, **more})
         prepared = sweep._prepare(Progress())
-        return workers_for(prepared, sweep._asked(prepared))
+        return workers_for(prepared, sweep._requested(prepared))
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     assert count() == 1  # too little to do

@@ -70,7 +70,7 @@ def test_a_damaged_probe_is_an_error(folder: Path, file: str) -> None:
 
 def test_pairs_for_a_probe_of_single_texts(finished: Path) -> None:
     pairs, _ = read_unlabelled(pd.DataFrame({"sentence1": ["good"], "sentence2": ["bad"]}))
-    with pytest.raises(FrostlineError, match="learned from single texts"):
+    with pytest.raises(FrostlineError, match="was trained on single texts"):
         frostline.predict(finished, pairs)
 
 

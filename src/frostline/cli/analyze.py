@@ -1,8 +1,8 @@
-"""`frostline analyze`: results that exist already."""
+"""`frostline analyze`: analyze existing results from any source."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,28 +13,28 @@ from frostline.cli.program import app
 from frostline.cli.values import split_pairs, split_words
 from frostline.data.parsing import comma_separated, normalized_name
 
-INPUT, CHOICES = "Results", "Choices"
+RESULTS, CHOICES = "Results", "Choices"
 
 Sources = Annotated[
     list[Path],
     typer.Argument(help="Tables with one row per run (CSV, TSV, JSON lines, Parquet), or folders of sweeps."),
 ]
-Out = Annotated[Path, typer.Option(help="Folder for the page, tables and figures.", rich_help_panel=INPUT)]
+Out = Annotated[Path, typer.Option(help="Folder for report, tables and figures.", rich_help_panel=RESULTS)]
 ColumnNames = Annotated[
     list[str] | None,
-    typer.Option("--columns", help="OURS=THEIRS, with commas: what the table calls a column.", rich_help_panel=INPUT),
+    typer.Option("--columns", help="OURS=THEIRS: the table's names of columns.", rich_help_panel=RESULTS),
 ]
 Constants = Annotated[
     list[str] | None,
-    typer.Option("--set", help="OURS=VALUE: one value for a column that the table lacks.", rich_help_panel=INPUT),
+    typer.Option("--set", help="OURS=VALUE: one value for a column that the table lacks.", rich_help_panel=RESULTS),
 ]
 Metric = Annotated[
     list[str] | None,
-    typer.Option(help="NAME, or TASK=NAME: which metric, where a run has several.", rich_help_panel=INPUT),
+    typer.Option(help="NAME or TASK=NAME: the metric to use, if runs have several.", rich_help_panel=RESULTS),
 ]
 Chance = Annotated[
     list[str] | None,
-    typer.Option(help="TASK=SCORE: the score of the best constant prediction.", rich_help_panel=INPUT),
+    typer.Option(help="TASK=SCORE: the score of the best constant prediction.", rich_help_panel=RESULTS),
 ]
 Paired = Annotated[
     bool,
@@ -42,14 +42,14 @@ Paired = Annotated[
 ]
 AsPublished = Annotated[
     str | None,
-    typer.Option(help="A study: make its choices, and show its published numbers.", rich_help_panel=CHOICES),
+    typer.Option(help="Use the choices of this study and compare with its numbers.", rich_help_panel=CHOICES),
 ]
 Target = Annotated[
     float | None,
     typer.Option(
         min=0,
         max=1,
-        help="Share of full's gain that a k must reach. [default: 0.95, or the study's]",
+        help="Share of full fine-tuning's gain that k must reach. [default: 0.95, or the study's]",
         rich_help_panel=CHOICES,
     ),
 ]
@@ -57,30 +57,30 @@ Margin = Annotated[
     float | None,
     typer.Option(
         min=0,
-        help="One more operating point: at most this far below full. [default: 0.01]",
+        help="Also find the smallest k at most this far below full fine-tuning. [default: 0.01]",
         rich_help_panel=CHOICES,
     ),
 ]
-OneRate = Annotated[
+OneLearningRate = Annotated[
     bool | None,
     typer.Option(
-        "--one-rate/--own-rate",
-        help="Use full's best learning rate for every k, or each k's own.",
+        "--one-learning-rate/--own-learning-rate",
+        help="Use full fine-tuning's best learning rate for every k, or each k's own best.",
         rich_help_panel=CHOICES,
     ),
 ]
 FailedBelow = Annotated[
     float | None,
-    typer.Option(help="Leave out runs at or below this share of the best run of their cell.", rich_help_panel=CHOICES),
+    typer.Option(help="Exclude runs that score at most this share of their cell's best run.", rich_help_panel=CHOICES),
 ]
 LeaveOut = Annotated[
     list[str] | None,
-    typer.Option(help="Tasks that do not count in operating points over several tasks.", rich_help_panel=CHOICES),
+    typer.Option(help="Tasks to exclude from the summary over several tasks.", rich_help_panel=CHOICES),
 ]
 ByMean = Annotated[
     bool | None,
     typer.Option(
-        "--by-mean/--by-interval", help="Decide an operating point by means, or by intervals.", rich_help_panel=CHOICES
+        "--by-mean/--by-interval", help="Compare means with the target, or their intervals.", rich_help_panel=CHOICES
     ),
 ]
 Corrected = Annotated[
@@ -93,7 +93,7 @@ Corrected = Annotated[
 ]
 
 
-@app.command(cls=PanelCommand, short_help="Analyze results that exist already, from any source.")
+@app.command(cls=PanelCommand, short_help="Analyze existing results from any source.")
 def analyze(
     sources: Sources,
     *,
@@ -106,62 +106,65 @@ def analyze(
     as_published: AsPublished = None,
     target: Target = None,
     margin: Margin = None,
-    one_rate: OneRate = None,
+    one_learning_rate: OneLearningRate = None,
     failed_below: FailedBelow = None,
     leave_out: LeaveOut = None,
     by_mean: ByMean = None,
     corrected: Corrected = None,
 ) -> None:
-    """Analyze results: cells, failures, operating points with intervals, train sizes, several tasks.
+    """Analyze results: scores of each k, failures, the recommended k with intervals, train sizes, several tasks.
 
-    Needs no model and no data: a table with one row per run is enough. Columns are found by their usual names (score or
-    value, tuned_layers or k or frozen_layers, full, seed, model, task, metric, train_size, learning_rate, outcome, costs), or
-    mapped with --columns.
+    Needs neither model nor data, only a table with one row per run. Columns are found by their usual names, or mapped with
+    --columns: score (or value), tuned_layers (or k, frozen_layers, full), seed, model, task, metric, train_size,
+    learning_rate, outcome, costs.
     """
-    from frostline.data.files import make_folder
-    from frostline.report.answer.analysis import analyze as analyze_groups
     from frostline.report.answer.groups import load_groups
 
     protocol = protocol_named(as_published)
-    names, metrics, chances = split_pairs("--columns", columns), by_task(metric), split_pairs("--chance", chance)
+    metrics, chances = by_task(metric), split_pairs("--chance", chance)
+    excluded = tuple(split_words(leave_out) or ())
     groups = load_groups(
         sources,
-        columns=names,
+        columns=split_pairs("--columns", columns),
         constants=split_pairs("--set", set_),
         metrics=metrics,
         chances={task: number("--chance", value) for task, value in chances.items()},
         paired=paired,
     )
-    excluded = split_words(leave_out) or []
-    for flag, tasks in (
-        ("--chance", list(chances)),
-        ("--metric", list(filter(None, metrics))),
-        ("--leave-out", excluded),
-    ):
-        require_known_tasks(flag, tasks, {group.task for group in groups})
-    given = {
-        "target": target,
-        "margin": margin,
-        "one_rate": one_rate,
-        "failed_below": failed_below,
-        "by_mean": by_mean,
-        "corrected": corrected,
-        "leave_out": tuple(excluded) or None,
-    }
-    out = out.expanduser()
-    choices = choices_for(protocol, given)
+    tasks = {group.task for group in groups}
+    for flag, names in (("--chance", chances), ("--metric", filter(None, metrics)), ("--leave-out", excluded)):
+        require_known_tasks(flag, names, tasks)
+    choices = choices_for(
+        protocol,
+        target=target,
+        margin=margin,
+        one_rate=one_learning_rate,
+        failed_below=failed_below,
+        by_mean=by_mean,
+        corrected=corrected,
+        leave_out=excluded or None,
+    )
+    title = ", ".join(source.name for source in sources)
+    print(f"\n{analyze_and_print(out.expanduser(), groups, choices, protocol, title)}")
+
+
+def analyze_and_print(out: Path, groups: Sequence[Any], choices: Any, protocol: Any, title: str) -> Path:
+    """Analyze groups of runs, write the page and print the answers; returns the path of the page."""
+    from frostline.data.files import make_folder
+    from frostline.report.answer.analysis import analyze as analyze_groups
+
     make_folder(out)
     analysis = analyze_groups(groups, choices)
-    page = write_analysis_page(out, analysis, protocol, ", ".join(source.name for source in sources), groups)
+    page = write_analysis_page(out, analysis, protocol, title, groups)
     print_analysis(analysis, protocol)
-    print(f"\n{page}")
+    return page
 
 
-def require_known_tasks(flag: str, names: Sequence[str], tasks: Collection[str]) -> None:
-    """Refuse a task that no result belongs to.
+def require_known_tasks(flag: str, names: Iterable[str], tasks: Collection[str]) -> None:
+    """Refuse a task that has no results.
 
     Raises:
-        FrostlineError: With the nearest task and all that are known.
+        FrostlineError: A task is unknown; the message gives the nearest task and all tasks.
     """
     from frostline.data.wording import nearest
 
@@ -169,7 +172,7 @@ def require_known_tasks(flag: str, names: Sequence[str], tasks: Collection[str])
     unknown = next((name for name in names if normalized_name(name) not in known), None)
     if unknown is not None:
         raise FrostlineError(
-            f"{flag} {unknown}: there is no such task{nearest(unknown, tasks)}; there are {', '.join(sorted(tasks))}."
+            f"{flag} {unknown}: there is no such task{nearest(unknown, tasks)}; choose from {', '.join(sorted(tasks))}."
         )
 
 
@@ -181,7 +184,8 @@ def by_task(words: Sequence[str] | None) -> dict[str, str]:
 
 
 def number(flag: str, value: str) -> float:
+    """The value of a flag as a number, or an error that names the flag."""
     try:
         return float(value)
     except ValueError:
-        raise FrostlineError(f"{flag}: {value!r} is not a number.") from None
+        raise FrostlineError(f"{flag}: {value!r} is not a number; give one, such as 0.5.") from None

@@ -1,4 +1,4 @@
-"""The answer of a sweep or a search, as the terminal shows it."""
+"""Print the answer of a sweep or a search."""
 
 import sys
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ def run_and_print(sweep: Any) -> None:
 
 
 def print_answer(answer: dict[str, Any], out: Path) -> None:
-    """Print the table, the sentence and where the files are; exit with code 1 if runs ended in an error."""
+    """Print the table, the answer and the paths of the files. Exits with code 1 if a run ended in an error."""
     largest = answer["sizes"][0]
     print(
         f"{answer['task']}, {largest['train_size']:,} examples, {answer['metric']} on {answer['validation_rows']:,} "
@@ -42,7 +42,7 @@ def print_answer(answer: dict[str, Any], out: Path) -> None:
 
 
 def _print_files(answer: Mapping[str, Any], out: Path) -> None:
-    """Print the paths of the page, the model and the probe."""
+    """Print the paths of the report, the model and the probe."""
     print(f"\n{out / 'report.html'}")
     if answer["sizes"][0]["recommended"]:
         print(out / "model")
@@ -71,7 +71,7 @@ def _answer_row(cell: Mapping[str, Any], full: str) -> dict[str, Any]:
 
 
 def _share(share: Mapping[str, float | None] | None) -> str:
-    """A share of full in percent with its interval; a dash where it is not defined."""
+    """A share of full in percent with its interval; a dash if it is undefined."""
     if share is None or share["estimate"] is None:
         return "-"
     low, high = share["low"], share["high"]

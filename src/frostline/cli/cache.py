@@ -15,7 +15,7 @@ app.add_typer(cache_app, name="cache")
 
 @cache_app.command("ls")
 def cache_ls() -> None:
-    """List the cached hidden states with their size."""
+    """List the cached hidden states and their sizes."""
     from datetime import datetime
 
     from frostline.frozen.cache.entries import list_entries
@@ -24,17 +24,17 @@ def cache_ls() -> None:
     entries = list(list_entries())
     rows = [
         {
-            "key": kept.key[:12],
-            "model": kept.model,
-            "precision": kept.recipe.get("precision", ""),
-            "examples": kept.rows,
-            "after layers": " ".join(map(str, kept.cuts)),
-            "size": size_of(kept.bytes),
-            "written": datetime.fromtimestamp(kept.modified).strftime("%Y-%m-%d %H:%M"),
+            "key": entry.key[:12],
+            "model": entry.model,
+            "precision": entry.recipe.get("precision", ""),
+            "examples": entry.rows,
+            "after layers": " ".join(map(str, entry.cuts)),
+            "size": size_of(entry.bytes),
+            "written": datetime.fromtimestamp(entry.modified).strftime("%Y-%m-%d %H:%M"),
         }
-        for kept in entries
+        for entry in entries
     ]
-    print(f"{cache_folder()}: {size_of(sum(kept.bytes for kept in entries))}")
+    print(f"{cache_folder()}: {size_of(sum(entry.bytes for entry in entries))}")
     if rows:
         print_table(rows, tuple(rows[0]))
 
@@ -42,21 +42,21 @@ def cache_ls() -> None:
 @cache_app.command("rm", short_help="Remove cached hidden states; they are computed again when needed.")
 def cache_rm(
     keys: Annotated[list[str] | None, typer.Argument(help="Keys, or the first characters of keys.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Remove all.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Remove all entries.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove cached hidden states. They are computed again when they are needed."""
     from frostline.frozen.cache.entries import list_entries, remove_entries
 
     if bool(keys) == everything:
-        raise FrostlineError("Name what to remove: keys from `frostline cache ls`, or --all.")
+        raise FrostlineError("Say what to remove: keys from `frostline cache ls`, or --all.")
     if everything and not yes:
-        size = size_of(sum(kept.bytes for kept in list_entries()))
+        size = size_of(sum(entry.bytes for entry in list_entries()))
         if not sys.stdin.isatty():
-            raise FrostlineError(f"Removing all {size} needs confirmation, and there is no terminal to ask: add --yes.")
+            raise FrostlineError(f"Removing {size} needs confirmation, but there is no terminal to ask: add --yes.")
         typer.confirm(f"Remove {size} of hidden states?", abort=True)
-    gone = remove_entries(None if everything else keys)
-    print(f"Removed {len(gone)}, {size_of(sum(kept.bytes for kept in gone))}.")
+    removed = remove_entries(None if everything else keys)
+    print(f"Entries removed: {len(removed)}, {size_of(sum(entry.bytes for entry in removed))}.")
 
 
 @cache_app.command("verify", short_help="Read cached hidden states and compare their checksums.")
@@ -65,8 +65,10 @@ def cache_verify() -> None:
     from frostline.frozen.cache.entries import verify_entries
 
     bad = 0
-    for kept, problem in verify_entries():
-        print(f"{kept.key[:12]}  {kept.model}  {problem or 'intact'}")
+    for entry, problem in verify_entries():
+        print(f"{entry.key[:12]}  {entry.model}  {problem or 'intact'}")
         bad += bool(problem)
     if bad:
-        raise FrostlineError(f"{bad} damaged: remove them with `frostline cache rm KEY`; they are computed again.")
+        raise FrostlineError(
+            f"Damaged entries: {bad}. Remove them with `frostline cache rm KEY`; they are computed again when needed."
+        )

@@ -10,12 +10,15 @@ from frostline.cli.printing import print_table
 from frostline.cli.program import app
 
 
-@app.command(cls=PanelCommand, short_help="Check on a model that shared hidden states change nothing.")
+@app.command(cls=PanelCommand, short_help="Check that cutting a model changes neither logits nor gradients.")
 def check(
-    model: Annotated[str, typer.Argument(help="A hub name, or a folder.")],
+    model: Annotated[str, typer.Argument(help="Hub name, or folder written by save_pretrained.")],
     revision: Annotated[str | None, typer.Option(help="Commit, tag or branch of a hub model.")] = None,
 ) -> None:
-    """Compare the cut model with the whole one on logits and gradients, for every k, with cached states and packed batches."""
+    """Compare the cut model with the whole model on logits and gradients.
+
+    The check covers every k, with cached hidden states and with packed batches.
+    """
     from frostline.frozen.check.comparison import TOLERANCE
     from frostline.frozen.check.exactness import check as check_model
     from frostline.model.loading import load_pretrained
@@ -33,6 +36,6 @@ def check(
             f"{model} cannot be used at {len(refused)} of {len(checks)} values of k: {refused[0].refused}"
         )
     print(
-        f"Equal: every difference is below {TOLERANCE:g} of the largest value. Compared in fp32, so rounding hides "
-        "nothing. Packed batches have no padding."
+        f"Equal: every difference is below {TOLERANCE:g} of the largest value (float32). The packed batches have "
+        "no padding."
     )

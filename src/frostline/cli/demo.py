@@ -1,4 +1,4 @@
-"""`frostline demo`: the embedded example."""
+"""`frostline demo`: the built-in example."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,14 +9,14 @@ from frostline.cli.answer_output import run_and_print
 from frostline.cli.help import PanelCommand
 from frostline.cli.program import app
 
-Out = Annotated[Path, typer.Option(help="Folder for results, answer, page and model.")]
-Task = Annotated[str, typer.Option(help="polarity or agreement; the sentences are generated.")]
-Seeds = Annotated[int, typer.Option(min=1, help="Runs of each k.")]
+Out = Annotated[Path, typer.Option(help="Folder for results, answer, report and model.")]
+Task = Annotated[str, typer.Option(help="Generated task: polarity or agreement.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Number of runs per k.")]
 
 
-@app.command(cls=PanelCommand, short_help="Run the embedded example, offline, in one to two minutes.")
+@app.command(cls=PanelCommand, short_help="Run the built-in example, offline, in one to two minutes.")
 def demo(out: Out = Path("frostline-demo"), task: Task = "polarity", seeds: Seeds = 3) -> None:
-    """Run the embedded example offline: answer, page and model in one to two minutes (agreement takes longer)."""
+    """Run the built-in example offline, in one to two minutes. The task agreement takes longer."""
     from frostline.api.demo import demo_sweep
 
     run_and_print(demo_sweep(out, task=task, seeds=seeds))

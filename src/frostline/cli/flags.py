@@ -1,15 +1,17 @@
-"""One flag for each setting of a sweep, named after the setting and grouped in panels of ``--help``."""
+"""One flag for each setting of a sweep, grouped in panels of ``--help``."""
 
 import inspect
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from types import NoneType
+from typing import Annotated, Any, Optional, get_args, get_origin
 
 import typer
 
 from frostline.data.parsing import comma_separated
 from frostline.sweep.specification import SweepSpec
 from frostline.sweep.toml import read_toml
+from frostline.training.specification import Settings
 
 PANELS = ("data", "model", "grid", "training", "resources", "output")
 File = Annotated[Path | None, typer.Argument(help="TOML file with the same settings; a flag takes precedence over it.")]
@@ -29,10 +31,10 @@ def with_settings(
 
     Args:
         file: Whether a TOML file may give settings too.
-        only: Use no other settings than these.
-        leave_out: Settings that the command has its own flags for.
+        only: The settings to offer; by default all of them.
+        leave_out: Settings for which the command has flags of its own.
         defaults: Text shown as every default, in place of a sweep's own defaults.
-        out: The output folder where none is given.
+        out: The default output folder.
     """
 
     def decorate(command: Callable[..., None]) -> Any:
@@ -59,18 +61,19 @@ def with_settings(
 def _settings(
     only: Collection[str] | None, leave_out: Collection[str], defaults: str | None, out: str | None
 ) -> Iterator[inspect.Parameter]:
-    """A parameter for each setting, in the order of their panels."""
+    """A parameter for each setting, panel by panel. Within a panel, a sweep's own settings come before those of a run."""
     names = [name for name in SweepSpec.model_fields if name not in ("grid", *leave_out)]  # [[grid]] is for files only
     names = [name for name in names if only is None or name in only]
-    for name in sorted(names, key=lambda name: PANELS.index(panel_of(name))):
+    for name in sorted(names, key=lambda name: (PANELS.index(panel_of(name)), name in Settings.model_fields)):
         field = SweepSpec.model_fields[name]
-        kind: Any = Optional[bool] if field.annotation is bool else Optional[str]  # noqa: UP045
-        flag = "--" + name.replace("_", "-")
-        flags = [f"{flag}/--no-{flag[2:]}"] if field.annotation is bool else [flag]
+        boolean = field.annotation is bool
+        kind: Any = Optional[bool] if boolean else Optional[str]  # noqa: UP045
+        flag = name.replace("_", "-")
+        assert field.description is not None
         option = typer.Option(
-            *flags,
-            metavar=None if field.annotation is bool else "VALUE",
-            help=f"{field.description}{_default(name, defaults, out)}",
+            f"--{flag}/--no-{flag}" if boolean else f"--{flag}",
+            metavar=None if boolean else _metavar(field.annotation),
+            help=f"{field.description[0].upper()}{field.description[1:]}.{_default(name, defaults, out)}",
             show_default=False,
             rich_help_panel=panel_of(name).capitalize(),
         )
@@ -78,13 +81,28 @@ def _settings(
 
 
 def panel_of(setting: str) -> str:
-    """The panel of ``--help`` in which a setting stands."""
+    """The panel of ``--help`` that shows a setting."""
+    return str(_facts(setting)["panel"])
+
+
+def _facts(setting: str) -> dict[str, Any]:
+    """What ``frostline.training.fields.panel`` says about a setting."""
     extra = SweepSpec.model_fields[setting].json_schema_extra
-    return str(extra["panel"]) if isinstance(extra, dict) else "training"
+    assert isinstance(extra, dict), f"{setting} has no panel"
+    return extra
+
+
+def _metavar(annotation: Any) -> str:
+    """The placeholder for a value: LIST (comma-separated), NUMBER or VALUE."""
+    kinds = {annotation} if get_origin(annotation) is tuple else set(get_args(annotation) or [annotation]) - {NoneType}
+    kinds = {kind.__origin__ if get_origin(kind) is Annotated else kind for kind in kinds}
+    if any(get_origin(kind) is tuple for kind in kinds):
+        return "LIST"
+    return "NUMBER" if kinds <= {int, float} else "VALUE"
 
 
 def _default(name: str, defaults: str | None, out: str | None) -> str:
-    """What the help says of a setting's default."""
+    """The default of a setting, as the help shows it."""
     field = SweepSpec.model_fields[name]
     if defaults is not None:
         return f" [default: {defaults}]"
@@ -92,23 +110,24 @@ def _default(name: str, defaults: str | None, out: str | None) -> str:
         return f" [default: {out}]"
     if field.is_required():
         return " [required]"
-    return "" if field.default is None else f" [default: {as_typed(field.default)}]"
+    text = as_typed(field.default) if field.default is not None else _facts(name)["default_text"]
+    return f" [default: {text}]" if text else ""
 
 
 def as_typed(value: Any) -> str:
-    """The value of a setting as one would type it."""
+    """The value of a setting as a user types it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _settings_in(file: Path) -> dict[str, Any]:
-    """The settings of a TOML file, without the facts that a sweep adds to its own sweep.toml."""
+    """The settings in a TOML file, without the identity that a sweep adds to its own sweep.toml."""
     return {name: value for name, value in read_toml(file).items() if name != "identity"}
 
 
 def _plain(flags: dict[str, Any]) -> dict[str, Any]:
-    """Values of flags in the form that a TOML file gives them."""
+    """Values of flags in the form that they have in a TOML file."""
     weights = flags.get("class_weights", "")
     if "=" in weights:
         parts = [part.rpartition("=") for part in comma_separated(weights)]

@@ -1,4 +1,4 @@
-"""`frostline status` and `frostline report`: the folder of a sweep, read again."""
+"""`frostline status` and `frostline report`: read the folder of a sweep."""
 
 import json
 from pathlib import Path
@@ -10,11 +10,11 @@ from frostline.cli.help import PanelCommand
 from frostline.cli.printing import print_table
 from frostline.cli.program import app
 
-FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The --out folder of a sweep or a search.")]
+FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The --out folder of a sweep or search.")]
 SHOWN = ("trainable", "train_size", "seed", "learning_rate", "status", "outcome", "validation_best", "reason")
 
 
-@app.command(cls=PanelCommand, short_help="The runs of a sweep: done, failed or pending.")
+@app.command(cls=PanelCommand, short_help="Show the runs of a sweep: done, failed or pending.")
 def status(folder: FolderArgument) -> None:
     """Print every run of a sweep: done, failed (and why) or pending."""
     from frostline.sweep.results.folder import Folder
@@ -25,7 +25,7 @@ def status(folder: FolderArgument) -> None:
     print_table(rows, SHOWN)
 
 
-@app.command(cls=PanelCommand, short_help="Rebuild the tables, the answer and the page of a sweep.")
+@app.command(cls=PanelCommand, short_help="Rebuild the tables, answer and report of a sweep.")
 def report(folder: FolderArgument) -> None:
     """Rebuild the tables, answer.json and report.html from the runs in a folder."""
     from frostline.report.rebuild import write_report

@@ -1,32 +1,50 @@
-"""Help texts: options grouped by panel, verbs in the order in which one needs them."""
+"""Help texts: options grouped by panel, verbs in the order of a typical project."""
 
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
 VERBS = ("demo", "find", "sweep", "plan", "status", "report", "predict", "probe", "check", "analyze", "study", "cache")
+PANELS = ("Arguments", "Options", "Data", "Model", "Grid", "Search", "Probe")  # they come first, in this order
+METAVARS = {"list": "LIST", "path": "PATH", "int": "NUMBER", "float": "NUMBER"}  # by typer's name of the type
+
+
+def panels_of(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
+    """The flags of a command with their help, by panel. The most important panels come first."""
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for param in command.get_params(ctx):
+        record = param.get_help_record(ctx)
+        if record is not None:
+            argument = param.param_type_name == "argument"
+            panel = "Arguments" if argument else getattr(param, "rich_help_panel", None) or "Options"
+            panels.setdefault(panel, []).append((plain_flag(record[0], argument=argument), record[1]))
+    return {name: panels[name] for name in sorted(panels, key=lambda name: (*PANELS, name).index(name))}
+
+
+def plain_flag(flag: str, *, argument: bool = False) -> str:
+    """A flag or an argument in the notation of the help: ``--out PATH``, ``FILE``, ``--[no-]tune-pooler``."""
+    name, _, kind = flag.partition(" <")
+    if argument:
+        return name.upper()
+    if kind:
+        return f"{name} {next((word for start, word in METAVARS.items() if kind.startswith(start)), 'VALUE')}"
+    yes, slash, no = flag.partition(" / --no-")
+    return f"--[no-]{no}" if slash and yes == f"--{no}" else flag
 
 
 class PanelCommand(TyperCommand):
-    """A verb whose ``--help`` shows each panel of options under its name, in plain text that no terminal truncates."""
+    """A verb whose ``--help`` shows its options panel by panel, in plain text that no terminal truncates."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write one section for the arguments and one for each panel, in the order of the parameters."""
-        panels: dict[str, list[tuple[str, str]]] = {}
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
-            if record is not None:
-                argument = param.param_type_name == "argument"
-                panel = "Arguments" if argument else getattr(param, "rich_help_panel", None) or "Options"
-                panels.setdefault(panel, []).append(record)
-        for name, records in panels.items():
+        """Write one section for each panel."""
+        for name, records in panels_of(self, ctx).items():
             with formatter.section(name):
                 formatter.write_dl(records)
 
 
 class OrderedGroup(TyperGroup):
-    """The program, whose ``--help`` lists the verbs in the order in which one needs them."""
+    """The program, whose ``--help`` lists the verbs in the order of a typical project."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names of the verbs."""
+        """The names of the verbs."""
         return [name for name in VERBS if name in self.commands]

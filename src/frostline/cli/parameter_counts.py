@@ -9,7 +9,7 @@ from frostline.cli.values import split_words
 
 
 def print_counts(name: str, settings: Mapping[str, Any]) -> None:
-    """Print the parameters of a study's models, or of those in ``settings``, by place and by k."""
+    """Print the parameter counts of a study's models, or of those in ``settings``, by place and by k."""
     from frostline.studies.parameters import model_config, parameter_counts
     from frostline.studies.protocol import load_protocol
     from frostline.studies.tune_values import tune_values
@@ -42,7 +42,7 @@ def print_counts(name: str, settings: Mapping[str, Any]) -> None:
 
 
 def _print_places(counts: Any, printed: Mapping[str, float]) -> None:
-    """Print the parameters by place, with the published figures if there are any."""
+    """Print the parameter counts by place, next to the published numbers if there are any."""
     output = "pooler" if "pooler" in counts.places else "head"
     names = {"embeddings": "embedding", "a layer": "per_layer", output: "output", "total": "total"}
     places = {place: number for place, number in counts.places.items() if not place.startswith("layer ")}

@@ -1,4 +1,4 @@
-"""A plan, its forecast and its parameter groups, as the terminal shows them."""
+"""Print a plan, its forecast and its parameter groups."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -60,7 +60,7 @@ def _plan_rows(plan: Any) -> Iterator[dict[str, Any]]:
 
 
 def _costs(cell: Any) -> dict[str, str]:
-    """Forecast time and memory of a cell; empty where all its runs are done."""
+    """Forecast time and memory of a cell; empty if all its runs are done."""
     if cell is None:
         return dict.fromkeys(("per run", "in total", "memory", "per run with Trainer"), "")
     return {

@@ -1,4 +1,4 @@
-"""`frostline predict`: labels for new texts."""
+"""`frostline predict`: label new texts."""
 
 import json
 import sys
@@ -13,14 +13,16 @@ from frostline.cli.program import app
 from frostline.data.parsing import comma_separated
 
 Model = Annotated[
-    Path, typer.Argument(help="DIR/model of a sweep, DIR/probe of a search or of `frostline probe`, or any classifier.")
+    Path, typer.Argument(help="Folder of a classifier: OUT/model of a sweep, or OUT/probe of a search or probe.")
 ]
-File = Annotated[Path, typer.Argument(help="Table with the texts: CSV, TSV, JSON lines or Parquet.")]
-Out = Annotated[Path | None, typer.Option(help=".csv, .jsonl or .parquet. [default: FILE.predictions.csv beside FILE]")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that exists.")]
-TextColumn = Annotated[str | None, typer.Option(help="Column with the text.")]
-TextPairColumn = Annotated[str | None, typer.Option(help="Column with the second text of a pair.")]
-ColumnNames = Annotated[str | None, typer.Option(help="Columns of a CSV or TSV file without a header, with commas.")]
+File = Annotated[Path, typer.Argument(help="Table of texts: CSV, TSV, JSON lines or Parquet.")]
+Out = Annotated[Path | None, typer.Option(help="CSV, JSON lines or Parquet file. [default: FILE.predictions.csv]")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
+TextColumn = Annotated[str | None, typer.Option(help="Column with the text. [default: as in training]")]
+TextPairColumn = Annotated[
+    str | None, typer.Option(help="Column with the second text of a pair. [default: as in training]")
+]
+ColumnNames = Annotated[str | None, typer.Option(help="Column names, for files without a header line.")]
 TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")]
 FORMATS = (".csv", ".jsonl", ".parquet")
 
@@ -39,7 +41,8 @@ def predict(
 ) -> None:
     """Predict labels and probabilities for a table of texts.
 
-    Writes one row per text: its row in the file (the header is row 1), the text, its label and the probability of each label.
+    Writes one row per text: its row number in the file (the header is row 1), the text, the predicted label and the
+    probability of each label.
     """
     from frostline.api.prediction import predict as predict_texts
     from frostline.api.prediction import require_model, trained_columns
@@ -58,7 +61,7 @@ def predict(
     predictions = predict_texts(model, texts, trust_remote_code=trust_remote_code)
     print(f"{file}: {columns}.", file=sys.stderr)
     write_rows(target, list(predictions.rows(texts)), predictions.columns(texts))
-    truncated = f"; {predictions.truncated} were truncated to what the model takes" if predictions.truncated else ""
+    truncated = f"; {predictions.truncated} were truncated to the model's length limit" if predictions.truncated else ""
     print(f"{target}: {len(texts):,} {'text' if len(texts) == 1 else 'texts'}{truncated}")
 
 
@@ -69,10 +72,10 @@ def require_writable(target: Path, file: Path, *, overwrite: bool) -> None:
         FrostlineError: With the flag that helps.
     """
     if target.suffix not in FORMATS:
-        raise FrostlineError(f"{target} has an unknown ending: name it {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
+        raise FrostlineError(f"{target} has an unknown ending: use {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
     exists = target.exists() and file.exists()  # a missing input is reported when it is read
     if exists and target.samefile(file):
-        raise FrostlineError(f"{target} holds the texts themselves and would be overwritten: give another --out.")
+        raise FrostlineError(f"{target} is the input file and would be overwritten: give another --out.")
     if exists and not overwrite:
         raise FrostlineError(f"{target} exists: give another --out, or --overwrite.")
 

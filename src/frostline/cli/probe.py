@@ -13,10 +13,10 @@ from frostline.cli.program import app
 from frostline.sweep.specification import OF_MODEL_AND_DATA
 
 LabelColumn = Annotated[
-    str | None, typer.Option(help="Columns with labels or numbers, with commas.", rich_help_panel="Data")
+    str | None, typer.Option(help="Columns with classes or numbers. [default: found by name]", rich_help_panel="Data")
 ]
-Kind = Annotated[str, typer.Option(help="ridge or logistic.", rich_help_panel="Probe")]
-Out = Annotated[Path, typer.Option(help="Folder for page, table, figure and the best probe.", rich_help_panel="Output")]
+Kind = Annotated[str, typer.Option(help="Kind of probe: ridge or logistic.", rich_help_panel="Probe")]
+Out = Annotated[Path, typer.Option(help="Folder for report, table, figure and best probe.", rich_help_panel="Output")]
 VECTORS = ("first", "mean", "last")
 
 
@@ -29,9 +29,12 @@ def probe(
     kind: Kind = "ridge",
     out: Out = Path("frostline-probe"),
 ) -> None:
-    """Train a linear classifier on frozen features after every layer, with one forward pass over the examples.
+    """Train a linear classifier on frozen features after every layer.
 
-    Features are the first token, the mean of all tokens, and the last token. The best probe is saved for `frostline predict`.
+    Features are the first token, the mean of all tokens, and the last token. One forward pass over the examples serves all
+    probes and label columns. The best probe is saved for `frostline predict`.
+
+    Example: frostline probe --model ORG/NAME --train reviews.csv
     """
     from frostline.api.probe import probe as probe_model
     from frostline.api.probe import probe_folders
@@ -65,4 +68,4 @@ def print_probes(facts: Mapping[str, Any]) -> None:
     metric, count = names.metric(facts["metric"]), facts["validation_rows"]
     print(f"\n{facts['columns']['label']}: {metric} on {count:,} validation examples")
     print_table(rows.values(), ("after layer", *VECTORS))
-    print("* best by leave-one-out or held-out scores on the training examples")
+    print("* best probe by its leave-one-out or held-out score on the training examples")

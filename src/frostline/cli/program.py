@@ -13,7 +13,7 @@ from frostline.cli.help import OrderedGroup
 
 FAILED_RUNS, INTERRUPTED = 1, 130  # exit codes: some runs ended in an error; Ctrl-C
 CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
-# New objects before Python collects garbage. With its default of 700 it collects 1,200 times while torch is imported.
+# With Python's default threshold of 700 new objects, importing torch collects garbage 1,200 times.
 GARBAGE_THRESHOLD = 20_000
 
 app = typer.Typer(
@@ -62,9 +62,9 @@ def main() -> None:
 
 
 def skip_final_garbage_collection() -> None:
-    """Freeze all objects at exit, because a last collection takes a second and the system frees everything anyway.
+    """Freeze all objects at exit. A last collection takes a second, and the system frees everything anyway.
 
-    Triton's bindings (nanobind) print a page about every object that is left at exit, so with Triton the collection runs.
+    With Triton the collection runs: its bindings (nanobind) print a long warning about every object left at exit.
     """
     if "triton" not in sys.modules:
         gc.freeze()

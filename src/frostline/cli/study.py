@@ -1,4 +1,4 @@
-"""`frostline study`: a published protocol, run and compared with what it printed."""
+"""`frostline study`: run a published protocol and compare with its published numbers."""
 
 import sys
 from collections.abc import Sequence
@@ -14,23 +14,19 @@ from frostline.cli.plan_output import print_groups
 from frostline.cli.program import FAILED_RUNS, app
 from frostline.cli.values import split_pairs, split_words
 
-Name = Annotated[str, typer.Argument(help="lee2019, jeong2025, lowdata2021 or amazon-tutorial.")]
-Model = Annotated[
-    list[str] | None, typer.Option(help="Models in place of the study's: hub names or folders, with commas.")
-]
-Task = Annotated[list[str] | None, typer.Option(help="Only these of its tasks, with commas.")]
-Data = Annotated[
-    list[str] | None, typer.Option(help="TASK=FOLDER, or TASK=HUB-NAME: where a task's data are; with commas.")
-]
-Out = Annotated[Path | None, typer.Option(help="Folder for sweeps, page, tables and figures. [default: NAME]")]
+Name = Annotated[str, typer.Argument(help="Study: lee2019, jeong2025, lowdata2021 or amazon-tutorial.")]
+Model = Annotated[list[str] | None, typer.Option(help="Hub names or folders. [default: the study's models]")]
+Task = Annotated[list[str] | None, typer.Option(help="Tasks to run. [default: the study's tasks]")]
+Data = Annotated[list[str] | None, typer.Option(help="TASK=FOLDER or TASK=HUB-NAME: where the data of a task are.")]
+Out = Annotated[Path | None, typer.Option(help="Folder for sweeps, report, tables and figures. [default: NAME]")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show the sweeps, their settings and every parameter group; run nothing.")
 ]
 OWN = ("model", "data", "task", "out", "glue", "train")
 
 
-@app.command(cls=PanelCommand, short_help="Run a published protocol and compare with what it printed.")
-@with_settings(file=False, leave_out=OWN, defaults="the study's, else as in sweep")
+@app.command(cls=PanelCommand, short_help="Run a published protocol and compare with its numbers.")
+@with_settings(file=False, leave_out=OWN, defaults="the study's or sweep's")
 def study(
     settings: dict[str, Any],
     name: Name,
@@ -43,8 +39,8 @@ def study(
 ) -> None:
     """Run a published protocol as sweeps, one for each model and task, and compare with the published numbers.
 
-    Any setting of a sweep replaces the protocol's. Run the same command again to continue where it stopped. More seeds, sizes
-    or tasks add to what is there.
+    Any setting of a sweep replaces the protocol's. Run the same command again to continue where it stopped. More seeds, train
+    sizes or tasks add to it.
     """
     from frostline.studies.protocol import load_protocol
     from frostline.studies.sweeps import study_sweeps
@@ -65,7 +61,7 @@ def study(
 
 
 def print_study(protocol: Any, sweeps: Sequence[Any]) -> None:
-    """Print the sweeps of a study and what each of its models would train; neither weights nor data are read."""
+    """Print the sweeps of a study and the parameters that each model would train, without reading weights or data."""
     from frostline.studies.parameters import model_config, parameter_groups
 
     shared = [
@@ -98,8 +94,8 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
         print(f"{sweep.task}, {model_name(sweep.model)}: {answer['sentence']}", flush=True)
         failed += answer["runs"]["failed"]
     groups = load_groups([folder])
-    ours = analyze_groups(groups, choices_for(None, {}))
-    theirs = analyze_groups(groups, choices_for(protocol, {}))
+    ours = analyze_groups(groups, choices_for(None))
+    theirs = analyze_groups(groups, choices_for(protocol))
     print_analysis(theirs, protocol)
     page = write_analysis_page(folder, ours, protocol, protocol.title, groups)
     print(f"\nWith frostline's choices: {page}")

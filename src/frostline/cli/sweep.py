@@ -1,4 +1,4 @@
-"""`frostline sweep` and `frostline plan`: a grid of runs, carried out or only planned."""
+"""`frostline sweep` and `frostline plan`: run or only plan a grid of runs."""
 
 from typing import Annotated, Any
 
@@ -11,24 +11,26 @@ from frostline.cli.parameter_counts import print_counts
 from frostline.cli.plan_output import print_forecast, print_groups, print_plan
 from frostline.cli.program import app
 
-PLANNED_FOLDER = "frostline-sweep"  # the folder that a plan names where none is given; nothing is written into it
+PLANNED_FOLDER = "frostline-sweep"  # the default folder of a plan, which writes nothing
 
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show the plan and every parameter group; train and write nothing.")
+    bool, typer.Option("--dry-run", help="Print the plan and all parameter groups; train and write nothing.")
 ]
 Study = Annotated[
     str | None,
-    typer.Option(help="A published study: count the parameters that each k trains, without weights or network."),
+    typer.Option(help="Count the parameters that each k of this published study trains."),
 ]
 
 
-@app.command(cls=PanelCommand, short_help="Train every cell of a grid and answer.")
+@app.command(cls=PanelCommand, short_help="Train a grid of runs and answer.")
 @with_settings()
 def sweep(settings: dict[str, Any], dry_run: DryRun = False) -> None:
-    """Train every cell of a grid (tuned layers x train size x seed x learning rate) and answer.
+    """Train a grid of runs (k x train size x seed x learning rate) and recommend the smallest k that reaches the target.
 
     Needs --model, --tune, --out and one of --train, --data and --glue, as flags or in a TOML file. Run the same command
-    again to continue where it stopped. More seeds, layers or sizes add to the grid.
+    again to continue where it stopped. More seeds, values of k or train sizes add to the grid.
+
+    Example: frostline sweep --model ORG/NAME --train reviews.csv --tune 0,1,2,4,all --out reviews
     """
     from frostline.api.sweep import Sweep
 
@@ -40,13 +42,13 @@ def sweep(settings: dict[str, Any], dry_run: DryRun = False) -> None:
     print_groups(plan.groups)
 
 
-@app.command(cls=PanelCommand, short_help="Show what a sweep would run, and its time, memory and disk space.")
+@app.command(cls=PanelCommand, short_help="Show what a sweep would run, with its time, memory and disk space.")
 @with_settings(out=PLANNED_FOLDER)
 def plan(settings: dict[str, Any], study: Study = None) -> None:
-    """Show what a sweep would run and share, and how much time, memory and disk space it takes. Nothing is written.
+    """Show what a sweep would run, and how much time, memory and disk space it needs. Nothing is written.
 
-    The forecast times a few steps of your model on your examples, which takes about ten seconds. With --study NAME, count the
-    parameters that each k of a published study trains, from the configurations of its models.
+    The forecast times a few steps of your model on your examples, which takes about ten seconds. --study NAME counts
+    parameters instead, from the configurations of the study's models, without weights or network.
     """
     if study is not None:
         print_counts(study, settings)

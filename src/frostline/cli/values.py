@@ -1,4 +1,4 @@
-"""Flags that hold several words or pairs, with commas or given several times."""
+"""Flags with several values: separated by commas, or given several times."""
 
 from collections.abc import Sequence
 
@@ -15,12 +15,12 @@ def split_pairs(flag: str, words: Sequence[str] | None) -> dict[str, str]:
     """``a=b,c=d`` as a dictionary.
 
     Raises:
-        FrostlineError: A part is no pair.
+        FrostlineError: A part is not of the form NAME=VALUE.
     """
     found = {}
     for word in (part for some in words or () for part in comma_separated(some)):
         name, equals, value = word.partition("=")
         if not (name.strip() and equals and value.strip()):
-            raise FrostlineError(f"{flag} {word!r} is no pair: give NAME=VALUE, several with commas.")
+            raise FrostlineError(f"{flag} {word!r} is no pair: give NAME=VALUE; separate several with commas.")
         found[name.strip()] = value.strip()
     return found

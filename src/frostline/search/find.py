@@ -41,12 +41,13 @@ from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.execution.progress import Progress, suitable_progress
 from frostline.sweep.execution.workers import workers_for
 from frostline.sweep.forecast.workload import Workload
+from frostline.sweep.grids import MoreRuns
 from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.search_record import PROBE, has_probe, read_search, write_search
-from frostline.sweep.specification import CHOSEN_BY_SEARCH, MoreRuns, SweepSpec
+from frostline.sweep.specification import CHOSEN_BY_SEARCH, SweepSpec
 from frostline.training.probes.fitting import Probed, fit_probes
 from frostline.training.rows import train_rows, validation_rows
 from frostline.training.specification import HEAD_LEARNING_RATE, RunSpec
@@ -152,7 +153,7 @@ class _Search:
             ks=tuple(k for k in ks if isinstance(k, int)),
             reference=reference,
             rates=tuple(sorted(spec.learning_rate)),
-            head_rates=tuple(rate for rate, _ in spec.rate_pairs(0)),
+            head_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(0)),
             seeds=spec.seeds,
             chance=rows.chance,
             best=1.0,

@@ -1,5 +1,5 @@
-"""Published protocols that run as sweeps, and the comparison with their published numbers.
+"""Published protocols that run as sweeps, compared with their published numbers. May import every folder except ``cli``.
 
-Each study is a TOML file here with its numbers in ``published/`` and the model configurations in ``configurations/``.
-``protocol.py`` reads it, ``sweeps.py`` runs it, ``parameters.py`` counts what each k trains, ``comparison.py`` compares.
+A study is a TOML file here, with its numbers in ``published/`` and model configurations in ``configurations/``. Start with
+``protocol.py``, which reads it. ``sweeps.py`` runs it, ``parameters.py`` counts what each k trains, ``comparison.py`` compares.
 """

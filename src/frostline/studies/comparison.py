@@ -1,4 +1,4 @@
-"""Measured numbers compared with the published ones. This module does not import torch."""
+"""Compare measured with published numbers. This module does not import torch."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,15 +7,15 @@ from frostline.data.parsing import normalized_name
 from frostline.studies.protocol import Protocol
 from frostline.studies.published_numbers import PublishedNumber
 
-LARGE = 0.003  # gaps above it are listed one by one
+LARGE = 0.003  # larger gaps are listed one by one
 STATISTICS = ("mean", "median", "std", "min", "max")
 
 
 def compare(protocol: Protocol, analysis: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row for each published number that the analysis has a counterpart of; ``gap`` is measured minus published.
+    """One row for each published number that has a measured counterpart; ``gap`` is measured minus published.
 
-    A model of the study is compared with its own numbers. Any other model is compared with the numbers of every model, at the
-    same share of layers.
+    A model of the study is compared with its own numbers. Any other model is compared with the numbers of all models, at the
+    same share of tuned layers.
     """
     rows = []
     for published in protocol.published:
@@ -49,7 +49,7 @@ def gap_summary(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _standard_errors(row: Mapping[str, Any]) -> float | None:
-    """The gap in standard errors of a mean over as many runs as were published; None if the error is 0 or unknown."""
+    """The gap in standard errors of a mean over the published number of runs; None if that error is 0 or unknown."""
     error = (row["std"] or 0.0) / row["published_runs"] ** 0.5 if row["published_runs"] else 0.0
     return abs(row["gap"]) / error if error else None
 

@@ -1,4 +1,4 @@
-"""What each k of a study trains, from the model configuration alone: no weights and no network are needed."""
+"""The parameters that each k of a study trains, from the model configuration, without weights or network."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,11 @@ from frostline.training.specification import RunSpec
 
 @dataclass(frozen=True)
 class ParameterCounts:
-    """Numbers of parameters of a classifier.
+    """Parameter counts of a classifier.
 
     Attributes:
         layers: The number of layers, L.
-        places: Parameters by place: embeddings, layer 0 to layer L - 1, final norm, pooler, head.
+        places: Parameters by their place: embeddings, layer 0 to layer L - 1, final norm, pooler, head.
         trainable: Trainable parameters of each k.
     """
 
@@ -39,7 +39,7 @@ class ParameterCounts:
 
 
 def model_config(protocol: Protocol, model: str) -> PreTrainedConfig:
-    """The configuration of a model: from the study's own files, else from the folder or the hub.
+    """The configuration of a model: from the study's files if the study has the model, else from the folder or hub.
 
     Raises:
         FrostlineError: There is no such model.
@@ -70,19 +70,19 @@ def parameter_counts(
 
 
 def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> dict[Tune, tuple[Group, ...]]:
-    """Every parameter group that a sweep with these settings has, for each value of ``tune``."""
+    """All parameter groups of a sweep with these settings, for each value of ``tune``."""
     spec = make_spec({**settings, "out": "-"})
     facts = {name: value for name, value in spec.model_dump().items() if name in RunSpec.model_fields}
     of_data = {"weights": "", "vocabulary": "", "data": "", "seed": 0, "train_size": 1}
     runs = [
         RunSpec.model_validate(
-            {**facts, **of_data, "tune": k, "learning_rate": rate, "head_learning_rate": of_head}
+            {**facts, **of_data, "tune": k, "learning_rate": layers, "head_learning_rate": head}
             | {"tune_modules": spec.tune_modules if k == "named" else None}
         )
-        for k in spec.every("tune")
+        for k in spec.values_of("tune")
         for part in spec.grids()
         if k in part.tune
-        for rate, of_head in part.rate_pairs(k)
+        for layers, head in part.learning_rate_pairs(k)
     ]
     return groups_by_tune(runs, *_meta_classifier(config))
 

@@ -1,4 +1,4 @@
-"""The protocol of a published study: its settings, its published numbers, and the choices behind its headline.
+"""The protocol of a published study: its settings, its published numbers, and how it drew its conclusion.
 
 This module does not import torch.
 """
@@ -22,7 +22,7 @@ FOLDER = files("frostline.studies")
 
 
 class Protocol(BaseModel):
-    """A study as it ships with the package.
+    """A study that ships with the package.
 
     Attributes:
         name: The name of its file.
@@ -32,13 +32,13 @@ class Protocol(BaseModel):
         models: The short names of its models; their hub names are in ``model``.
         tasks: Its tasks.
         tune: Its values of k, which may be relative to L (see ``tune_values``).
-        line_search: Learning rates of which the best for full fine-tuning is used for every k.
-        differences: How frostline runs differ from the publication, a sentence each.
-        contradictions: Where the publication contradicts itself or the field, a sentence each.
+        line_search: Learning rates to try; the best one for full fine-tuning is used for every k.
+        differences: How runs of frostline differ from the publication, one sentence each.
+        contradictions: Where the publication contradicts itself or others, one sentence each.
         settings: The settings of all its sweeps.
         model: The settings of each model.
         task: The settings of each task.
-        as_published: The choices behind its headline.
+        as_published: The choices behind its main conclusion.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
@@ -68,7 +68,7 @@ class Protocol(BaseModel):
         return next((short for short, facts in self.model.items() if model in (short, facts["hub"])), None)
 
     def settings_of(self, model: str, task: str) -> dict[str, Any]:
-        """The settings of the sweep of one model, of the study or not, on one task."""
+        """The settings of the sweep of any model on one task."""
         short = self.short_name(model)
         of_model = dict(self.model[short]) if short else {}
         return {

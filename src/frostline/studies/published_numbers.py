@@ -1,4 +1,4 @@
-"""The numbers that a publication prints, read from ``published/STUDY.csv``."""
+"""The published numbers of a study, read from ``published/STUDY.csv``."""
 
 import csv
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ FOLDER = files("frostline.studies") / "published"
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """One number. A field that does not apply is None.
+    """One published number. A field that does not apply is None.
 
     Attributes:
-        table: Where the number is printed.
+        table: The table or figure of the publication.
         model: The study's name of the model.
         task: The task.
         metric: The metric of a score.

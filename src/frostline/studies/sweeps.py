@@ -1,4 +1,4 @@
-"""The sweeps of a study: one for each model and task, each in its own folder, resumable like any other sweep."""
+"""The sweeps of a study: one for each model and task, each in a folder of its own. Interrupted sweeps can be resumed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class StudySweep:
         out: The folder of the sweep.
         settings: All settings of the sweep.
         choices: How the study turns runs into an answer.
-        line_search: Learning rates of which the best for full fine-tuning is used for every k; empty if there is no search.
+        line_search: Learning rates to try; the best one for full fine-tuning is used for every k. Empty: no such search.
     """
 
     model: str
@@ -42,7 +42,7 @@ class StudySweep:
     line_search: tuple[float, ...] = ()
 
     def run(self, progress: Progress | None = None) -> dict[str, Any]:
-        """Run what has no result yet, the search of the learning rate first. Returns the answer; no model is saved."""
+        """Run what has no result yet, the learning rate search first. Returns the answer. No model is saved."""
         chosen: dict[str, Any] = {}
         if self.line_search:
             search = {"tune": "all", "tune_modules": None, "learning_rate": self.line_search}
@@ -54,7 +54,7 @@ class StudySweep:
         return Sweep(progress=progress, **{**self.settings, "out": self.out, **changes})
 
     def _best_learning_rate(self) -> float | None:
-        """The best learning rate of the search for full fine-tuning at the largest train size, by the study's choices."""
+        """The learning rate that is best for full fine-tuning at the largest train size, by the study's choices."""
         group = next(iter(sweep_groups(self.out)))
         full = [run for run in group.runs if run["trainable"] == FULL and run["learning_rate"] in self.line_search]
         largest = max(run["train_size"] for run in full)
@@ -89,12 +89,12 @@ def study_sweeps(
     unknown = next((task for task in data if task not in tasks), None)
     if unknown is not None:
         raise FrostlineError(
-            f"--data {unknown}={data[unknown]}: {unknown} is no task of this study; its tasks are {', '.join(tasks)}."
+            f"--data {unknown}={data[unknown]}: {unknown} is not a task of this study; choose from {', '.join(tasks)}."
         )
     for task in tasks:
         if task not in (*protocol.tasks, *data) and normalized_name(task) not in GLUE:
             raise FrostlineError(
-                f"{task} is no task of {protocol.name} ({', '.join(protocol.tasks)}) and no task of GLUE: give its data with "
+                f"{task} is a task neither of {protocol.name} ({', '.join(protocol.tasks)}) nor of GLUE: give its data with "
                 f"--data {task}=FOLDER."
             )
     return [

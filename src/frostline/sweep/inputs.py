@@ -131,7 +131,7 @@ def require_classes(spec: SweepSpec, data: Data) -> None:
 def require_train_sizes(spec: SweepSpec, data: Data) -> None:
     """Refuse training-set sizes that the table does not have, or that cannot hold every class."""
     classes = len(np.unique(data.train.targets)) if data.task.labels else 1
-    for size in spec.every("train_size"):
+    for size in spec.values_of("train_size"):
         if size > data.train_rows:
             raise FrostlineError(
                 f"train_size = {size:,} is more than the {data.train_rows:,} training rows (after validation and test "

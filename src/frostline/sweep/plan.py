@@ -78,7 +78,7 @@ def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
         for size in part.train_size or (identity.train_rows,)
         for seed in part.seeds
         for k in part.tune
-        for rate, of_head in part.rate_pairs(k)
+        for rate, of_head in part.learning_rate_pairs(k)
     }
     return [
         RunSpec.model_validate(

@@ -104,7 +104,7 @@ def prepare(
     )
     if tunes is not None:
         spec = spec.model_copy(update={"tune": tunes(pretrained.anatomy.count)})
-    for k in spec.every("tune"):
+    for k in spec.values_of("tune"):
         Trainable(k, spec.tune_modules).parameters(pretrained.anatomy)
     require_train_sizes(spec, data)
     splits, max_length = splits_of(data), length_limit(spec, pretrained)

@@ -1,130 +1,169 @@
-"""The grid of a sweep, as frozen data.
+"""The settings of a sweep as a frozen model.
 
-The same fields are the keys of a TOML file, the flags of the command line and the arguments of :class:`frostline.Sweep`.
+Its fields are the keys of a TOML file, the flags of the command line and the arguments of :class:`frostline.Sweep`.
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from frostline import FrostlineError
 from frostline.model.tune import Tune
-from frostline.training.fields import HeadLearningRates, LearningRates, Seeds, Sizes, Strict, Strings, Tunes
+from frostline.sweep.grids import GRID, MoreRuns, merge_grids
+from frostline.training.fields import HeadLearningRates, LearningRates, Seeds, Sizes, Strings, Tunes, panel
 from frostline.training.specification import HEAD_LEARNING_RATE, Settings
 
-GRID = ("tune", "seeds", "train_size", "learning_rate")
-
-
-class MoreRuns(BaseModel):
-    """A part of a grid; what it leaves out is as in the sweep."""
-
-    model_config = Strict
-
-    tune: Tunes | None = None
-    seeds: Seeds | None = None
-    train_size: Sizes | None = None
-    learning_rate: LearningRates | None = None
-
-    def values(self) -> dict[str, Any]:
-        """What is given."""
-        return {name: value for name in GRID if (value := getattr(self, name)) is not None}
+DATA, GRID_PANEL, RESOURCES, OUTPUT = panel("data"), panel("grid"), panel("resources"), panel("output")
+HELD_OUT = panel("data", "held out of training data")
+FOUND = panel("data", "found by name")
 
 
 class SweepSpec(Settings):
-    """A grid of runs over one model and one table of texts."""
+    """A grid of runs with one model on one data set."""
 
-    model: str = Field(description="a hub name, or a folder that save_pretrained wrote")
-    revision: str | None = Field(None, description="commit, tag or branch of a hub model")
-    trust_remote_code: bool = Field(False, description="run code that comes with a hub model; needs --revision")
-    train: str | None = Field(None, description="training table: CSV, TSV, JSON lines or Parquet")
-    validation: str | None = Field(None, description="validation table; by default set aside from the training table")
-    test: str | None = Field(
-        None, description="test table; by default set aside from the training table; `none` for no test"
+    train: str | None = Field(
+        None, description="training table: CSV, TSV, JSON lines or Parquet", json_schema_extra=DATA
+    )
+    validation: str | None = Field(None, description="validation table", json_schema_extra=HELD_OUT)
+    test: str | None = Field(None, description="test table, or none", json_schema_extra=HELD_OUT)
+    data: str | None = Field(
+        None, description="data set on the hub, or folder with splits, instead of --train", json_schema_extra=DATA
+    )
+    config: str | None = Field(None, description="configuration of the hub data set", json_schema_extra=DATA)
+    glue: str | None = Field(
+        None,
+        description="GLUE task, such as SST-2: sets columns, labels, metric, layout",
+        json_schema_extra=DATA,
+    )
+    text_column: str | None = Field(None, description="column with the text", json_schema_extra=FOUND)
+    text_pair_column: str | None = Field(
+        None, description="column with the second text of a pair", json_schema_extra=FOUND
+    )
+    label_column: str | None = Field(None, description="column with the class or number", json_schema_extra=FOUND)
+    column_names: Strings | None = Field(
+        None,
+        description="column names, for files without a header line",
+        json_schema_extra=DATA,
+    )
+    problem_type: Literal["single_label_classification", "regression"] | None = Field(
+        None,
+        description="task type: single_label_classification or regression",
+        json_schema_extra=panel("data", "found from the labels"),
+    )
+    labels: Strings | None = Field(
+        None,
+        description="all class labels in output order",
+        json_schema_extra=panel("data", "found in the data"),
     )
     held_out_share: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="share of the training table set aside for each of validation and test [a tenth, at most 2,000 rows]",
+        description="share of training data to hold out, for each of validation and test",
+        json_schema_extra=panel("data", "0.1, at most 2,000 rows"),
     )
-    first_rows: int | None = Field(None, ge=2, description="read only so many rows of the training table, the first")
-    data: str | None = Field(None, description="a hub data set, or a folder with splits, instead of --train")
-    config: str | None = Field(None, description="configuration of the hub data set")
-    glue: str | None = Field(
-        None, description="a GLUE task (CoLA, SST-2, ...): its columns, labels, metric and file layout"
+    first_rows: int | None = Field(
+        None,
+        ge=2,
+        description="read only this many training rows, the first ones",
+        json_schema_extra=panel("data", "all"),
     )
-    column_names: Strings | None = Field(
-        None, description="names of the columns, with commas, where the files have no header line"
+    task: str | None = Field(
+        None, description="name of the task in all output", json_schema_extra=panel("data", "name of the data")
     )
-    text_column: str | None = Field(None, description="column with the text")
-    text_pair_column: str | None = Field(None, description="column with the second text of a pair")
-    label_column: str | None = Field(None, description="column with the label or number")
-    problem_type: Literal["single_label_classification", "regression"] | None = Field(
-        None, description="single_label_classification or regression; found out by default"
+    max_truncated: float = Field(
+        0.05, ge=0, le=1, description="largest share of examples that may be truncated", json_schema_extra=DATA
     )
-    labels: Strings | None = Field(None, description="all labels, with commas, in the order of the model's outputs")
-    task: str | None = Field(None, description="name of the task, to print")
+    model: str = Field(description="hub name, or folder written by save_pretrained", json_schema_extra=panel("model"))
+    revision: str | None = Field(
+        None, description="commit, tag or branch of a hub model", json_schema_extra=panel("model", "main")
+    )
+    trust_remote_code: bool = Field(
+        False, description="run code that comes with a hub model; needs --revision", json_schema_extra=panel("model")
+    )
     tune: Tunes = Field(
-        description="how many of the last layers to train: numbers from 0 (head only), and all; with commas; "
-        "`named` for --tune-modules"
+        description="values of k, the number of last layers to train: 0 (classifier head only), 1, 2, ..., all; or named",
+        json_schema_extra=GRID_PANEL,
     )
     tune_modules: Strings | None = Field(
         None,
-        description="parts to train beside that, for `named` among the values of tune (which is `named` by default "
-        "then): module paths or whole segments of them, with commas, such as encoder.layer.11,pooler",
+        description="modules that --tune named trains with the head, such as encoder.layer.11,pooler",
+        json_schema_extra=GRID_PANEL,
     )
-    seeds: Seeds = Field((0, 1, 2, 3, 4), description="a number of seeds, or a list with commas")
-    train_size: Sizes | None = Field(None, description="training examples, several with commas; all by default")
+    seeds: Seeds = Field(
+        (0, 1, 2, 3, 4), description="number of seeds, or a list of seeds", json_schema_extra=GRID_PANEL
+    )
+    train_size: Sizes | None = Field(
+        None, description="numbers of training examples to compare", json_schema_extra=panel("grid", "all examples")
+    )
     learning_rate: LearningRates = Field(
-        (5e-5,), description="learning rate of the layers; of several, with commas, each k takes its best on validation"
+        (5e-5,),
+        description="learning rates of the layers; each k uses its best on validation",
+        json_schema_extra=GRID_PANEL,
     )
     head_learning_rate: HeadLearningRates = Field(
         (HEAD_LEARNING_RATE,),
-        description="learning rate of the head (pooler and classifier); `same`: that of the layers. Of several, with commas, "
-        "the head alone takes its best on validation, and every other k has the first",
+        description="learning rates of the head; k = 0 uses its best, every other k the first; `same`: as the layers",
+        json_schema_extra=GRID_PANEL,
     )
-    max_truncated: float = Field(0.05, ge=0, le=1, description="largest share of texts that may be cut at --max-length")
+    grid: tuple[MoreRuns, ...] = Field(
+        (), description="more grids of runs, as tables [[grid]] in a TOML file", json_schema_extra=GRID_PANEL
+    )
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
-        "auto", description="cpu, cuda, mps, or auto: cuda where it is"
+        "auto", description="device: cpu, cuda, mps or auto (cuda if available)", json_schema_extra=RESOURCES
     )
     cache_limit: float | None = Field(
-        None, ge=0, description="GB of hidden states to keep at most; by default what is free"
-    )
-    stack: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
-        "auto",
-        description="runs of one k to train as one, at most; auto: what suits a GPU, and on a CPU heads alone; 1: none",
+        None,
+        ge=0,
+        description="disk space for cached hidden states, in GB",
+        json_schema_extra=panel("resources", "free disk space"),
     )
     workers: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         "auto",
-        description="runs at the same time on a CPU, a core each (on Linux, where there is no accelerator; elsewhere 1); auto: "
-        "as many as there are cores, where that pays; 1: one after the other, on all cores",
+        description="runs trained at the same time, one CPU core each; 1: one run on all cores",
+        json_schema_extra=RESOURCES,
     )
+    stack: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto",
+        description="maximum runs of one k trained as one stack; auto: on a CPU only for k = 0; 1: no stacks",
+        json_schema_extra=RESOURCES,
+    )
+    out: str = Field(description="folder for results, answer, report and model", json_schema_extra=OUTPUT)
     target: float = Field(
-        0.95, gt=0, le=1, description="share of full's gain over guessing that the recommended k reaches"
+        0.95,
+        gt=0,
+        le=1,
+        description="share of full fine-tuning's gain over the baseline that k must reach",
+        json_schema_extra=OUTPUT,
     )
     margin: float | None = Field(
-        None, gt=0, description="in place of --target: so far below full, in the metric's own units, is enough"
+        None,
+        gt=0,
+        description="replaces --target: largest acceptable gap to full fine-tuning, in the metric's units",
+        json_schema_extra=OUTPUT,
     )
-    out: str = Field(description="folder for results, answer, report and model")
-    grid: tuple[MoreRuns, ...] = Field((), description="in a TOML file, tables [[grid]]: more runs beside those above")
 
     def grids(self) -> list[Self]:
-        """The parts of the grid: sweeps whose runs are every combination of their values."""
+        """The parts of the grid. The runs of a part are all combinations of its values."""
         plain = self.model_copy(update={"grid": ()})
         return [plain, *(plain.model_copy(update=part.values()) for part in self.grid)]
 
-    def rate_pairs(self, tune: Tune) -> list[tuple[float, float | None]]:
-        """The learning rates of layers and head, None where it has that of the layers, at which this k is trained."""
-        if tune != 0:
-            return [(rate, self.head_learning_rate[0]) for rate in self.learning_rate]
-        alone = [(rate,) if rate is not None else self.learning_rate for rate in self.head_learning_rate]
-        return [(rate, None) for rate in dict.fromkeys(rate for some in alone for rate in some)]
+    def learning_rate_pairs(self, tune: Tune) -> list[tuple[float, float | None]]:
+        """The pairs (learning rate of the layers, learning rate of the head) at which this k is trained.
 
-    def every(self, dimension: str) -> list[Any]:
-        """The values of one dimension of the grid, those of all its parts."""
+        None for the head stands for the learning rate of the layers. For k = 0 the head's learning rate is the only one and
+        stands first.
+        """
+        if tune != 0:
+            return [(layers, self.head_learning_rate[0]) for layers in self.learning_rate]
+        head = [self.learning_rate if one is None else (one,) for one in self.head_learning_rate]
+        return [(one, None) for one in dict.fromkeys(one for several in head for one in several)]
+
+    def values_of(self, dimension: str) -> list[Any]:
+        """The values of one dimension, over all parts of the grid."""
         return list(dict.fromkeys(value for part in self.grids() for value in getattr(part, dimension) or ()))
 
     @field_validator("tune_modules")
@@ -132,58 +171,28 @@ class SweepSpec(Settings):
     def _module_paths(cls, values: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if values is not None and not (values and all(all(part.split(".")) for part in values)):
             raise ValueError("give module paths, such as encoder.layer.11,pooler")
-        return values if values is None else tuple(sorted(set(values)))  # in whatever order: the same parts
+        return values if values is None else tuple(sorted(set(values)))  # the order has no meaning
 
     def extended(self, older: "SweepSpec", train_rows: int) -> Self:
-        """This sweep with the grids of an older one added, drawn together where two make one; no run is added that
-        neither has. ``train_rows`` is the size meant where none is given."""
+        """This sweep with the grids of an older one added. No run is added that neither sweep has.
+
+        Args:
+            older: The sweep whose grids are added.
+            train_rows: The train size of a grid that gives none.
+        """
         parts = [{name: getattr(part, name) for name in GRID} for part in (*older.grids(), *self.grids())]
         if any(part["train_size"] for part in parts):
             parts = [{**part, "train_size": part["train_size"] or (train_rows,)} for part in parts]
-        first, *others = _drawn_together(parts)
+        first, *others = merge_grids(parts)
         grid = {**first, "grid": tuple(MoreRuns(**part) for part in others)}
         return self.model_copy(update={**grid, "tune_modules": self.tune_modules or older.tune_modules})
 
 
-def _drawn_together(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Grids that give the same runs, fewer where one grid can say what two say."""
-    joined: list[dict[str, Any]] = []
-    for part in map(dict, parts):
-        while (other := next((one for one in joined if len(_differ(one, part)) < 2), None)) is not None:
-            joined.remove(other)
-            part |= {name: _both(other[name], part[name]) for name in _differ(other, part)}
-        if not any(_covers(one, part) for one in joined):
-            joined = [*(one for one in joined if not _covers(part, one)), part]
-    return joined
-
-
-def _covers(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return all(set(one[name] or ()) >= set(other[name] or ()) for name in GRID)
-
-
-def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """In which dimensions two grids have different values, order aside."""
-    return [name for name in GRID if set(one[name] or ()) != set(other[name] or ())]
-
-
-def _both(values: tuple[Any, ...] | None, more: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-    return values if more is None else (*(values or ()), *(value for value in more if value not in (values or ())))
-
-
 CHOSEN_BY_SEARCH = ("tune", "tune_modules", "grid")
 OF_MODEL_AND_DATA = (
-    *(
-        "model",
-        "revision",
-        "trust_remote_code",
-        "train",
-        "validation",
-        "held_out_share",
-        "first_rows",
-        "data",
-        "config",
-    ),
-    *("glue", "column_names", "text_column", "text_pair_column", "label_column", "problem_type", "labels", "task"),
+    *("model", "revision", "trust_remote_code"),
+    *("train", "validation", "held_out_share", "first_rows", "data", "config", "glue", "column_names"),
+    *("text_column", "text_pair_column", "label_column", "problem_type", "labels", "task"),
     *("metric", "data_seed", "max_length", "max_truncated", "precision", "device"),
 )
 
@@ -192,7 +201,7 @@ def make_spec(values: Mapping[str, Any]) -> SweepSpec:
     """A specification from plain values.
 
     Raises:
-        FrostlineError: an unknown key (with the nearest name), a missing or an impossible value.
+        FrostlineError: A key is unknown (the message has the nearest name), or a value is missing or impossible.
     """
     known = SweepSpec.model_fields
     for key, value in values.items():
@@ -200,16 +209,15 @@ def make_spec(values: Mapping[str, Any]) -> SweepSpec:
             continue
         if isinstance(value, Mapping):
             raise FrostlineError(
-                f"There is no table [{key}]: settings stand at the top of the file, in no table but [class_weights] and "
-                "[[grid]]; move them there."
+                f"There is no table [{key}]: move its settings to the top of the file. Only class_weights and grid are tables."
             )
         near = difflib.get_close_matches(key, known, 1, 0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}."
+        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(sorted(known))}."
         raise FrostlineError(f"There is no setting {key!r}: {hint}")
     if values.get("tune_modules") is not None and values.get("tune") is None:
         values = {**values, "tune": "named"}
     try:
-        return _demand_names(SweepSpec.model_validate(values))
+        return _check_module_names(SweepSpec.model_validate(values))
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
@@ -225,34 +233,34 @@ def make_spec(values: Mapping[str, Any]) -> SweepSpec:
 
 
 def _grid_advice(error: ErrorDetails) -> str:
-    """What is wrong with a table [[grid]]."""
+    """The message for an unusable table [[grid]]."""
     _, number, key = (*error["loc"], None, None)[:3]
     if error["type"] == "extra_forbidden":
-        return f"A table [[grid]] has no key {key!r}: it holds {', '.join(GRID)}, and what is left out is as above it."
+        return f"A table [[grid]] has no key {key!r}: it may set {', '.join(GRID)}."
     if not isinstance(number, int) or key is None:
-        return "grid cannot be that: give tables [[grid]] in a TOML file, or a list of dictionaries in Python."
+        return "grid has the wrong form: give tables [[grid]] in a TOML file, or a list of dictionaries in Python."
     detail = _advice({**error, "loc": (key,)}, SweepSpec.model_fields[str(key)].description)
     return f"{key} in table {number + 1} of [[grid]] cannot be {error['input']!r}: {detail}."
 
 
-def _demand_names(spec: SweepSpec) -> SweepSpec:
-    """Refuse ``named`` without names, and names that nothing trains."""
-    if "named" in spec.every("tune") and spec.tune_modules is None:
+def _check_module_names(spec: SweepSpec) -> SweepSpec:
+    """Refuse ``named`` without module names, and module names without ``named``."""
+    if "named" in spec.values_of("tune") and spec.tune_modules is None:
         raise FrostlineError(
             "tune has `named`, but no parts are named: give --tune-modules with module paths, such as "
             "encoder.layer.11,pooler."
         )
-    if "named" not in spec.every("tune") and spec.tune_modules is not None:
-        asked = ",".join(map(str, spec.every("tune")))
+    if "named" not in spec.values_of("tune") and spec.tune_modules is not None:
+        requested = ",".join(map(str, spec.values_of("tune")))
         raise FrostlineError(
-            f"tune_modules names {', '.join(spec.tune_modules)}, but --tune {asked} does not train named parts: add "
+            f"tune_modules names {', '.join(spec.tune_modules)}, but --tune {requested} does not train named parts: add "
             "`named` to --tune, or leave --tune-modules out."
         )
     return spec
 
 
 def _advice(error: ErrorDetails, description: str | None) -> str:
-    """What to give instead of a value that was refused, in place of pydantic's words."""
+    """What to give instead of a refused value. It replaces pydantic's own message."""
     name, kind, context = error["loc"][0], error["type"], error.get("ctx", {})
     if kind == "value_error":
         return error["msg"].removeprefix("Value error, ")

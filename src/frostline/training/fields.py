@@ -1,8 +1,9 @@
-"""Types of the fields of a specification, which also accept text with commas from a command line or a TOML file."""
+"""Types of the fields of a specification. They also accept comma-separated text from a command line or a TOML file."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic.types import JsonValue
 
 from frostline.data.parsing import comma_separated
 from frostline.model.tune import Tune
@@ -10,8 +11,18 @@ from frostline.model.tune import Tune
 Strict = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+def panel(name: str, default: str = "") -> dict[str, JsonValue]:
+    """Facts about a setting for ``--help``.
+
+    Args:
+        name: The group of flags: data, model, grid, training, resources or output.
+        default: What applies if the setting is None.
+    """
+    return {"panel": name, "default_text": default}
+
+
 def _as_list(value: Any) -> Any:
-    """One value, or text with commas, as a list."""
+    """One value, or comma-separated text, as a list."""
     if isinstance(value, str):
         return [_number(part) for part in comma_separated(value) if part]
     return list(value) if isinstance(value, list | tuple | range | set) else [value]
@@ -27,7 +38,7 @@ def _number(text: str) -> int | float | str:
 
 
 def _as_strings(value: Any) -> Any:
-    """Text with commas as a list of strings; a label that looks like a number stays a string."""
+    """Comma-separated text as a list of strings. A label that looks like a number stays a string."""
     values = comma_separated(value) if isinstance(value, str) else _as_list(value)
     return [str(x) if isinstance(x, int | float) else x for x in values]
 
@@ -50,7 +61,7 @@ def _not_empty_and_distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
-def _not_one(folds: int | str) -> int | str:
+def _at_least_two_or_none(folds: int | str) -> int | str:
     if folds == 1:
         raise ValueError("give 2 or more, 0 for none, or auto")
     return folds
@@ -65,10 +76,10 @@ Sizes = Annotated[
     tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)
 ]
 Strings = Annotated[tuple[str, ...], BeforeValidator(_as_strings)]
-Folds = Annotated[Annotated[int, Field(ge=0)] | Literal["auto"], AfterValidator(_not_one)]
+Folds = Annotated[Annotated[int, Field(ge=0)] | Literal["auto"], AfterValidator(_at_least_two_or_none)]
 LearningRates = Annotated[tuple[Positive, ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)]
 HeadLearningRate = Annotated[
-    Positive | None,  # None: that of the layers; a file says "same", since TOML has no null
+    Positive | None,  # None: the learning rate of the layers. Files use "same", because TOML has no null
     BeforeValidator(lambda value: None if value == "same" else value),
     PlainSerializer(lambda value: "same" if value is None else value, when_used="json"),
 ]

@@ -1,6 +1,6 @@
-"""The settings of a run, as frozen data with a digest.
+"""The settings of a run as a frozen model with a digest.
 
-Training arguments have the names of transformers' ``TrainingArguments``.
+Training settings have the names of transformers' ``TrainingArguments``.
 """
 
 import hashlib
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 from frostline.model.tune import Tune
-from frostline.training.fields import Folds, HeadLearningRate, Positive, Strict
+from frostline.training.fields import Folds, HeadLearningRate, Positive, Strict, panel
 
 if TYPE_CHECKING:
     from frostline.model.trainable import Trainable
 
 HEAD_LEARNING_RATE = 1e-3  # the default
+TRAINING = panel("training")
 
 
 class Settings(BaseModel):
@@ -26,13 +27,15 @@ class Settings(BaseModel):
 
     model_config = Strict
 
-    num_train_epochs: Positive = Field(3, description="passes over the training examples")
-    per_device_train_batch_size: int = Field(16, ge=1, description="examples in a training step")
-    per_device_eval_batch_size: int = Field(64, ge=1, description="examples in an evaluation batch")
-    weight_decay: float = Field(0.01, ge=0, description="AdamW's, on weight matrices only")
-    adam_beta1: float = Field(0.9, ge=0, lt=1, description="AdamW's")
-    adam_beta2: float = Field(0.999, ge=0, lt=1, description="AdamW's")
-    adam_epsilon: Positive = Field(1e-8, description="AdamW's")
+    num_train_epochs: Positive = Field(3, description="training epochs", json_schema_extra=TRAINING)
+    per_device_train_batch_size: int = Field(16, ge=1, description="training batch size", json_schema_extra=TRAINING)
+    per_device_eval_batch_size: int = Field(64, ge=1, description="evaluation batch size", json_schema_extra=TRAINING)
+    weight_decay: float = Field(
+        0.01, ge=0, description="AdamW weight decay, on weight matrices only", json_schema_extra=TRAINING
+    )
+    adam_beta1: float = Field(0.9, ge=0, lt=1, description="AdamW beta1", json_schema_extra=TRAINING)
+    adam_beta2: float = Field(0.999, ge=0, lt=1, description="AdamW beta2", json_schema_extra=TRAINING)
+    adam_epsilon: Positive = Field(1e-8, description="AdamW epsilon", json_schema_extra=TRAINING)
     lr_scheduler_type: Literal[
         "linear",
         "cosine",
@@ -42,57 +45,84 @@ class Settings(BaseModel):
         "constant_with_warmup",
         "inverse_sqrt",
     ] = Field(
-        "linear", description="schedule of the learning rate: linear, cosine, constant, ... as transformers names them"
+        "linear",
+        description="learning rate schedule, such as linear, cosine or constant",
+        json_schema_extra=TRAINING,
     )
-    warmup_steps: float = Field(0.1, ge=0, description="warm-up steps; below 1 a share of all steps")
-    max_grad_norm: float = Field(1.0, ge=0, description="clip the trained gradients to this norm; 0 does not clip")
+    warmup_steps: float = Field(
+        0.1, ge=0, description="warm-up steps; below 1: share of all steps", json_schema_extra=TRAINING
+    )
+    max_grad_norm: float = Field(
+        1.0, ge=0, description="gradient clipping norm; 0 disables clipping", json_schema_extra=TRAINING
+    )
     evaluations_per_epoch: int = Field(
-        1, ge=0, description="evaluations on validation in an epoch; 0: only after the last step"
+        1,
+        ge=0,
+        description="evaluations per epoch; 0: after the last step only",
+        json_schema_extra=TRAINING,
     )
     load_best_model_at_end: bool = Field(
-        True, description="score a run at its best epoch on validation; otherwise at its last"
+        True,
+        description="score a run at its best evaluation, not its last",
+        json_schema_extra=TRAINING,
     )
     train_score_rows: int = Field(
-        200, ge=1, description="training examples that are scored at the end of a run, at most"
+        200,
+        ge=1,
+        description="training examples scored at the end of a run, at most",
+        json_schema_extra=panel("output"),
     )
     metric: str | None = Field(
         None,
-        description="chooses epoch, learning rate and k: accuracy, f1, f1_macro, matthews_correlation, or for numbers "
-        "spearmanr, pearson, r2; by default the first that suits the task",
+        description="selects epoch, learning rate and k: accuracy, f1, f1_macro or matthews_correlation; for regression "
+        "spearmanr, pearson or r2",
+        json_schema_extra=panel("output", "the task's usual metric"),
     )
     class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
-        "none", description="weights of classes in the loss: none, balanced, or label=weight,label=weight"
+        "none",
+        description="class weights: none, balanced or label=weight pairs",
+        json_schema_extra=TRAINING,
     )
-    tune_pooler: bool = Field(True, description="train the pooler with the head")
+    tune_pooler: bool = Field(True, description="train the pooler with the head", json_schema_extra=TRAINING)
     frozen_dropout: bool = Field(
-        False, description="leave dropout on in the frozen part, as Trainer does; hidden states are then not cached"
-    )
-    subset: Literal["per-seed", "fixed"] = Field(
-        "per-seed", description="subset of the training examples: per-seed (each seed its own), or fixed"
-    )
-    data_seed: int = Field(0, ge=0, description="seed of the validation and test splits, the folds, and a fixed subset")
-    folds: Folds = Field(
-        0,
-        description="cross-validate: split the training examples into this many folds instead of holding out validation "
-        "examples. A run trains on all folds but that of its seed, and is scored on that one. auto: 5 if there are fewer "
-        "than 2,000 rows and no validation data",
+        False,
+        description="dropout in frozen layers, as in Trainer; no caching",
+        json_schema_extra=TRAINING,
     )
     max_length: int | None = Field(
-        None, ge=1, description="most tokens in an example; by default the model's limit, at most 512"
+        None,
+        ge=1,
+        description="maximum tokens per example",
+        json_schema_extra=panel("data", "model's limit, at most 512"),
+    )
+    subset: Literal["per-seed", "fixed"] = Field(
+        "per-seed",
+        description="training subset: one per-seed, or one fixed",
+        json_schema_extra=panel("data"),
+    )
+    data_seed: int = Field(
+        0, ge=0, description="seed of splits, folds and a fixed subset", json_schema_extra=panel("data")
+    )
+    folds: Folds = Field(
+        0,
+        description="cross-validation folds, 0 for none, or auto (5 for under 2,000 rows without validation data)",
+        json_schema_extra=panel("data"),
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
-        "auto", description="float32, bfloat16, or auto: bfloat16 if the processor supports it"
+        "auto",
+        description="precision: float32, bfloat16 or auto (bfloat16 if the processor supports it)",
+        json_schema_extra=panel("resources"),
     )
 
     @field_validator("*", mode="before")
     @classmethod
     def _no_boolean_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Python takes true for 1; nobody means it."""
+        """Refuse true and false where a number is expected, because Python treats True as 1."""
         assert info.field_name is not None
-        wants = cls.model_fields[info.field_name].annotation
+        expected = cls.model_fields[info.field_name].annotation
         given = value if isinstance(value, list | tuple) else [value]
-        if wants is not bool and any(isinstance(one, bool) for one in given):
-            raise ValueError("true and false have no meaning here")
+        if expected is not bool and any(isinstance(one, bool) for one in given):
+            raise ValueError("give a number or a word, not true or false")
         return value
 
 
@@ -107,18 +137,18 @@ class RunSpec(Settings):
     seed: int
     train_size: int
     learning_rate: float
-    head_learning_rate: HeadLearningRate = HEAD_LEARNING_RATE  # None: that of the layers, as always for k = 0
+    head_learning_rate: HeadLearningRate = HEAD_LEARNING_RATE  # None: as the layers; always None for k = 0
 
     @property
     def digest(self) -> str:
-        """The name of the run's result."""
+        """The key of the run's result: a hash of all its settings."""
         absent = {"tune_modules"} if self.tune_modules is None else set()
         text = json.dumps(self.model_dump(mode="json", exclude=absent), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     @property
     def fold(self) -> int | None:
-        """The fold on which the run is scored and not trained; None without folds."""
+        """The fold that the run is scored on and does not train on; None without folds."""
         return self.seed % self.folds if isinstance(self.folds, int) and self.folds else None
 
     @property
@@ -130,10 +160,10 @@ class RunSpec(Settings):
 
     @property
     def stack_key(self) -> str:
-        """The same for runs that may be trained as one stack: they differ only in learning rate and seed, not in the fold."""
+        """A key shared by runs that can be trained as one stack. They differ only in seed and learning rate, not in fold."""
         return self.model_copy(update={"seed": self.fold or 0, "learning_rate": 1.0}).digest
 
     @property
     def trainable(self) -> str:
-        """What is trained, as it is printed: ``last 2``, ``all``, ``named``."""
+        """The printed name of ``tune``: ``last 2``, ``all`` or ``named``."""
         return f"last {self.tune}" if isinstance(self.tune, int) else self.tune
