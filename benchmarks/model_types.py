@@ -12,7 +12,7 @@ import torch
 from transformers.utils import logging
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from measuring import write_result
+from measuring import Facts, write_result
 
 from frostline import Check, check
 from frostline.frozen.cut import cut_at, hidden_states_by_cut
@@ -42,8 +42,7 @@ def same_batch_difference(model: torch.nn.Module, batch: dict[str, torch.Tensor]
 def row(name: str, checks: list[Check], same: float) -> list[str]:
     """The cells of a type that is exact for every k."""
     paths = " ".join(f"{'all' if c.tuned_layers is None else c.tuned_layers}:{c.path}" for c in checks)
-    kinds = {c.path for c in checks}
-    path = kinds.pop() if len(kinds) == 1 else paths
+    path = str(checks[0].path) if len({c.path for c in checks}) == 1 else paths
     logits = max(c.max_logit_difference or 0.0 for c in checks)
     gradients = max(c.max_gradient_difference or 0.0 for c in checks)
     parts = {c.head_token for c in checks}
@@ -71,7 +70,7 @@ def main() -> None:
             exact.append(row(name, checks, same_batch_difference(model, batch, packed)))
         print(name, file=sys.stderr, flush=True)
     versions = f"transformers {version('transformers')}, torch {torch.__version__}"
-    tables = [
+    tables: list[Facts] = [
         {
             "caption": f"{len(exact)} of {len(TYPES)} types are exact for every k ({versions}).",
             "header": EXACT,

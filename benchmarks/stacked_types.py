@@ -11,7 +11,7 @@ import torch
 from transformers.utils import logging
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from measuring import write_result
+from measuring import Facts, write_result
 
 from frostline import check
 from frostline.frozen.check.stacking import stack_refusal
@@ -55,7 +55,7 @@ def main() -> None:
         print(name, file=sys.stderr, flush=True)
     versions = f"transformers {version('transformers')}, torch {torch.__version__}"
     differ = len({line[0] for line in some})
-    tables = [
+    tables: list[Facts] = [
         {
             "caption": f"{len(every)} types can be stacked for every k ({versions}).",
             "header": ("types",),

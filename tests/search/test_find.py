@@ -89,7 +89,9 @@ def test_side_by_side_its_steps_take_what_the_clock_says(
 
 
 def test_every_key_of_the_answer_is_documented(wanted: dict[str, Any]) -> None:
-    documented = set(re.findall(r"`(\w+)`", (Path(__file__).parents[2] / "docs" / "reference" / "answer-json.md").read_text()))
+    documented = set(
+        re.findall(r"`(\w+)`", (Path(__file__).parents[2] / "docs" / "reference" / "answer-json.md").read_text())
+    )
 
     def keys(value: Any) -> Iterator[str]:
         if isinstance(value, list):
