@@ -18,41 +18,27 @@ the same ``--resume`` file goes on. ``--quick`` tries the program at a tiny size
 """
 
 import argparse
-import json
 import os
-import random
 import resource
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import psutil
-import pyarrow as pa
-import pyarrow.csv
+from ablation_grids import GRIDS, JOINED, SIZES, write_tables
 from frostline_side import sweep
-from measuring import Facts, Failed, Journal, Spread, machine, markdown, plain, said, warm_up
+from measuring import Facts, Failed, Journal, Spread, markdown, plain, said, warm_up, write_result
 
 import frostline
-from frostline.api.demo import packaged_model
-from frostline.data.generated.tables import generate
 from frostline.fast.switch import TRICKS
 from frostline.model.memory import anonymous_memory, sampled_peak
 
 ALL, PLAIN = "all", "plain"
 RESULTS = Path(__file__).parent / "results" / "ablation.json"
-FIXED = {"seeds": "1", "num_train_epochs": "1", "test": "none"}
-GRIDS: dict[str, dict[str, str]] = {
-    "short": {**FIXED, "tune": "0,1,2,3,4,6,all", "train_size": "1000"},
-    "long": {**FIXED, "tune": "0,2,all", "train_size": "64", "per_device_train_batch_size": "16", "max_length": "512"},
-}
-QUICK = {"tune": "0,1", "train_size": "24"}
-SIZES = {"short": (1000, 500), "long": (64, 32)}  # training and validation texts
-JOINED = (18, 36)  # sentences of a long text, of about 11 tokens each
 MEASURED = {  # names in the journal -> headings
     "seconds": "time",
     "processor_seconds": "processor time",
@@ -75,33 +61,6 @@ FILES = {
     "garbage_collection": ("fast/garbage_collection.py",),
     "workers": ("sweep/execution/workers.py",),
 }
-
-
-def write_tables(grid: str, folder: Path, *, quick: bool) -> dict[str, str]:
-    """Write training and validation texts as CSV; gives the settings of the sweep over them."""
-    train, validation = (24, 16) if quick else SIZES[grid]
-    most = JOINED[1] if grid == "long" else 1
-    tables = generate("polarity", train=train * most, validation=validation * most, test=0)
-    settings = {**GRIDS[grid], **(QUICK if quick else {}), "model": str(packaged_model())}
-    for split, count in (("train", train), ("validation", validation)):
-        table = tables[split] if grid == "short" else _reviews(tables[split], count)
-        settings[split] = str(folder / f"{grid}-{split}.csv")
-        pyarrow.csv.write_csv(table, settings[split])
-    return settings
-
-
-def _reviews(sentences: pa.Table, count: int) -> pa.Table:
-    """Texts of many sentences that have the same label."""
-    rng = random.Random(0)
-    by_label: dict[str, list[str]] = {}
-    for row in sentences.to_pylist():
-        by_label.setdefault(row["label"], []).append(row["text"])
-    labels = sorted(by_label)
-    texts = []
-    for number in range(count):
-        own = by_label[labels[number % len(labels)]]
-        texts.append(" ".join(own.pop() for _ in range(rng.randint(*JOINED))))
-    return pa.table({"text": texts, "label": [labels[number % len(labels)] for number in range(count)]})
 
 
 def in_turn(sides: Sequence[str], repeats: int) -> Iterator[tuple[str, int]]:
@@ -238,8 +197,8 @@ def lines_of(trick: str) -> str:
     return f"{sum(len((root / name).read_text().splitlines()) for name in FILES[trick]):,}" if trick in FILES else ""
 
 
-def table(summary: Facts) -> str:
-    """A row for each side: time and memory with it off, relative to all on."""
+def cells_of(summary: Facts) -> list[list[str]]:
+    """The header and a row for each side: time and memory with it off, relative to all on."""
     grids = list(summary)
     header = ["off", "lines", *(f"{what}, {grid}" for grid in grids for what in MEASURED.values())]
     rows = []
@@ -254,7 +213,7 @@ def table(summary: Facts) -> str:
         own: Any = summary[grid].get(ALL, {})
         first += [f"{said(own.get('seconds'), '.1f')} s", f"{said(own.get('processor_seconds'), '.1f')} s"]
         first += [_megabytes(own.get(name)) for name in ("memory", "resident")]
-    return markdown(header, [first, *rows])
+    return [header, first, *rows]
 
 
 def _relative(sides: Facts, side: str, name: str) -> str:
@@ -294,18 +253,15 @@ def main() -> None:
         measure(options, sides, journal)
         lines = _good(journal)
     summary = summarise(lines)
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    facts = {
-        "machine": machine(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python", *sys.argv]),
-        "grids": GRIDS,
-        "texts": SIZES,
-        "summary": summary,
-        "sweeps": lines,
-    }
-    options.json.write_text(json.dumps(facts, indent=1) + "\n")
-    print(table(summary))
+    header, *rows = cells_of(summary)
+    caption = (
+        "Each speed-up off, relative to all on: median [lowest to highest]. The first row has the figures of all on."
+    )
+    tables = [{"caption": caption, "header": header, "rows": rows}]
+    write_result(
+        options.json, "What is each CPU speed-up worth?", tables, {"grids": GRIDS, "texts": SIZES, "summary": summary}
+    )
+    print(markdown(header, rows))
 
 
 if __name__ == "__main__":

@@ -6,15 +6,18 @@ For one task after the other (each call goes on where it stopped):
 
 and at the end, over all tasks in DIR:
 
-    python benchmarks/find_regret.py --out DIR --table docs/find.md.part --json find.json
+    python benchmarks/find_regret.py --out DIR --table search.md --json find.json
 
-The truth is a grid: every k and full at every rate with two seeds, then five fresh seeds of each k at its best rate, which
-alone are the truth; full comes first, and where it is not surely above guessing the task is named and left out. `find` runs
-as a process of its own with an empty cache, three times, with seeds that the truth has not seen; Trainer's full fine-tuning
-as users run it, scored after each epoch, before the first search and after the last. Of the grid's work: in operations,
-which do not hang on what else the machine does; the fresh seeds count. A k meets the target if the truth's interval of its
-share of full's gain over guessing reaches it; a search that names nothing, since it is not sure that anything is learned, is
-shown and not counted.
+The truth is a grid. Every k and full train at every learning rate with two seeds. Then five fresh seeds of each k train at its
+best learning rate, and only these are the truth. Full comes first: a task where full is not above chance with 95 % confidence
+is listed and left out.
+
+`find` runs three times, each time in a new process with an empty cache and with seeds that the truth does not use. Trainer's
+full fine-tuning, as users run it and scored after each epoch, is timed before the first search and after the last. The share
+of the grid's work is measured in operations, which do not depend on the load of the machine. The fresh seeds are included.
+
+A k meets the target if the truth's interval of its share of full's gain over chance reaches the target. A search that names
+no k, because it is not sure that anything was learned, is shown but not counted.
 """
 
 import argparse

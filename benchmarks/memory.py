@@ -2,9 +2,9 @@
 
     python benchmarks/memory.py --json memory.json
 
-Each side is a process of its own, with random weights and the same random texts. Memory is sampled every 20 ms. "Resident" is
-all memory of the process. "Own" leaves mapped files out, which matters because Trainer maps its frozen weights and reads them
-at every step. frostline's run begins when the hidden states are cached. The memory of the preparation, which needs the whole
+Each side is a process of its own, with random weights and the same random texts. Memory is sampled every 20 ms. Resident memory
+is all memory of the process. Own memory leaves mapped files out. This matters because Trainer maps its frozen weights and reads
+them at every step. frostline's run begins when the hidden states are cached. The memory of the preparation, which needs the whole
 model, is reported separately.
 """
 

@@ -1,6 +1,7 @@
 """How often the intervals of shares of full, of differences and of failure rates cover the truth."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -66,20 +67,14 @@ def shares(draw: np.random.Generator, tries: int) -> pd.DataFrame:
                         (cell - base) / (full - base),
                         np.quantile(np.concatenate(parts), [0.025, 0.975], 1),
                     )
-                    others = []
-                    if rows is not None:
-                        a, ab, b = (np.concatenate(part) for part in zip(*double, strict=True))
-                        others = [
-                            ("Fieller, no two rows more", fieller(pairs(*columns, bare), base)),
-                            ("Fieller, luck counted once", fieller(replace(paired, twice=(a, ab, b, rows)), base)),
-                        ]
-                    for name, ends in (
-                        ("Fieller, paired (ours)", fieller(paired, base)),
-                        *others,
-                        ("Fieller, unpaired", fieller(apart, base)),
-                        ("delta, paired", delta(paired, base)),
-                        ("bootstrap, paired", (low, high)),
-                    ):
+                    ends_by_name = {
+                        "Fieller, paired (ours)": fieller(paired, base),
+                        **(_other_fiellers(paired, pairs(*columns, bare), double, base, rows) if rows else {}),
+                        "Fieller, unpaired": fieller(apart, base),
+                        "delta, paired": delta(paired, base),
+                        "bootstrap, paired": (low, high),
+                    }
+                    for name, ends in ends_by_name.items():
                         table.append(
                             {
                                 "share of": "gain" if base else "score",
@@ -92,6 +87,17 @@ def shares(draw: np.random.Generator, tries: int) -> pd.DataFrame:
                             }
                         )
     return pd.DataFrame(table)
+
+
+def _other_fiellers(
+    paired: Pairs, bare: Pairs, double: list[Any], base: float, rows: int
+) -> dict[str, tuple[Array, Array]]:
+    """Two other ways to count the examples."""
+    a, ab, b = (np.concatenate(part) for part in zip(*double, strict=True))
+    return {
+        "Fieller, no two rows more": fieller(bare, base),
+        "Fieller, luck counted once": fieller(replace(paired, twice=(a, ab, b, rows)), base),
+    }
 
 
 def delta(p: Pairs, base: float) -> tuple[Array, Array]:

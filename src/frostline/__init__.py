@@ -9,13 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from frostline.api.find import find
     from frostline.api.prediction import Predictions, predict
     from frostline.api.probe import probe
     from frostline.api.sweep import Sweep
     from frostline.frozen.check.exactness import check
     from frostline.frozen.check.trial import Check
     from frostline.report.rebuild import write_report
-    from frostline.search.find import find
     from frostline.sweep.plan import Plan
     from frostline.sweep.specification import SweepSpec
     from frostline.training.probes.fitting import Probed
@@ -46,7 +46,7 @@ _HOMES = {
     "Sweep": "api.sweep",
     "SweepSpec": "sweep.specification",
     "check": "frozen.check.exactness",
-    "find": "search.find",
+    "find": "api.find",
     "predict": "api.prediction",
     "probe": "api.probe",
     "write_report": "report.rebuild",

@@ -183,7 +183,7 @@ def test_without_our_dropout_torch_draws_the_masks(p: float) -> None:
         outs.append(attend(*heads[:2], ones, None, places, scale=None, dropout=None, dropped=p))
     assert torch.equal(outs[0], outs[1])
     assert torch.equal(outs[0], outs[2]) == (p == 1)
-    assert float(outs[0].mean()) == pytest.approx(p < 1, abs=0.05)
+    assert float(outs[0].mean()) == pytest.approx(float(p < 1), abs=0.05)
 
 
 def test_what_is_frozen_but_drops_does_drop() -> None:

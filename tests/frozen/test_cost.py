@@ -20,6 +20,7 @@ from frostline.sweep.forecast.operations import (
     BatchTotals,
     OperationCounter,
     batch_totals,
+    forward_totals,
     random_batch_totals,
     sorted_batch_totals,
 )
@@ -39,10 +40,10 @@ def matrices() -> OperationCounter:
 @given(LENGTHS, st.integers(1, 16))
 def test_batches_hold_every_text_and_token_however_they_are_drawn(lengths: np.ndarray, size: int) -> None:
     for made in (batch_totals(lengths, size), sorted_batch_totals(lengths, size), random_batch_totals(lengths, size)):
-        assert (made.count, made.texts, made.tokens) == (-(-len(lengths) // size), len(lengths), lengths.sum())
-        assert made.places >= made.tokens and made.pairs >= (lengths**2).sum()
-        assert made.pairs <= made.places * lengths.max()
-    assert batch_totals(lengths, 1).places == lengths.sum()
+        assert (made.count, made.examples, made.tokens) == (-(-len(lengths) // size), len(lengths), lengths.sum())
+        assert made.padded_tokens >= made.tokens and made.token_pairs >= (lengths**2).sum()
+        assert made.token_pairs <= made.padded_tokens * lengths.max()
+    assert batch_totals(lengths, 1).padded_tokens == lengths.sum()
 
 
 def test_batches_add_up_and_scale() -> None:
@@ -94,7 +95,7 @@ def test_what_is_frozen_saves_less_the_higher_it_stands(matrices: OperationCount
         names = head | {name for name, place in anatomy.places.items() if place == f"{LAYER}{layer}"}
         return matrices.training(names, step, layer)
 
-    one, attention = matrices.forward(step, 0, 1), 4 * anatomy.width * step.pairs
+    one, attention = matrices.forward(step, 0, 1), 4 * anatomy.width * step.token_pairs
     last = anatomy.count - 1
     assert [only(layer) - only(last) for layer in range(anatomy.count)] == pytest.approx(
         [(2 * one + attention) * (last - layer) for layer in range(anatomy.count)]
@@ -137,9 +138,9 @@ def test_a_run_costs_more_with_everything_that_makes_it_longer(workload: tuple[W
 def test_a_runs_load_is_what_it_does(workload: tuple[Workload, RunSpec]) -> None:
     look, spec = workload
     load = look.load(spec_with(spec, num_train_epochs=2.5))
-    assert load.steps.count == 8 and load.steps.texts == pytest.approx(40 * 8 / 3)  # three steps an epoch
+    assert load.steps.count == 8 and load.steps.examples == pytest.approx(40 * 8 / 3)  # three steps an epoch
     rows = {name: len(rows) for name, rows in look.context.splits.items()}
-    assert load.scored.texts == 3 * rows["validation"] + rows["test"] + 40
+    assert load.scored.examples == 3 * rows["validation"] + rows["test"] + 40
     assert load.longest <= 16 * look.lengths(spec).max()
 
 
@@ -149,7 +150,7 @@ def test_packed_batches_have_less_to_do_than_padded_ones(workload: tuple[Workloa
     packed = Workload(replace(look.context, packed=True), look.cached).load(spec)
     assert plain.steps == padded.steps
     assert packed.steps.tokens < padded.steps.tokens and packed.steps.count == padded.steps.count
-    assert packed.scored.tokens < padded.scored.tokens and packed.scored.texts == padded.scored.texts
+    assert packed.scored.tokens < padded.scored.tokens and packed.scored.examples == padded.scored.examples
     assert packed.longest < padded.longest and packed.longest_scored <= padded.longest_scored
 
 
@@ -160,7 +161,7 @@ def test_the_pass_is_counted_by_its_filled_batches(workload: tuple[Workload, Run
     rows = rows[lengths[rows] > 0]
     assert look.forward_pass_operations(rows[:0]) == 0
     (batch,) = look.context.forward_pass(look.cached).batches(lengths, rows[:1])
-    wanted = look.matrices.forward(batch.computed, stop=look.cached.depth(look.anatomy.count))
+    wanted = look.matrices.forward(forward_totals(batch), stop=look.cached.depth(look.anatomy.count))
     assert look.forward_pass_operations(rows[:1]) == look.batch_operations(batch) == wanted
     assert look.forward_pass_operations(rows[:50]) <= look.forward_pass_operations(rows)
 
@@ -177,9 +178,14 @@ def test_a_step_moves_all_that_it_trains_but_large_tables(monkeypatch: pytest.Mo
     names = frozenset(name for name, _ in model.named_parameters())
     every = OperationCounter.of(model, find_layers(model))
     words = model.bert.embeddings.word_embeddings.weight
-    assert every.moved(names) == every.trained(names) == sum(p.numel() for p in model.parameters())
+    assert (
+        every.updated_parameters(names) == every.trained_parameters(names) == sum(p.numel() for p in model.parameters())
+    )
     monkeypatch.setattr(lookup, "LARGE", len(words))
-    assert OperationCounter.of(model, find_layers(model)).moved(names) == every.trained(names) - words.numel()
+    assert (
+        OperationCounter.of(model, find_layers(model)).updated_parameters(names)
+        == every.trained_parameters(names) - words.numel()
+    )
 
 
 def test_a_narrow_last_layer_costs_as_much_less_as_its_modules_run_for_fewer_tokens() -> None:
@@ -193,5 +199,5 @@ def test_a_narrow_last_layer_costs_as_much_less_as_its_modules_run_for_fewer_tok
     d = anatomy.width
     cached = 2 * (2 * d * d)  # keys and values
     saved = whole.layers[2] - cached // 2
-    expected = 2 * saved * (batches.tokens - batches.texts) + 4 * d * (batches.pairs - batches.tokens)
+    expected = 2 * saved * (batches.tokens - batches.examples) + 4 * d * (batches.token_pairs - batches.tokens)
     assert whole.forward(batches) - some.forward(batches) == pytest.approx(expected)

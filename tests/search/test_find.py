@@ -12,39 +12,19 @@ import pytest
 from transformers import pipeline
 
 import frostline
-import frostline.search.find as finding_module
+import frostline.search.running as running_module
 import frostline.sweep.execution.execute as execute_module
-from frostline import FrostlineError
-from frostline.data.load import read_unlabelled
-from frostline.report.answer.groups import load_groups
+from frostline.api.find import DEFAULTS
 from frostline.report.rebuild import rebuild
-from frostline.search.race import FULLS
-from frostline.statistics.inference.quantile import corrected_quantile
-from frostline.statistics.predictions import Predictions
+from frostline.search.course import FULLS
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.prepare import prepare
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.search_record import FILE, chosen_rates, read_search, request_again, write_search
+from frostline.sweep.results.search_record import read_search, request_again, write_search
 from frostline.training.run import run as train
-from tiny import SMALL
+from search_runs import runs_in
 
 FREE = {"negative", "positive", "train", "validation/test", "train/validation"}  # names of labels and splits
-
-
-@pytest.fixture
-def wanted(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> dict[str, Any]:
-    return {
-        "model": tiny_bert,
-        "train": tiny_table,
-        "out": tmp_path / "o",
-        "budget": 1000.0,
-        "progress": Progress(),
-        **SMALL,
-    }
-
-
-def runs_in(out: Path) -> dict[tuple[Any, ...], Any]:
-    return {(row["trainable"], row["learning_rate"], row["seed"]): row for row in Folder(out).rows()}
 
 
 def test_the_folder_holds_just_what_was_trained_and_why(wanted: dict[str, Any]) -> None:
@@ -77,7 +57,7 @@ def test_the_folder_holds_just_what_was_trained_and_why(wanted: dict[str, Any]) 
 def test_side_by_side_its_steps_take_what_the_clock_says(
     wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finding_module, "workers_for", lambda prepared, runs: 2)
+    monkeypatch.setattr(running_module, "workers_for", lambda prepared, runs: 2)
     search = frostline.find(**{**wanted, "workers": 2, "budget": None})["search"]
     of_full = [run["seconds"] for step in search["steps"] for run in step["runs"] if run["trainable"] == "all"]
     assert search["budget_seconds"] == pytest.approx(FULLS * np.median(of_full))
@@ -118,7 +98,7 @@ def test_a_run_of_a_search_is_scored_once(wanted: dict[str, Any]) -> None:
 
 def test_stopped_anywhere_it_goes_on_to_the_same_end(wanted: dict[str, Any], tmp_path: Path, monkeypatch: Any) -> None:
     whole = frostline.find(**wanted)
-    execute, calls = finding_module.execute, []
+    execute, calls = running_module.execute, []
 
     def interrupted(*args: Any, **more: Any) -> None:
         calls.append(1)
@@ -126,7 +106,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_end(wanted: dict[str, Any], tmp
             raise KeyboardInterrupt
         execute(*args, **more)
 
-    monkeypatch.setattr(finding_module, "execute", interrupted)
+    monkeypatch.setattr(running_module, "execute", interrupted)
     again = {**wanted, "out": tmp_path / "again"}
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
@@ -148,8 +128,8 @@ def test_what_has_ended_of_a_step_that_is_stopped_is_on_its_page(
         execute(prepared, runs[:1], progress, **more)
         raise KeyboardInterrupt
 
-    execute = finding_module.execute
-    monkeypatch.setattr(finding_module, "execute", stop)
+    execute = running_module.execute
+    monkeypatch.setattr(running_module, "execute", stop)
     with pytest.raises(KeyboardInterrupt):
         frostline.find(**wanted, exhaustive=exhaustive)
     search, ended = (
@@ -178,7 +158,7 @@ def test_exhaustive_trains_the_grid_and_names_by_the_same_rule(wanted: dict[str,
 
 
 def test_the_model_of_a_search_opens_and_says_what_its_run_said(wanted: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(finding_module.Board, "learned", lambda board, tune: True)
+    monkeypatch.setattr(running_module.Board, "learned", lambda board, tune: True)
     answer = frostline.find(**wanted, max_k=1, folds=0)
     folder, recommended = Folder(wanted["out"]), answer["sizes"][0]["recommended"]
     assert recommended["trainable"] == answer["search"]["named"]
@@ -214,7 +194,7 @@ def test_on_data_too_small_it_says_so(wanted: dict[str, Any]) -> None:
 def test_test_is_not_looked_at_before_the_search_is_over(
     wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    execute, scored = finding_module.execute, []
+    execute, scored = running_module.execute, []
 
     def between(prepared: Any, *args: Any, **more: Any) -> None:
         execute(prepared, *args, **more)
@@ -223,7 +203,7 @@ def test_test_is_not_looked_at_before_the_search_is_over(
         scored.append(rebuild(wanted["out"])["tested"])
         assert not folder.stands and all(row["test"] is None for row in folder.rows())
 
-    monkeypatch.setattr(finding_module, "execute", between)
+    monkeypatch.setattr(running_module, "execute", between)
     answer = frostline.find(**{**wanted, "test": wanted["train"]})
     assert len(scored) > 2 and not any(scored) and answer["tested"]
     assert all(row["test"] is not None for row in Folder(wanted["out"]).rows())
@@ -243,8 +223,8 @@ def test_a_budget_may_be_a_text(wanted: dict[str, Any]) -> None:
 
 
 def test_the_deepest_that_is_allowed_may_be_the_answer(wanted: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(finding_module.Board, "found", lambda board: board.course.reference)
-    monkeypatch.setattr(finding_module.Board, "learned", lambda board, tune: True)
+    monkeypatch.setattr(running_module.Board, "found", lambda board: board.course.reference)
+    monkeypatch.setattr(running_module.Board, "learned", lambda board, tune: True)
     search = frostline.find(**wanted, max_k=1)["search"]
     assert search["named"] == "last 1" and "last 1" in search["chosen_rates"]
     assert {guess["by"]: guess["place"] for guess in search["guesses"]}["climbing"] == 2
@@ -254,18 +234,18 @@ def test_what_an_earlier_call_began_and_this_one_does_not_want_is_given_up(
     wanted: dict[str, Any], monkeypatch: Any
 ) -> None:
     """Else it would be pending for ever, and test never scored."""
-    execute = finding_module.execute
+    execute = running_module.execute
 
     def interrupted(prepared: Any, runs: Any, *args: Any, **more: Any) -> None:
         if any(run.trainable == "all" for run in runs):
             raise KeyboardInterrupt
         execute(prepared, runs, *args, **more)
 
-    monkeypatch.setattr(finding_module, "execute", interrupted)
+    monkeypatch.setattr(running_module, "execute", interrupted)
     with pytest.raises(KeyboardInterrupt):
         frostline.find(**wanted)
     assert not Folder(wanted["out"]).stands
-    monkeypatch.setattr(finding_module, "execute", execute)
+    monkeypatch.setattr(running_module, "execute", execute)
     answer = frostline.find(**wanted, max_k=1)
     assert answer["search"]["given_up"] and answer["runs"]["pending"] == 0 and "So far" not in answer["sentence"]
     assert Folder(wanted["out"]).stands
@@ -276,8 +256,8 @@ def test_what_an_earlier_call_began_and_this_one_does_not_want_is_given_up(
 
 def test_what_a_sweep_has_asked_for_is_not_given_up(wanted: dict[str, Any]) -> None:
     out, settings = wanted["out"], {name: x for name, x in wanted.items() if name not in ("out", "budget", "progress")}
-    sweep = frostline.Sweep(**{**finding_module.DEFAULTS, **settings}, out=out, tune="2,all", progress=Progress())
-    finding_module.register(prepare(sweep.spec, {}, Progress()))  # and is interrupted
+    sweep = frostline.Sweep(**{**DEFAULTS, **settings}, out=out, tune="2,all", progress=Progress())
+    running_module.register(prepare(sweep.spec, {}, Progress()))  # and is interrupted
     asked = {run.digest for run in Folder(out).asked}
     for _ in range(2):
         search = frostline.find(**wanted, max_k=1)["search"]
@@ -287,8 +267,8 @@ def test_what_a_sweep_has_asked_for_is_not_given_up(wanted: dict[str, Any]) -> N
 def test_a_sweep_that_asks_for_what_was_given_up_gets_it(wanted: dict[str, Any]) -> None:
     frostline.find(**wanted, max_k=1)
     out, settings = wanted["out"], {name: x for name, x in wanted.items() if name not in ("out", "budget", "progress")}
-    sweep = frostline.Sweep(**{**finding_module.DEFAULTS, **settings}, out=out, tune="all", progress=Progress())
-    finding_module.register(prepare(sweep.spec, {}, Progress()))
+    sweep = frostline.Sweep(**{**DEFAULTS, **settings}, out=out, tune="all", progress=Progress())
+    running_module.register(prepare(sweep.spec, {}, Progress()))
     (run, *_) = [run for run in Folder(out).asked if run.trainable == "all"]
     search = read_search(out)
     assert search is not None and not Folder(out).stands
@@ -299,181 +279,3 @@ def test_a_sweep_that_asks_for_what_was_given_up_gets_it(wanted: dict[str, Any])
     write_search(out, {**search, "given_up": [run.digest]})
     Folder(out).store.fail(run.digest, {"digest": run.digest, "reason": "it was"})
     assert run.digest in {one.digest for one in Folder(out).runs}  # what failed is not hidden
-
-
-def test_rates_that_somebody_tried_since_are_compared_as_in_any_sweep(wanted: dict[str, Any]) -> None:
-    search = {
-        "chosen_rates": {"last 1": 1e-3, "all": 1e-4},
-        "steps": [{"runs": [{"trainable": k, "learning_rate": r} for k, r in (("last 1", 1e-3), ("all", 1e-4))]}],
-    }
-    rows = [{"trainable": k, "learning_rate": r, "status": "done"} for k, r in (("last 1", 1e-3), ("all", 1e-4))]
-    assert chosen_rates(search, rows) == {"last 1": 1e-3, "all": 1e-4}
-    assert chosen_rates(search, [*rows, {**rows[1], "learning_rate": 1e-5}]) == {"last 1": 1e-3}
-    assert chosen_rates(search, [*rows, {**rows[1], "learning_rate": 1e-5, "status": "pending"}]).keys() == {
-        "last 1",
-        "all",
-    }
-
-
-def test_a_budget_that_full_would_break_is_said_and_nothing_is_recommended(wanted: dict[str, Any]) -> None:
-    answer = frostline.find(**{**wanted, "budget": 1e-6})
-    (size,) = answer["sizes"]
-    assert size["recommended"] is None and answer["sentence"].startswith("One training of full takes about")
-    assert answer["search"]["lacks"] == "all" and not Path(wanted["out"], "model").exists()
-    assert answer["sentence"] in Path(wanted["out"], "report.html").read_text()
-    assert frostline.find(**wanted)["search"]["lacks"] is None  # with more of it, it goes on
-
-
-def test_seeds_are_those_that_were_given(wanted: dict[str, Any]) -> None:
-    frostline.find(**wanted, seeds="7,8")
-    assert {run[2] for run in runs_in(wanted["out"])} == {7, 8}
-
-
-def test_a_largest_k_stands_for_full(wanted: dict[str, Any]) -> None:
-    answer = frostline.find(**wanted, max_k=1)
-    assert {run[0] for run in runs_in(wanted["out"])} <= {"last 0", "last 1"}
-    assert "all" not in answer["search"]["skipped"]
-
-
-def test_what_is_gathered_from_its_folder_has_its_intervals(wanted: dict[str, Any]) -> None:
-    frostline.find(**wanted)
-    (group,) = load_groups([wanted["out"]])
-    assert isinstance(group.evidence, Predictions) and group.evidence.quantile == corrected_quantile(3)
-
-
-def test_a_margin_in_place_of_a_target(wanted: dict[str, Any]) -> None:
-    answer = frostline.find(**wanted, margin=0.45)
-    assert answer["margin"] == 0.45 and answer["target"] is None
-    assert answer["sizes"][0]["decides"] == {"target": None, "corrected": False, "margin": 0.45}
-    assert (wanted["out"] / "report.html").exists()
-
-
-def test_what_frozen_features_do_alone_and_what_it_let_guess_is_there(wanted: dict[str, Any]) -> None:
-    search = frostline.find(**wanted)["search"]
-    assert {len(probe["layers"]) for probe in search["probes"]["probes"]} >= {1}
-    assert search["probes"]["train_rows"] > 10 and search["probes"]["sentence"]
-    assert {guess["by"] for guess in search["guesses"]} == {"probes", "LogME", "climbing"}
-    page = (wanted["out"] / "report.html").read_text()
-    assert "What frozen features can do alone" in page and "What was guessed beforehand" in page
-
-
-def test_where_frozen_features_are_enough_nothing_more_is_trained(wanted: dict[str, Any]) -> None:
-    labels = ["positive", "negative"] * 100
-    texts = [f"the film was {'good' if label == 'positive' else 'bad'}" for label in labels]
-    rows = pd.DataFrame({"text": texts, "label": labels})
-    answer = frostline.find(**{**wanted, "train": rows, "target": 0.6, "folds": 0})
-    search, size = answer["search"], answer["sizes"][0]
-    assert search["by_probe"] and search["named"] is None and size["recommended"] is None
-    assert {run["trainable"] for step in search["steps"] for run in step["runs"]} == {"last 0"}
-    assert answer["sentence"].startswith("Train no layer. A ridge probe on ") and "accuracy 1.000" in answer["sentence"]
-    page = (wanted["out"] / "report.html").read_text()
-    assert (
-        "Train no layer." in page
-        and answer["search"]["probes"]["sentence"] in page
-        and not (wanted["out"] / "model").exists()
-    )
-    asked, _ = read_unlabelled(rows[:2][["text"]])
-    said = frostline.predict(wanted["out"] / "probe", asked)
-    assert [said.labels[n] for n in said.values.argmax(1)] == labels[:2]
-    assert frostline.find(**{**wanted, "train": rows, "target": 0.6, "folds": 0})["search"] == search
-
-
-def test_a_probe_that_reaches_more_than_what_is_named_is_said_and_kept(
-    wanted: dict[str, Any], monkeypatch: Any
-) -> None:
-    monkeypatch.setattr(finding_module.Board, "learned", lambda board, tune: True)
-    answer = frostline.find(**wanted, max_k=1, folds=0)
-    search, size = answer["search"], answer["sizes"][0]
-    (cell,) = (one for one in size["cells"] if one["trainable"] == search["named"])
-    best = search["probes"]["best"]
-    assert best["score"] > cell["validation"]["mean"] and best["low"] > search["probes"]["chance"]
-    assert answer["sentence"] == size["sentence"]
-    assert answer["sentence"].endswith(
-        f" A linear probe on frozen features scores higher, accuracy {best['score']:.3f} (95 % confidence interval "
-        f"{best['low']:.3f} to {best['high']:.3f}), without training a layer. The folder probe holds it for `frostline predict`."
-    )
-    assert (wanted["out"] / "probe" / "probe.json").exists()
-    (wanted["out"] / "probe" / "probe.json").unlink()
-    assert "probe" not in rebuild(wanted["out"])["sentence"]
-
-
-def test_a_probe_that_reaches_less_than_what_is_named_is_neither_said_nor_kept(
-    wanted: dict[str, Any], monkeypatch: Any
-) -> None:
-    monkeypatch.setattr(finding_module.Board, "learned", lambda board, tune: True)
-    monkeypatch.setattr(finding_module.Board, "mean", lambda board, tune: 2.0)
-    answer = frostline.find(**wanted, max_k=1, folds=0)
-    assert answer["search"]["probes"] and "probe" not in answer["sentence"]
-    assert not (wanted["out"] / "probe").exists()
-
-
-def test_its_progress_says_where_the_answer_lies_and_what_is_left(wanted: dict[str, Any]) -> None:
-    notes: list[str] = []
-
-    class Noting(Progress):
-        def note(self, sentence: str) -> None:
-            notes.append(sentence)
-
-    search = frostline.find(**{**wanted, "progress": Noting()})["search"]
-    told = [note for note in notes if "Trained for" in note]
-    assert len(told) == len(search["steps"])
-    known = ["all" in {run["trainable"] for run in step["runs"]} for step in search["steps"]].index(True)
-    assert all("is not known before full has run. Trained for" in note for note in told[:known])
-    assert all(note.startswith("  Enough so far: ") for note in told[known:])
-    assert all(", at most " in note and note.endswith(" left.") for note in told)  # of the budget that was given
-
-
-def test_stopped_before_full_has_run_there_is_no_answer_yet(wanted: dict[str, Any], monkeypatch: Any) -> None:
-    notes: list[str] = []
-
-    class Noting(Progress):
-        def note(self, sentence: str) -> None:
-            notes.append(sentence)
-
-    def stop(*_: Any, **__: Any) -> None:
-        if len(runs_in(wanted["out"])) > 2:
-            raise KeyboardInterrupt
-        execute(*_, **__)
-
-    execute = finding_module.execute
-    monkeypatch.setattr(finding_module, "execute", stop)
-    with pytest.raises(KeyboardInterrupt):
-        frostline.find(**{**wanted, "progress": Noting()})
-    answer = json.loads((wanted["out"] / "answer.json").read_text())
-    assert answer["search"]["awaits"] == "all" and answer["sizes"][0]["recommended"] is None
-    ended = answer["runs"]["done"]
-    assert answer["sentence"].startswith(
-        "No answer yet: full fine-tuning, the reference of every comparison, has not run. The best so far, tuning "
-    )
-    assert answer["sentence"].endswith(f" So far {ended} of {sum(answer['runs'].values())} runs have ended.")
-    assert notes[-1] == f"So far: {answer['sentence']} The page: {wanted['out'] / 'report.html'}"
-    assert "No answer yet" in (wanted["out"] / "report.html").read_text()
-
-
-def test_without_room_for_them_there_are_no_probes(wanted: dict[str, Any]) -> None:
-    answer = frostline.find(**wanted, cache_limit=0.0)
-    assert answer["search"]["probes"] is None and answer["search"]["guesses"] == []
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"tune": "0,1"}, "A search chooses tune itself"),
-        ({"budget": 0.0}, "budget cannot be 0"),
-        ({"max_k": 0}, "max_k cannot be 0"),
-        ({"max_k": 9}, "max_k = 9 is more than the 3 layers of the model: give at most 3."),
-        ({"train_size": "20,40"}, "A search has one train size"),
-        ({"max_kk": 3}, "There is no setting 'max_kk'"),
-    ],
-)
-def test_mistakes(wanted: dict[str, Any], more: dict[str, Any], message: str) -> None:
-    with pytest.raises(FrostlineError, match=message):
-        frostline.find(**{**wanted, **more})
-    assert not wanted["out"].exists()
-
-
-def test_a_damaged_record_says_nothing(tmp_path: Path) -> None:
-    assert read_search(tmp_path) is None
-    for damage in ("", "[]", "{", '{"named": "all"}'):
-        (tmp_path / FILE).write_text(damage)
-        assert read_search(tmp_path) is None

@@ -1,101 +1,16 @@
 """The order of a search: what it trains, what it names, what it spends; on made-up scores."""
 
-import zlib
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.model.tune import Tune
-from frostline.report.answer.answer import make_answer
-from frostline.report.answer.search_outcome import SearchOutcome
-from frostline.search.race import FULLS, Board, Course, Outcome, Step, Trial, Verdict, looks, race, rungs, said
-from frostline.statistics.choices import Choices
+from frostline.search.board import Board
+from frostline.search.course import FULLS, Trial
 from frostline.statistics.goal import Goal
-from frostline.statistics.predictions import Labelled, Predictions
-from frostline.statistics.scores import Scores
-
-LAYERS = 6
-PRICE: dict[Tune, float] = {0: 0.2, 1: 1.5, 2: 4.0, 3: 6.5, 4: 8.5, 5: 11.0, 6: 13.0, "all": 14.5}
-RATES = (5e-5, 1e-4, 2e-4)
-RISING: dict[Tune, float] = {0: 0.6, 1: 0.7, 2: 0.76, 3: 0.795, 4: 0.80, 5: 0.80, 6: 0.80, "all": 0.80}
-
-
-def course(**more: Any) -> Course:
-    given: dict[str, Any] = {
-        **{
-            "ks": tuple(range(LAYERS + 1)),
-            "reference": "all",
-            "rates": RATES,
-            "head_rates": (1e-4,),
-            "seeds": tuple(range(5)),
-            "chance": 0.5,
-            "best": 1.0,
-        },
-        **{
-            "goal": Goal.of_gain(0.95, 0.5),
-            "operations": {k: 1e9 * price for k, price in PRICE.items()},
-            "budget": None,
-        },
-    }
-    return Course(**{**given, **more})
-
-
-def board(**more: Any) -> Board:
-    """That knows scores alone."""
-    return Board(course(**more), Scores("accuracy", 0.5))
-
-
-class Rows:
-    """Predictions of 800 rows that have the score asked for; which rows are wrong is drawn anew for each run, or is the
-    same for all as far as their scores are."""
-
-    def __init__(self, *, alike: bool, seeds: int = 5) -> None:
-        self.targets = np.arange(800) % 2
-        self.alike, self.logits = alike, {}
-        labelled = Labelled(self.targets, "single_label_classification", ("0", "1"), "accuracy")
-        self.evidence = Predictions(labelled, self.logits.__getitem__, looks(seeds))
-
-    def outcome(self, trial: Trial, score: float | None) -> Outcome:
-        if score is None:
-            return Outcome(None, 0.0)
-        draw = np.random.default_rng(0 if self.alike else zlib.crc32(str(trial).encode()))
-        right = draw.permutation(800) < round(800 * score)
-        self.logits[str(trial)] = np.eye(2)[np.where(right, self.targets, 1 - self.targets)]
-        return Outcome(float(right.mean()), PRICE[trial.tune], str(trial))
-
-
-def carried_out(board: Board, score: Any, rows: Rows | None = None) -> tuple[Verdict, list[Step]]:
-    """The race on scores by trial, of these ``rows`` if there are any; None is a run that failed."""
-    steps, taken = race(board), []
-    try:
-        step = next(steps)
-        while True:
-            taken.append(step)
-            assert not set(step.trials) & set(board.outcomes)  # nothing is trained twice
-            for trial in step.trials:
-                known = Outcome(score(trial), PRICE[trial.tune]) if rows is None else rows.outcome(trial, score(trial))
-                abreast = board.course.abreast if len(step.trials) > 1 and trial.tune else 1
-                board.outcomes[trial] = replace(known, abreast=abreast)
-            step = next(steps)
-    except StopIteration as end:
-        verdict: Verdict = end.value
-        return verdict, taken
-
-
-def trained(steps: list[Step]) -> dict[Tune, int]:
-    counts: dict[Tune, int] = {}
-    for step in steps:
-        for trial in step.trials:
-            counts[trial.tune] = counts.get(trial.tune, 0) + 1
-    return counts
-
-
-def exact(curve: dict[Tune, float]) -> Any:
-    return lambda trial: curve[trial.tune] - (0.04 if trial.tune != 0 and trial.rate != 1e-4 else 0.0)
+from synthetic_race import LAYERS, PRICE, RATES, RISING, Rows, board, carried_out, course, exact, trained
 
 
 def test_the_smallest_k_that_meets_the_target_is_named_and_nothing_deeper_is_trained() -> None:
@@ -199,28 +114,6 @@ def test_a_k_that_failed_is_tried_at_lower_rates_and_is_not_taken_for_too_little
     )
 
 
-def test_what_decisions_rest_on() -> None:
-    known = Board(course(), (rows := Rows(alike=True)).evidence)
-    assert known.standing() == []
-    for trial, score in [(Trial(2, 1e-4, 0), 0.7), (Trial("all", 1e-4, 0), 0.8), (Trial("all", 1e-4, 1), 0.82)]:
-        known.outcomes[trial] = rows.outcome(trial, score)
-    two, full = known.standing()
-    assert (two["tune"], two["runs"], two["low"]) == (2, 1, None) and full["mean"] == pytest.approx(0.81)
-    assert two["beyond"] == pytest.approx(0.7 - 0.5 - 0.95 * 0.3)  # of the seed that both have
-    known.outcomes[trial] = rows.outcome(trial := Trial(2, 1e-4, 1), 0.72)
-    two = known.standing()[0]
-    assert two["low"] <= two["beyond"] <= two["high"] and (two["high"] < 0) == (known.surely(2) is False)
-
-
-def test_a_run_that_is_in_no_mean_is_not_in_the_races_either() -> None:
-    known = board()
-    for seed, (score, outcome) in enumerate([(0.5, "degenerate"), (0.8, "ok"), (0.78, "ok")]):
-        known.outcomes[Trial("all", 1e-4, seed)] = Outcome(score, 14.5, outcome=outcome)
-    assert known.mean("all") == pytest.approx(0.79) and [run["seed"] for run in known.runs("all")] == [1, 2]
-    known.outcomes |= {Trial(2, 1e-4, seed): Outcome(0.5, 4.0, outcome="degenerate") for seed in (0, 1)}
-    assert known.mean(2) == 0.5  # the cell as a whole has not learned
-
-
 def test_only_full_is_enough() -> None:
     steep: dict[Tune, float] = {**{k: 0.5 + 0.02 * k for k in range(LAYERS + 1)}, "all": 0.8}
     verdict, steps = carried_out(board(budget=1000.0), exact(steep))
@@ -258,46 +151,12 @@ def test_where_full_fails_lower_rates_are_tried_and_then_it_says_so() -> None:
     assert verdict.tune == 3
 
 
-def test_what_failed_says_nothing_of_prices() -> None:
-    known = board()
-    known.outcomes |= {Trial(2, 1e-4, 0): Outcome(0.7, PRICE[2]), Trial("all", 1e-4, 0): Outcome(None, 0.0)}
-    assert known.price("all") == pytest.approx(PRICE["all"]) and known.budget == pytest.approx(FULLS * PRICE["all"])
-
-
 def test_with_nothing_between_head_and_reference_the_reference_is_asked_for_its_rate() -> None:
     verdict, steps = carried_out(board(ks=(0,), reference=1), exact(RISING))
     first = next(step.trials for step in steps if step.trials[0].tune == 1)
     assert [trial.rate for trial in first] == [1e-4, 2e-4] and verdict.tune == 1
     verdict, _ = carried_out(board(ks=(0,), reference=1, budget=3.0), exact(RISING))
     assert verdict.tune == 1  # it is trained already, whatever is left of the budget
-
-
-def test_a_seed_that_fell_by_less_than_rows_explain_counts() -> None:
-    """Four standard errors of 800 rows are .07."""
-    rows = Rows(alike=False)
-    found = Board(course(), rows.evidence)
-    for k, seed, score in ((1, 0, 0.5), (1, 1, 0.56), (1, 2, 0.45), ("all", 0, 0.56)):
-        trial = Trial(k, 1e-4, seed)
-        found.outcomes[trial] = rows.outcome(trial, score)
-    assert found.scores(1, 1e-4) == {0: 0.5, 1: 0.56}
-
-
-def test_a_rate_that_fails_is_not_chosen() -> None:
-    verdict, _ = carried_out(
-        board(budget=1000.0),
-        lambda trial: None if trial.rate == 1e-4 and trial.tune != 0 else RISING[trial.tune],
-    )
-    assert verdict.tune == 3
-
-
-def test_a_budget_stands_once_it_is_given_or_full_was_timed() -> None:
-    known = board()
-    assert not known.budget_stands and board(budget=1.0).budget_stands
-    known.outcomes[Trial(2, 1e-4, 0)] = Outcome(0.7, 4.0)
-    known.outcomes[Trial("all", 1e-4, 0)] = Outcome(None, 4.0)  # it failed
-    assert not known.budget_stands
-    known.outcomes[Trial("all", 1e-4, 1)] = Outcome(0.8, 14.5)
-    assert known.budget_stands and known.budget == FULLS * 14.5
 
 
 def test_the_same_outcomes_give_the_same_steps() -> None:
@@ -324,71 +183,12 @@ def test_whatever_the_scores_it_ends_within_its_means(seed: int, noise: float, b
     assert known.spent <= max(budget, least) + 1e-6
 
 
-def test_runs_are_compared_by_seed_and_prices_follow_operations() -> None:
-    rows = Rows(alike=True)
-    known = Board(course(), rows.evidence)
-    known.outcomes |= {(t := Trial(2, 1e-4, seed)): rows.outcome(t, 0.6 + 0.1 * seed) for seed in (0, 1, 2)}
-    known.outcomes |= {(t := Trial("all", 1e-4, seed)): rows.outcome(t, 0.7 + 0.1 * seed) for seed in (1, 2)}
-    both = known.pair(2)
-    assert both is not None and both.runs == 2 and both.means == pytest.approx([0.75, 0.85])
-    assert known.enough(2) is False and known.enough("all") and known.enough(1) is None
-    assert known.mean(2) == pytest.approx(0.7)
-    assert known.price("all") == PRICE["all"] and known.price(1) == pytest.approx(PRICE[1])
-
-
-def test_looks_are_at_2_3_5_seeds_and_each_doubling_after_and_at_the_last() -> None:
-    assert [rungs(n) for n in (1, 2, 4, 5, 12)] == [(), (2,), (2, 3, 4), (2, 3, 5), (2, 3, 5, 10, 12)]
-    assert [looks(n) for n in (1, 2, 5)] == [1, 1, 3]
-
-
 def test_what_is_clear_from_few_seeds_is_not_trained_with_more() -> None:
     clear: dict[Tune, float] = {**dict.fromkeys(range(3), 0.5), **dict.fromkeys(range(3, 7), 0.9), "all": 0.9}
     rows = Rows(alike=True)
     verdict, steps = carried_out(Board(course(budget=1e4), rows.evidence), exact(clear), rows)
     assert verdict.tune == 3 and "surely" in verdict.why
     assert 2 <= trained(steps)[3] < 5 and 2 <= trained(steps)["all"] < 5  # one seed is never sure
-
-
-def test_where_the_rows_are_what_is_in_doubt_it_ends_before_all_seeds() -> None:
-    rows = Rows(alike=False)
-    near: dict[Tune, float] = {**RISING, 3: 0.787}
-    verdict, steps = carried_out(Board(course(budget=1e4), rows.evidence), lambda trial: near[trial.tune], rows)
-    assert "validation rows" in verdict.why and trained(steps)["all"] < 5
-
-
-def test_with_folds_it_goes_on_until_every_row_is_scored() -> None:
-    rows = Rows(alike=False)
-    near: dict[Tune, float] = {**RISING, 3: 0.787}
-    _, steps = carried_out(Board(course(budget=1e4, folds=5), rows.evidence), lambda trial: near[trial.tune], rows)
-    assert trained(steps)["all"] >= 5
-
-
-@pytest.mark.parametrize("alike", [True, False])
-def test_what_ended_it_agrees_with_the_answer(alike: bool) -> None:
-    clear: dict[Tune, float] = {**dict.fromkeys(range(3), 0.55), **dict.fromkeys(range(3, 7), 0.9), "all": 0.9}
-    rows = Rows(alike=alike)
-    known = Board(course(budget=1e4), rows.evidence)
-    verdict, _ = carried_out(known, exact(clear), rows)
-    names = {k: f"last {k}" if isinstance(k, int) else k for k in PRICE}
-    runs = [
-        {
-            **{"model": "m", "task": "t", "metric": "accuracy", "train_size": 100, "status": "done", "outcome": "ok"},
-            **{"trainable": names[trial.tune], "tuned_layers": 6 if trial.tune == "all" else trial.tune},
-            **{"tune_embeddings": trial.tune == "all", "seed": trial.seed, "learning_rate": trial.rate},
-            **{"run": outcome.run, "validation_best": outcome.score, "reason": ""},
-        }
-        for trial, outcome in known.outcomes.items()
-    ]
-    assert verdict.tune == 3
-    answer = make_answer(
-        runs,
-        rows.evidence.split,
-        rows.logits.__getitem__,
-        Choices(),
-        layers=6,
-        search=SearchOutcome(chosen=names[3], interim_analyses=looks(5)),
-    )
-    assert ("surely" in verdict.why) == alike == ("and with 95 % confidence nothing smaller does" in answer["sentence"])
 
 
 def test_seeds_that_differ_ask_for_more_of_them() -> None:
@@ -398,44 +198,6 @@ def test_seeds_that_differ_ask_for_more_of_them() -> None:
     rows = Rows(alike=True)
     _, steps = carried_out(Board(course(budget=1e4), rows.evidence), score, rows)
     assert trained(steps)["all"] >= 5
-
-
-def test_other_rates_of_full_are_asked_after_the_climb_as_long_as_they_may_help() -> None:
-    def score(trial: Trial) -> float:
-        of_rate = 0.05 * RATES.index(trial.rate)
-        return RISING[trial.tune] + (-of_rate if trial.tune == "all" else of_rate if trial.tune == 2 else 0.0)
-
-    _, steps = carried_out(board(budget=1e4), score)
-    rates = [trial.rate for step in steps for trial in step.trials if trial.tune == "all"]
-    assert rates[:6:2] == rates[1:6:2] == [1e-4, 2e-4, 5e-5]  # two seeds each
-
-
-def test_full_begins_with_two_seeds_at_the_middle_rate_or_at_a_lower_one_if_that_is_what_a_shallow_k_wants() -> None:
-    def first_of_full(score: Any = None, **more: Any) -> list[tuple[float, int]]:
-        _, steps = carried_out(board(**more), score or exact(RISING))
-        trials = next(step.trials for step in steps if {t.tune for t in step.trials} == {"all"})
-        return [(trial.rate, trial.seed) for trial in trials]
-
-    assert first_of_full(budget=1e4) == [(1e-4, 0), (1e-4, 1)]
-    assert first_of_full(budget=35.0) == [(1e-4, 0)]
-    assert first_of_full(budget=1e4, rates=(3e-4,)) == [(3e-4, 0), (3e-4, 1)]
-    assert first_of_full(lambda t: RISING[t.tune] + t.rate * 100, budget=1e4) == [(1e-4, 0), (1e-4, 1)]
-    assert first_of_full(lambda t: RISING[t.tune] - t.rate * 500, budget=1e4) == [(5e-5, 0), (5e-5, 1)]
-
-
-@pytest.mark.parametrize(
-    ("best", "asked"), [(2e-4, [[1e-4, 2e-4]]), (1e-4, [[1e-4, 2e-4], [5e-5]]), (5e-5, [[1e-4, 2e-4], [5e-5], [2e-5]])]
-)
-def test_rates_are_asked_from_the_highest_down_as_long_as_a_lower_one_is_better(
-    best: float, asked: list[list[float]]
-) -> None:
-    rates = (1e-5, 2e-5, *RATES)
-    _, steps = carried_out(
-        board(rates=rates), lambda t: RISING[t.tune] - abs(rates.index(t.rate) - rates.index(best)) / 25
-    )
-    first = [step.trials for step in steps[1:] if step.trials[0].tune == 2][: len(asked)]
-    assert [[trial.rate for trial in trials] for trials in first] == asked
-    assert next(step for step in steps if step.trials[0].tune == "all").trials[0].rate == min(best, 5e-5)  # the middle
 
 
 def test_a_lower_rate_is_not_asked_where_the_higher_ones_hardly_differ() -> None:
@@ -467,16 +229,6 @@ def test_a_second_seed_of_what_is_named_comes_before_another_rate_of_full() -> N
 
     assert seeds_and_rates(80.0) == (2, {1e-4})
     assert seeds_and_rates(1e3) == (2, {1e-4, 5e-5})
-
-
-def test_what_goes_side_by_side_ends_when_the_longest_place_is_done() -> None:
-    known = board(abreast=2)
-    assert known.takes([Trial(k, 1e-4, 0) for k in ("all", 2, 1)]) == 0.0  # nothing is known of prices
-    known.outcomes |= {Trial(k, 1e-4, 0): Outcome(RISING[k], price, abreast=2) for k, price in PRICE.items() if k}
-    known.steps += [(Trial("all", 1e-4, 0), Trial(2, 1e-4, 0), Trial(1, 1e-4, 0)), (Trial(3, 1e-4, 0),)]
-    assert known.spent == 14.5 + 6.5
-    assert known.takes([Trial("all", 1e-4, seed) for seed in (1, 2, 3)]) == 29.0
-    assert known.takes([Trial("all", 1e-4, 0)]) == 0.0 and known.budget == FULLS * 14.5 / 2
 
 
 def test_no_core_rests_while_there_is_something_that_may_be_wanted() -> None:
@@ -522,8 +274,3 @@ def test_a_margin_is_a_goal_too() -> None:
 def test_where_it_begins_is_what_a_guess_says() -> None:
     _, steps = carried_out(board(first=4), exact(RISING))
     assert {trial.tune for trial in steps[1].trials} == {4}
-
-
-def test_said_in_words() -> None:
-    assert [said(k) for k in (0, 1, 3, "all")] == ["the head alone", "the last layer", "the last 3 layers", "full"]
-    assert said(2, begins=True) == "The last 2 layers"

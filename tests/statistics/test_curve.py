@@ -1,7 +1,6 @@
 """Laws that a comparison keeps, whatever the runs: order, ties, gaps, failures, shifts."""
 
 import math
-from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,41 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from frostline.statistics.choices import Choices
-from frostline.statistics.curve import compare
+from curve_runs import answer, by_name, one
 from frostline.statistics.inference.holm import holm
 from frostline.statistics.inference.power import seeds_needed
-from frostline.statistics.outcomes import FAILURES, clear_distance, failures, succeeded, with_outcomes
-from frostline.statistics.scores import Scores
+from frostline.statistics.outcomes import FAILURES, failures, succeeded, with_outcomes
 
 KS = ("0", "1", "2", "all")
-LAYERS = 4
+
+
 scores = st.floats(0.0, 1.0, allow_nan=False).map(lambda value: round(value, 3))
+
+
 tables = st.dictionaries(st.tuples(st.sampled_from(KS), st.integers(0, 4)), scores, min_size=1)
-curves = st.lists(scores, min_size=3, max_size=8)
-
-
-def one(k: str, seed: int, score: float | None, **other: Any) -> dict[str, Any]:
-    layers = LAYERS if k == "all" else int(k)
-    made: dict[str, Any] = {
-        **{"trainable": k, "tuned_layers": layers, "tune_embeddings": k == "all", "train_size": 100, "seed": seed},
-        **{"learning_rate": 1e-4, "status": "done", "run": f"{k}-{seed}", "outcome": "ok", "validation_best": score},
-        **{"validation_last": score, "train_last": score, "train_seconds": 1.0 + layers, "cache_seconds": 0.0},
-        **{"trainable_parameters": 10 * (layers + 1), "peak_memory_bytes": 1000},
-    }
-    return made | other
 
 
 def runs_of(table: dict[tuple[str, int], float]) -> list[dict[str, Any]]:
     return [one(k, seed, score) for (k, seed), score in table.items()]
-
-
-def answer(runs: Sequence[dict[str, Any]], chance: float | None = 0.2, **choices: Any) -> dict[str, Any]:
-    return compare(runs, Scores("accuracy", chance), Choices(**choices))
-
-
-def by_name(got: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {cell["trainable"]: cell for cell in got["cells"]}
 
 
 def close(a: Any, b: Any) -> bool:
@@ -184,66 +164,6 @@ def test_a_k_that_is_not_enough_is_seldom_named_surely() -> None:
     assert wrong <= 9 and told < 84  # 7.5 %; by the means a k that is not enough is named in half of the tries
 
 
-# --- failures ---
-
-
-def outcomes(cell: Sequence[float], best: float, chance: float = 0.5) -> list[str]:
-    runs = [*(one("1", seed, score) for seed, score in enumerate(cell)), one("all", 0, best)]
-    return [run["outcome"] for run in with_outcomes(runs, chance) if run["trainable"] == "1"]
-
-
-def test_a_run_far_below_its_cell_has_failed() -> None:
-    assert outcomes([0.84, 0.85, 0.50, 0.86, 0.55], 0.9) == ["ok", "ok", "at chance", "ok", "collapsed"]
-    assert outcomes([0.50, 0.51, 0.49, 0.86, 0.85], 0.9) == ["at chance"] * 3 + ["ok"] * 2
-    assert outcomes([0.51, 0.52], 0.9) == ["at chance"] * 2
-    assert outcomes([0.86, 0.5], 0.9) == ["ok", "at chance"]
-
-
-def test_a_weak_run_among_weak_runs_has_not_failed() -> None:
-    """Above and below a tenth of the best gain (.54): what lies below is not left out, so the mean is not flattered."""
-    weak = [0.525, 0.535, 0.53, 0.545, 0.55]
-    assert outcomes(weak, 0.9) == ["ok"] * 5
-    cell = by_name(answer([*(one("1", n, s) for n, s in enumerate(weak)), one("all", 0, 0.9)], 0.5))["1"]
-    assert (cell["validation"]["n"], cell["validation"]["mean"]) == (5, pytest.approx(np.mean(weak)))
-
-
-def test_a_run_that_is_weaker_by_no_more_than_the_rows_explain_has_not_failed() -> None:
-    """Of 200 rows .14 is four standard errors; how many rows others had nobody knows."""
-    near = [*(one("1", n, score) for n, score in enumerate((0.48, 0.555, 0.575))), one("all", 0, 0.53)]
-    far = [one("1", 3, 0.42), *near]
-    flat = [*(one("1", n, score) for n, score in enumerate((0.97, 0.97, 0.96, 0.30))), one("all", 0, 0.97)]
-    lost = [one("1", 0, 0.52), one("1", 1, 0.51), one("all", 0, 0.80)]
-    weak = [one("1", n, score, outcome="degenerate" if n else "ok") for n, score in enumerate((0.42, 0.43))]
-    for rows, runs, failed in (
-        (None, near, {"1-0"}),
-        (200, near, set()),
-        (None, far, {"1-0", "1-3"}),
-        (200, far, {"1-3"}),
-        (100, far, set()),
-        (300, flat, {"1-3"}),
-        (200, lost, {"1-0", "1-1"}),
-        (40, lost, set()),
-        (200, weak, {"1-1"}),  # that it says the same of every row is no question of noise
-    ):
-        evidence = Scores("accuracy", 0.95 if runs is flat else 0.5, rows=rows)
-        found = with_outcomes(runs, evidence.chance, clear_distance(runs, evidence))
-        assert {run["run"] for run in found if run["outcome"] != "ok"} == failed
-        got = compare(runs, evidence, Choices())
-        assert got["clear_distance"] == (pytest.approx(2 / math.sqrt(rows)) if rows else 0)
-        assert sum(cell["failures"]["failed"] for cell in got["cells"]) == len(failed)
-
-
-def test_a_clear_distance_is_of_the_runs_with_the_fewest_rows_and_of_the_metric() -> None:
-    class Folds(Scores):
-        def rows_of(self, runs: Iterable[str]) -> int:
-            return {"1-0": 64, "1-1": 100, "1-2": 16}[next(iter(runs))]
-
-    runs = [one("1", 0, 0.8), one("1", 1, 0.7), one("1", 2, None), one("1", 3, 0.9, status="pending")]
-    assert clear_distance(runs, Folds("accuracy", 0.5)) == 4 * 0.5 / 8
-    assert clear_distance(runs, Folds("matthews_correlation", 0.0)) == 4 * 1.0 / 8
-    assert clear_distance(runs, Folds("bleu", 0.0)) == clear_distance([], Folds("accuracy", 0.5)) == 0
-
-
 def test_rates_are_compared_on_the_seeds_that_all_of_them_have() -> None:
     runs = [
         *(one("1", seed, score, learning_rate=1e-4) for seed, score in enumerate((0.80, 0.70))),
@@ -259,15 +179,6 @@ def test_rates_are_compared_on_the_seeds_that_all_of_them_have() -> None:
     assert by_name(answer([*few, one("all", 0, 0.9)]))["1"]["learning_rate"] == 2e-4
 
 
-def test_failures_are_of_a_k_and_a_learning_rate() -> None:
-    runs = [
-        one("1", n, s, learning_rate=rate)
-        for rate, base in ((1e-4, 0.8), (1e-3, 0.55))
-        for n, s in enumerate([base] * 3)
-    ]
-    assert {run["outcome"] for run in with_outcomes([*runs, one("all", 0, 0.85)], 0.5)} == {"ok"}
-
-
 @given(st.lists(scores, min_size=1, max_size=12), scores, st.one_of(st.none(), scores))
 def test_a_mean_is_of_at_least_half_of_a_cell_and_its_best(
     cell: list[float], best: float, chance: float | None
@@ -280,9 +191,6 @@ def test_a_mean_is_of_at_least_half_of_a_cell_and_its_best(
     assert failures(ours)["failed"] == sum(run["outcome"] != "ok" for run in ours)
     if chance is None:
         assert len(good) == len(cell)
-
-
-# --- many comparisons ---
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
@@ -300,12 +208,3 @@ def test_a_larger_distance_never_needs_more_seeds(near: float, times: float, by_
     few, many = (seeds_needed(distance, by_seed, by_row, 49) for distance in (near * times, near))
     assert many is None or (few is not None and 2 <= few <= many)
     assert seeds_needed(-near, by_seed, by_row, 49) == many
-
-
-def test_runs_that_are_not_above_guessing_are_counted_whether_they_failed_or_not() -> None:
-    runs = with_outcomes(
-        [one(0, seed, score) for seed, score in enumerate((0.45, 0.5, 0.53))] + [one("all", 0, 0.9)], 0.5
-    )
-    weak = failures([run for run in runs if run["trainable"] != "all"])
-    assert (weak["not_above_guessing"], weak["at_chance"], weak["runs"]) == (2, 3, 3)  # a cell that has not learned
-    assert failures(with_outcomes([one(0, 0, 0.45)], None))["not_above_guessing"] is None

@@ -79,7 +79,7 @@ def test_all_layers_frozen_is_the_head_alone(tmp_path: Path) -> None:
     rows = [{"frozen_layers": word, "seed": "0", "score": "0.5", "layers": "12"} for word in ("all", "12", "0")]
     (found,) = read(tmp_path, [{**row, "seed": str(n)} for n, row in enumerate(rows)])
     assert [run["trainable"] for run in found.runs] == ["last 0", "last 0", "last 12"]
-    assert "is no number of layers" in refusal(tmp_path, [{**rows[0], "frozen_layers": "full"}])
+    assert "is not a number of layers" in refusal(tmp_path, [{**rows[0], "frozen_layers": "full"}])
 
 
 @pytest.mark.parametrize(
@@ -114,19 +114,19 @@ def test_which_metric(tmp_path: Path) -> None:
     assert read(tmp_path, ROWS[:2], metrics={"": "acc"})[0].metric == "accuracy"
     assert read(tmp_path, ROWS[:2], metrics={"CoLA": "accuracy"})[0].runs[0]["validation_best"] == 0.7
     other = [{**row, "task": "mine"} for row in ROWS[:2]]
-    assert "mine has scores in 'matthews_correlation', 'accuracy'; say which with --metric mine=NAME" in refusal(
+    assert "mine has scores in 'matthews_correlation', 'accuracy'; choose one with --metric mine=NAME" in refusal(
         tmp_path, other
     )
-    assert "and not in 'f1'" in refusal(tmp_path, other, metrics={"mine": "f1"})
+    assert "but not in 'f1'" in refusal(tmp_path, other, metrics={"mine": "f1"})
 
 
 @pytest.mark.parametrize(
     "change, said",
     [
         ({"value": "good"}, "runs.csv, row 2, column 'value': 'good' is not a number"),
-        ({"k": "two"}, "row 2, column 'k': 'two' is no number of layers; give whole numbers from 0, or all"),
-        ({"k": "-1"}, "'-1' is no number of layers"),
-        ({"k": "1.5"}, "'1.5' is no number of layers"),
+        ({"k": "two"}, "row 2, column 'k': 'two' is not a number of layers; give whole numbers from 0, or all"),
+        ({"k": "-1"}, "'-1' is not a number of layers"),
+        ({"k": "1.5"}, "'1.5' is not a number of layers"),
         ({"seed": ""}, "row 2, column 'seed': the seed is missing"),
     ],
 )
@@ -135,20 +135,23 @@ def test_what_a_row_may_not_say(tmp_path: Path, change: dict[str, str], said: st
 
 
 def test_a_run_stands_once(tmp_path: Path) -> None:
-    assert "row 3: this run (last 0, seed 1) stands in row 2 already" in refusal(tmp_path, [ROWS[0], ROWS[0]])
+    assert "row 3: this run (last 0, seed 1) is already in row 2" in refusal(tmp_path, [ROWS[0], ROWS[0]])
     twice = [{**ROWS[0], "lr": rate} for rate in ("1e-5", "2e-5")]
     assert len(read(tmp_path, twice)[0].runs) == 2
 
 
 def test_what_is_missing_or_unknown(tmp_path: Path) -> None:
     rows = [{"seed": "0", "k": "1"}]
-    assert "no column ('seed', 'k') is known for score; name it with --columns score=COLUMN" in refusal(tmp_path, rows)
+    assert (
+        "none of its columns ('seed', 'k') is known as score; name the column with --columns score=COLUMN"
+        in refusal(tmp_path, rows)
+    )
     rows = [{"seed": "0", "value": "1"}]
     assert "--set tuned_layers=VALUE" in refusal(tmp_path, rows)
     assert read(tmp_path, rows, constants={"tuned_layers": "all"})[0].runs[0]["trainable"] == "all"
     assert "no column 'valu', the nearest is 'value'" in refusal(tmp_path, columns={"score": "valu"})
     assert "There is no column 'scor', the nearest is 'score'" in refusal(tmp_path, columns={"scor": "value"})
-    assert "frozen layers are counted from the bottom, so say with --set layers=L" in refusal(
+    assert "frozen layers count from the bottom; give the number of layers with --set layers=L" in refusal(
         tmp_path, [{"seed": "0", "frozen": "1", "value": "1"}]
     )
     with pytest.raises(FrostlineError, match="no such file"):
@@ -191,15 +194,15 @@ def test_a_task_is_the_same_however_it_is_spelled(tmp_path: Path, task: str) -> 
     [
         (
             {"metric": "acc", "value": "85.5"},
-            "85.5 cannot be accuracy, which goes from 0 to 1; divide scores in per cent by 100",
+            "85.5 cannot be accuracy, which goes from 0 to 1; divide percentages by 100",
         ),
-        ({"metric": "val_loss"}, "val_loss is better when lower"),
-        ({"lr": "-1"}, "-1 is no learning rate"),
-        ({"n": "0.5"}, "0.5 is no whole number from 1 on"),
-        ({"n": "inf"}, "inf is no whole number from 1 on"),
-        ({"k": "1e999"}, "'1e999' is no number of layers"),
+        ({"metric": "val_loss"}, "val_loss is better when it is lower"),
+        ({"lr": "-1"}, "-1 is not a learning rate"),
+        ({"n": "0.5"}, "0.5 is not a whole number of at least 1"),
+        ({"n": "inf"}, "inf is not a whole number of at least 1"),
+        ({"k": "1e999"}, "'1e999' is not a number of layers"),
         ({"layers": "4", "k": "5"}, "row 2: that is more layers than the 4 of m"),
-        ({"layers": "4", "frozen": "5", "k": ""}, "'' is no number of layers"),
+        ({"layers": "4", "frozen": "5", "k": ""}, "'' is not a number of layers"),
     ],
 )
 def test_what_cannot_be(tmp_path: Path, change: dict[str, str], said: str) -> None:

@@ -92,7 +92,7 @@ def test_what_is_done_takes_nothing(finished_small: Path, settings: dict[str, An
     assert made.forecast == Forecast((), 0.0, 0.0) and made.forecast.seconds == made.forecast.memory_bytes == 0
     assert made.forecast.trainer_seconds is None and contents(finished_small / "runs") == before
     print_forecast(made.forecast)
-    assert "Everything that is asked for is done" in capsys.readouterr().out
+    assert "All requested runs are done" in capsys.readouterr().out
 
 
 def test_only_what_is_missing_is_forecast(finished_small: Path, settings: dict[str, Any]) -> None:
@@ -179,7 +179,7 @@ def test_a_plan_shows_it_in_words(tiny_bert: Path, tiny_table: Path, tmp_path: P
     print_plan(made)
     print_forecast(made.forecast)
     said = capsys.readouterr().out
-    for words in ("a run", "in all", "memory", "Predicted, from steps timed here", "transformers' Trainer as it comes"):
+    for words in ("per run", "memory", "Forecast from timed steps", "transformers' Trainer and its defaults"):
         assert words in said
     assert "Full trains everything" in said and "Named parts: freezing all else saves" in said
     assert "last layer, nearest in parameters, would save" in said
@@ -197,8 +197,8 @@ def test_a_sweep_records_its_forecast_and_what_it_took(
     sweep.run(save_model=False)
     assert len(recorded(sweep.out)) == 1
     table = (sweep.out / "tables" / "predicted.csv").read_text().splitlines()
-    assert [line.split(",")[0] for line in table[1:]] == ["last 0", "last 1", "pass", "total"]
-    assert "Predicted and measured" in (sweep.out / "report.html").read_text()
+    assert [line.split(",")[0] for line in table[1:]] == ["last 0", "last 1", "forward pass", "total"]
+    assert "Forecast and measured cost" in (sweep.out / "report.html").read_text()
     frostline.Sweep(progress=Progress(), **{**settings, "tune": "2"}).run(save_model=False)
     assert len(recorded(sweep.out)) == 2
 

@@ -125,7 +125,7 @@ def test_named_parts_are_cut_below_the_lowest_and_what_they_cost_is_said(
     assert [note.split(":")[0] for note in made.notes].count("Named parts") == 2
     assert "2 of 3 layers must run in each step although only 1 of them is trained" in made.notes[-1]
     nothing = plan_of(**settings, tune_modules="embeddings,classifier")
-    assert nothing.wanted == StateSelection((), head=False) and "nothing is saved" in nothing.notes[-1]
+    assert nothing.wanted == StateSelection((), head=False) and "nothing is frozen below" in nothing.notes[-1]
     assert not any("Named" in note for note in plan_of(**settings, tune="0").notes)
 
 

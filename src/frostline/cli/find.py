@@ -90,7 +90,7 @@ def find(
 
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """
-    from frostline.search.find import find as search
+    from frostline.api.find import find as search
 
     given = dict(
         zip(OWN_DEFAULTS, (learning_rate, head_learning_rate, seeds, folds, evaluations_per_epoch), strict=True)

@@ -82,10 +82,10 @@ def print_forecast(forecast: Any) -> None:
     for remark in forecast.remarks:
         print(remark)
     runs = forecast.seconds - forecast.forward_pass_seconds
-    run_concurrently = f", {forecast.workers} at a time" if forecast.workers > 1 else ""
+    at_a_time = f", {forecast.workers} at a time" if forecast.workers > 1 else ""
     print(
         f"\nForecast from timed steps: about {duration(forecast.seconds)} (forward pass over the frozen layers "
-        f"{duration(forecast.forward_pass_seconds)},\nruns {duration(runs)}{run_concurrently}) and at most "
+        f"{duration(forecast.forward_pass_seconds)},\nruns {duration(runs)}{at_a_time}) and at most "
         f"{size_of(forecast.memory_bytes)} of memory{' per run' if forecast.workers > 1 else ''}."
     )
     if forecast.trainer_seconds is not None:

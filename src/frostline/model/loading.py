@@ -52,11 +52,7 @@ def load_pretrained(
     config = readable(lambda: AutoConfig.from_pretrained(folder, **trust), name, "its config.json cannot be used")
     require_files(name, folder)
     tokenizer = load_tokenizer(name, folder, trust_remote_code=trust_remote_code)
-    config.num_labels = len(labels) or 1
-    if labels:
-        config.id2label = dict(enumerate(labels))
-        config.label2id = {label: n for n, label in enumerate(labels)}
-    config.problem_type = problem_type
+    _set_labels(config, labels, problem_type)
     config.pad_token_id = tokenizer.pad_token_id
     config.get_text_config().pad_token_id = tokenizer.pad_token_id
     use_cache = getattr(config, "use_cache", None)
@@ -64,20 +60,7 @@ def load_pretrained(
         config.use_cache = False
 
     def read() -> tuple[PreTrainedModel, Any]:
-        with quiet_loading():
-            return readable(  # type: ignore[no-any-return]
-                lambda: AutoModelForSequenceClassification.from_pretrained(
-                    folder,
-                    config=config,
-                    dtype=torch.float32,
-                    use_safetensors=True,
-                    ignore_mismatched_sizes=True,
-                    output_loading_info=True,
-                    **trust,
-                ),
-                name,
-                "transformers cannot load it for classification",
-            )
+        return _read_model(name, folder, config, **trust)
 
     model, info = read()
     model.to(device).eval()
@@ -96,6 +79,33 @@ def load_pretrained(
         read=lambda: read()[0],
         use_cache=use_cache,
     )
+
+
+def _set_labels(config: PreTrainedConfig, labels: Sequence[str], problem_type: str) -> None:
+    """Write the task into the configuration."""
+    config.num_labels = len(labels) or 1
+    if labels:
+        config.id2label = dict(enumerate(labels))
+        config.label2id = {label: n for n, label in enumerate(labels)}
+    config.problem_type = problem_type
+
+
+def _read_model(name: str, folder: Path, config: PreTrainedConfig, **trust: bool) -> tuple[PreTrainedModel, Any]:
+    """The model in fp32, and transformers' report about missing and mismatched weights."""
+    with quiet_loading():
+        return readable(  # type: ignore[no-any-return]
+            lambda: AutoModelForSequenceClassification.from_pretrained(
+                folder,
+                config=config,
+                dtype=torch.float32,
+                use_safetensors=True,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+                **trust,
+            ),
+            name,
+            "transformers cannot load it for classification",
+        )
 
 
 def load_config(name: str, *, revision: str | None = None) -> PreTrainedConfig:

@@ -1,11 +1,14 @@
 """Which k is likely to be enough, from numbers that cost next to nothing. They say where a race begins, never what it names;
 how near each came is reported when the race is over. No torch here."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from frostline.statistics.metrics import METRICS
 
 Array = NDArray[np.float64]
 
@@ -72,3 +75,14 @@ def _evidence(spectrum: Array, along: Array, outside: float, rows: int, width: i
     determinant = float(np.log(shrunk).sum()) + (width - len(spectrum)) * np.log(weights)
     total = width * np.log(weights) + rows * np.log(noise) - rows * np.log(2 * np.pi)
     return float(total - noise * residual - weights * length - determinant) / 2 / rows
+
+
+def by_probes(facts: Mapping[str, Any]) -> int | None:
+    """The guess that probes of single layers allow, on training rows that they had not seen."""
+    scores: dict[int, float] = {}
+    for probe in facts["probes"]:
+        if len(probe["layers"]) == 1 and probe["unseen"] is not None:
+            scores[probe["layers"][0]] = max(scores.get(probe["layers"][0], -math.inf), probe["unseen"])
+    best = max(scores.values(), default=0.0)
+    spread = 1 - best**2 if METRICS[facts["metric"]].lowest < 0 else math.sqrt(max(best * (1 - best), 0.0))
+    return by_layer(scores, spread / math.sqrt(facts["train_rows"]))

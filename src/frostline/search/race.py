@@ -1,344 +1,36 @@
-"""The order in which an answer is looked for: what to train next, on the numbers seen so far, and when to stop. No torch here.
+"""The race: what to train next, given the scores seen so far, and when to stop. Imports no torch.
 
-A race is a generator: it hands out steps (some trainings, and why), finds their outcomes on its board when it goes on, and
-ends with a verdict. It knows nothing of models or files, and the same outcomes give the same steps: a search that was
-stopped goes on by being told again what is known. What is cheap comes first; full is trained as often as the comparison
-needs; k is climbed from the shallow end, so not much that is deeper than the answer is trained but full.
+The race never touches a model. It is a generator: it yields steps (some trainings and the reason), finds their outcomes on its
+board when it continues, and ends with a verdict. The same outcomes give the same steps. A stopped search replays the recorded
+outcomes and continues with the same steps.
 
-What decides is what the answer's intervals rest on (frostline.statistics.intervals): runs paired by seed and row. Whoever looks
-at results several times and stops when he likes them is wrong more often than his intervals say, so each look gets its part of
-the 5 % (:data:`RUNGS`). Numbers that cost little may say where to begin, never which k is named; only
-a probe that no k could beat by much ends the race before it has begun.
+Cheap trainings come first. Full is trained as often as the comparison needs. k grows from the shallow end, so little that is
+deeper than the answer is trained.
+
+Decisions rest on the intervals of the answer (:mod:`frostline.statistics.inference.pair`): runs are paired by seed and row. Each
+interim analysis spends its part of the 5 % error (:func:`frostline.search.course.rungs`). Cheap estimates decide where the race
+begins, never which k is recommended. Only a probe that no k could beat by much ends the race at once.
 """
 
-import heapq
 import math
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Generator, Sequence
 
 import numpy as np
 
-from frostline.data.wording import capitalized, duration
+from frostline.data.wording import duration
 from frostline.model.tune import Tune
-from frostline.statistics.evidence import Evidence, Run
-from frostline.statistics.goal import Goal, seeds_to_decide
-from frostline.statistics.inference.pair import FULL, Pair
-from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
-
-NOTHING_LEARNED = "Nothing that was trained is surely above guessing."
-FULLS = 4  # trainings of the reference that the default budget is worth, as many side by side as are trained here
-CLEARLY = 0.1  # of what is gained over guessing: a rate that does so much worse than a lower one
-RUNGS = (2, 3, 5)  # seeds at which it is looked whether more are wanted; with more allowed, each doubling
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One training: a run of the sweep."""
-
-    tune: Tune
-    rate: float
-    seed: int
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of it: its score (None: it failed), the seconds from its start to its end, the name of its result, how
-    many trainings went side by side, itself included, and what its result says (ok, degenerate)."""
-
-    score: float | None
-    seconds: float
-    run: str = ""
-    abreast: int = 1
-    outcome: str = "ok"
-
-
-@dataclass(frozen=True)
-class Step:
-    """Trainings that are wanted next, and the reason in words."""
-
-    trials: tuple[Trial, ...]
-    why: str
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """``tune``: the smallest k that is enough by the means of what was trained; None where there is none, as the flags say.
-    ``why``: what ended the race."""
-
-    tune: Tune | None
-    why: str
-    by_probe: bool = False  # nothing need be trained
-    unlearned: bool = False  # nothing is surely above guessing
-    alone: bool = False  # of what everything is compared with there is nothing
-
-
-@dataclass(frozen=True)
-class Course:
-    """What is raced over."""
-
-    ks: tuple[int, ...]  # ascending, from 0
-    reference: Tune  # full, or the deepest that is allowed
-    rates: tuple[float, ...]  # ascending
-    seeds: tuple[int, ...]  # in the order in which they are used
-    chance: float  # what guessing scores
-    best: float  # the most that a score can be
-    goal: Goal
-    head_rates: tuple[float, ...]  # of the head alone
-    operations: Mapping[Tune, float]  # of a training
-    budget: float | None  # seconds that all trainings may take; None: so many trainings of the reference
-    folds: int = 0  # of the rows, one for each seed in turn; 0: every seed is scored on all
-    frozen: float = -math.inf  # what a probe on frozen features surely reaches
-    first: int = 2  # the k at which the rate is asked: cheap, and near to what is likely to be named
-    abreast: int = 1  # trainings that go side by side where there are several
-
-    def below(self, rate: float) -> float | None:
-        """The next lower rate."""
-        lower = [one for one in self.rates if one < rate]
-        return lower[-1] if lower else None
-
-    @property
-    def asked(self) -> Tune:
-        """What the rate is asked of; the reference, where only the head lies below: that has rates of its own."""
-        return min(self.first, self.ks[-1]) or self.reference
-
-    def trials(self, tune: Tune, rate: float, seeds: Sequence[int]) -> list[Trial]:
-        """Trainings of a k with these seeds; of the head alone at every rate of a head, since they cost next to nothing."""
-        return [Trial(tune, one, seed) for one in (self.head_rates if tune == 0 else (rate,)) for seed in seeds]
-
-    def middle(self) -> float:
-        """The rate that is tried first."""
-        return self.rates[(len(self.rates) - 1) // 2]
-
-
-def rungs(seeds: int) -> tuple[int, ...]:
-    """Numbers of seeds, the last ``seeds``, at which results are looked at before more are trained."""
-    more = list(RUNGS)
-    while more[-1] < seeds:
-        more.append(2 * more[-1])
-    return (*(n for n in more if n < seeds), *([seeds] * (seeds > 1)))
-
-
-def looks(seeds: int) -> int:
-    """How often intervals are looked at, at most."""
-    return max(1, len(rungs(seeds)))
-
-
-@dataclass
-class Board:
-    """What is known so far. ``evidence`` compares runs that have ended."""
-
-    course: Course
-    evidence: Evidence
-    outcomes: dict[Trial, Outcome] = field(default_factory=dict)
-    steps: list[tuple[Trial, ...]] = field(default_factory=list)  # what was trained together
-
-    @property
-    def spent(self) -> float:
-        """Seconds of all trainings, by the clock."""
-        return sum(map(self.took, self.steps))
-
-    def took(self, step: Sequence[Trial]) -> float:
-        """Seconds of a step, by the clock."""
-        ended = [self.outcomes[trial] for trial in step if trial in self.outcomes]
-        return _clock([one.seconds for one in ended], max((one.abreast for one in ended), default=1))
-
-    @property
-    def budget(self) -> float:
-        """Seconds that all trainings may take."""
-        if self.course.budget is not None:
-            return self.course.budget
-        shares = self._of_reference or [self.price(self.course.reference) / self.course.abreast]
-        return FULLS * float(np.median(shares))
-
-    @property
-    def budget_stands(self) -> bool:
-        """Whether it was given, or the reference was timed; before that it is an estimate from the operations of others."""
-        return self.course.budget is not None or bool(self._of_reference)
-
-    @property
-    def _of_reference(self) -> list[float]:
-        """Seconds that each training of the reference took of the clock, as its share."""
-        of_it = (one for trial, one in self.outcomes.items() if trial.tune == self.course.reference)
-        return [one.seconds / one.abreast for one in of_it if one.score is not None]
-
-    def price(self, tune: Tune) -> float:
-        """Seconds of a training from its start to its end: what those of this k took that did not fail, or else those of the
-        nearest in operations, in proportion."""
-        taken: dict[Tune, list[float]] = {}
-        for trial, outcome in self.outcomes.items():
-            if outcome.score is not None:
-                taken.setdefault(trial.tune, []).append(outcome.seconds)
-        if not taken:
-            return 0.0
-        work = self.course.operations
-        nearest = min(taken, key=lambda k: abs(math.log(max(work[k], 1.0) / max(work[tune], 1.0))))
-        return float(np.median(taken[nearest])) * work[tune] / max(work[nearest], 1.0)
-
-    def takes(self, trials: Sequence[Trial]) -> float:
-        """Seconds by the clock of those of these that are not done, trained as one step."""
-        return _clock([self.price(trial.tune) for trial in self.missing(trials)], self.course.abreast)
-
-    def affords(self, *steps: Sequence[Trial]) -> bool:
-        """Whether what is left of the budget will do for these steps, one after the other."""
-        return self.spent + sum(map(self.takes, steps)) <= self.budget
-
-    def missing(self, trials: Sequence[Trial]) -> tuple[Trial, ...]:
-        return tuple(trial for trial in dict.fromkeys(trials) if trial not in self.outcomes)
-
-    def scores(self, tune: Tune, rate: float) -> dict[int, float]:
-        """Of the runs that the answer's mean is of, by seed (:func:`frostline.statistics.outcomes.succeeded`)."""
-        cell = {"trainable": tune, "learning_rate": rate}
-        ended = self._ended()
-        known = with_outcomes(ended, self.course.chance, clear_distance(ended, self.evidence))
-        good = succeeded([run for run in known if run.items() >= cell.items()])
-        return {run["seed"]: run["validation_best"] for run in good}
-
-    def _ended(self) -> list[Run]:
-        """What has ended, as the table of runs has it."""
-        return [
-            {
-                **{"trainable": trial.tune, "learning_rate": trial.rate, "seed": trial.seed, "status": "done"},
-                **{"run": outcome.run, "validation_best": outcome.score, "outcome": outcome.outcome},
-            }
-            for trial, outcome in self.outcomes.items()
-        ]
-
-    def tried(self, tune: Tune, rate: float) -> set[int]:
-        """The seeds that were trained, failed or not."""
-        return {trial.seed for trial in self.outcomes if (trial.tune, trial.rate) == (tune, rate)}
-
-    def rate(self, tune: Tune) -> float | None:
-        """The best of those tried, by the mean of the seeds that all of them have; None: nothing is known of this k."""
-        rates = {trial.rate for trial in self.outcomes if trial.tune == tune}
-        known = {rate: scores for rate in sorted(rates) if (scores := self.scores(tune, rate))}
-        if not known:
-            return None
-        shared = set.intersection(*(set(scores) for scores in known.values()))
-        means = {
-            rate: float(np.mean([score for seed, score in scores.items() if seed in shared or not shared]))
-            for rate, scores in known.items()
-        }
-        return max(means, key=lambda rate: means[rate])
-
-    @property
-    def seed(self) -> int:
-        """The first that the reference has at its best rate, so that others can be paired with it; the first of all, where
-        nothing is known of the reference."""
-        rate = self.rate(self.course.reference)
-        has = {} if rate is None else self.scores(self.course.reference, rate)
-        return next((seed for seed in self.course.seeds if seed in has), self.course.seeds[0])
-
-    def mean(self, tune: Tune) -> float | None:
-        """At its best rate."""
-        rate = self.rate(tune)
-        return None if rate is None else float(np.mean(list(self.scores(tune, rate).values())))
-
-    def runs(self, tune: Tune) -> list[Run]:
-        """Those at its best rate that its mean is of, as the evidence takes them."""
-        rate = self.rate(tune)
-        good = {} if rate is None else self.scores(tune, rate)
-        return [
-            run
-            for run in self._ended()
-            if (run["trainable"], run["learning_rate"]) == (tune, rate) and run["seed"] in good
-        ]
-
-    def pair(self, tune: Tune) -> Pair | None:
-        """This k beside the reference; None where one of them has no run."""
-        return self.evidence.pair(self.runs(tune), self.runs(self.course.reference))
-
-    def enough(self, tune: Tune) -> bool | None:
-        """Whether it is by its mean; None where nothing is known of it, or nothing of the reference."""
-        if tune == self.course.reference or self.enough_by_itself(tune):
-            return True
-        both = self.pair(tune)
-        return None if both is None else self.course.goal.distance(both) >= 0
-
-    def standing(self) -> list[dict[str, Any]]:
-        """What every k that was trained stands at: its mean, and how far that is beyond what is enough, with an interval where
-        there is one."""
-        found = []
-        for k in (*self.course.ks, self.course.reference):
-            both, mean = self.pair(k), self.mean(k)
-            if mean is None:
-                continue
-            beyond = None if both is None else self.course.goal.distance(both)
-            ends = self._interval(both)
-            low, high = (None, None) if ends is None else (end - self.course.goal.threshold for end in ends)
-            runs = len(self.runs(k))
-            found.append({"tune": k, "runs": runs, "mean": mean, "beyond": beyond, "low": low, "high": high})
-        return found
-
-    def _interval(self, both: Pair | None) -> tuple[float, float] | None:
-        """Of what a goal compares, which one seed has not."""
-        return None if both is None or both.runs < 2 else both.interval(self.course.goal.weights)
-
-    def surely(self, tune: Tune) -> bool | None:
-        """What :meth:`enough` says, where its interval is sure, which one seed never is; None where it is not."""
-        if tune == self.course.reference or self.enough_by_itself(tune):
-            return True
-        ends = self._interval(self.pair(tune))
-        if ends is None:
-            return None
-        low, high = ends
-        return True if low >= self.course.goal.threshold else False if high < self.course.goal.threshold else None
-
-    def rows_decide(self, tune: Tune) -> bool:
-        """Whether more seeds would hardly make it surer: those that are allowed would likely not tell, most of the doubt is
-        from the rows, and all rows are scored."""
-        both, folds = self.pair(tune), self.course.folds
-        if both is None or both.runs < 2 or (folds and len({run["seed"] % folds for run in self.runs(tune)}) < folds):
-            return False
-        wanted = seeds_to_decide(both, self.course.goal)
-        weights = self.course.goal.weights
-        by = {"seeds": 0.0, "rows": 0.0}
-        for error in both.errors:
-            by[error.source] += float(weights @ error.covariance @ weights)
-        return (wanted is None or wanted > len(self.course.seeds)) and by["seeds"] < by["rows"]
-
-    def learned(self, tune: Tune) -> bool:
-        """Whether its mean lies surely above guessing, or one of its runs does, as far as the rows go: then there is something
-        to learn, whatever other seeds reach."""
-        return bool(self.evidence.learned(self.runs(tune), sum(trial.tune == tune for trial in self.outcomes)))
-
-    def enough_by_itself(self, tune: Tune) -> bool:
-        """Whether no reference, however good, could be so much better that it is not enough; one seed cannot tell."""
-        runs = self.runs(tune)
-        both = self.evidence.pair(runs, runs) if len(runs) > 1 else None
-        return both is not None and both.interval(FULL)[0] > self.course.goal.required_score(self.course.best)
-
-    def found(self) -> Tune:
-        """The smallest k that is enough by its mean, or the reference."""
-        return next((k for k in self.course.ks if self.enough(k)), self.course.reference)
-
-    def smaller(self) -> list[int]:
-        """The k below that one."""
-        found = self.found()
-        return [k for k in self.course.ks if not isinstance(found, int) or k < found]
-
-    def untried(self) -> list[int]:
-        """Of those, the k that nothing was trained of."""
-        return [k for k in self.smaller() if all(trial.tune != k for trial in self.outcomes)]
-
-    def failed(self) -> list[int]:
-        """Of those, the k of which all that was trained has failed: nothing is known of them."""
-        tried = {trial.tune for trial in self.outcomes}
-        return [k for k in self.smaller() if k in tried and self.rate(k) is None]
-
-    def candidates(self) -> list[Tune]:
-        """What may still be the answer: the one that is enough so far, and what is smaller and not surely too little."""
-        return [*(k for k in self.smaller() if self.surely(k) is None), self.found()]
-
-
-def _clock(seconds: Sequence[float], abreast: int) -> float:
-    """When the last of these trainings ends, if the longest begins first and each begins as soon as one of so many places is
-    free."""
-    places = [0.0] * abreast
-    for one in sorted(seconds, reverse=True):
-        heapq.heapreplace(places, places[0] + one)
-    return max(places)
-
+from frostline.search.board import Board
+from frostline.search.course import (
+    CLEARLY,
+    NOTHING_LEARNED,
+    Course,
+    Step,
+    Trial,
+    Verdict,
+    failed_throughout,
+    rungs,
+    said,
+)
 
 Steps = Generator[Step, None, Verdict]
 
@@ -553,16 +245,3 @@ def _more_seeds(board: Board, doubtful: Sequence[Tune]) -> list[Trial]:
     return [
         trial for k, (rate, _) in known.items() for trial in board.missing(course.trials(k, rate, course.seeds[:rung]))
     ]
-
-
-def failed_throughout(reference: Tune) -> str:
-    """That there is nothing to compare with, in words."""
-    return f"{said(reference, begins=True)} failed at every rate that was tried: there is nothing to compare with."
-
-
-def said(tune: Tune, *, begins: bool = False) -> str:
-    """A k in words, within a sentence or at its beginning."""
-    words = "full" if tune == "all" else str(tune)
-    if isinstance(tune, int):
-        words = {0: "the head alone", 1: "the last layer"}.get(tune, f"the last {tune} layers")
-    return capitalized(words) if begins else words

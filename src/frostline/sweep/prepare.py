@@ -91,17 +91,9 @@ def prepare(
     machine = _machine(spec, before)
     data = read_data(spec, sources)
     require_classes(spec, data)
-    wanted = glue_task(spec.glue).metric if spec.metric is None and spec.glue is not None else spec.metric
-    metric = check_metric(wanted, data.task.problem_type, len(data.task.labels))
+    metric = _metric(spec, data)
     progress.begin("loading the model")
-    pretrained = load_pretrained(
-        spec.model,
-        labels=data.task.labels,
-        problem_type=data.task.problem_type,
-        revision=spec.revision,
-        trust_remote_code=spec.trust_remote_code,
-        device=machine.device,
-    )
+    pretrained = _load(spec, data, machine)
     if tunes is not None:
         spec = spec.model_copy(update={"tune": tunes(pretrained.anatomy.count)})
     for k in spec.values_of("tune"):
@@ -176,6 +168,23 @@ def _context(
     problem = Problem(data.task.problem_type, targets, tokens.lengths, weights, metric)
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
     return RunContext(pretrained, machine, problem, tokens, rows, reads, packed=False, folds=data.folds)
+
+
+def _metric(spec: SweepSpec, data: Data) -> str:
+    """The metric of the sweep; for a GLUE task, GLUE's own unless another one is requested."""
+    requested = glue_task(spec.glue).metric if spec.metric is None and spec.glue is not None else spec.metric
+    return check_metric(requested, data.task.problem_type, len(data.task.labels))
+
+
+def _load(spec: SweepSpec, data: Data, machine: Machine) -> Pretrained:
+    return load_pretrained(
+        spec.model,
+        labels=data.task.labels,
+        problem_type=data.task.problem_type,
+        revision=spec.revision,
+        trust_remote_code=spec.trust_remote_code,
+        device=machine.device,
+    )
 
 
 def _machine(spec: SweepSpec, before: Identity | None) -> Machine:

@@ -1,1 +1,5 @@
-"""Carrying a sweep out."""
+"""Execution of a sweep: the exactness check, the hidden states, then the runs.
+
+Start with ``execute``. ``stacks`` groups runs that are trained as one model, ``workers`` trains several at a time,
+``progress`` reports, ``best_weights`` saves the parameters of the best run of each k.
+"""

@@ -28,11 +28,13 @@ class BestWeights:
     folder: Path
 
     def offer(self, run: RunSpec, score: float, parameters: Mapping[str, Tensor]) -> None:
-        """Keep what ``run`` has learned, unless the run that is there has more examples, or as many and a higher score, or the
-        same and an earlier seed, as the answer chooses: which of two runs side by side ends first is chance.
+        """Save the trained parameters of ``run`` if it is better than the saved run.
+
+        More examples win; then a higher score; then an earlier seed. The answer chooses in the same way, so the order in which
+        concurrent runs end does not matter.
 
         Raises:
-            OSError, SafetensorError: it cannot be written.
+            OSError, SafetensorError: The file cannot be written.
         """
         file = self.folder / f"{run.trainable.replace(' ', '-')}.safetensors"
         self.folder.mkdir(exist_ok=True)

@@ -59,4 +59,4 @@ def _read(path: Path) -> pa.Table | None:
     try:
         return pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise FrostlineError(f"{path} is damaged: run the sweep's command again, which writes it anew.") from error
+        raise FrostlineError(f"{path} is damaged: run the sweep's command again to write it.") from error

@@ -1,4 +1,4 @@
-"""The search for an answer: a race carried out on a model and a table. Its folder is a sweep's, with every decision beside."""
+"""A search: the race, carried out on a model and a table. Its folder is that of a sweep, with every decision recorded."""
 
 import math
 import shutil
@@ -9,22 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline import FrostlineError
-from frostline.api.sweep import Sweep
-from frostline.data.files import make_folder
-from frostline.data.parsing import parse_duration
 from frostline.data.wording import duration
 from frostline.fast.garbage_collection import objects_frozen
-from frostline.frozen.selection import POOLED
 from frostline.model.tune import Tune
 from frostline.report.finish import finish
-from frostline.report.probe_sentence import probe_sentence
 from frostline.report.rebuild import choices_of
 from frostline.report.recommended_model import best_weights
-from frostline.search.guesses import by_layer, judged, logme
-from frostline.search.race import (
+from frostline.search.board import Board
+from frostline.search.course import (
     NOTHING_LEARNED,
-    Board,
     Course,
     Outcome,
     Step,
@@ -32,102 +25,29 @@ from frostline.search.race import (
     Verdict,
     failed_throughout,
     looks,
-    race,
     said,
 )
-from frostline.statistics.metrics import METRICS
+from frostline.search.guesses import judged
+from frostline.search.probing import probe_frozen_layers
+from frostline.search.race import race
 from frostline.statistics.predictions import Labelled, Predictions, among_all
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
-from frostline.sweep.execution.progress import Progress, suitable_progress
+from frostline.sweep.execution.progress import Progress
 from frostline.sweep.execution.workers import workers_for
 from frostline.sweep.forecast.workload import Workload
 from frostline.sweep.grids import MoreRuns
 from frostline.sweep.plan import expand
-from frostline.sweep.prepare import Prepared, prepare
+from frostline.sweep.prepare import Prepared
 from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.search_record import PROBE, has_probe, read_search, write_search
-from frostline.sweep.specification import CHOSEN_BY_SEARCH, SweepSpec
-from frostline.training.probes.fitting import Probed, fit_probes
-from frostline.training.rows import train_rows, validation_rows
-from frostline.training.specification import HEAD_LEARNING_RATE, RunSpec
-
-DEFAULTS = {
-    "learning_rate": (5e-5, 1e-4, 2e-4),  # that may be tried
-    "head_learning_rate": (
-        HEAD_LEARNING_RATE,
-        3e-3,
-        1e-2,
-        3e-2,
-    ),  # the first beside layers, all where the head is trained alone
-    "seeds": 5,  # of any k, at most
-    "folds": "auto",
-    "evaluations_per_epoch": 0,  # a best epoch, chosen on the rows that it is judged by, costs scorings and flatters
-}
-PROBED = 5000  # training rows that probes see, at most: what they say is a guess
-
-
-def find(
-    *,
-    budget: float | str | None = None,
-    max_k: int | None = None,
-    exhaustive: bool = False,
-    progress: Progress | None = None,
-    **settings: Any,
-) -> dict[str, Any]:
-    """Look for the smallest k that is enough, training as little as that takes; gives the answer.
-
-    Takes the settings of :class:`frostline.Sweep` but for ``tune``, ``tune_modules`` and ``grid``, with one train size; those in
-    ``DEFAULTS`` have other defaults. ``learning_rate`` are the rates that may be tried,
-    ``head_learning_rate`` those of the head alone (every other k has the first), ``seeds`` the most of any k. ``budget``:
-    seconds of training, or a text as in 90s, 10min, 2h; by default what four full fine-tunings take. ``max_k``:
-    train no more layers than these; the deepest then stands for full. ``exhaustive``: train the whole grid. The same call
-    again goes on where it stopped, and Ctrl-C leaves the best answer so far.
-
-    Raises:
-        FrostlineError: whatever a user can put right.
-    """
-    for name in CHOSEN_BY_SEARCH:
-        if settings.get(name) is not None:
-            raise FrostlineError(f"A search chooses {name} itself: leave it out, or run `frostline sweep`.")
-    if isinstance(budget, str):
-        budget = parse_duration(budget)
-    if budget is not None and not budget > 0:
-        raise FrostlineError(f"budget cannot be {budget:g}: give seconds of training, above 0.")
-    if max_k is not None and max_k < 1:
-        raise FrostlineError(f"max_k cannot be {max_k}: give 1 or more; of the head alone there is nothing to choose.")
-    given = {**DEFAULTS, **settings, "tune": 0}
-    sweep = Sweep(**given)
-    if sweep.spec.train_size and len(sweep.spec.train_size) > 1:
-        raise FrostlineError(
-            "A search has one train size: give one --train-size, or run `frostline sweep` for several."
-        )
-    shown = progress or suitable_progress()
-    try:
-        prepared = prepare(
-            sweep.spec, sweep.sources, shown, tunes=lambda layers: _candidates(layers, max_k), probes=True
-        )
-        tunes = _candidates(prepared.identity.layers, max_k)
-        make_folder(prepared.store.out)
-        for note in prepared.plan.notes:
-            shown.note(note)
-        return _Search(prepared, sweep.spec.model_copy(update={"tune": tunes}), shown, budget).carry_out(
-            exhaustive=exhaustive
-        )
-    finally:
-        shown.close()
-
-
-def _candidates(layers: int, max_k: int | None) -> tuple[Tune, ...]:
-    if max_k is None:
-        return (*range(layers + 1), "all")
-    if max_k > layers:
-        raise FrostlineError(f"max_k = {max_k} is more than the {layers} layers of the model: give at most {layers}.")
-    return tuple(range(max_k + 1))
+from frostline.sweep.specification import SweepSpec
+from frostline.training.probes.fitting import Probed
+from frostline.training.specification import RunSpec
 
 
 @dataclass
-class _Search:
+class Search:
     prepared: Prepared
     spec: SweepSpec  # every run that this search may train; its folder may hold others
     progress: Progress
@@ -177,36 +97,13 @@ class _Search:
         return found if folds is None else among_all(found, folds == self._folds[digest])
 
     def _probe(self) -> None:
-        """What frozen features can do alone, on the examples of the first seed, and what that lets guess; nothing where
-        there was no room for them."""
-        prepared, context = self.prepared, self.prepared.context
-        first_two = [run for trial, run in self.runs.items() if trial.seed in self.spec.seeds[:2]]
-        prepare_hidden_states(prepared, first_two, self.progress)
-        states = context.states
-        if states is None or not states.selection.pooled:
-            return
-        self.progress.begin("probing the frozen layers")
+        """Fit probes on the examples of the first seed and estimate k from them; nothing if hidden states could not be cached."""
+        of_two_seeds = [run for trial, run in self.runs.items() if trial.seed in self.spec.seeds[:2]]
+        prepare_hidden_states(self.prepared, of_two_seeds, self.progress)
         first = next(run for trial, run in self.runs.items() if trial.seed == self.spec.seeds[0])
-        rows = {"train": train_rows(context, first)[:PROBED], "validation": validation_rows(context, first)}
-        examples = prepared.data.train.take(rows["train"] - context.splits["train"][0])
-        scored = prepared.data.validation.take(rows["validation"] - context.splits["validation"][0])
-        data = replace(prepared.data, train=examples, validation=scored)
-        identity, seen, classes = prepared.identity, rows["train"], len(prepared.identity.labels)
-        self.probed = fit_probes(
-            data,
-            states,
-            rows,
-            pretrained=prepared.pretrained,
-            machine=context.machine,
-            metric=identity.metric,
-            max_length=identity.max_length,
-            describe=probe_sentence,
-        )
-        logmes = {
-            n: logme(states.pooled(n, seen)[:, POOLED.index("mean")].numpy(), examples.targets, classes)
-            for n in states.selection.pooled
-        }
-        self.guesses = {"probes": _by_probes(self.probed.facts), "LogME": by_layer(logmes, 0.0)}
+        found = probe_frozen_layers(self.prepared, first, self.progress)
+        if found:
+            self.probed, self.guesses = found
 
     def carry_out(self, *, exhaustive: bool) -> dict[str, Any]:
         """Run the race to its end, or to where it is interrupted; gives the answer."""
@@ -359,34 +256,21 @@ class _Search:
                 "guesses": judged(
                     self.guesses, [k for k in raced if isinstance(k, int)], tune if isinstance(tune, int) else None
                 ),
-                "steps": [
-                    {
-                        "why": step["why"],
-                        "standing": step["standing"],
-                        "seconds": self.board.took(tuple(step["trials"])),
-                        "runs": [
-                            {
-                                "trainable": self.printed[trial.tune],
-                                "learning_rate": trial.rate,
-                                "seed": trial.seed,
-                                "score": outcome.score,
-                                "seconds": outcome.seconds / outcome.abreast,
-                            }
-                            for trial, outcome in step["trials"].items()
-                        ],
-                    }
-                    for step in self.steps
-                ],
+                "steps": [self._step_record(step) for step in self.steps],
             },
         )
 
-
-def _by_probes(facts: Mapping[str, Any]) -> int | None:
-    """The guess that probes of single layers allow, on training rows that they had not seen."""
-    scores: dict[int, float] = {}
-    for probe in facts["probes"]:
-        if len(probe["layers"]) == 1 and probe["unseen"] is not None:
-            scores[probe["layers"][0]] = max(scores.get(probe["layers"][0], -math.inf), probe["unseen"])
-    best = max(scores.values(), default=0.0)
-    spread = 1 - best**2 if METRICS[facts["metric"]].lowest < 0 else math.sqrt(max(best * (1 - best), 0.0))
-    return by_layer(scores, spread / math.sqrt(facts["train_rows"]))
+    def _step_record(self, step: Mapping[str, Any]) -> dict[str, Any]:
+        """A step as the record has it: why, the evidence before it, its runs."""
+        runs = [
+            {
+                "trainable": self.printed[trial.tune],
+                "learning_rate": trial.rate,
+                "seed": trial.seed,
+                "score": outcome.score,
+                "seconds": outcome.seconds / outcome.abreast,
+            }
+            for trial, outcome in step["trials"].items()
+        ]
+        seconds = self.board.took(tuple(step["trials"]))
+        return {"why": step["why"], "standing": step["standing"], "seconds": seconds, "runs": runs}

@@ -1,0 +1,29 @@
+"""Runs of a synthetic curve."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from frostline.statistics.choices import Choices
+from frostline.statistics.curve import compare
+from frostline.statistics.scores import Scores
+
+LAYERS = 4
+
+
+def one(k: str, seed: int, score: float | None, **other: Any) -> dict[str, Any]:
+    layers = LAYERS if k == "all" else int(k)
+    made: dict[str, Any] = {
+        **{"trainable": k, "tuned_layers": layers, "tune_embeddings": k == "all", "train_size": 100, "seed": seed},
+        **{"learning_rate": 1e-4, "status": "done", "run": f"{k}-{seed}", "outcome": "ok", "validation_best": score},
+        **{"validation_last": score, "train_last": score, "train_seconds": 1.0 + layers, "cache_seconds": 0.0},
+        **{"trainable_parameters": 10 * (layers + 1), "peak_memory_bytes": 1000},
+    }
+    return made | other
+
+
+def answer(runs: Sequence[dict[str, Any]], chance: float | None = 0.2, **choices: Any) -> dict[str, Any]:
+    return compare(runs, Scores("accuracy", chance), Choices(**choices))
+
+
+def by_name(got: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {cell["trainable"]: cell for cell in got["cells"]}

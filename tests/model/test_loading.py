@@ -1,0 +1,204 @@
+"""Loading a model: unusable folders, hub names, tokenizers."""
+
+import re
+import shutil
+
+import huggingface_hub.constants
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    RobertaConfig,
+    RobertaModel,
+)
+
+from frostline import FrostlineError
+from frostline.model.anatomy import EMBEDDINGS
+from frostline.model.loading import most_tokens
+from frostline.model.tokens import encode
+from frostline.sweep.inputs import length_limit
+from frostline.sweep.specification import make_spec
+from model_folders import bare_tokenizer, edit_config, edit_weights, load
+from small_models import small_model
+from tiny import tiny_bert_folder
+
+
+def no_config(folder):
+    (folder / "config.json").unlink()
+    return "is not a model: it has no config.json. Give a folder"
+
+
+def no_tokenizer(folder):
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    return "has no tokenizer: tokenizer.json or a vocabulary file belongs beside config.json. Copy those"
+
+
+def a_pickle(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    return "has no weights in safetensors (only pytorch_model.bin), and frostline reads no other format: convert them"
+
+
+def no_weights(folder):
+    (folder / "model.safetensors").unlink()
+    return "has no weights in safetensors (no weights at all)"
+
+
+def corrupt_weights(folder):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:1000])
+    return "transformers cannot load it for classification (SafetensorError"
+
+
+def no_safetensors_at_all(folder):
+    (folder / "model.safetensors").write_bytes(b"\xff" * 100)
+    return "transformers cannot load it for classification (SafetensorError"
+
+
+def garbage_for_a_config(folder):
+    (folder / "config.json").write_text("{garbage")
+    return "its config.json cannot be used"
+
+
+def a_list_for_a_config(folder):
+    (folder / "config.json").write_text("[1]")
+    return "its config.json cannot be used"
+
+
+def an_unknown_type(folder):
+    edit_config(folder, model_type="frosty")
+    return "its config.json cannot be used (ValueError"
+
+
+def a_type_that_cannot_classify(folder):
+    edit_config(folder, model_type="vit")
+    return "transformers cannot load it for classification (ValueError"
+
+
+def a_garbled_tokenizer(folder):
+    (folder / "tokenizer.json").write_text("{}")
+    return "its tokenizer cannot be loaded"
+
+
+def code_from_elsewhere(folder):
+    edit_config(folder, model_type="own", auto_map={"AutoConfig": "own.OwnConfig"})
+    return "its config.json cannot be used"
+
+
+def too_few_weights(folder):
+    edit_weights(folder, lambda weights: [weights.pop(n) for n in list(weights) if "layer.1." in n])
+    return "The model's weights lack 16 parameters of its body (bert.encoder.layer.1."
+
+
+def weights_of_another_shape(folder):
+    edit_config(folder, intermediate_size=48)
+    return "The model's weights lack 9 parameters of its body (bert.encoder.layer.0."
+
+
+def layers_that_are_shared(folder):
+    small_model("albert").save_pretrained(folder)
+    return "A model of type 'albert' cannot be cut: it shares weights between layers"
+
+
+SPOILED = [
+    no_config,
+    no_tokenizer,
+    a_pickle,
+    no_weights,
+    corrupt_weights,
+    no_safetensors_at_all,
+    garbage_for_a_config,
+    a_list_for_a_config,
+    an_unknown_type,
+    a_type_that_cannot_classify,
+    a_garbled_tokenizer,
+    code_from_elsewhere,
+    too_few_weights,
+    weights_of_another_shape,
+    layers_that_are_shared,
+]
+
+
+@pytest.mark.parametrize("spoil", SPOILED)
+def test_an_unusable_folder(folder, spoil):
+    expected = spoil(folder)
+    with pytest.raises(FrostlineError) as error:
+        load(folder)
+    sentence = str(error.value)
+    assert expected in sentence and "\n" not in sentence and sentence.endswith(".")
+    assert str(folder) in sentence or "parameters of its body" in sentence or "albert" in sentence
+    assert re.search(r"[.:] (Give|Get|Copy|convert|Download|Choose|add) ", sentence)
+
+
+@pytest.mark.parametrize("name", ["nowhere/at/all", "./nowhere", "/nowhere", "~nobody/model"])
+def test_a_missing_folder(name):
+    with pytest.raises(FrostlineError, match=re.escape(f"There is no model folder {name}: check the path")):
+        load(name)
+
+
+def test_a_file_is_no_folder(tiny_bert):
+    with pytest.raises(FrostlineError, match="There is no model folder"):
+        load(tiny_bert / "config.json")
+
+
+@pytest.mark.parametrize("name", ["org/model", "model-that-nobody-has", "not a hub name!"])
+def test_a_hub_name_without_a_network(name):
+    with pytest.raises(FrostlineError) as error:
+        load(name, revision="v1")
+    assert f"The model '{name}' (revision v1) is neither a folder nor available from the hub" in str(error.value)
+    assert "give its folder" in str(error.value)
+
+
+def test_code_of_the_hub_wants_a_revision_and_a_folder_has_none(folder):
+    with pytest.raises(FrostlineError, match="pin it with --revision COMMIT"):
+        load("org/model", trust_remote_code=True)
+    assert load(folder, trust_remote_code=True).anatomy.count == 3
+    with pytest.raises(FrostlineError, match="a folder has no revision 'c0ffee': leave --revision out"):
+        load(folder, revision="c0ffee")
+
+
+def test_a_hub_name_from_the_hubs_cache(tiny_bert, tmp_path, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    commit = "c0ffee" * 6 + "c0de"
+    place = tmp_path / "models--org--tiny"
+    shutil.copytree(tiny_bert, place / "snapshots" / commit)
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text(commit)
+    here, local = load("org/tiny"), load(tiny_bert)
+    assert (here.revision, local.revision) == (commit, None)
+    assert (here.weights, here.vocabulary) == (local.weights, local.vocabulary)
+
+
+def test_a_tokenizer_without_padding_gets_the_end_of_text(gpt2):
+    pretrained = load(gpt2)
+    assert pretrained.tokenizer.pad_token == "<end>" and pretrained.tokenizer.padding_side == "right"
+    assert pretrained.model.config.pad_token_id == 0 and pretrained.max_length == 32
+    tokens = encode(pretrained.tokenizer, ["good film good", "film", ""], None, 32)
+    with torch.no_grad():
+        together = pretrained.model(**tokens.batch(np.arange(3))).logits
+        alone = torch.cat([pretrained.model(**tokens.batch(np.array([n]))).logits for n in range(3)])
+    assert (together - alone).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("limit, expected", [(20, 20), (1000, 30)])
+def test_max_length_is_what_positions_and_tokenizer_allow(tmp_path, limit, expected):
+    """RoBERTa numbers positions from 2 on: 32 of them are for 30 tokens."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    config = RobertaConfig(vocab_size=8, max_position_embeddings=32, pad_token_id=1, **sizes)
+    RobertaModel(config).save_pretrained(tmp_path)
+    bare_tokenizer(tmp_path, pad_token="<unknown>", model_max_length=limit)
+    pretrained = load(tmp_path)
+    assert pretrained.max_length == expected and most_tokens(pretrained.model) == 30
+    tokens = encode(pretrained.tokenizer, ["good " * 50], None, pretrained.max_length)
+    assert pretrained.model(**tokens.batch(np.array([0]))).logits.isfinite().all()
+    spec = {"model": str(tmp_path), "train": "t.csv", "tune": "0", "out": "o"}
+    assert length_limit(make_spec({**spec, "max_length": 30}), pretrained) == 30
+    with pytest.raises(FrostlineError, match=r"max_length = 31 does not suit .*: give a number from 1 to 30"):
+        length_limit(make_spec({**spec, "max_length": 31}), pretrained)
+
+
+def test_max_length_of_a_model_with_many_positions(tiny_bert, minilm, tmp_path):
+    assert load(tiny_bert).max_length == 32
+    assert load(minilm).max_length == 512
+    folder = tiny_bert_folder(tmp_path / "long")
+    assert EMBEDDINGS in load(folder).anatomy.places.values()

@@ -1,0 +1,68 @@
+"""Train and eval mode: what is frozen is in eval mode."""
+
+import pytest
+import torch
+
+from frostline.model.anatomy import find_layers
+from frostline.model.modes import set_train_mode
+from frostline.model.trainable import Trainable
+from model_folders import load
+from small_models import small_batch, small_model
+
+
+@pytest.mark.parametrize("tune_pooler", [True, False])
+@pytest.mark.parametrize("k", [0, 1, 3, None])
+def test_what_is_frozen_is_in_eval_mode(tiny_bert, k, tune_pooler):
+    pretrained = load(tiny_bert)
+    model, anatomy = pretrained.model, pretrained.anatomy
+    names = Trainable.last(k, pooler=tune_pooler).parameters(anatomy)
+    set_train_mode(model.train(), anatomy, names)
+    for path, module in model.named_modules():
+        own = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters(recurse=False)}
+        assert not own or module.training == bool(own & names), path
+    for number, layer in enumerate(anatomy.layers(model)):
+        tuned = k is None or number >= 3 - k
+        assert all(module.training == tuned for module in layer.modules())
+    assert model.dropout.training  # of the head
+    assert model.bert.embeddings.dropout.training == (k is None)
+
+
+@pytest.mark.parametrize("modules", [["layer.1"], ["layer.0.output", "pooler"], ["embeddings"], ["query", "LayerNorm"]])
+def test_of_named_parts_whatever_holds_nothing_trained_is_in_eval_mode(tiny_bert, modules):
+    pretrained = load(tiny_bert)
+    model, anatomy = pretrained.model, pretrained.anatomy
+    names = Trainable("named", modules).parameters(anatomy)
+    set_train_mode(model.train(), anatomy, names)
+    for path, module in model.named_modules():
+        inside = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters()}
+        own = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters(recurse=False)}
+        if inside and not inside & names:
+            assert not any(part.training for part in module.modules()), path
+        assert module.training or not own & names, path
+    for layer in anatomy.layers(model):
+        trained = any(f"{anatomy.path}.{layer_of(anatomy, model, layer)}.output." in name for name in names)
+        assert layer.output.dropout.training == trained
+    assert model.dropout.training  # of the head
+
+
+def layer_of(anatomy, model, layer):
+    return next(n for n, other in enumerate(anatomy.layers(model)) if other is layer)
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "roberta", "electra", "deberta-v2", "opt", "mpnet", "distilbert"])
+def test_no_dropout_below_the_first_tuned_layer(model_type):
+    model = small_model(model_type)
+    anatomy = find_layers(model, small_batch(model))
+    first = anatomy.layers(model)[3]
+    set_train_mode(model, anatomy, Trainable(1).parameters(anatomy))
+    seen = []
+    hook = first.register_forward_pre_hook(lambda m, args, kwargs: seen.append(args[0]), with_kwargs=True)
+    if not any(True for _ in first.parameters()):
+        raise AssertionError
+    with torch.no_grad():
+        try:
+            outputs = [model(**small_batch(model)).logits for _ in range(2)]
+        finally:
+            hook.remove()
+    assert torch.equal(seen[0], seen[1])
+    assert not torch.equal(*outputs)

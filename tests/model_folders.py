@@ -1,0 +1,40 @@
+"""Models loaded for the tests, and changes to their folders."""
+
+import json
+
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
+    PreTrainedTokenizerFast,
+)
+
+from frostline.model.loading import load_pretrained
+
+CLASSES = {"labels": ("no", "yes"), "problem_type": "single_label_classification"}
+
+
+def load(folder, **more):
+    return load_pretrained(str(folder), **(CLASSES | more))
+
+
+def values(pretrained, names=None):
+    return {n: p.detach().clone() for n, p in pretrained.model.named_parameters() if names is None or n in names}
+
+
+def edit_config(folder, **values):
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def edit_weights(folder, edit):
+    weights = load_file(folder / "model.safetensors")
+    edit(weights)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def bare_tokenizer(folder, **more):
+    """Whole words, and nothing for padding, as GPT-2's tokenizer has it."""
+    words = Tokenizer(models.WordLevel({"<end>": 0, "<unknown>": 1, "good": 2, "film": 3}, unk_token="<unknown>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    fast = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unknown>", eos_token="<end>", **more)
+    fast.save_pretrained(folder)

@@ -1,0 +1,88 @@
+"""Which runs count as failed."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pytest
+
+from curve_runs import answer, by_name, one
+from frostline.statistics.choices import Choices
+from frostline.statistics.curve import compare
+from frostline.statistics.outcomes import clear_distance, failures, with_outcomes
+from frostline.statistics.scores import Scores
+
+
+def outcomes(cell: Sequence[float], best: float, chance: float = 0.5) -> list[str]:
+    runs = [*(one("1", seed, score) for seed, score in enumerate(cell)), one("all", 0, best)]
+    return [run["outcome"] for run in with_outcomes(runs, chance) if run["trainable"] == "1"]
+
+
+def test_a_run_far_below_its_cell_has_failed() -> None:
+    assert outcomes([0.84, 0.85, 0.50, 0.86, 0.55], 0.9) == ["ok", "ok", "at chance", "ok", "collapsed"]
+    assert outcomes([0.50, 0.51, 0.49, 0.86, 0.85], 0.9) == ["at chance"] * 3 + ["ok"] * 2
+    assert outcomes([0.51, 0.52], 0.9) == ["at chance"] * 2
+    assert outcomes([0.86, 0.5], 0.9) == ["ok", "at chance"]
+
+
+def test_a_weak_run_among_weak_runs_has_not_failed() -> None:
+    """Above and below a tenth of the best gain (.54): what lies below is not left out, so the mean is not flattered."""
+    weak = [0.525, 0.535, 0.53, 0.545, 0.55]
+    assert outcomes(weak, 0.9) == ["ok"] * 5
+    cell = by_name(answer([*(one("1", n, s) for n, s in enumerate(weak)), one("all", 0, 0.9)], 0.5))["1"]
+    assert (cell["validation"]["n"], cell["validation"]["mean"]) == (5, pytest.approx(np.mean(weak)))
+
+
+def test_a_run_that_is_weaker_by_no_more_than_the_rows_explain_has_not_failed() -> None:
+    """Of 200 rows .14 is four standard errors; how many rows others had nobody knows."""
+    near = [*(one("1", n, score) for n, score in enumerate((0.48, 0.555, 0.575))), one("all", 0, 0.53)]
+    far = [one("1", 3, 0.42), *near]
+    flat = [*(one("1", n, score) for n, score in enumerate((0.97, 0.97, 0.96, 0.30))), one("all", 0, 0.97)]
+    lost = [one("1", 0, 0.52), one("1", 1, 0.51), one("all", 0, 0.80)]
+    weak = [one("1", n, score, outcome="degenerate" if n else "ok") for n, score in enumerate((0.42, 0.43))]
+    for rows, runs, failed in (
+        (None, near, {"1-0"}),
+        (200, near, set()),
+        (None, far, {"1-0", "1-3"}),
+        (200, far, {"1-3"}),
+        (100, far, set()),
+        (300, flat, {"1-3"}),
+        (200, lost, {"1-0", "1-1"}),
+        (40, lost, set()),
+        (200, weak, {"1-1"}),  # that it says the same of every row is no question of noise
+    ):
+        evidence = Scores("accuracy", 0.95 if runs is flat else 0.5, rows=rows)
+        found = with_outcomes(runs, evidence.chance, clear_distance(runs, evidence))
+        assert {run["run"] for run in found if run["outcome"] != "ok"} == failed
+        got = compare(runs, evidence, Choices())
+        assert got["clear_distance"] == (pytest.approx(2 / math.sqrt(rows)) if rows else 0)
+        assert sum(cell["failures"]["failed"] for cell in got["cells"]) == len(failed)
+
+
+def test_a_clear_distance_is_of_the_runs_with_the_fewest_rows_and_of_the_metric() -> None:
+    class Folds(Scores):
+        def rows_of(self, runs: Iterable[str]) -> int:
+            return {"1-0": 64, "1-1": 100, "1-2": 16}[next(iter(runs))]
+
+    runs = [one("1", 0, 0.8), one("1", 1, 0.7), one("1", 2, None), one("1", 3, 0.9, status="pending")]
+    assert clear_distance(runs, Folds("accuracy", 0.5)) == 4 * 0.5 / 8
+    assert clear_distance(runs, Folds("matthews_correlation", 0.0)) == 4 * 1.0 / 8
+    assert clear_distance(runs, Folds("bleu", 0.0)) == clear_distance([], Folds("accuracy", 0.5)) == 0
+
+
+def test_failures_are_of_a_k_and_a_learning_rate() -> None:
+    runs = [
+        one("1", n, s, learning_rate=rate)
+        for rate, base in ((1e-4, 0.8), (1e-3, 0.55))
+        for n, s in enumerate([base] * 3)
+    ]
+    assert {run["outcome"] for run in with_outcomes([*runs, one("all", 0, 0.85)], 0.5)} == {"ok"}
+
+
+def test_runs_that_are_not_above_guessing_are_counted_whether_they_failed_or_not() -> None:
+    runs = with_outcomes(
+        [one(0, seed, score) for seed, score in enumerate((0.45, 0.5, 0.53))] + [one("all", 0, 0.9)], 0.5
+    )
+    weak = failures([run for run in runs if run["trainable"] != "all"])
+    assert (weak["not_above_guessing"], weak["at_chance"], weak["runs"]) == (2, 3, 3)  # a cell that has not learned
+    assert failures(with_outcomes([one(0, 0, 0.45)], None))["not_above_guessing"] is None

@@ -1,0 +1,117 @@
+"""Sweeps whose folder grows: more runs, sizes and values of tune."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from finished_runs import table
+from frostline import FrostlineError
+from frostline.api.sweep import Sweep
+from frostline.report.finish import finish
+from frostline.sweep.execution.execute import execute, prepare_hidden_states
+from frostline.sweep.execution.progress import Progress
+from frostline.sweep.prepare import prepare
+from frostline.sweep.register import register
+from frostline.sweep.results.folder import Folder
+from frostline.training.run import run
+from tiny import go
+
+
+def cells(sweep: Sweep) -> set[tuple[Any, ...]]:
+    done = sweep.table().query("status == 'done'")
+    return set(done[["trainable", "seed", "train_size", "learning_rate"]].itertuples(index=False, name=None))
+
+
+def test_a_grown_sweep_is_the_sweep_that_was_large_from_the_start(settings: dict[str, Any], tmp_path: Path) -> None:
+    go(settings, seeds=1, tune="1")
+    go(settings, seeds=2, tune="all,1")
+    grown = go(settings, seeds=2, tune="0")
+    whole = go(settings, seeds=2, tune="0,1,all", out=tmp_path / "whole")
+    assert grown.spec.tune == (0,) and set(grown.table().trainable) == {"last 0", "last 1", "all"}
+    pd.testing.assert_frame_equal(table(grown), table(whole))
+
+
+def test_two_processes_that_grow_one_folder_leave_what_both_asked_for(settings: dict[str, Any]) -> None:
+    first = Sweep(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
+    prepared = first._prepare(Progress())  # it has looked at the folder when the other comes
+    go(settings, tune="1,all", seeds=2)
+    register(prepared)
+    execute(prepared, first._requested(prepared), Progress())
+    both = {(k, seed, 20, 1e-3) for k in ("last 1", "all") for seed in (0, 1)} | {("last 0", 0, 20, 1e-2)}
+    assert cells(first) == both
+
+    notes: list[str] = []
+
+    class Noted(Progress):
+        def note(self, sentence: str) -> None:
+            notes.append(sentence)
+
+    finish(prepared, Noted())
+    assert ["the same command again to save the model" in note for note in notes] == [True]
+
+
+def test_a_sweep_in_a_folder_that_has_grown_since_saves_whatever_is_best(settings: dict[str, Any]) -> None:
+    first = Sweep(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
+    first.run()
+    go({**settings, "target": 1.0}, tune="0,all", seeds=3)
+    shutil.rmtree(first.out / "model", ignore_errors=True)
+    first.run()
+    assert (first.out / "model" / "config.json").exists()
+
+
+def test_fewer_asked_later_loses_nothing_and_runs_only_what_is_asked(settings: dict[str, Any]) -> None:
+    go(settings, tune="0,1", seeds=2)
+    fewer = go(settings, tune="1", seeds=1, learning_rate=1e-2)
+    assert len(cells(fewer)) == 5 and ("last 1", 0, 20, 1e-2) in cells(fewer)
+    assert (fewer.table().status == "done").all()
+
+
+def test_sizes_grow_too_also_from_all_rows(settings: dict[str, Any]) -> None:
+    settings = {**settings, "train_size": None, "seeds": 1, "tune": "0"}
+    go(settings)
+    both = go(settings, train_size="30")
+    assert {cell[2] for cell in cells(both)} == {30, 144}
+
+
+def test_shallow_then_full_then_shallow_is_as_one_grid(settings: dict[str, Any], tmp_path: Path) -> None:
+    wanted = {**settings, "tune": "1,2,all", "workers": 1}
+    whole = go({**wanted, "out": tmp_path / "whole"})
+    sweep = Sweep(progress=Progress(), **wanted)
+    prepared = sweep._prepare(Progress())
+    register(prepared)
+    runs = sweep._requested(prepared)
+    for tune in (1, "all", 2):
+        execute(prepared, [spec for spec in runs if spec.tune == tune], Progress())
+    one, other = (Folder(out).store for out in (settings["out"], whole.out))
+    assert one.results().keys() == other.results().keys() and one.results()
+    for digest in one.results():
+        mine, theirs = one.predictions(digest), other.predictions(digest)
+        assert all(np.array_equal(mine[name], theirs[name]) for name in theirs)
+
+
+def test_named_parts_join_a_sweep_and_others_need_another_folder(settings: dict[str, Any]) -> None:
+    go(settings, tune="0,1")
+    both = go(settings, tune_modules="pooler,layer.1", tune=None)
+    assert set(both.table().trainable) == {"last 0", "last 1", "named"} and set(both.table().status) == {"done"}
+    assert set(go(settings, tune="2").table().trainable) == {"last 0", "last 1", "last 2", "named"}
+    with pytest.raises(FrostlineError, match=r"whose named parts are layer\.1, pooler: choose another --out"):
+        go(settings, tune="named", tune_modules="pooler")
+
+
+def test_the_model_of_a_grown_sweep_reads_its_own_rows(settings: dict[str, Any]) -> None:
+    """Every seed has rows of its own; those of an older run are kept states too when its model is made later."""
+    go(settings, tune="1", seeds=1, num_train_epochs=1)
+    grown = Sweep(progress=Progress(), **{**settings, "tune": "1", "seeds": 2})
+    prepared = prepare(grown.spec, {}, Progress())
+    execute(prepared, prepared.plan.runs, Progress())
+    older = next(spec for spec in prepared.plan.runs if spec.seed == 0)
+    with pytest.raises(AssertionError, match="hidden states of these rows were not loaded"):
+        run(older, prepared.context)
+    prepare_hidden_states(prepared, [older], Progress())
+    again = run(older, prepared.context)
+    there = prepared.store.predictions(older.digest)
+    assert all(np.array_equal(again.logits[name], there[name]) for name in there)
