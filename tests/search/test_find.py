@@ -51,7 +51,7 @@ def test_the_folder_holds_just_what_was_trained_and_why(wanted: dict[str, Any]) 
         assert (out / "model" / "config.json").exists()
     assert json.loads((out / "answer.json").read_text())["search"]["why"] == search["why"]
     page = (out / "report.html").read_text()
-    assert "How it was found" in page and search["steps"][0]["why"] in page
+    assert '<h2 id="search">The search</h2>' in page and search["steps"][0]["why"] in page
 
 
 def test_side_by_side_its_steps_take_what_the_clock_says(
@@ -188,7 +188,7 @@ def test_on_shuffled_labels_nothing_is_learned_and_no_k_is_named(wanted: dict[st
 def test_on_data_too_small_it_says_so(wanted: dict[str, Any]) -> None:
     rows = pd.DataFrame({"text": [f"film {n}" for n in range(24)], "label": ["yes", "no"] * 12})
     answer = frostline.find(**{**wanted, "train": rows, "train_size": None})
-    assert answer["validation_rows"] < 10 and "validation rows are too few to tell anything" in answer["sentence"]
+    assert answer["validation_rows"] < 10 and "validation examples are too few for any conclusion" in answer["sentence"]
 
 
 def test_test_is_not_looked_at_before_the_search_is_over(

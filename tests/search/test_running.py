@@ -73,7 +73,7 @@ def test_what_frozen_features_do_alone_and_what_it_let_guess_is_there(wanted: di
     assert search["probes"]["train_rows"] > 10 and search["probes"]["sentence"]
     assert {guess["by"] for guess in search["guesses"]} == {"probes", "LogME", "climbing"}
     page = (wanted["out"] / "report.html").read_text()
-    assert "What frozen features can do alone" in page and "What was guessed beforehand" in page
+    assert "Linear probes on frozen features" in page and "Estimates before the search" in page
 
 
 def test_where_frozen_features_are_enough_nothing_more_is_trained(wanted: dict[str, Any]) -> None:

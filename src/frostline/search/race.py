@@ -13,7 +13,7 @@ begins, never which k is recommended. Only a probe that no k could beat by much 
 """
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from frostline.search.course import (
 )
 
 Steps = Generator[Step, None, Verdict]
+Run = Callable[[Sequence[Trial], str], Generator[Step, None, None]]
 
 
 def race(board: Board) -> Steps:
@@ -79,6 +80,18 @@ def race(board: Board) -> Steps:
         yield from lower_rates(reference)
     if board.rate(reference) is None:
         return Verdict(None, failed_throughout(reference), alone=True)
+    nothing_learned = yield from _try_to_learn(board, run)
+    if nothing_learned is not None:
+        return nothing_learned
+
+    while not isinstance(following := _next(board, rate), Verdict):
+        yield from run(following.trials, following.why)
+    return following
+
+
+def _try_to_learn(board: Board, run: Run) -> Generator[Step, None, Verdict | None]:
+    """Train full at other learning rates while nothing is above chance with 95 % confidence; a verdict if that does not help."""
+    course, reference, asked = board.course, board.course.reference, board.course.asked
     first_of_all: list[Tune] = [reference, asked, 0]
     likely = board.rate(asked)
     for one in sorted(course.rates, key=lambda one: (one != likely, -one)):
@@ -92,10 +105,7 @@ def race(board: Board) -> Steps:
         left = ", ".join(f"{one:g}" for one in course.rates if one not in tried)
         untried = f" {said(reference, begins=True)} at {left} could not be tried." if left else ""
         return Verdict(None, f"{NOTHING_LEARNED}{untried}", unlearned=True)
-
-    while not isinstance(following := _next(board, rate), Verdict):
-        yield from run(following.trials, following.why)
-    return following
+    return None
 
 
 def _next(board: Board, rate: float) -> Step | Verdict:
