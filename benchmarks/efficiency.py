@@ -31,7 +31,6 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
 from frostline import Sweep  # noqa: E402
-from frostline.fast.linear import prepared_weights  # noqa: E402
 from frostline.frozen.batches import tokens_per_batch  # noqa: E402
 from frostline.frozen.cache.loading import missing_rows  # noqa: E402
 from frostline.frozen.cache.recipe import cache_folder  # noqa: E402
@@ -116,7 +115,7 @@ def matrix_rate(prepared: Prepared, tokens: int, choice: Choice = min) -> float:
 
     with torch.no_grad():
         best = seconds([partial(nn.functional.linear, weight=weight) for weight in plain])
-        with machine.autocast(), prepared_weights(nn.ModuleList(layers), machine.dtype):
+        with machine.autocast():
             best = min(best, seconds(layers))
     return sum(2 * tokens * rows * columns for rows, columns in shapes) / best
 

@@ -21,9 +21,6 @@ class Failed(Exception):
     """A process that ended in an error; its last words."""
 
 
-TORCH_BY_ITSELF = {"THP_MEM_ALLOC_ENABLE": "0"}  # in an environment: nothing that frostline asks of torch's memory
-
-
 def timed(command: Sequence[str], log: Path, **environment: str) -> float:
     """Run a process to its end, its words into ``log``; gives its seconds from start to exit.
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from measuring import TORCH_BY_ITSELF, Facts, markdown
+from measuring import Facts, markdown
 from random_model import SIZES, write_model, write_rows
 from same_rows import write_task
 
@@ -33,7 +33,8 @@ SETTINGS = {"tune": "2", "train_size": "64", "seeds": "1", "num_train_epochs": "
 def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
     """Bytes above the imports: of the preparation, and of a run that starts from cached hidden states."""
     from frostline import Sweep
-    from frostline.sweep.execution.execute import prepare_hidden_states, weights_for_runs
+    from frostline.fast.malloc import memory_reused
+    from frostline.sweep.execution.execute import prepare_hidden_states
     from frostline.sweep.execution.progress import Progress
     from frostline.training.run import run
 
@@ -43,9 +44,9 @@ def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
         prepared = sweep._prepare(Progress())
         (spec,) = sweep._requested(prepared)
         prepare_hidden_states(prepared, [spec], Progress())
-    with weights_for_runs(prepared, [spec]), _most() as most:
+    with memory_reused(release_large=True), _most() as most:
         run(spec, prepared.context)
-    return {"frostline, until hidden states are kept": _above(until, before), OURS: _above(most, before)}
+    return {"frostline, until hidden states are cached": _above(until, before), OURS: _above(most, before)}
 
 
 def trainer(work: Path, side: str) -> dict[str, Facts]:
@@ -119,8 +120,7 @@ def main() -> None:
         write_task(settings, work)
         for side in SIDES:
             command = [sys.executable, __file__, "--side", side, "--work", folder]
-            own = {} if side == OURS else TORCH_BY_ITSELF
-            environment = {**os.environ, **own, "HF_ASSETS_CACHE": str(work / "cache")}
+            environment = {**os.environ, "HF_ASSETS_CACHE": str(work / "cache")}
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
             found |= json.loads(done.stdout.splitlines()[-1])
     rows = [

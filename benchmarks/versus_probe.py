@@ -24,7 +24,6 @@ from pathlib import Path
 
 from frostline_side import cell, sweep
 from measuring import (
-    TORCH_BY_ITSELF,
     Facts,
     Failed,
     Journal,
@@ -77,7 +76,7 @@ def _run(where: Facts, settings: dict[str, str], work: Path, journal: Journal) -
     else:
         command = [sys.executable, str(Path(__file__).with_name("probe_sides.py")), str(work), str(journal.path)]
         command += [where["side"], str(where["repeat"]), settings["num_train_epochs"]]
-        seconds = timed(command, work / f"{where['side']}.log", **TORCH_BY_ITSELF)
+        seconds = timed(command, work / f"{where['side']}.log")
     journal.add({"kind": "whole", **where, "seconds": seconds})
 
 

@@ -33,7 +33,7 @@ from pathlib import Path
 import speed_report
 import torch
 from frostline_side import cell, sweep
-from measuring import TORCH_BY_ITSELF, Facts, Failed, Journal, alternating, machine, settings_of, timed, warm_up
+from measuring import Facts, Failed, Journal, alternating, machine, settings_of, timed, warm_up
 from random_model import SIZES, write_model, write_rows
 from same_rows import write_task
 from speed_report import OURS, SIDES
@@ -76,7 +76,7 @@ class Bench:
         own = [line for line in self.journal.lines() if where.items() <= line.items()]
         command = [sys.executable, str(HERE / "trainer_side.py"), str(self.work), str(self.journal.path)]
         command += [where["side"], str(where["repeat"]), str(time.time()), ",".join(map(str, self.sample))]
-        seconds = timed(command, self.work / f"{where['side']}.log", **TORCH_BY_ITSELF)
+        seconds = timed(command, self.work / f"{where['side']}.log")
         failed = [line for line in self.journal.lines() if where.items() <= line.items() and "failed" in line]
         if failed:
             raise Failed(f"{len(failed)} of {len(self.sample)} cells failed, so there is no wall time")

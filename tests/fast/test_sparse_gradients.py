@@ -133,7 +133,7 @@ def test_small_tables_frozen_ones_and_those_of_others_are_left_alone():
     for model in (small, frozen, tied):
         with sparse_gradients(model):
             assert not any(
-                "forward" in vars(module) or "held_gradient" in vars(p)
+                "forward" in vars(module) or "sparse_gradient" in vars(p)
                 for module in model.modules()
                 for p in module.parameters()
             )
@@ -148,11 +148,11 @@ def test_it_is_closed_when_something_goes_wrong():
         optimizer.step()
         raise KeyboardInterrupt
     torch.testing.assert_close(model.tables[0].weight[9], before * (1 - 0.01 * 0.5))
-    assert "held_gradient" not in vars(model.tables[0].weight) and "forward" not in vars(model.tables[0])
+    assert "sparse_gradient" not in vars(model.tables[0].weight) and "forward" not in vars(model.tables[0])
 
 
 def test_switched_off_no_table_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROSTLINE_WITHOUT", "sparse_gradients")
     model = Reader()
     with sparse_gradients(model):
-        assert "held_gradient" not in vars(model.tables[0].weight) and "forward" not in vars(model.tables[0])
+        assert "sparse_gradient" not in vars(model.tables[0].weight) and "forward" not in vars(model.tables[0])

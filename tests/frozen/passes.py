@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from frostline.fast.linear import prepared_weights
 from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.frozen.selection import StateSelection
@@ -28,12 +27,10 @@ def pass_over(
 def bytes_by_row(forward_pass: ForwardPass, tokens: Tokens, rows: Any) -> dict[int, list[bytes]]:
     """The bytes of the hidden states of each row."""
     found, batches = {}, forward_pass.batches(tokens.lengths, np.asarray(rows, np.int64))
-    precision = "float32" if forward_pass.autocast.__name__ == "nullcontext" else "bfloat16"
-    with prepared_weights(forward_pass.model, machine(precision).dtype):
-        for batch, states in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
-            parts = {name: x.split(batch.lengths.tolist() if "tokens" in name else 1) for name, x in states.items()}
-            for n, row in enumerate(batch.rows.tolist()):
-                found[row] = [part[n].float().contiguous().numpy().tobytes() for part in parts.values()]
+    for batch, states in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
+        parts = {name: x.split(batch.lengths.tolist() if "tokens" in name else 1) for name, x in states.items()}
+        for n, row in enumerate(batch.rows.tolist()):
+            found[row] = [part[n].float().contiguous().numpy().tobytes() for part in parts.values()]
     return found
 
 

@@ -7,7 +7,6 @@ from transformers import (
     BertForSequenceClassification,
 )
 
-from frostline.fast.bf16_gradients import hold_bf16_gradient
 from frostline.fast.optimizer import gradient_of
 from frostline.model.anatomy import HEAD, POOLER
 from frostline.model.trainable import Trainable
@@ -57,52 +56,6 @@ def test_digests_know_weights_configuration_and_tokenizer(folder):
     (folder / "tokenizer.json").write_text(text.replace('"good"', '"swell"'))
     fourth = load(folder)
     assert fourth.vocabulary != third.vocabulary and fourth.weights == third.weights
-
-
-def test_what_was_let_go_comes_back_as_it_was(tiny_bert):
-    pretrained = load(tiny_bert)
-    before, layers = values(pretrained), pretrained.anatomy.count
-    for cut in (1, 0, layers, None):
-        pretrained.release_weights(cut)
-        there = {name for name, value in values(pretrained).items() if not value.isnan().any()}
-        assert (there == set(before)) == (cut is None and not pretrained._absent)
-        assert equal(values(pretrained, there), {name: before[name] for name in there})
-        pretrained.load_weights(1)
-        lower = [
-            pretrained.model.get_parameter(name) for name, p in pretrained.anatomy.places.items() if p == "layer 0"
-        ]
-        assert all(p.isnan().all() == (cut is not None and cut > 0) for p in lower)
-        assert not any(
-            value.isnan().any()
-            for value in values(pretrained, Trainable.last(layers - 1).parameters(pretrained.anatomy)).values()
-        )
-        pretrained.load_weights(None)
-        assert equal(values(pretrained), before)
-
-
-def test_what_was_trained_and_let_go_comes_back_as_the_checkpoint_has_it(tiny_bert):
-    pretrained = load(tiny_bert)
-    pretrained.restore()
-    before, names = values(pretrained), Trainable("all").parameters(pretrained.anatomy)
-    with torch.no_grad():
-        for parameter in pretrained.start_run(names, 0).values():
-            parameter.add_(1)
-    pretrained.release_weights(1)
-    pretrained.load_weights(None)
-    pretrained.restore()
-    assert equal(values(pretrained, names - pretrained.new), {name: before[name] for name in names - pretrained.new})
-
-
-def test_the_digest_of_the_frozen_is_of_what_is_there(tiny_bert):
-    pretrained = load(tiny_bert)
-    names = Trainable(1).parameters(pretrained.anatomy)
-    whole = pretrained.frozen_digest(names)
-    pretrained.release_weights(pretrained.anatomy.count - 1)
-    less = pretrained.frozen_digest(names)
-    assert less != whole and pretrained.frozen_digest(names) == less
-    with torch.no_grad():
-        pretrained.model.get_parameter("bert.embeddings.LayerNorm.bias").add_(1)
-    assert pretrained.frozen_digest(names) != less
 
 
 def test_the_head_is_drawn_from_the_seed_alone(tiny_bert):
@@ -192,7 +145,6 @@ def test_start_puts_pretrained_values_back(tiny_bert):
             for parameter in trained.values():
                 parameter.add_(1.0)
                 parameter.grad = torch.ones_like(parameter)
-                hold_bf16_gradient(parameter, torch.ones_like(parameter))
     pretrained.restore()
     assert all(gradient_of(parameter) is None for parameter in pretrained.model.parameters())
 

@@ -12,10 +12,10 @@ from frostline import FrostlineError
 from frostline.data.files import make_folder
 from frostline.data.load import Data
 from frostline.data.parsing import comma_separated
+from frostline.fast.malloc import memory_reused
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.cache.loading import RESERVED_BYTES, load_or_compute, missing_rows
 from frostline.frozen.cache.recipe import cache_folder
-from frostline.frozen.forward_pass import prepared_for_forward_pass
 from frostline.frozen.selection import StateSelection
 from frostline.model.device import Machine, free_bytes, this_machine
 from frostline.model.loading import load_pretrained
@@ -195,7 +195,7 @@ def _hidden_states(
         done += more
         progress.advance(done)
 
-    with prepared_for_forward_pass(pretrained.model, machine):
+    with memory_reused():
         states = load_or_compute(forward_pass, tokens, rows, recipe, progress=advance, warn=progress.note)
     progress.finish(len(rows))
     return states

@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frostline.fast.forwards import forwards_replaced
-from frostline.fast.optimizer import ATTRIBUTE, HeldGradient, adamw_step
 from frostline.fast.switch import enabled
 
 LARGE = 4096  # rows from which it pays
+ATTRIBUTE = "sparse_gradient"  # of a parameter
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def _is_plain(module: nn.Embedding) -> bool:
     )
 
 
-class SparseGradient(HeldGradient):
+class SparseGradient:
     """The gradient of a table ``[N, D]`` for the R rows that were read so far; it stays attached until it is closed."""
 
     def __init__(self, parameter: Tensor) -> None:
@@ -95,38 +95,41 @@ class SparseGradient(HeldGradient):
     def _add(self, gradient: Tensor) -> None:
         self.values = gradient if self.values is None else _with_zeros(self.values, len(gradient)) + gradient
 
-    def gradient(self, parameter: Tensor) -> Tensor | None:
-        if parameter.grad is not None:  # of code that read the parameter itself, and so all rows
+    def gradient(self) -> Tensor | None:
+        """The gradient ``[R, D]`` of the current step; None if there is none."""
+        if self.parameter.grad is not None:  # of code that read the parameter itself, and so all rows
             self.read(torch.arange(len(self.index)))
-            self._add(parameter.grad[self.rows])
-            parameter.grad = None
+            self._add(self.parameter.grad[self.rows])
+            self.parameter.grad = None
         return self.values
 
-    def norm(self, parameter: Tensor) -> Tensor | None:
-        gradient = self.gradient(parameter)
-        return None if gradient is None else torch.linalg.vector_norm(gradient)
-
     def scale(self, factor: Tensor) -> None:
+        """Multiply the gradient."""
         if self.values is not None:
             self.values.mul_(factor)
 
-    def clear(self, parameter: Tensor) -> None:
+    def clear(self) -> None:
+        """Forget the gradient."""
         self.values = None
 
-    def step(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any], state: dict[str, Any]) -> None:
+    def step(self, group: dict[str, Any], state: dict[str, Any]) -> None:
+        """One step of AdamW, with the options of a parameter ``group`` and the optimizer's ``state`` of the table."""
+        assert self.values is not None
         count = len(self.rows)
-        values = parameter[self.rows]
+        values = self.parameter[self.rows]
         for name in ("exp_avg", "exp_avg_sq"):
             known = state.get(name, values[:0])
             if len(known) < count:  # with capacity for some rows to come
                 state[name] = _with_zeros(known, count + count // 4)
         moments = {name: x[:count] if x.dim() else x for name, x in state.items()}
-        adamw_step(values, _with_zeros(gradient, count), group, moments)
+        _adamw_step(values, _with_zeros(self.values, count), group, moments)
         state["step"] = moments["step"]
-        parameter[self.rows] = values
+        self.parameter[self.rows] = values
         self.decay *= 1 - group["lr"] * group["weight_decay"]
+        self.values = None
 
     def flush(self) -> None:
+        """Multiply all other rows by their deferred decay."""
         if self.decay != 1:
             with torch.no_grad():
                 values = self.parameter[self.rows]
@@ -138,6 +141,32 @@ class SparseGradient(HeldGradient):
         """Detach from the parameter, which is then up to date."""
         del vars(self.parameter)[ATTRIBUTE]
         self.flush()
+
+
+def sparse_gradient(parameter: Tensor) -> SparseGradient | None:
+    """What holds this parameter's gradient; None if the gradient is an ordinary one."""
+    return vars(parameter).get(ATTRIBUTE)
+
+
+def _adamw_step(values: Tensor, gradient: Tensor, group: dict[str, Any], state: dict[str, Any]) -> None:
+    """torch's fused step of one tensor, in place: ``torch.optim`` has none for some rows of a parameter."""
+    beta1, beta2 = group["betas"]
+    step = state.setdefault("step", torch.zeros(())).add_(1)
+    torch._fused_adamw_(
+        [values],
+        [gradient],
+        [state["exp_avg"]],
+        [state["exp_avg_sq"]],
+        [],
+        [step],
+        lr=group["lr"],
+        beta1=beta1,
+        beta2=beta2,
+        weight_decay=group["weight_decay"],
+        eps=group["eps"],
+        amsgrad=False,
+        maximize=False,
+    )
 
 
 def _with_zeros(x: Tensor, rows: int) -> Tensor:

@@ -6,7 +6,6 @@ What then runs is torch's and transformers' own code. Results agree within float
 the same.
 
 The environment is read whenever a speed-up is about to be used, so a test can change it, and forked workers inherit it.
-Only ``large_pages`` is decided when torch first allocates memory.
 """
 
 import difflib
@@ -17,14 +16,9 @@ from frostline import FrostlineError
 TRICKS = {
     "attention": "attention over packed short texts, written out",
     "dropout": "dropout masks from sixteen random bits an element",
-    "weight_cast": "bf16 copies of weights, kept from step to step, and bf16 gradients",
-    "weight_layout": "weights in the memory layout of oneDNN's products, while scoring",
     "sparse_gradients": "steps of embedding tables through the rows that were read",
     "last_layer": "the last layer computed for the head's token only",
     "packing": "batches without padding",
-    "unread": "weights below the cut are released",
-    "mapped_pages": "pages of mapped weights are released once they were copied",
-    "large_pages": "tensors in pages of 2 MB",
     "malloc": "freed memory stays with the process between runs",
     "garbage_collection": "objects that outlive all runs are not searched for garbage",
     "workers": "runs side by side in forked processes of one thread",

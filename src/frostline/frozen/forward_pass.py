@@ -6,7 +6,7 @@ Shapes: B examples in a batch, T tokens, D width.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -14,13 +14,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from frostline.fast.last_layer import HeadTokenPart, read_at
-from frostline.fast.linear import prepared_weights
-from frostline.fast.malloc import memory_reused
 from frostline.frozen.batches import ForwardBatch, Lengths, Rows, packed_batches, padded_batches, tokens_per_batch
 from frostline.frozen.cut import cut_at
 from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import EMBEDDINGS, Anatomy
-from frostline.model.device import Machine
 from frostline.model.packing import packable
 from frostline.model.tokens import Tokens
 
@@ -103,13 +100,6 @@ class ForwardPass:
             at = read_at(self.head_reads, inputs["input_ids"][: len(mask)], mask, pad)
             selected["head"] = real(self.anatomy.count)[lengths.cumsum(0) - lengths + at]
         return selected | {f"pooled-{cut}": _pooled(real(cut).float(), lengths) for cut in selection.pooled}
-
-
-@contextmanager
-def prepared_for_forward_pass(model: PreTrainedModel, machine: Machine) -> Iterator[None]:
-    """While the context is open, weights are laid out for the forward pass and freed memory is reused."""
-    with memory_reused(), prepared_weights(model, machine.dtype):
-        yield
 
 
 def embeddings_are_lookups(model: PreTrainedModel, anatomy: Anatomy) -> bool:

@@ -5,7 +5,7 @@
 - ``tune``, ``trainable``: what a run trains. A new way to choose it begins here.
 - ``tokens``: examples as token numbers; ``packed_layout``, ``packing``: batches without padding.
 - ``stacking``: several runs in one model; ``modes``: train and eval mode.
-- ``device``, ``memory``, ``unread``: the machine, its memory, and weights that a run does not read.
+- ``device``, ``memory``: the machine and its memory.
 
 May import from data, statistics and fast.
 """

@@ -76,7 +76,6 @@ def load_pretrained(
         vocabulary=files_digest(sorted(p for p in folder.iterdir() if p.name in tokenizer_files(folder))),
         max_length=_max_length(model, tokenizer),
         new=_new_parameters(model, anatomy, info),
-        read=lambda: read()[0],
         use_cache=use_cache,
     )
 

@@ -10,7 +10,6 @@ from time import thread_time
 import psutil
 import torch
 
-import frostline.fast.large_pages  # noqa: F401
 from frostline.fast.glibc import glibc
 from frostline.model.device import Machine
 

@@ -54,7 +54,6 @@ def save_model(
     aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         aside.mkdir(parents=True)
-        pretrained.load_weights(None)
         with _as_published(pretrained, identity.max_length):
             pretrained.model.save_pretrained(aside)
             pretrained.tokenizer.save_pretrained(aside)

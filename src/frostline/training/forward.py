@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from frostline.fast.dropout import Dropout
-from frostline.fast.linear import prepared_weights
 from frostline.fast.sparse_gradients import sparse_gradients
 from frostline.fast.switch import enabled
 from frostline.frozen.batches import Rows
@@ -30,10 +29,8 @@ def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[
     seeds = [generator_seed(spec.seed, "dropout") for spec in specs]
     dropout = Dropout(*seeds) if context.machine.device.type == "cpu" and enabled("dropout") else None
     cut = context.cut(specs[0])
-    head_only = cut == pretrained.anatomy.count  # too cheap to speed up, and a stack must give bitwise the same
     with (
         packable(pretrained.model) if context.packed else nullcontext() as packing,
-        prepared_weights(pretrained.model, context.machine.dtype) if runs == 1 and not head_only else nullcontext(),
         sparse_gradients(pretrained.model) if runs == 1 and not context.plain else nullcontext(),
         dropout.instead(pretrained.model) if dropout else nullcontext(),
         cut_at(

@@ -90,7 +90,6 @@ def run_stacked(
 def restore(spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:
     """Put the ``learned`` parameters of a run back into the model; gives its logits ``[n, C]`` of the validation rows."""
     names = spec.to_train.parameters(context.pretrained.anatomy)
-    context.pretrained.load_weights(context.cut(spec))
     parameters = context.pretrained.start_run(names, generator_seed(spec.seed, "head"))
     with torch.no_grad():
         for name, parameter in parameters.items():

@@ -29,7 +29,6 @@ def training_session(
     ``as_one``: see :func:`frostline.training.run.run_stacked`.
     """
     pretrained = context.pretrained
-    pretrained.load_weights(context.cut(specs[0]))
     names = specs[0].to_train.parameters(pretrained.anatomy)
 
     def start(number: int) -> Mapping[str, nn.Parameter]:

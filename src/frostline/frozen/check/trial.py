@@ -40,6 +40,7 @@ from frostline.frozen.check.comparison import (
     uneven_sum,
 )
 from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
+from frostline.frozen.check.weights_below import replaced_by_nan, weights_below
 from frostline.frozen.cut import UpperModel, cut_at, hidden_states_by_cut
 from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
 from frostline.frozen.selection import selection_for
@@ -48,7 +49,6 @@ from frostline.model.packed_layout import STEP
 from frostline.model.packing import is_packable, packable
 from frostline.model.tokens import Tokens
 from frostline.model.trace import Batch
-from frostline.model.unread import absent, unread
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Trial:
 
 @contextmanager
 def _disturbed(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> Iterator[None]:
-    """Make everything below the cut wrong: weights are absent, and the first layer gets other input."""
+    """Make everything below the cut wrong: weights are NaN, and the first layer gets other input."""
     call = anatomy.calls[0]
 
     def disturb(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -196,7 +196,7 @@ def _disturbed(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> Iterator[N
 
     hook = anatomy.layers(model)[0].register_forward_pre_hook(disturb, with_kwargs=True)
     try:
-        with absent(unread(model, anatomy, cut)):
+        with replaced_by_nan(weights_below(model, anatomy, cut).values()):
             yield
     finally:
         hook.remove()

@@ -1,8 +1,7 @@
 """Carry a sweep out: run what has no result, over what all runs share, and publish each result as it comes."""
 
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
@@ -14,7 +13,6 @@ from frostline.frozen.batches import Rows
 from frostline.frozen.cache.loading import load_or_compute
 from frostline.frozen.check.exactness import check
 from frostline.frozen.check.trial import Check
-from frostline.frozen.forward_pass import prepared_for_forward_pass
 from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
 from frostline.sweep.execution.progress import Progress
@@ -52,23 +50,14 @@ def execute(
     def attempt(stack: Sequence[RunSpec], progress: Progress) -> None:
         _attempt(stack, prepared, sum(work[spec.digest] for spec in stack), progress, weights)
 
-    with weights_for_runs(prepared, missing):
+    all_cut = all(context.cut(spec) is not None for spec in missing)
+    with memory_reused(release_large=all_cut):
         if workers == 1:
             for stack in stacks:
                 attempt(stack, progress)
         else:  # the longest first, so that they all end at about the same time
             longest_first = sorted(stacks, key=lambda stack: -sum(work[spec.digest] for spec in stack))
             run_concurrently(longest_first, workers, attempt, _name, progress)
-
-
-@contextmanager
-def weights_for_runs(prepared: Prepared, runs: Sequence[RunSpec]) -> Iterator[None]:
-    """For many short trainings, with the weights that these runs need and no others."""
-    cuts = [cut for spec in runs if (cut := prepared.context.cut(spec)) is not None]
-    cut = min(cuts) if len(cuts) == len(runs) else None
-    prepared.pretrained.release_weights(cut)
-    with memory_reused(release_large=cut is not None):
-        yield
 
 
 def _work(
@@ -169,7 +158,6 @@ def check_cuts(prepared: Prepared) -> list[Check]:
     ks = {spec.tune for spec in prepared.plan.runs if isinstance(spec.tune, int)}
     ends = {min(ks), max(ks)} if ks else set()
     all_cut = len(sharing(prepared, prepared.plan.runs)) == len(prepared.plan.runs)
-    pretrained.load_weights(None)
     rows = check(  # full runs every layer; without it the same paths are chosen, so that a sweep can grow by it
         pretrained.model,
         tuned_layers=[*sorted(ends), None],
@@ -193,7 +181,6 @@ def check_cuts(prepared: Prepared) -> list[Check]:
 def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> None:
     context, pretrained, cached = prepared.context, prepared.pretrained, prepared.plan.cached
     progress.begin("hidden states")
-    pretrained.load_weights(None)
     pretrained.restore()  # a second call on the same sweep finds the model as the last run left it
     passed = 0
 
@@ -204,7 +191,7 @@ def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> No
 
     made_by = context.forward_pass(cached)
     recipe, begun = recipe_of(pretrained, context.machine, made_by), perf_counter()
-    with prepared_for_forward_pass(pretrained.model, context.machine):
+    with memory_reused():
         context.states = load_or_compute(made_by, context.tokens, rows, recipe, progress=advance, warn=progress.note)
     context.forward_pass_seconds = perf_counter() - begun
     progress.finish(work)

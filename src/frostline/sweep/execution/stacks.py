@@ -62,7 +62,6 @@ def _largest(
     """How many of these runs one worker would train as one, and why no two can be."""
     spec, pretrained, device = runs[0], context.pretrained, context.machine.device.type
     names = spec.to_train.parameters(pretrained.anatomy)
-    pretrained.load_weights(None)  # the proof runs the whole model
     parameters = pretrained.start_run(names, generator_seed(spec.seed, "head"))
     refusal = stack_refusal(
         pretrained.model,

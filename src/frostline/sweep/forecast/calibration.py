@@ -12,7 +12,6 @@ import numpy as np
 
 from frostline.fast.malloc import memory_reused
 from frostline.frozen.batches import Rows
-from frostline.frozen.forward_pass import prepared_for_forward_pass
 from frostline.frozen.selection import StateSelection
 from frostline.model.device import Machine
 from frostline.model.memory import peak_memory
@@ -41,13 +40,12 @@ class Calibration:
 def forward_pass_rate(workload: Workload, rows: Rows) -> float:
     """Operations per second of a few batches of the forward pass over the frozen layers of ``rows``."""
     context, pretrained, tokens = workload.context, workload.context.pretrained, workload.context.tokens
-    pretrained.load_weights(None)
     pretrained.restore()
     need = workload.cached if workload.cached.cuts or workload.cached.head else StateSelection((), head=True)
     forward_pass, rates = context.forward_pass(need), []
     batches = forward_pass.batches(tokens.lengths, rows)
     chosen = [batches[n] for n in evenly_spaced(len(batches), PASSED)]
-    with prepared_for_forward_pass(pretrained.model, context.machine):
+    with memory_reused():
         for batch in [chosen[0], *chosen]:
             begun = perf_counter()
             for states in forward_pass.hidden_states(tokens, [batch]):

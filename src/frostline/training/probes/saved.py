@@ -15,7 +15,7 @@ from torch import Tensor
 from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.files import replace_file, write_json
-from frostline.frozen.forward_pass import prepared_for_forward_pass
+from frostline.fast.malloc import memory_reused
 from frostline.frozen.selection import POOLED, StateSelection
 from frostline.model.device import Machine, this_machine
 from frostline.model.loading import load_pretrained
@@ -85,7 +85,7 @@ class SavedProbe:
         batches = forward_pass.batches(tokens.lengths, np.arange(len(tokens)))
         predict = self.probe.probabilities if about["labels"] else self.probe.values
         values = np.zeros((len(tokens), len(self.probe.bias)), np.float32)
-        with prepared_for_forward_pass(pretrained.model, machine):
+        with memory_reused():
             for batch, states in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
                 values[batch.rows] = predict(inputs.features(partial(_pooled, states)))
         return values, int((tokens.dropped > 0).sum())
