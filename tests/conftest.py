@@ -53,6 +53,15 @@ def finished_sweep(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.T
 
 
 @pytest.fixture
+def search_settings(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> dict[str, Any]:
+    """The settings of a small search."""
+    from frostline.sweep.execution.progress import Progress
+
+    own = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "budget": 1000.0, "progress": Progress()}
+    return {**own, **SMALL}
+
+
+@pytest.fixture
 def settings(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> dict[str, Any]:
     """Of a sweep of four short runs."""
     return {"model": tiny_bert, "train": tiny_table, "tune": "0,1", "seeds": 2, "out": tmp_path / "o", **SMALL}

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from frostline.model.tune import Tune
-from frostline.search.board import Board
-from frostline.search.course import Course, Outcome, Step, Trial, Verdict, looks
 from frostline.search.race import race
+from frostline.search.scoreboard import Scoreboard
+from frostline.search.trials import Outcome, RaceSettings, Step, Trial, Verdict, interim_analyses
 from frostline.statistics.goal import Goal
 from frostline.statistics.predictions import Labelled, Predictions
 from frostline.statistics.scores import Scores
@@ -26,16 +26,16 @@ RATES = (5e-5, 1e-4, 2e-4)
 RISING: dict[Tune, float] = {0: 0.6, 1: 0.7, 2: 0.76, 3: 0.795, 4: 0.80, 5: 0.80, 6: 0.80, "all": 0.80}
 
 
-def course(**more: Any) -> Course:
+def settings(**more: Any) -> RaceSettings:
     given: dict[str, Any] = {
         **{
             "ks": tuple(range(LAYERS + 1)),
             "reference": "all",
-            "rates": RATES,
-            "head_rates": (1e-4,),
+            "learning_rates": RATES,
+            "head_learning_rates": (1e-4,),
             "seeds": tuple(range(5)),
             "chance": 0.5,
-            "best": 1.0,
+            "highest_score": 1.0,
         },
         **{
             "goal": Goal.of_gain(0.95, 0.5),
@@ -43,12 +43,12 @@ def course(**more: Any) -> Course:
             "budget": None,
         },
     }
-    return Course(**{**given, **more})
+    return RaceSettings(**{**given, **more})
 
 
-def board(**more: Any) -> Board:
+def board(**more: Any) -> Scoreboard:
     """That knows scores alone."""
-    return Board(course(**more), Scores("accuracy", 0.5))
+    return Scoreboard(settings(**more), Scores("accuracy", 0.5))
 
 
 class Rows:
@@ -59,7 +59,7 @@ class Rows:
         self.targets = np.arange(800) % 2
         self.alike, self.logits = alike, {}
         labelled = Labelled(self.targets, "single_label_classification", ("0", "1"), "accuracy")
-        self.evidence = Predictions(labelled, self.logits.__getitem__, looks(seeds))
+        self.evidence = Predictions(labelled, self.logits.__getitem__, interim_analyses(seeds))
 
     def outcome(self, trial: Trial, score: float | None) -> Outcome:
         if score is None:
@@ -70,7 +70,7 @@ class Rows:
         return Outcome(float(right.mean()), PRICE[trial.tune], str(trial))
 
 
-def carried_out(board: Board, score: Any, rows: Rows | None = None) -> tuple[Verdict, list[Step]]:
+def carried_out(board: Scoreboard, score: Any, rows: Rows | None = None) -> tuple[Verdict, list[Step]]:
     """The race on scores by trial, of these ``rows`` if there are any; None is a run that failed."""
     steps, taken = race(board), []
     try:
@@ -80,8 +80,8 @@ def carried_out(board: Board, score: Any, rows: Rows | None = None) -> tuple[Ver
             assert not set(step.trials) & set(board.outcomes)  # nothing is trained twice
             for trial in step.trials:
                 known = Outcome(score(trial), PRICE[trial.tune]) if rows is None else rows.outcome(trial, score(trial))
-                abreast = board.course.abreast if len(step.trials) > 1 and trial.tune else 1
-                board.outcomes[trial] = replace(known, abreast=abreast)
+                workers = board.settings.workers if len(step.trials) > 1 and trial.tune else 1
+                board.outcomes[trial] = replace(known, workers=workers)
             step = next(steps)
     except StopIteration as end:
         verdict: Verdict = end.value
@@ -97,4 +97,4 @@ def trained(steps: list[Step]) -> dict[Tune, int]:
 
 
 def exact(curve: dict[Tune, float]) -> Any:
-    return lambda trial: curve[trial.tune] - (0.04 if trial.tune != 0 and trial.rate != 1e-4 else 0.0)
+    return lambda trial: curve[trial.tune] - (0.04 if trial.tune != 0 and trial.learning_rate != 1e-4 else 0.0)

@@ -23,7 +23,7 @@ DEFAULTS = {
     ),  # the first beside layers, all where the head is trained alone
     "seeds": 5,  # of any k, at most
     "folds": "auto",
-    "evaluations_per_epoch": 0,  # a best epoch, chosen on the rows that it is judged by, costs scorings and flatters
+    "evaluations_per_epoch": 0,  # choosing the best epoch on the validation rows costs time and flatters the score
 }
 
 
@@ -35,17 +35,25 @@ def find(
     progress: Progress | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Look for the smallest k that is enough, training as little as that takes; gives the answer.
+    """Search for the smallest k that reaches the target, with few runs.
 
-    Takes the settings of :class:`frostline.Sweep` but for ``tune``, ``tune_modules`` and ``grid``, with one train size; those in
-    ``DEFAULTS`` have other defaults. ``learning_rate`` are the rates that may be tried,
-    ``head_learning_rate`` those of the head alone (every other k has the first), ``seeds`` the most of any k. ``budget``:
-    seconds of training, or a text as in 90s, 10min, 2h; by default what four full fine-tunings take. ``max_k``:
-    train no more layers than these; the deepest then stands for full. ``exhaustive``: train the whole grid. The same call
-    again goes on where it stopped, and Ctrl-C leaves the best answer so far.
+    The same call continues an interrupted search. Ctrl-C leaves the best answer so far.
+
+    Args:
+        budget: Wall-clock seconds of training, or a text such as ``90s``, ``10min`` or ``2h``. The default is the time of four
+            full fine-tunings.
+        max_k: The most layers to train. This k then takes the place of full fine-tuning.
+        exhaustive: Train the whole grid.
+        progress: Where progress is reported.
+        settings: The settings of :class:`frostline.Sweep`, except ``tune``, ``tune_modules`` and ``grid``, with one training-set
+            size. ``DEFAULTS`` lists other defaults. ``learning_rate`` gives the learning rates that may be tried,
+            ``head_learning_rate`` those of k = 0, and ``seeds`` the most seeds of any k.
+
+    Returns:
+        The answer, as in ``answer.json``.
 
     Raises:
-        FrostlineError: whatever a user can put right.
+        FrostlineError: A setting or a file is wrong, in a way that a user can correct.
     """
     for name in CHOSEN_BY_SEARCH:
         if settings.get(name) is not None:
@@ -55,7 +63,7 @@ def find(
     if budget is not None and not budget > 0:
         raise FrostlineError(f"budget cannot be {budget:g}: give seconds of training, above 0.")
     if max_k is not None and max_k < 1:
-        raise FrostlineError(f"max_k cannot be {max_k}: give 1 or more; of the head alone there is nothing to choose.")
+        raise FrostlineError(f"max_k cannot be {max_k}: give 1 or more.")
     given = {**DEFAULTS, **settings, "tune": 0}
     sweep = Sweep(**given)
     if sweep.spec.train_size and len(sweep.spec.train_size) > 1:

@@ -1,5 +1,7 @@
-"""Which k is likely to be enough, from numbers that cost next to nothing. They say where a race begins, never what it names;
-how near each came is reported when the race is over. No torch here."""
+"""Cheap estimates of the k that reaches the target. They decide where a race begins, never which k is recommended.
+
+The report shows how close each estimate was. Imports no torch.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,13 +14,13 @@ from frostline.statistics.metrics import METRICS
 
 Array = NDArray[np.float64]
 
-STEPS = 100  # of the fixed point that finds the evidence, at most
-SETTLED = 1e-3  # it moves by no more than this part
+STEPS = 100  # most iterations of the fixed point
+TOLERANCE = 1e-3  # relative change at which the fixed point has converged
 
 
 def by_layer(scores: Mapping[int, float], error: float) -> int | None:
-    """So many last layers lie after the lowest one whose features are as good as any: within one standard ``error`` of the
-    best of the ``scores`` by layer. None where nothing is known."""
+    """Estimate k from the ``scores`` of features by layer: the number of layers above the lowest layer whose score is within
+    one standard ``error`` of the best. None if no score is finite."""
     known = {layer: score for layer, score in scores.items() if np.isfinite(score)}
     if not known:
         return None
@@ -27,13 +29,15 @@ def by_layer(scores: Mapping[int, float], error: float) -> int | None:
 
 
 def order(k: int, ks: Iterable[int]) -> list[int]:
-    """All k, those nearest to the guessed one first; of two as near the smaller."""
+    """All ``ks`` by their distance from the estimate ``k``; of two equally close ones the smaller first."""
     return sorted(ks, key=lambda one: (abs(one - k), one))
 
 
 def judged(guesses: Mapping[str, int | None], ks: Sequence[int], named: int | None) -> list[dict[str, Any]]:
-    """For each guess its k, and the place of the k that was ``named`` in the order that it gives; None where no number of
-    layers was named. Climbing from the head up is there to compare with."""
+    """How good each estimate was: its k, and the rank of the recommended k (``named``) in the order that it suggests.
+
+    The rank is None if no k was recommended. Climbing from k = 0 is listed for comparison.
+    """
     rows: list[dict[str, Any]] = []
     for name, k in {**guesses, "climbing": 0}.items() if guesses else ():
         if k is not None:
@@ -43,21 +47,26 @@ def judged(guesses: Mapping[str, int | None], ks: Sequence[int], named: int | No
 
 
 def logme(features: NDArray[np.float32], targets: NDArray[Any], classes: int) -> float:
-    """The largest mean log evidence of a Bayesian linear model of the targets (You et al. 2021, "LogME"): features
-    ``[n, D]``, targets ``[n]``, class indices or, with 0 ``classes``, numbers."""
-    wanted = (
+    """LogME: the maximal mean log evidence of a Bayesian linear model of the targets given the features (You et al. 2021).
+
+    Args:
+        features: ``[n, D]``.
+        targets: ``[n]``, class indices, or values if ``classes`` is 0.
+        classes: The number of classes.
+    """
+    one_hot = (
         targets.astype(float)[:, None] if not classes else np.equal.outer(targets, np.arange(classes)).astype(float)
     )
     left, sizes, _ = np.linalg.svd(features.astype(float), full_matrices=False)
-    spectrum, along = sizes**2, np.square(left.T @ wanted)  # [r], [r, C]
-    outside = np.maximum(np.square(wanted).sum(0) - along.sum(0), 0.0)
+    spectrum, along = sizes**2, np.square(left.T @ one_hot)  # [r], [r, C]
+    outside = np.maximum(np.square(one_hot).sum(0) - along.sum(0), 0.0)
     return float(
-        np.mean([_evidence(spectrum, along[:, n], outside[n], *features.shape) for n in range(wanted.shape[1])])
+        np.mean([_evidence(spectrum, along[:, n], outside[n], *features.shape) for n in range(one_hot.shape[1])])
     )
 
 
 def _evidence(spectrum: Array, along: Array, outside: float, rows: int, width: int) -> float:
-    """Mean log evidence of one target at its best precisions of weights and noise, found as a fixed point."""
+    """Log evidence per row of one target, at the precisions of weights and noise that maximize it (found as a fixed point)."""
     weights, noise = 1.0, 1.0
     for _ in range(STEPS):
         shrunk = weights / noise + spectrum
@@ -67,7 +76,7 @@ def _evidence(spectrum: Array, along: Array, outside: float, rows: int, width: i
         before = weights / noise
         weights = effective / max(length, 1e-12)
         noise = max(rows - effective, 1e-12) / max(residual, 1e-12)
-        if abs(weights / noise - before) <= SETTLED * before:
+        if abs(weights / noise - before) <= TOLERANCE * before:
             break
     shrunk = weights + noise * spectrum
     length = float((noise**2 * spectrum * along / shrunk**2).sum())
@@ -78,7 +87,7 @@ def _evidence(spectrum: Array, along: Array, outside: float, rows: int, width: i
 
 
 def by_probes(facts: Mapping[str, Any]) -> int | None:
-    """The guess that probes of single layers allow, on training rows that they had not seen."""
+    """Estimate k from the probes of single layers, by their scores on training rows that they were not fitted on."""
     scores: dict[int, float] = {}
     for probe in facts["probes"]:
         if len(probe["layers"]) == 1 and probe["unseen"] is not None:

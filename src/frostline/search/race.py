@@ -1,15 +1,12 @@
-"""The race: what to train next, given the scores seen so far, and when to stop. Imports no torch.
+"""The order in which a search trains runs: a pure function of the scores seen so far.
 
-The race never touches a model. It is a generator: it yields steps (some trainings and the reason), finds their outcomes on its
-board when it continues, and ends with a verdict. The same outcomes give the same steps. A stopped search replays the recorded
-outcomes and continues with the same steps.
+The race never touches a model, so tests feed it synthetic scores. A stopped search replays the recorded scores and continues
+with the same steps, given the same number of workers.
 
-Cheap trainings come first. Full is trained as often as the comparison needs. k grows from the shallow end, so little that is
-deeper than the answer is trained.
-
-Decisions rest on the intervals of the answer (:mod:`frostline.statistics.inference.pair`): runs are paired by seed and row. Each
-interim analysis spends its part of the 5 % error (:func:`frostline.search.course.rungs`). Cheap estimates decide where the race
-begins, never which k is recommended. Only a probe that no k could beat by much ends the race at once.
+It compares every k with the reference by the same test as the answer of a sweep (:mod:`frostline.statistics.inference.pair`),
+paired by seed and row. Intervals are corrected for the number of interim analyses
+(:func:`frostline.search.trials.interim_seeds`). Estimates from probes decide where the race begins, never which k is
+recommended. Only a probe that no k could beat by much ends the race at once.
 """
 
 import math
@@ -19,239 +16,275 @@ import numpy as np
 
 from frostline.data.wording import duration
 from frostline.model.tune import Tune
-from frostline.search.board import Board
-from frostline.search.course import (
-    CLEARLY,
+from frostline.search.scoreboard import Scoreboard
+from frostline.search.trials import (
+    CLEAR_DROP,
     NOTHING_LEARNED,
-    Course,
+    RaceSettings,
     Step,
     Trial,
     Verdict,
-    failed_throughout,
-    rungs,
-    said,
+    interim_seeds,
+    name_of,
+    reference_failed,
 )
 
 Steps = Generator[Step, None, Verdict]
-Run = Callable[[Sequence[Trial], str], Generator[Step, None, None]]
+Train = Callable[[Sequence[Trial], str], Generator[Step, None, None]]
+
+HEAD_IS_ENOUGH = "k = 0 is so good that no larger k can be much better."
+PROBE_IS_ENOUGH = "A probe on frozen features is so good that no k can be much better."
 
 
-def race(board: Board) -> Steps:
-    """Look for the smallest k that is enough; whoever carries a step out writes its outcomes on the ``board``."""
-    course = board.course
-    rate, reference, seed = course.middle(), course.reference, course.seeds[0]
+def race(board: Scoreboard) -> Steps:
+    """Look for the smallest k that reaches the goal.
 
-    def run(trials: Sequence[Trial], why: str) -> Generator[Step, None, None]:
-        if wanted := board.missing(trials):
-            company = _company(board, wanted)
-            board.steps.append((*wanted, *company))
-            yield Step(board.steps[-1], f"{why} No core rests meanwhile: {_listed(company)}." if company else why)
+    Yields:
+        The next step. The caller trains its trials and adds their outcomes to the ``board``.
 
-    def lower_rates(tune: Tune) -> Generator[Step, None, None]:
-        while (lower := _lower(board, tune)) is not None and _falls(board, tune):
-            if not board.affords(trials := [Trial(tune, lower, seed)]):
+    Returns:
+        The verdict.
+    """
+    settings = board.settings
+    rate, seed = settings.middle_rate(), settings.seeds[0]
+
+    def train(trials: Sequence[Trial], why: str) -> Generator[Step, None, None]:
+        if missing := board.missing(trials):
+            extra = _for_idle_workers(board, missing)
+            board.steps.append((*missing, *extra))
+            yield Step(board.steps[-1], f"{why} Idle workers train {_listed(extra)}." if extra else why)
+
+    def try_lower_rates(tune: Tune) -> Generator[Step, None, None]:
+        while (lower := _lower_rate(board, tune)) is not None and _lower_is_better(board, tune):
+            if not board.fits_budget(trials := [Trial(tune, lower, seed)]):
                 return
-            yield from run(trials, f"Does a lower rate do {said(tune)} good?")
+            yield from train(trials, f"Try a lower learning rate for {name_of(tune)}.")
 
-    yield from run(course.trials(0, rate, course.seeds[:2]), "The head alone costs next to nothing.")
-    if board.enough_by_itself(0):
-        return Verdict(0, "The head alone is so good that no other k can be much better.")
-    if course.frozen > (line := course.goal.required_score(course.best)):
-        if (reached := board.mean(0)) is not None and reached > line:
-            yield from run(
-                course.trials(0, rate, course.seeds), "A head that is as good as a probe is more use: more seeds."
+    yield from train(settings.trials(0, rate, settings.seeds[:2]), "k = 0 first: it is the cheapest.")
+    if board.needs_no_reference(0):
+        return Verdict(0, HEAD_IS_ENOUGH)
+    if settings.probe_score > (required := settings.goal.required_score(settings.highest_score)):
+        if (mean := board.mean(0)) is not None and mean > required:
+            yield from train(
+                settings.trials(0, rate, settings.seeds), "k = 0 is as good as the best probe: train more seeds."
             )
-            if board.enough_by_itself(0):
-                return Verdict(0, "The head alone is so good that no other k can be much better.")
-        return Verdict(None, "A probe on frozen features is so good that no k can be much better.", by_probe=True)
+            if board.needs_no_reference(0):
+                return Verdict(0, HEAD_IS_ENOUGH)
+        return Verdict(None, PROBE_IS_ENOUGH, by_probe=True)
 
-    asked = course.asked
-    highest = [Trial(asked, one, seed) for one in course.rates[-2:]]
-    yield from run(highest, f"Which learning rate: asked of {said(asked)}, where it is cheap.")
-    yield from lower_rates(asked)
-    rate = board.rate(asked) or rate
-    often = rate if asked == reference else min(rate, course.middle())
-    two = [Trial(reference, often, one) for one in course.seeds[:2]]
-    if course.budget is not None and board.rate(reference) is None and not board.affords(two[:1]):
-        return Verdict(None, _too_dear(board, two[0]), alone=True)
-    why = f"What {said(reference)} reaches" + ("." if often == rate else ", at a lower rate: it often wants less.")
-    yield from run(two if board.affords(two) else two[:1], why)
-    if board.rate(reference) is None:
-        yield from lower_rates(reference)
-    if board.rate(reference) is None:
-        return Verdict(None, failed_throughout(reference), alone=True)
-    nothing_learned = yield from _try_to_learn(board, run)
+    first = settings.learning_rate_k
+    highest = [Trial(first, one, seed) for one in settings.learning_rates[-2:]]
+    yield from train(highest, f"Compare learning rates at {name_of(first)}, where a run is cheap.")
+    yield from try_lower_rates(first)
+    rate = board.best_learning_rate(first) or rate
+    no_reference = yield from _train_reference(board, train, try_lower_rates, rate)
+    if no_reference is not None:
+        return no_reference
+    nothing_learned = yield from _try_to_learn(board, train)
     if nothing_learned is not None:
         return nothing_learned
 
     while not isinstance(following := _next(board, rate), Verdict):
-        yield from run(following.trials, following.why)
+        yield from train(following.trials, following.why)
     return following
 
 
-def _try_to_learn(board: Board, run: Run) -> Generator[Step, None, Verdict | None]:
-    """Train full at other learning rates while nothing is above chance with 95 % confidence; a verdict if that does not help."""
-    course, reference, asked = board.course, board.course.reference, board.course.asked
-    first_of_all: list[Tune] = [reference, asked, 0]
-    likely = board.rate(asked)
-    for one in sorted(course.rates, key=lambda one: (one != likely, -one)):
-        if any(map(board.learned, first_of_all)):
+def _train_reference(
+    board: Scoreboard, train: Train, try_lower_rates: Callable[[Tune], Generator[Step, None, None]], rate: float
+) -> Generator[Step, None, Verdict | None]:
+    """Train two seeds of the reference, at ``rate`` or a lower one; a verdict if it cannot be trained."""
+    settings, reference = board.settings, board.settings.reference
+    usual = rate if settings.learning_rate_k == reference else min(rate, settings.middle_rate())
+    two = [Trial(reference, usual, one) for one in settings.seeds[:2]]
+    if settings.budget is not None and board.best_learning_rate(reference) is None and not board.fits_budget(two[:1]):
+        return Verdict(None, _over_budget(board, two[0]), alone=True)
+    lower = "" if usual == rate else ", at a lower learning rate, as it often needs one"
+    yield from train(two if board.fits_budget(two) else two[:1], f"Train {name_of(reference)}{lower}.")
+    if board.best_learning_rate(reference) is None:
+        yield from try_lower_rates(reference)
+    if board.best_learning_rate(reference) is None:
+        return Verdict(None, reference_failed(reference), alone=True)
+    return None
+
+
+def _try_to_learn(board: Scoreboard, train: Train) -> Generator[Step, None, Verdict | None]:
+    """Train the reference at other learning rates while nothing is above the baseline with 95 % confidence; a verdict if
+    that does not help."""
+    settings, reference, first = board.settings, board.settings.reference, board.settings.learning_rate_k
+    trained: list[Tune] = [reference, first, 0]
+    likely = board.best_learning_rate(first)
+    for one in sorted(settings.learning_rates, key=lambda one: (one != likely, -one)):
+        if any(map(board.above_baseline, trained)):
             break
-        both = [Trial(reference, one, other) for other in course.seeds[:2]]
-        if trials := next((some for some in (both, both[:1]) if board.affords(some)), None):
-            yield from run(trials, "Nothing is surely above guessing yet: another learning rate.")
-    if not any(map(board.learned, first_of_all)):
-        tried = {trial.rate for trial in board.outcomes if trial.tune == reference}
-        left = ", ".join(f"{one:g}" for one in course.rates if one not in tried)
-        untried = f" {said(reference, begins=True)} at {left} could not be tried." if left else ""
+        both = [Trial(reference, one, seed) for seed in settings.seeds[:2]]
+        if trials := next((some for some in (both, both[:1]) if board.fits_budget(some)), None):
+            yield from train(
+                trials, "No run is above the baseline with 95 % confidence yet: try another learning rate."
+            )
+    if not any(map(board.above_baseline, trained)):
+        tried = {trial.learning_rate for trial in board.outcomes if trial.tune == reference}
+        left = ", ".join(f"{one:g}" for one in settings.learning_rates if one not in tried)
+        untried = f" The budget did not allow {name_of(reference)} at a learning rate of {left}." if left else ""
         return Verdict(None, f"{NOTHING_LEARNED}{untried}", unlearned=True)
     return None
 
 
-def _next(board: Board, rate: float) -> Step | Verdict:
-    """What is trained next, once the reference is known; the others at this ``rate``."""
-    course, reference = board.course, board.course.reference
-    found = board.found()
-    other = _other_rate(board)
-    if unknown := board.untried():
-        trials = [Trial(k, rate, board.seed) for k in unknown[:2]]
-        if not (board.affords(trials) and (_hardly(board, unknown[0]) or _is_cheap(course, trials[-1].tune))):
+def _next(board: Scoreboard, rate: float) -> Step | Verdict:
+    """The next step once the reference has a score; a k without a trial is trained at the learning rate ``rate``."""
+    settings, reference = board.settings, board.settings.reference
+    smallest = board.smallest_reaching_goal()
+    other = _other_reference_rate(board)
+    if untried := board.untried_ks():
+        trials = [Trial(k, rate, board.pairing_seed) for k in untried[:2]]
+        both = _deeper_misses_goal(board, untried[0]) or _is_cheap(settings, trials[-1].tune)
+        if not (both and board.fits_budget(trials)):
             trials = trials[:1]
-        why = f"Climbing: is {' enough, or '.join(said(trial.tune) for trial in trials)} enough?"
-    elif again := [Trial(k, lower, board.seed) for k in board.failed() if (lower := _lower(board, k)) is not None]:
-        trials, why = again[:1], f"{said(again[0].tune, begins=True)} failed: does it with a lower rate?"
-    elif other is not None and board.affords(asking := [Trial(reference, other, one) for one in course.seeds[:2]]):
-        trials, why = asking, f"Does another rate do {said(reference)} good?"
+        why = f"Climb: does {' or '.join(name_of(trial.tune) for trial in trials)} reach the target?"
+    elif again := [Trial(k, lower, board.pairing_seed) for k in board.failed_ks() if (lower := _lower_rate(board, k))]:
+        trials, why = again[:1], f"{name_of(again[0].tune, capital=True)} failed: try a lower learning rate."
+    elif other is not None and board.fits_budget(more := [Trial(reference, other, one) for one in settings.seeds[:2]]):
+        trials, why = more, f"Try another learning rate for {name_of(reference)}."
     else:
-        doubtful = [k for k in board.candidates() if board.surely(k) is None and board.rate(k) is not None]
-        if not doubtful:
-            failed = board.failed()
-            but = f", but for {' and '.join(map(said, failed))}, of which every run failed" if failed else ""
-            return Verdict(found, f"{said(found, begins=True)} is surely enough, and what is smaller surely not{but}.")
-        if all(map(board.rows_decide, doubtful)):
-            return Verdict(
-                found, "The doubt that is left is that of the validation rows: more seeds would hardly help."
-            )
-        trials = _more_seeds(board, doubtful)
-        if not trials:
-            count = len(course.seeds)
-            of_them = (
-                f"All {count} seeds of what is not sure are" if count > 1 else "The one seed of what is not sure is"
-            )
-            return Verdict(found, f"{of_them} trained.")
-        if not board.affords(trials) and (fewer := _more_seeds(board, doubtful[-1:])):
-            doubtful, trials = doubtful[-1:], fewer
-        why = f"It is not sure of {' and '.join(map(said, doubtful))}: more seeds, and of {said(reference)}."
-    second = _second_seed(board, found)
-    left = [trial for trial in second if trial not in (*trials, *_company(board, board.missing(trials)))]
-    if left and board.affords(second) and not board.affords(trials, left):
-        of = " and ".join(said(k) for k in dict.fromkeys(trial.tune for trial in second))
-        trials, why = second, f"Before the budget ends, a second seed of {of}: of one nothing is known for sure."
-    if not board.affords(trials):
-        return Verdict(found, f"What is left of the budget does not allow the next step.{_untried(board)}")
+        decided = _decide_uncertain(board, smallest)
+        if isinstance(decided, Verdict):
+            return decided
+        trials, why = list(decided.trials), decided.why
+    second = _second_seed(board, smallest)
+    left = [trial for trial in second if trial not in (*trials, *_for_idle_workers(board, board.missing(trials)))]
+    if left and board.fits_budget(second) and not board.fits_budget(trials, left):
+        names = " and ".join(name_of(k) for k in dict.fromkeys(trial.tune for trial in second))
+        trials, why = second, f"Train a second seed of {names} while the budget allows it: one seed has no interval."
+    if not board.fits_budget(trials):
+        return Verdict(smallest, f"The rest of the budget is too small for the next step.{_untried(board)}")
     return Step(tuple(trials), why)
 
 
-def _company(board: Board, trials: Sequence[Trial]) -> list[Trial]:
-    """What is trained beside these while cores would rest: of the next k, and second seeds of those that are known, whatever
-    makes it take no longer."""
-    course, company = board.course, list[Trial]()
-    if not board.takes(trials):  # nobody knows how long
+def _decide_uncertain(board: Scoreboard, smallest: Tune) -> Step | Verdict:
+    """More seeds of every k that is uncertain; a verdict if there is none, or if more seeds cannot help."""
+    settings, reference = board.settings, board.settings.reference
+    uncertain = [k for k in board.candidates() if board.certain(k) is None and board.best_learning_rate(k) is not None]
+    if not uncertain:
+        failed = board.failed_ks()
+        but = f", except {' and '.join(map(name_of, failed))}, of which every run failed" if failed else ""
+        name = name_of(smallest, capital=True)
+        return Verdict(smallest, f"{name} reaches the target and every smaller k misses it, with 95 % confidence{but}.")
+    if all(map(board.limited_by_validation_rows, uncertain)):
+        return Verdict(
+            smallest, "The remaining uncertainty comes from the validation examples: more seeds would hardly reduce it."
+        )
+    trials = _more_seeds(board, uncertain)
+    if not trials:
+        count = len(settings.seeds)
+        seeds = f"All {count} seeds of every uncertain k are" if count > 1 else "The only seed of every uncertain k is"
+        return Verdict(smallest, f"{seeds} trained.")
+    if not board.fits_budget(trials) and (fewer := _more_seeds(board, uncertain[-1:])):
+        uncertain, trials = uncertain[-1:], fewer
+    names = " and ".join(map(name_of, uncertain))
+    return Step(tuple(trials), f"Uncertain: {names}. Train more seeds, also of {name_of(reference)}.")
+
+
+def _for_idle_workers(board: Scoreboard, trials: Sequence[Trial]) -> list[Trial]:
+    """Trials for workers that would be idle during these: the next k, and second seeds. They must not make the step longer."""
+    settings, extra = board.settings, list[Trial]()
+    if not board.predicted_seconds(trials):  # nothing is known about times yet
         return []
-    rate = board.rate(course.asked) or course.middle()
-    next_ones = [Trial(k, rate, board.seed) for k in board.untried()]
-    for one in [*next_ones, *_second_seed(board, board.found())]:
-        more = [*trials, *company, one]
-        if one not in trials and board.takes(more) <= board.takes(more[:-1]):
-            company.append(one)
-    return company
+    rate = board.best_learning_rate(settings.learning_rate_k) or settings.middle_rate()
+    next_ones = [Trial(k, rate, board.pairing_seed) for k in board.untried_ks()]
+    for one in [*next_ones, *_second_seed(board, board.smallest_reaching_goal())]:
+        more = [*trials, *extra, one]
+        if one not in trials and board.predicted_seconds(more) <= board.predicted_seconds(more[:-1]):
+            extra.append(one)
+    return extra
 
 
 def _listed(trials: Sequence[Trial]) -> str:
-    """In words, each k once."""
-    *names, last = dict.fromkeys(said(trial.tune) for trial in trials)
+    """The names of all k, each once."""
+    *names, last = dict.fromkeys(name_of(trial.tune) for trial in trials)
     return f"{', '.join(names)} and {last}" if names else last
 
 
-def _too_dear(board: Board, trial: Trial) -> str:
-    """That the reference cannot be trained within the budget, in words."""
-    needed, left = (duration(one) for one in (board.price(trial.tune), max(0.0, board.budget - board.spent)))
+def _over_budget(board: Scoreboard, trial: Trial) -> str:
+    """A sentence that says that the reference cannot be trained within the budget."""
+    needed, left = (duration(one) for one in (board.run_seconds(trial.tune), max(0.0, board.budget - board.spent)))
     return (
-        f"One training of {said(trial.tune)} takes about {needed}, and {left} of the budget are left: without it "
-        "there is nothing to compare with. Give more (--budget), or let fewer layers stand for full (--max-k)."
+        f"One run of {name_of(trial.tune)} takes about {needed}, but only {left} of the budget are left. Without it there is "
+        "nothing to compare with. Raise --budget, or set --max-k to compare with fewer layers instead."
     )
 
 
-def _untried(board: Board) -> str:
-    """What the budget left out, in words."""
-    untried = board.untried()
+def _untried(board: Scoreboard) -> str:
+    """A sentence on the k that the budget left out; empty if there is none."""
+    untried = board.untried_ks()
     if not untried:
         return ""
-    between = f" to {said(untried[-1])}" if len(untried) > 1 else ""
-    return f" {said(untried[0], begins=True)}{between} could not be tried."
+    last = f" to {name_of(untried[-1])}" if len(untried) > 1 else ""
+    return f" It did not allow {name_of(untried[0])}{last}."
 
 
-def _second_seed(board: Board, found: Tune) -> list[Trial]:
-    """Of the k that would be named and of the reference, where they have but one."""
-    rates = {k: board.rate(k) for k in (found, board.course.reference)}
-    seeds = board.course.seeds[:2]
+def _second_seed(board: Scoreboard, smallest: Tune) -> list[Trial]:
+    """A second seed of the k that would be recommended and of the reference, where they have only one."""
+    rates = {k: board.best_learning_rate(k) for k in (smallest, board.settings.reference)}
+    seeds = board.settings.seeds[:2]
     return [
         trial
         for k, rate in rates.items()
         if rate is not None
-        for trial in board.missing(board.course.trials(k, rate, seeds))
+        for trial in board.missing(board.settings.trials(k, rate, seeds))
     ]
 
 
-def _lower(board: Board, tune: Tune) -> float | None:
-    """A lower rate for a k, as long as the lowest that was tried is its best; for the head alone all were tried."""
+def _lower_rate(board: Scoreboard, tune: Tune) -> float | None:
+    """A lower learning rate for a k if the lowest one so far is its best; None for k = 0, where all are tried at once."""
     if tune == 0:
         return None
-    lowest = min((trial.rate for trial in board.outcomes if trial.tune == tune), default=None)
-    if lowest is None or board.rate(tune) not in (lowest, None):
+    lowest = min((trial.learning_rate for trial in board.outcomes if trial.tune == tune), default=None)
+    if lowest is None or board.best_learning_rate(tune) not in (lowest, None):
         return None
-    return board.course.below(lowest)
+    return board.settings.next_lower(lowest)
 
 
-def _falls(board: Board, tune: Tune) -> bool:
-    """Whether a k does clearly worse at the second of the rates that were tried than at the lowest, or one of them failed."""
-    lowest, *higher = sorted({trial.rate for trial in board.outcomes if trial.tune == tune})
+def _lower_is_better(board: Scoreboard, tune: Tune) -> bool:
+    """Whether the lowest learning rate of a k is clearly better than the second lowest, or one of the two failed."""
+    lowest, *higher = sorted({trial.learning_rate for trial in board.outcomes if trial.tune == tune})
     known = [list(board.scores(tune, rate).values()) for rate in (lowest, *higher[:1])]
     if len(known) < 2 or not all(known):
         return True
     low, high = map(float, map(np.mean, known))
-    return low - high > CLEARLY * abs(low - board.course.chance)
+    return low - high > CLEAR_DROP * abs(low - board.settings.chance)
 
 
-def _other_rate(board: Board) -> float | None:
-    """A rate that the reference may want more than its best: that of the k that was asked, where none so low has failed, and
-    lower ones than were tried, as long as the lowest is its best."""
-    course = board.course
-    tried = {trial.rate for trial in board.outcomes if trial.tune == course.reference}
-    failed = [rate for rate in tried if not board.scores(course.reference, rate)]
-    asked = board.rate(course.asked)
-    if asked is not None and asked not in tried and asked < min(failed, default=math.inf):
-        return asked
-    return _lower(board, course.reference)
+def _other_reference_rate(board: Scoreboard) -> float | None:
+    """A learning rate at which the reference may score better: the best one of the k that was tuned first, unless the
+    reference failed at or below it, or a lower one if its lowest so far is its best."""
+    settings = board.settings
+    tried = {trial.learning_rate for trial in board.outcomes if trial.tune == settings.reference}
+    failed = [rate for rate in tried if not board.scores(settings.reference, rate)]
+    best = board.best_learning_rate(settings.learning_rate_k)
+    if best is not None and best not in tried and best < min(failed, default=math.inf):
+        return best
+    return _lower_rate(board, settings.reference)
 
 
-def _hardly(board: Board, k: int) -> bool:
-    """Whether a deeper k is not enough, so that the next one may be trained beside this one."""
-    return any(board.enough(deeper) is False for deeper in board.course.ks if deeper > k)
+def _deeper_misses_goal(board: Scoreboard, k: int) -> bool:
+    """Whether a larger k misses the goal. Then k probably misses it too, and the next k may be trained in the same step."""
+    return any(board.reaches_goal(deeper) is False for deeper in board.settings.ks if deeper > k)
 
 
-def _is_cheap(course: Course, tune: Tune) -> bool:
-    """Whether it is shallower than what the rate is asked of."""
-    return isinstance(tune, int) and isinstance(course.asked, int) and tune < course.asked
+def _is_cheap(settings: RaceSettings, tune: Tune) -> bool:
+    """Whether this k is below the one at which learning rates are compared first."""
+    first = settings.learning_rate_k
+    return isinstance(tune, int) and isinstance(first, int) and tune < first
 
 
-def _more_seeds(board: Board, doubtful: Sequence[Tune]) -> list[Trial]:
-    """So many seeds of these and of the reference as the next look is at."""
-    course = board.course
-    rates = {k: board.rate(k) for k in (*doubtful, course.reference)}
-    known = {k: (rate, len(board.tried(k, rate))) for k, rate in rates.items() if rate is not None}
+def _more_seeds(board: Scoreboard, uncertain: Sequence[Tune]) -> list[Trial]:
+    """The trials that these k and the reference lack until the next interim analysis."""
+    settings = board.settings
+    rates = {k: board.best_learning_rate(k) for k in (*uncertain, settings.reference)}
+    known = {k: (rate, len(board.seeds_tried(k, rate))) for k, rate in rates.items() if rate is not None}
     fewest = min(count for _, count in known.values())
-    rung = next((n for n in rungs(len(course.seeds)) if n > fewest), 0)
+    seeds = next((n for n in interim_seeds(len(settings.seeds)) if n > fewest), 0)
     return [
-        trial for k, (rate, _) in known.items() for trial in board.missing(course.trials(k, rate, course.seeds[:rung]))
+        trial
+        for k, (rate, _) in known.items()
+        for trial in board.missing(settings.trials(k, rate, settings.seeds[:seeds]))
     ]

@@ -1,4 +1,4 @@
-"""The search on a tiny model: its folder is a sweep's, its decisions are written down, it goes on where it stopped."""
+"""``find`` on a tiny model: the folder of a sweep, recorded decisions, interruption and continuation."""
 
 import json
 import re
@@ -16,7 +16,7 @@ import frostline.search.running as running_module
 import frostline.sweep.execution.execute as execute_module
 from frostline.api.find import DEFAULTS
 from frostline.report.rebuild import rebuild
-from frostline.search.course import FULLS
+from frostline.search.trials import DEFAULT_BUDGET
 from frostline.sweep.execution.progress import Progress
 from frostline.sweep.prepare import prepare
 from frostline.sweep.results.folder import Folder
@@ -26,10 +26,12 @@ from search_runs import runs_in
 
 FREE = {"negative", "positive", "train", "validation/test", "train/validation"}  # names of labels and splits
 
+SEARCH_ONLY = ("out", "budget", "progress")  # settings that a sweep takes in other ways
 
-def test_the_folder_holds_just_what_was_trained_and_why(wanted: dict[str, Any]) -> None:
-    answer = frostline.find(**wanted)
-    out = wanted["out"]
+
+def test_search_json_and_the_report_record_every_step(search_settings: dict[str, Any]) -> None:
+    answer = frostline.find(**search_settings)
+    out = search_settings["out"]
     search = read_search(out)
     assert search is not None and answer["search"] == search
     trained = [
@@ -54,13 +56,13 @@ def test_the_folder_holds_just_what_was_trained_and_why(wanted: dict[str, Any]) 
     assert '<h2 id="search">The search</h2>' in page and search["steps"][0]["why"] in page
 
 
-def test_side_by_side_its_steps_take_what_the_clock_says(
-    wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_seconds_of_parallel_steps_are_wall_clock_seconds(
+    search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running_module, "workers_for", lambda prepared, runs: 2)
-    search = frostline.find(**{**wanted, "workers": 2, "budget": None})["search"]
+    search = frostline.find(**{**search_settings, "workers": 2, "budget": None})["search"]
     of_full = [run["seconds"] for step in search["steps"] for run in step["runs"] if run["trainable"] == "all"]
-    assert search["budget_seconds"] == pytest.approx(FULLS * np.median(of_full))
+    assert search["budget_seconds"] == pytest.approx(DEFAULT_BUDGET * np.median(of_full))
     assert search["spent_seconds"] == pytest.approx(sum(step["seconds"] for step in search["steps"]))
     beside = [step for step in search["steps"] if len(step["runs"]) == 2 and step["runs"][0]["trainable"] != "last 0"]
     assert beside
@@ -68,7 +70,7 @@ def test_side_by_side_its_steps_take_what_the_clock_says(
         assert step["seconds"] == pytest.approx(2 * max(run["seconds"] for run in step["runs"]))
 
 
-def test_every_key_of_the_answer_is_documented(wanted: dict[str, Any]) -> None:
+def test_every_key_of_the_answer_is_documented(search_settings: dict[str, Any]) -> None:
     documented = set(
         re.findall(r"`(\w+)`", (Path(__file__).parents[2] / "docs" / "reference" / "answer-json.md").read_text())
     )
@@ -85,19 +87,21 @@ def test_every_key_of_the_answer_is_documented(wanted: dict[str, Any]) -> None:
                         keys(one) if name not in ("operations", "chosen_rates") else ()
                     )  # whose keys are choices of k
 
-    assert not set(keys(frostline.find(**wanted))) - documented
+    assert not set(keys(frostline.find(**search_settings))) - documented
 
 
-def test_a_run_of_a_search_is_scored_once(wanted: dict[str, Any]) -> None:
-    frostline.find(**wanted)
-    results = Folder(wanted["out"]).store.results().values()
+def test_a_run_of_a_search_is_scored_once(search_settings: dict[str, Any]) -> None:
+    frostline.find(**search_settings)
+    results = Folder(search_settings["out"]).store.results().values()
     assert results and all(
         len({one["epoch"] for one in facts["scores"] if one["split"] == "validation"}) == 1 for facts in results
     )
 
 
-def test_stopped_anywhere_it_goes_on_to_the_same_end(wanted: dict[str, Any], tmp_path: Path, monkeypatch: Any) -> None:
-    whole = frostline.find(**wanted)
+def test_an_interrupted_search_continues_to_the_same_answer(
+    search_settings: dict[str, Any], tmp_path: Path, monkeypatch: Any
+) -> None:
+    whole = frostline.find(**search_settings)
     execute, calls = running_module.execute, []
 
     def interrupted(*args: Any, **more: Any) -> None:
@@ -107,7 +111,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_end(wanted: dict[str, Any], tmp
         execute(*args, **more)
 
     monkeypatch.setattr(running_module, "execute", interrupted)
-    again = {**wanted, "out": tmp_path / "again"}
+    again = {**search_settings, "out": tmp_path / "again"}
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             frostline.find(**again)
@@ -115,14 +119,14 @@ def test_stopped_anywhere_it_goes_on_to_the_same_end(wanted: dict[str, Any], tmp
         assert so_far is not None and "interrupted" in so_far["why"]
         assert Path(again["out"], "report.html").exists()
     end = frostline.find(**again)
-    assert runs_in(again["out"]).keys() == runs_in(wanted["out"]).keys()
+    assert runs_in(again["out"]).keys() == runs_in(search_settings["out"]).keys()
     assert end["sizes"][0]["cells"][0]["validation"] == whole["sizes"][0]["cells"][0]["validation"]
     assert end["search"]["named"] == whole["search"]["named"]
 
 
 @pytest.mark.parametrize("exhaustive", [False, True])
-def test_what_has_ended_of_a_step_that_is_stopped_is_on_its_page(
-    wanted: dict[str, Any], monkeypatch: Any, exhaustive: bool
+def test_finished_runs_of_an_interrupted_step_are_in_the_report(
+    search_settings: dict[str, Any], monkeypatch: Any, exhaustive: bool
 ) -> None:
     def stop(prepared: Any, runs: Any, progress: Any, **more: Any) -> None:
         execute(prepared, runs[:1], progress, **more)
@@ -131,108 +135,108 @@ def test_what_has_ended_of_a_step_that_is_stopped_is_on_its_page(
     execute = running_module.execute
     monkeypatch.setattr(running_module, "execute", stop)
     with pytest.raises(KeyboardInterrupt):
-        frostline.find(**wanted, exhaustive=exhaustive)
+        frostline.find(**search_settings, exhaustive=exhaustive)
     search, ended = (
-        read_search(wanted["out"]),
-        [row for row in runs_in(wanted["out"]).values() if row["status"] == "done"],
+        read_search(search_settings["out"]),
+        [row for row in runs_in(search_settings["out"]).values() if row["status"] == "done"],
     )
     assert search is not None and len(search["steps"][0]["runs"]) == len(ended) == 1 and search["spent_seconds"] > 0
     assert not {row["trainable"] for row in ended} & set(search["skipped"])
 
 
-def test_a_grid_whose_full_failed_names_nothing(wanted: dict[str, Any], monkeypatch: Any) -> None:
+def test_exhaustive_recommends_nothing_if_full_failed(search_settings: dict[str, Any], monkeypatch: Any) -> None:
     def sometimes(spec: Any, context: Any, **more: Any) -> Any:
         if spec.tune == "all":
             raise RuntimeError("out of memory, say")
         return train(spec, context, **more)
 
     monkeypatch.setattr(execute_module, "run", sometimes)
-    answer = frostline.find(**{**wanted, "seeds": 2}, exhaustive=True)
+    answer = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True)
     assert answer["search"]["lacks"] == "all" and answer["sizes"][0]["recommended"] is None
-    assert answer["sentence"].startswith("The whole grid was trained. Full failed at every rate that was tried")
+    assert answer["sentence"].startswith("The whole grid was trained. Every run of full fine-tuning failed")
 
 
-def test_exhaustive_trains_the_grid_and_names_by_the_same_rule(wanted: dict[str, Any]) -> None:
-    answer = frostline.find(**{**wanted, "learning_rate": 1e-3}, exhaustive=True)
-    assert len(runs_in(wanted["out"])) == 5 * 5 and answer["search"]["why"].startswith("The whole grid was trained.")
+def test_exhaustive_trains_the_whole_grid(search_settings: dict[str, Any]) -> None:
+    answer = frostline.find(**{**search_settings, "learning_rate": 1e-3}, exhaustive=True)
+    assert len(runs_in(search_settings["out"])) == 5 * 5 and answer["search"]["why"].startswith(
+        "The whole grid was trained."
+    )
 
 
-def test_the_model_of_a_search_opens_and_says_what_its_run_said(wanted: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(running_module.Board, "learned", lambda board, tune: True)
-    answer = frostline.find(**wanted, max_k=1, folds=0)
-    folder, recommended = Folder(wanted["out"]), answer["sizes"][0]["recommended"]
+def test_the_saved_model_reproduces_the_scores_of_its_run(search_settings: dict[str, Any], monkeypatch: Any) -> None:
+    monkeypatch.setattr(running_module.Scoreboard, "above_baseline", lambda board, tune: True)
+    answer = frostline.find(**search_settings, max_k=1, folds=0)
+    folder, recommended = Folder(search_settings["out"]), answer["sizes"][0]["recommended"]
     assert recommended["trainable"] == answer["search"]["named"]
     logits = folder.predictions(recommended["run"])
     examples = folder.split("validation")
     assert examples is not None
-    classify = pipeline("text-classification", model=str(wanted["out"] / "model"), top_k=None)
-    for said, ours in zip(classify(list(examples.texts), function_to_apply="none"), logits, strict=True):
-        scores = {one["label"]: one["score"] for one in said}
+    classify = pipeline("text-classification", model=str(search_settings["out"] / "model"), top_k=None)
+    for name_of, ours in zip(classify(list(examples.texts), function_to_apply="none"), logits, strict=True):
+        scores = {one["label"]: one["score"] for one in name_of}
         np.testing.assert_allclose([scores[label] for label in folder.identity.labels], ours, atol=1e-5)
-    card = (wanted["out"] / "model" / "README.md").read_text()
+    card = (search_settings["out"] / "model" / "README.md").read_text()
     assert "frostline searched for the smallest" in card and "interval" in card and answer["sentence"][:60] in card
 
 
-def test_on_shuffled_labels_nothing_is_learned_and_no_k_is_named(wanted: dict[str, Any]) -> None:
+def test_no_recommendation_on_shuffled_labels(search_settings: dict[str, Any]) -> None:
     labels = np.random.default_rng(0).permutation(["yes", "no"] * 30)
     rows = pd.DataFrame({"text": [f"the film number {n}" for n in range(60)], "label": labels})
     for exhaustive in (False, True):
-        out = wanted["out"] / str(exhaustive)
-        answer = frostline.find(**{**wanted, "train": rows, "out": out}, exhaustive=exhaustive)
+        out = search_settings["out"] / str(exhaustive)
+        answer = frostline.find(**{**search_settings, "train": rows, "out": out}, exhaustive=exhaustive)
         search = answer["search"]
-        assert search["named"] is None and "Nothing that was trained is surely above guessing." in search["why"]
+        assert search["named"] is None and "No run scores above the baseline with 95 % confidence." in search["why"]
         constant = "There is no answer: all"  # finished runs diverged or predict a constant
         assert answer["sentence"].startswith(("Cannot tell: full", constant))
 
 
-def test_on_data_too_small_it_says_so(wanted: dict[str, Any]) -> None:
+def test_too_few_validation_examples_are_reported(search_settings: dict[str, Any]) -> None:
     rows = pd.DataFrame({"text": [f"film {n}" for n in range(24)], "label": ["yes", "no"] * 12})
-    answer = frostline.find(**{**wanted, "train": rows, "train_size": None})
+    answer = frostline.find(**{**search_settings, "train": rows, "train_size": None})
     assert answer["validation_rows"] < 10 and "validation examples are too few for any conclusion" in answer["sentence"]
 
 
-def test_test_is_not_looked_at_before_the_search_is_over(
-    wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_test_scores_are_hidden_until_the_search_is_over(
+    search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     execute, scored = running_module.execute, []
 
     def between(prepared: Any, *args: Any, **more: Any) -> None:
         execute(prepared, *args, **more)
-        folder = Folder(wanted["out"])
+        folder = Folder(search_settings["out"])
         assert not any(row["status"] == "pending" for row in folder.rows())
-        scored.append(rebuild(wanted["out"])["tested"])
+        scored.append(rebuild(search_settings["out"])["tested"])
         assert not folder.stands and all(row["test"] is None for row in folder.rows())
 
     monkeypatch.setattr(running_module, "execute", between)
-    answer = frostline.find(**{**wanted, "test": wanted["train"]})
+    answer = frostline.find(**{**search_settings, "test": search_settings["train"]})
     assert len(scored) > 2 and not any(scored) and answer["tested"]
-    assert all(row["test"] is not None for row in Folder(wanted["out"]).rows())
+    assert all(row["test"] is not None for row in Folder(search_settings["out"]).rows())
 
 
-def test_a_probe_that_an_earlier_call_left_and_this_one_does_not_keep_goes(wanted: dict[str, Any]) -> None:
-    frostline.find(**wanted, cache_limit=0.0)  # without probes
-    left = wanted["out"] / "probe" / "probe.json"
+def test_the_probe_of_an_earlier_call_is_removed(search_settings: dict[str, Any]) -> None:
+    frostline.find(**search_settings, cache_limit=0.0)  # without probes
+    left = search_settings["out"] / "probe" / "probe.json"
     left.parent.mkdir()
     left.write_text("{}")
-    frostline.find(**wanted, cache_limit=0.0)
+    frostline.find(**search_settings, cache_limit=0.0)
     assert not left.exists()
 
 
-def test_a_budget_may_be_a_text(wanted: dict[str, Any]) -> None:
-    assert frostline.find(**{**wanted, "budget": "10min"})["search"]["budget_seconds"] == 600
+def test_the_budget_can_be_a_duration(search_settings: dict[str, Any]) -> None:
+    assert frostline.find(**{**search_settings, "budget": "10min"})["search"]["budget_seconds"] == 600
 
 
-def test_the_deepest_that_is_allowed_may_be_the_answer(wanted: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(running_module.Board, "found", lambda board: board.course.reference)
-    monkeypatch.setattr(running_module.Board, "learned", lambda board, tune: True)
-    search = frostline.find(**wanted, max_k=1)["search"]
+def test_max_k_can_be_the_recommended_k(search_settings: dict[str, Any], monkeypatch: Any) -> None:
+    monkeypatch.setattr(running_module.Scoreboard, "smallest_reaching_goal", lambda board: board.settings.reference)
+    monkeypatch.setattr(running_module.Scoreboard, "above_baseline", lambda board, tune: True)
+    search = frostline.find(**search_settings, max_k=1)["search"]
     assert search["named"] == "last 1" and "last 1" in search["chosen_rates"]
     assert {guess["by"]: guess["place"] for guess in search["guesses"]}["climbing"] == 2
 
 
-def test_what_an_earlier_call_began_and_this_one_does_not_want_is_given_up(
-    wanted: dict[str, Any], monkeypatch: Any
-) -> None:
+def test_unfinished_runs_of_other_settings_are_given_up(search_settings: dict[str, Any], monkeypatch: Any) -> None:
     """Else it would be pending for ever, and test never scored."""
     execute = running_module.execute
 
@@ -243,30 +247,36 @@ def test_what_an_earlier_call_began_and_this_one_does_not_want_is_given_up(
 
     monkeypatch.setattr(running_module, "execute", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        frostline.find(**wanted)
-    assert not Folder(wanted["out"]).stands
+        frostline.find(**search_settings)
+    assert not Folder(search_settings["out"]).stands
     monkeypatch.setattr(running_module, "execute", execute)
-    answer = frostline.find(**wanted, max_k=1)
+    answer = frostline.find(**search_settings, max_k=1)
     assert answer["search"]["given_up"] and answer["runs"]["pending"] == 0 and "So far" not in answer["sentence"]
-    assert Folder(wanted["out"]).stands
-    assert "all" in {run.trainable for run in Folder(wanted["out"]).asked}
-    again = frostline.find(**wanted)  # which wants it after all
-    assert not again["search"]["given_up"] and "all" in {key[0] for key in runs_in(wanted["out"])}
+    assert Folder(search_settings["out"]).stands
+    assert "all" in {run.trainable for run in Folder(search_settings["out"]).asked}
+    again = frostline.find(**search_settings)  # which wants it after all
+    assert not again["search"]["given_up"] and "all" in {key[0] for key in runs_in(search_settings["out"])}
 
 
-def test_what_a_sweep_has_asked_for_is_not_given_up(wanted: dict[str, Any]) -> None:
-    out, settings = wanted["out"], {name: x for name, x in wanted.items() if name not in ("out", "budget", "progress")}
+def test_runs_of_a_sweep_are_not_given_up(search_settings: dict[str, Any]) -> None:
+    out, settings = (
+        search_settings["out"],
+        {key: x for key, x in search_settings.items() if key not in SEARCH_ONLY},
+    )
     sweep = frostline.Sweep(**{**DEFAULTS, **settings}, out=out, tune="2,all", progress=Progress())
     running_module.register(prepare(sweep.spec, {}, Progress()))  # and is interrupted
     asked = {run.digest for run in Folder(out).asked}
     for _ in range(2):
-        search = frostline.find(**wanted, max_k=1)["search"]
+        search = frostline.find(**search_settings, max_k=1)["search"]
         assert not asked & set(search["given_up"]) and not Folder(out).stands
 
 
-def test_a_sweep_that_asks_for_what_was_given_up_gets_it(wanted: dict[str, Any]) -> None:
-    frostline.find(**wanted, max_k=1)
-    out, settings = wanted["out"], {name: x for name, x in wanted.items() if name not in ("out", "budget", "progress")}
+def test_a_sweep_can_train_runs_that_were_given_up(search_settings: dict[str, Any]) -> None:
+    frostline.find(**search_settings, max_k=1)
+    out, settings = (
+        search_settings["out"],
+        {key: x for key, x in search_settings.items() if key not in SEARCH_ONLY},
+    )
     sweep = frostline.Sweep(**{**DEFAULTS, **settings}, out=out, tune="all", progress=Progress())
     running_module.register(prepare(sweep.spec, {}, Progress()))
     (run, *_) = [run for run in Folder(out).asked if run.trainable == "all"]
