@@ -44,6 +44,7 @@ PADDED = [
 DEPENDS_ON_PADDING = "Its output for an example depends on the padding in the batch"
 REFUSED = {  # at every cut between two layers; with nothing cut there is nothing to refuse
     "convbert": DEPENDS_ON_PADDING,  # convolutions over the padding
+    "mobilebert": DEPENDS_ON_PADDING,  # a token's input contains the embeddings of its neighbours, here those of padding
     "fnet": DEPENDS_ON_PADDING,  # a Fourier transform of text and padding
     "nystromformer": DEPENDS_ON_PADDING,  # a convolution, and landmarks are means of neighbours
     "yoso": DEPENDS_ON_PADDING,  # its hashes contain the padding
