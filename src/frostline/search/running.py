@@ -137,7 +137,9 @@ class Search:
         if self.probed and verdict.unlearned and self.board.settings.probe_score > self.board.settings.chance:
             score = self.probed.facts["best"]["score"]
             advice = "Train for more epochs (--num-train-epochs) or at higher learning rates (--learning-rate)."
-            verdict = replace(verdict, why=f"{verdict.why} But a linear probe scores {score:.3f}, above the baseline. {advice}")
+            verdict = replace(
+                verdict, why=f"{verdict.why} But a linear probe scores {score:.3f}, above the baseline. {advice}"
+            )
         self._write(verdict, over=True)
         return finish(self.prepared, self.progress)
 
