@@ -1,4 +1,4 @@
-"""What every speed-up of ``frostline.fast`` is worth: a whole sweep with each of them off, one at a time.
+"""How much each speed-up of ``frostline.fast`` saves: a whole sweep with one speed-up off at a time.
 
     python benchmarks/ablation.py --repeats 3 --resume ablation.jsonl
 
@@ -6,15 +6,15 @@ Two grids, both on the model and the generated sentences of ``frostline demo``: 
 k = 0, 1, 2, 3, 4, 6, all; ``long`` has 64 reviews of about 200 to 400 tokens, joined from such sentences, and
 k = 0, 2, all. Each measurement is a real ``frostline sweep`` in a process of its own, with an empty cache. The sides:
 
-- ``all``: every speed-up is on. It runs twice in each repeat.
-- the name of a speed-up: this one is off (``FROSTLINE_WITHOUT``), the others are on.
-- ``plain``: all are off (``FROSTLINE_PLAIN=1``).
+- ``all``: every speed-up is on. This side runs twice in each repeat.
+- the name of a speed-up: it is off (``FROSTLINE_WITHOUT``), and all others are on.
+- ``plain``: all speed-ups are off (``FROSTLINE_PLAIN=1``).
 
-Every repeat begins with another side. Seconds are those of the whole command; memory is the most anonymous memory that
-the process and its children held together, and the most with mapped files (weights, hidden states). The table shows them
-relative to ``all``, as ratios to its median. Scores differ only where other random numbers decide what dropout drops. A
-measurement that other processes disturbed is repeated in the next call. ``--minutes`` ends a call early; the next one with
-the same ``--resume`` file goes on. ``--quick`` tries the program at a tiny size.
+Every repeat starts with another side. Seconds are those of the whole command. Memory is the peak of the process and its
+children together, without and with mapped files (weights, hidden states). The table shows ratios to the median of ``all``.
+Scores differ only where dropout uses other random numbers. A measurement that other processes disturbed is repeated in the
+next call. ``--minutes`` ends a call early; the next call with the same ``--resume`` file continues. ``--quick`` tests the
+script with a tiny grid.
 """
 
 import argparse
@@ -31,10 +31,10 @@ from typing import Any
 import psutil
 from ablation_grids import GRIDS, JOINED, SIZES, write_tables
 from frostline_side import sweep
-from measuring import Facts, Failed, Journal, Spread, markdown, plain, said, warm_up, write_result
+from measuring import Facts, Failed, Journal, Spread, as_json, markdown, spread_text, warm_up, write_result
 
 import frostline
-from frostline.fast.switch import TRICKS
+from frostline.fast.switch import SPEED_UPS
 from frostline.model.memory import anonymous_memory, sampled_peak
 
 ALL, PLAIN = "all", "plain"
@@ -45,7 +45,7 @@ MEASURED = {  # names in the journal -> headings
     "memory": "memory",
     "resident": "with mapped files",
 }
-OTHERS = 0.1  # processor seconds that other processes may take in a second
+OTHERS = 0.1  # the largest processor time of other processes, as a share of the wall-clock time
 FILES = {
     "attention": ("fast/attention.py",),
     "dropout": ("fast/dropout.py",),
@@ -58,12 +58,14 @@ FILES = {
 }
 
 
-def in_turn(sides: Sequence[str], repeats: int) -> Iterator[tuple[str, int]]:
-    """What to measure, a side and which of its turns: every side once in each repeat, ``all`` twice; each repeat begins
-    with another side."""
+def schedule(sides: Sequence[str], repeats: int) -> Iterator[tuple[str, int]]:
+    """Pairs of a side and the number of its turn, in the order of the measurements.
+
+    Every repeat has each side once and ``all`` twice, and starts with another side.
+    """
     others = [side for side in sides if side != ALL]
     half = len(others) // 2
-    order = [(side, 1, 0) for side in others]  # side, turns in a repeat, which of them
+    order = [(side, 1, 0) for side in others]  # side, its turns per repeat, the number of the turn within the repeat
     if ALL in sides:
         order = [(ALL, 2, 0), *order[:half], (ALL, 2, 1), *order[half:]]
     for repeat in range(repeats):
@@ -74,7 +76,7 @@ def in_turn(sides: Sequence[str], repeats: int) -> Iterator[tuple[str, int]]:
 
 @contextmanager
 def switched(side: str) -> Iterator[None]:
-    """The environment of a side, for the processes that begin inside."""
+    """Set the environment variables of a side for processes that start inside the context."""
     names = {PLAIN: {"FROSTLINE_PLAIN": "1"}, ALL: {}}.get(side, {"FROSTLINE_WITHOUT": side})
     os.environ.update(names)
     try:
@@ -85,12 +87,12 @@ def switched(side: str) -> Iterator[None]:
 
 
 class MemoryOfChildren:
-    """Samples the memory of all processes below this one; pages that forks share count once."""
+    """Samples the memory of all child processes. Pages that forked processes share count once."""
 
-    resident = 0  # the highest sample so far of all memory, mapped files included
+    resident = 0  # the largest sample so far, with mapped files
 
     def __call__(self) -> int:
-        """Anonymous bytes at the moment, which is all memory but mapped files."""
+        """The current memory in bytes, without mapped files."""
         anonymous = resident = 0
         for process in psutil.Process().children(recursive=True):
             try:
@@ -100,7 +102,7 @@ class MemoryOfChildren:
                 }
                 anonymous += kilobytes["Pss_Anon"] << 10
                 resident += kilobytes["Pss"] << 10
-            except (OSError, KeyError):  # it has just ended, or this is not Linux
+            except (OSError, KeyError):  # the process has just ended, or this is not Linux
                 with suppress(psutil.Error):
                     anonymous += anonymous_memory(process)
                     resident += process.memory_info().rss
@@ -109,10 +111,10 @@ class MemoryOfChildren:
 
 
 def measured(settings: dict[str, str], side: str, work: Path) -> Facts:
-    """One sweep by one side.
+    """Run one sweep with one side.
 
     Raises:
-        measuring.Failed: it ended in an error.
+        measuring.Failed: The sweep ended in an error, or other processes disturbed it.
     """
     before, busy = _processor_seconds(resource.RUSAGE_CHILDREN), _busy_seconds()
     children = MemoryOfChildren()
@@ -141,20 +143,20 @@ def _processor_seconds(who: int) -> float:
 
 
 def _busy_seconds() -> float:
-    """Of all cores since the machine began, but for this process."""
+    """Processor seconds of all processes but this one since the machine started."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
     return float(sum(times[:8]) - idle) - _processor_seconds(resource.RUSAGE_SELF)
 
 
 def measure(options: argparse.Namespace, sides: Sequence[str], journal: Journal) -> None:
-    """Measure what the journal has not got, until the time is over."""
+    """Run the measurements that the journal lacks, until the time is over."""
     done = {(line["grid"], line["side"], line["turn"]) for line in _good(journal)}
     until = monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory() as folder:
         grids = {grid: write_tables(grid, Path(folder), quick=options.quick) for grid in options.grids.split(",")}
         warm_up("torch", "transformers", "frostline.api.sweep")
-        for side, turn in in_turn(sides, options.repeats):
+        for side, turn in schedule(sides, options.repeats):
             for grid, settings in grids.items():
                 if (grid, side, turn) in done:
                     continue
@@ -174,30 +176,30 @@ def _good(journal: Journal) -> list[Facts]:
 
 
 def summarise(lines: Sequence[Facts]) -> Facts:
-    """By grid and side: spread of seconds, of processor seconds and of memory, and the scores seen for each k."""
+    """For each grid and side: the spread of each measured quantity, and the scores of each k."""
     found: Facts = {}
     for grid in dict.fromkeys(line["grid"] for line in lines):
-        for side in (ALL, *TRICKS, PLAIN):
+        for side in (ALL, *SPEED_UPS, PLAIN):
             own = [line for line in lines if (line["grid"], line["side"]) == (grid, side)]
             if own:
-                spreads = {name: plain(Spread.of(line[name] for line in own if name in line)) for name in MEASURED}
+                spreads = {name: as_json(Spread.of(line[name] for line in own if name in line)) for name in MEASURED}
                 scores = {k: sorted({line["scores"][k] for line in own}) for k in own[0]["scores"]}
                 found.setdefault(grid, {})[side] = {**spreads, "scores": scores}
     return found
 
 
-def lines_of(trick: str) -> str:
-    """Lines of the files that hold a speed-up."""
+def lines_of(name: str) -> str:
+    """The number of lines of the files that implement a speed-up."""
     root = Path(frostline.__file__).parent
-    return f"{sum(len((root / name).read_text().splitlines()) for name in FILES[trick]):,}" if trick in FILES else ""
+    return f"{sum(len((root / path).read_text().splitlines()) for path in FILES[name]):,}" if name in FILES else ""
 
 
 def cells_of(summary: Facts) -> list[list[str]]:
-    """The header and a row for each side: time and memory with it off, relative to all on."""
+    """The header, and a row for each speed-up: time and memory without it, relative to all on."""
     grids = list(summary)
     header = ["off", "lines", *(f"{what}, {grid}" for grid in grids for what in MEASURED.values())]
     rows = []
-    for side in (*TRICKS, PLAIN):
+    for side in (*SPEED_UPS, PLAIN):
         row = [side, lines_of(side)]
         for grid in grids:
             for name in MEASURED:
@@ -206,42 +208,45 @@ def cells_of(summary: Facts) -> list[list[str]]:
     first = [ALL, ""]
     for grid in grids:
         own: Any = summary[grid].get(ALL, {})
-        first += [f"{said(own.get('seconds'), '.1f')} s", f"{said(own.get('processor_seconds'), '.1f')} s"]
+        first += [
+            f"{spread_text(own.get('seconds'), '.1f')} s",
+            f"{spread_text(own.get('processor_seconds'), '.1f')} s",
+        ]
         first += [_megabytes(own.get(name)) for name in ("memory", "resident")]
     return [header, first, *rows]
 
 
 def _relative(sides: Facts, side: str, name: str) -> str:
-    """Median over the median of ``all``, and the smallest and the largest over the same."""
+    """The median of a side divided by the median of ``all``, with the smallest and the largest value likewise."""
     if side not in sides or ALL not in sides:
         return "-"
     if not (sides[ALL][name] and sides[side][name]):
         return "-"
     middle, own = sides[ALL][name]["median"], sides[side][name]
-    return said(Spread(own["median"] / middle, own["low"] / middle, own["high"] / middle, own["n"]))
+    return spread_text(Spread(own["median"] / middle, own["low"] / middle, own["high"] / middle, own["n"]))
 
 
 def _megabytes(spread: Facts | None) -> str:
     if spread is None:
         return "-"
     parts = {name: spread[name] / 1e6 for name in ("median", "low", "high")}
-    return f"{said({**parts, 'n': spread['n']}, '.0f')} MB"
+    return f"{spread_text({**parts, 'n': spread['n']}, '.0f')} MB"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--grids", default=",".join(GRIDS), help="which to run, with commas")
-    add("--sides", default=",".join((ALL, *TRICKS, PLAIN)), help="which to run, with commas")
-    add("--repeats", type=int, default=3, help="of every side")
-    add("--minutes", type=float, default=1e6, help="begin no measurement after so many")
-    add("--resume", type=Path, metavar="FILE", help="where measurements are written, and read from in the next call")
-    add("--json", type=Path, metavar="FILE", default=RESULTS, help="where to write all figures")
-    add("--quick", action="store_true", help="a tiny grid, to try the program")
+    add("--grids", default=",".join(GRIDS), help="grids to run, separated by commas")
+    add("--sides", default=",".join((ALL, *SPEED_UPS, PLAIN)), help="sides to run, separated by commas")
+    add("--repeats", type=int, default=3, help="measurements of every side")
+    add("--minutes", type=float, default=1e6, help="start no measurement after this many minutes")
+    add("--resume", type=Path, metavar="FILE", help="file of measurements, which the next call continues")
+    add("--json", type=Path, metavar="FILE", default=RESULTS, help="result file to write")
+    add("--quick", action="store_true", help="run a tiny grid, to test the script")
     options = parser.parse_args()
     sides = options.sides.split(",")
-    if unknown := {*sides} - {ALL, PLAIN, *TRICKS}:
-        sys.exit(f"there is no side {', '.join(sorted(unknown))}: sides are {', '.join((ALL, *TRICKS, PLAIN))}")
+    if unknown := {*sides} - {ALL, PLAIN, *SPEED_UPS}:
+        sys.exit(f"there is no side {', '.join(sorted(unknown))}: sides are {', '.join((ALL, *SPEED_UPS, PLAIN))}")
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(options.resume or Path(folder) / "journal.jsonl")
         journal.begin({"grids": GRIDS, "sizes": SIZES, "joined": JOINED, "quick": options.quick})
@@ -250,7 +255,7 @@ def main() -> None:
     summary = summarise(lines)
     header, *rows = cells_of(summary)
     caption = (
-        "Each speed-up off, relative to all on: median [lowest to highest]. The first row has the figures of all on."
+        "Each speed-up off, relative to all on: median [lowest to highest]. The first row has the values with all on."
     )
     tables = [{"caption": caption, "header": header, "rows": rows}]
     write_result(

@@ -20,7 +20,7 @@ JOINED = (18, 36)  # sentences of a long text, of about 11 tokens each
 
 
 def write_tables(grid: str, folder: Path, *, quick: bool) -> dict[str, str]:
-    """Write training and validation texts as CSV; gives the settings of the sweep over them."""
+    """Write training and validation texts as CSV; returns the settings of a sweep on them."""
     train, validation = (24, 16) if quick else SIZES[grid]
     most = JOINED[1] if grid == "long" else 1
     tables = generate("polarity", train=train * most, validation=validation * most, test=0)
@@ -33,7 +33,7 @@ def write_tables(grid: str, folder: Path, *, quick: bool) -> dict[str, str]:
 
 
 def _reviews(sentences: pa.Table, count: int) -> pa.Table:
-    """Texts of many sentences that have the same label."""
+    """Long texts, each joined from sentences of the same label."""
     rng = random.Random(0)
     by_label: dict[str, list[str]] = {}
     for row in sentences.to_pylist():

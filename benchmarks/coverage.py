@@ -1,10 +1,10 @@
-"""Do the confidence intervals cover, and are the operating points right? Simulated scores with a known truth.
+"""How often do confidence intervals cover the truth, and are operating points correct? Simulated scores with a known truth.
 
     python benchmarks/coverage.py --out FOLDER
 
-prints six tables and writes each as CSV. With ``--result`` it also writes the rows that the documentation shows (``DOCUMENTED``)
-to benchmarks/results/coverage.json. It uses one thread and a fixed seed. The simulation vectorises what
-``frostline.statistics`` computes, and asserts on some tries that both agree.
+The script prints six tables and writes each as CSV. With ``--result`` it also writes the rows that the documentation shows
+(``DOCUMENTED``) into a result file. It uses one thread and a fixed seed. The simulation vectorises the computations of
+``frostline.statistics`` and asserts for some simulated cases that both agree.
 """
 
 import argparse
@@ -28,7 +28,7 @@ CAPTIONS = {
     "seeds to tell": "**How many seeds would be enough**, as the page estimates it.",
 }
 
-# The rows of each table that the documentation shows: five seeds, and the intervals that matter.
+# The rows of each table that the documentation shows: five seeds, and the most important intervals.
 DOCUMENTED = {
     "means": "seeds == 5 and failures in ['none', '5 %, at chance']"
     " and interval in ['bootstrap, all runs', 't, all runs', 't, succeeded (ours)']",
@@ -42,7 +42,7 @@ DOCUMENTED = {
 
 
 def documented(name: str, table: pd.DataFrame) -> pd.DataFrame:
-    """The rows for the documentation; of the operating points only the columns about our rule and the bare means."""
+    """The rows for the documentation. For operating points, only the columns about our rule and about plain means."""
     rows = table.query(DOCUMENTED[name])
     if rows.empty:
         raise ValueError(f"no row of {name!r} is left for the documentation")
@@ -50,7 +50,7 @@ def documented(name: str, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def shown(value: object) -> str:
-    """A number with three digits; an undefined one is a dash."""
+    """A number with three digits; a dash if it is undefined."""
     if isinstance(value, float):
         return "-" if np.isnan(value) else f"{value:.3g}"
     return str(value)
@@ -61,7 +61,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--tries", type=int, default=4000, help="of each case; a quarter of it where examples are simulated"
+        "--tries",
+        type=int,
+        default=4000,
+        help="simulations of each case; a quarter of them where examples are simulated",
     )
     parser.add_argument("--result", type=Path, help="also write this file for the documentation")
     options = parser.parse_args()

@@ -1,15 +1,15 @@
-"""How close a sweep comes to what the machine could do: measured time over a lower bound, and where the rest goes.
+"""How close a sweep comes to the speed of the machine: its time divided by a lower bound, for each phase.
 
     python benchmarks/efficiency.py --json FILE --model FOLDER --train FILE --validation FILE --tune 0,1,2,all --seeds 1
 
 A calibration of a few seconds measures three speeds of this machine: matrix products in the shapes that occur, memory, disk.
-The bound of a phase is its number of operations at the best of those speeds. Training adds the bytes that the optimizer reads
-and writes. Some machines cannot sustain their best speed. A second bound therefore uses the speed of all training processes
-together, measured before and after the sweep in the shape of a training step. Phases without a bound (start-up, tokenizing,
-the exactness check, saving, the report) are listed with their seconds. The settings are those of `frostline sweep` without
---out. Leave the machine alone while this runs.
+The bound of a phase is the time of its operations at the highest matrix speed. For training, the time of the bytes that the
+optimizer reads and writes is added. Some machines cannot sustain their highest speed. A second bound therefore uses the speed
+of all training processes together, measured before and after the sweep in the shape of a training step. Phases without a bound
+(start-up, tokenizing, the exactness check, saving, the report) are listed with their seconds. The settings are those of
+`frostline sweep` without --out. Do not use the machine for anything else meanwhile.
 
-A bound leaves out lookups, norms, activations, dropout, softmax and the interpreter, so 1.0 cannot be reached.
+A bound does not include lookups, norms, activations, dropout, softmax and the interpreter, so 1.0 cannot be reached.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from time import perf_counter
 from typing import Any
 
 START, CACHE = perf_counter(), tempfile.TemporaryDirectory()
-os.environ["HF_ASSETS_CACHE"] = CACHE.name  # read when it is imported: nothing is kept from before, so there is a pass
+os.environ["HF_ASSETS_CACHE"] = CACHE.name  # read at import; an empty cache, so there is a forward pass
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
@@ -34,22 +34,22 @@ from frostline import Sweep  # noqa: E402
 from frostline.frozen.batches import tokens_per_batch  # noqa: E402
 from frostline.frozen.cache.loading import missing_rows  # noqa: E402
 from frostline.frozen.cache.recipe import cache_folder  # noqa: E402
-from frostline.sweep.execution.execute import check_cuts, sharing  # noqa: E402
-from frostline.sweep.execution.progress import Progress  # noqa: E402
-from frostline.sweep.execution.workers import in_each, workers_for  # noqa: E402
-from frostline.sweep.forecast.calibration import disk_rate  # noqa: E402
-from frostline.sweep.forecast.operations import batch_totals  # noqa: E402
-from frostline.sweep.forecast.workload import Workload  # noqa: E402
+from frostline.sweep.execution.execute import check_cuts, runs_from_cache  # noqa: E402
+from frostline.sweep.execution.workers import run_in_each_worker, workers_for  # noqa: E402
+from frostline.sweep.forecast.calibration import disk_speed  # noqa: E402
 from frostline.sweep.make_plan import rows_needed  # noqa: E402
 from frostline.sweep.prepare import Prepared  # noqa: E402
+from frostline.sweep.progress import Progress  # noqa: E402
+from frostline.sweep.work.operations import batch_totals  # noqa: E402
+from frostline.sweep.work.workload import Workload  # noqa: E402
 
 IMPORTS = perf_counter() - START
 OPTIMIZER_BYTES = (
-    36  # for each parameter and step, whatever the batch: weight, its copy for products, gradient, AdamW's two moments
+    36  # per parameter and step, for any batch: weight, its copy for the products, gradient, moments of AdamW
 )
 NAMES = {
     "loading the model": "start-up",
-    "encoding the texts": "tokenizing",
+    "tokenizing the examples": "tokenizing",
     "checking that the model can be cut": "check",
     "timing a few steps": "forecast",
     "hidden states": "pass",
@@ -59,7 +59,7 @@ NAMES = {
 
 
 class Clock(Progress):
-    """The seconds of each phase, from its beginning to the beginning of the next."""
+    """Measures the seconds of each phase, from its beginning to the beginning of the next."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,22 +67,25 @@ class Clock(Progress):
         self.phase, self.since = "start-up", perf_counter()
 
     def begin(self, what: str) -> None:
-        """Begin a phase. A name without an entry above is a run."""
-        if self.phase != "saving" or NAMES.get(what) == "report":  # saving trains once more, which is no run
+        """Begin a phase. A name that ``NAMES`` lacks is a run."""
+        if (
+            self.phase != "saving" or NAMES.get(what) == "report"
+        ):  # saving may train again; that is not a run of the grid
             self.lap(NAMES.get(what, "runs"))
         super().begin(what)
 
     def lap(self, phase: str) -> None:
+        """End the current phase and begin another one."""
         now = perf_counter()
         self.seconds[self.phase] = self.seconds.get(self.phase, 0.0) + now - self.since
         self.phase, self.since = phase, now
 
 
-Choice = Callable[[Sequence[float]], float]  # of several times of the same work the one that counts
+Choice = Callable[[Sequence[float]], float]  # selects one of several times of the same work
 
 
 def seconds_of(work: Callable[[], Any], choice: Choice = min, seconds: float = 0.3) -> float:
-    """The best time of some repetitions, because a bound rests on the highest speed; or another ``choice``."""
+    """The best time of some repetitions, because a bound needs the highest speed; or another ``choice``."""
     work()
     times: list[float] = []
     while len(times) < 3 or sum(times) < seconds:
@@ -93,9 +96,9 @@ def seconds_of(work: Callable[[], Any], choice: Choice = min, seconds: float = 0
 
 
 def matrix_rate(prepared: Prepared, tokens: int, choice: Choice = min) -> float:
-    """Operations per second of the matrix products of a layer for so many tokens, in the sweep's precision.
+    """Operations per second of the matrix products of a layer with this many tokens, in the precision of the sweep.
 
-    The faster of two ways counts: as torch multiplies, or with weights laid out beforehand.
+    It is the higher speed of two ways: with weights in the sweep's precision, or under autocast.
     """
     machine, model = prepared.context.machine, prepared.pretrained.model
     layer = prepared.pretrained.anatomy.layers(model)[0]
@@ -121,13 +124,13 @@ def matrix_rate(prepared: Prepared, tokens: int, choice: Choice = min) -> float:
 
 
 def usual_rate(prepared: Prepared, runs: Sequence[Any], tokens: int) -> float:
-    """The same speed of all training processes together; the median instead of the best."""
-    rates = in_each(workers_for(prepared, runs), partial(matrix_rate, prepared, tokens, statistics.median))
+    """The same speed for all training processes together; the median instead of the best time."""
+    rates = run_in_each_worker(workers_for(prepared, runs), partial(matrix_rate, prepared, tokens, statistics.median))
     return sum(rates)
 
 
 def memory_rate(prepared: Prepared) -> float:
-    """Bytes per second, read and written, of a copy that is larger than any cache."""
+    """Bytes read and written per second in a copy that is larger than any processor cache."""
     source = torch.ones(1 << 26, device=prepared.context.machine.device)
     target = torch.empty_like(source)
 
@@ -140,14 +143,14 @@ def memory_rate(prepared: Prepared) -> float:
 
 
 def measure(settings: dict[str, Any]) -> dict[str, Any]:
-    """Run the sweep with an empty cache; gives every phase with its seconds and its bound."""
+    """Run the sweep with an empty cache; returns every phase with its seconds and its bound."""
     with tempfile.TemporaryDirectory() as folder:
         clock = Clock()
         sweep = Sweep(progress=clock, **settings, out=Path(folder) / "o")
         begun = perf_counter()
         prepared = sweep._prepare(clock)
         clock.begin("checking that the model can be cut")
-        check_cuts(prepared)  # what of the last layer runs for one token a text is known from here on
+        check_cuts(prepared)  # from here on, the work that needs only the head's token is known
         clock.lap("calibration")
         workload = Workload(prepared.context, prepared.plan.cached)
         runs = sweep._requested(prepared)
@@ -161,9 +164,9 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
         wall = perf_counter() - begun - spent + IMPORTS
         usual.append(usual_rate(prepared, runs, steps))
         results = prepared.store.results()
-        sharers = sharing(prepared, runs)
-        needed = rows_needed(prepared.context, sharers or runs)
-        rows = missing_rows(prepared.context.tokens, needed, workload.cached) if sharers else needed[:0]
+        from_cache = runs_from_cache(prepared, runs)
+        needed = rows_needed(prepared.context, from_cache or runs)
+        rows = missing_rows(prepared.context.tokens, needed, workload.cached) if from_cache else needed[:0]
         clock.seconds.pop("calibration")
         phases = list(_phases(clock, workload, prepared, runs, results, rows, rates))
     bound = sum(phase["bound"] or 0.0 for phase in phases)
@@ -174,8 +177,8 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tokens(workload: Workload, runs: Sequence[Any]) -> int:
-    """The most frequent number of tokens of a step."""
-    return max(1, round(statistics.median(workload.load(run).steps.mean.tokens for run in runs)))
+    """The typical number of tokens of a training step."""
+    return max(1, round(statistics.median(workload.run_work(run).steps.mean.tokens for run in runs)))
 
 
 def _best(rates: dict[str, float]) -> float:
@@ -183,14 +186,14 @@ def _best(rates: dict[str, float]) -> float:
 
 
 def _rates(workload: Workload, prepared: Prepared, runs: Sequence[Any], steps: int) -> dict[str, float]:
-    scored = max(1, round(statistics.median(workload.load(run).scored.mean.tokens for run in runs)))
+    scored = max(1, round(statistics.median(workload.run_work(run).scored.mean.tokens for run in runs)))
     cache_folder().mkdir(parents=True, exist_ok=True)
     return {
         "training": matrix_rate(prepared, steps),
         "evaluation": matrix_rate(prepared, scored),
         "pass": matrix_rate(prepared, tokens_per_batch(prepared.context.machine.device, workload.anatomy)),
         "memory": memory_rate(prepared),
-        "disk": disk_rate(cache_folder()),
+        "disk": disk_speed(cache_folder()),
     }
 
 
@@ -210,7 +213,7 @@ def _phases(
     if len(rows):
         stop = workload.anatomy.count if workload.cached.head else max(workload.cached.cuts)
         real = matrices.forward(batch_totals(lengths[rows], 1), stop=stop)
-        # every token once, without padding and without the copies that fill batches up
+        # Every token counts once: no padding, and no repeated examples that fill up batches.
         yield {
             **_phase("pass", clock.seconds["pass"], real / best),
             "operations": real,
@@ -222,9 +225,9 @@ def _phases(
     for tune in dict.fromkeys(run.tune for run in runs):
         same = [run for run in runs if run.tune == tune and run.digest in results]
         names = same[0].to_train.parameters(workload.anatomy)
-        loads = [(run, workload.load(run)) for run in same]
-        steps = sum(matrices.training(names, load.steps, workload.cut(run)) for run, load in loads)
-        moved = sum(load.steps.count for _, load in loads) * OPTIMIZER_BYTES * matrices.updated_parameters(names)
+        works = [(run, workload.run_work(run)) for run in same]
+        steps = sum(matrices.training(names, work.steps, workload.cut(run)) for run, work in works)
+        moved = sum(work.steps.count for _, work in works) * OPTIMIZER_BYTES * matrices.updated_parameters(names)
         took = sum(results[run.digest]["cost"]["train_seconds"] for run in same)
         training += took
         yield {
@@ -233,10 +236,10 @@ def _phases(
         }
     for tune in dict.fromkeys(run.tune for run in runs):
         same = [run for run in runs if run.tune == tune and run.digest in results]
-        took = sum(  # with test, and what is around a run
+        took = sum(  # including test and the overhead of a run
             cost["run_seconds"] - cost["train_seconds"] for cost in (results[run.digest]["cost"] for run in same)
         )
-        work = sum(matrices.forward(workload.load(run).scored, workload.cut(run) or 0) for run in same)
+        work = sum(matrices.forward(workload.run_work(run).scored, workload.cut(run) or 0) for run in same)
         evaluation += took
         yield {
             **_phase(f"evaluation, {same[0].trainable}", took, work / best),
@@ -254,7 +257,7 @@ def _phase(name: str, seconds: float, bound: float | None) -> dict[str, Any]:
 def show(found: dict[str, Any]) -> None:
     rates, wall = found["rates"], found["wall"]
     for name in ("training", "evaluation", "pass"):
-        print(f"matrix products in the shape of {name}: {rates[name] / 1e9:.0f} GFLOP/s")
+        print(f"matrix products in the shapes of {name}: {rates[name] / 1e9:.0f} GFLOP/s")
     print(f"memory {rates['memory'] / 1e9:.1f} GB/s, disk {rates['disk'] / 1e9:.2f} GB/s\n")
     print(f"{'phase':<22}{'seconds':>9}{'share':>8}{'bound':>9}{'measured / bound':>18}{'of matrix rate':>16}")
     for phase in found["phases"]:
@@ -267,14 +270,14 @@ def show(found: dict[str, Any]) -> None:
     print(f"{'all':<22}{wall:>9.2f}{'':>8}{found['bound']:>9.2f}{wall / found['bound']:>18.2f}")
     usual = " and ".join(f"{rate / 1e9:.0f}" for rate in found["usual"])
     print(
-        f"\nProducts of all processes side by side, before and after: {usual} GFLOP/s. "
-        f"With their mean the bound is {found['bound_at_usual']:.2f} s, measured / bound {wall / found['bound_at_usual']:.2f}."
+        f"\nMatrix products of all processes at the same time, before and after: {usual} GFLOP/s. "
+        f"With their mean, the bound is {found['bound_at_usual']:.2f} s, measured / bound {wall / found['bound_at_usual']:.2f}."
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument("--json", type=Path, help="where to write the measurements")
     known, rest = parser.parse_known_args()
     names = [flag.removeprefix("--").replace("-", "_") for flag in rest[::2]]
     found = measure(dict(zip(names, rest[1::2], strict=True)))

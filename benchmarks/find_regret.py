@@ -8,16 +8,16 @@ and at the end, over all tasks in DIR:
 
     python benchmarks/find_regret.py --out DIR --table search.md --json find.json
 
-The truth is a grid. Every k and full train at every learning rate with two seeds. Then five fresh seeds of each k train at its
-best learning rate, and only these are the truth. Full comes first: a task where full is not above chance with 95 % confidence
-is listed and left out.
+The truth comes from a full grid. First, every k and full are trained at every learning rate with two seeds. Then each k is
+trained at its best learning rate with five fresh seeds, and only these scores are the truth. Full is trained first: if it is not
+above the baseline with 95 % confidence, the task is listed but left out.
 
-`find` runs three times, each time in a new process with an empty cache and with seeds that the truth does not use. Trainer's
-full fine-tuning, as users run it and scored after each epoch, is timed before the first search and after the last. The share
-of the grid's work is measured in operations, which do not depend on the load of the machine. The fresh seeds are included.
+`find` runs three times, each time in a new process with an empty cache and with seeds that the truth does not use. Full
+fine-tuning with Trainer, as users run it and scored after each epoch, is timed before the first search and after the last. The
+share of the grid's work is measured in operations, including the fresh seeds; they do not depend on the load of the machine.
 
-A k meets the target if the truth's interval of its share of full's gain over chance reaches the target. A search that names
-no k, because it is not sure that anything was learned, is shown but not counted.
+A k meets the target if the interval of its true share of full's gain over the baseline reaches the target. A search may recommend
+no k, because no run is above the baseline with 95 % confidence. It is shown but not counted.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from frostline import Sweep
 from frostline.report.answer.answer import make_answer
 from frostline.statistics.choices import Choices
 from frostline.statistics.predictions import Labelled
-from frostline.sweep.execution.progress import LineProgress
+from frostline.sweep.progress import LineProgress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.specification import OF_MODEL_AND_DATA
 
@@ -46,7 +46,7 @@ CHOOSING, FRESH, FINDS, TRAINERS = (1000, 1001), tuple(range(2000, 2005)), 3, 2
 
 
 def measure(folder: Path, settings: Mapping[str, str]) -> None:
-    """Truth, searches, Trainer and probes of one task, into ``folder``."""
+    """Run the grid, the searches, Trainer and the probes of one task, with results in ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "settings.json").write_text(json.dumps(settings, indent=1))
     truth(folder / "truth", settings)
@@ -54,7 +54,7 @@ def measure(folder: Path, settings: Mapping[str, str]) -> None:
     if not _learned(folder):
         _write(folder / "seconds.json", seconds)
         return
-    trainer = seconds.setdefault("trainer", [])  # before the searches and after them: machines have slow hours
+    trainer = seconds.setdefault("trainer", [])  # timed before and after the searches, as the speed of a machine varies
     if not trainer:
         trainer.append(_trainer(settings))
         _write(folder / "seconds.json", seconds)
@@ -74,7 +74,7 @@ def measure(folder: Path, settings: Mapping[str, str]) -> None:
 
 
 def truth(out: Path, settings: Mapping[str, str]) -> None:
-    """Full on two seeds at every rate, then on fresh seeds at the best; and if it has learned, every k likewise."""
+    """Train full with two seeds at every learning rate, then with fresh seeds at the best one. If it learned, also every k."""
     _two_stages(out, settings, ["all"])
     if _learned(out.parent):
         _two_stages(out, settings, [*range(Folder(out).identity.layers + 1), "all"])
@@ -91,7 +91,7 @@ def _two_stages(out: Path, settings: Mapping[str, str], tunes: Sequence[Any]) ->
 
 
 def _best_rates(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Of every k the rate with the best mean over the seeds that choose it."""
+    """The best learning rate of every k, by its mean over the seeds ``CHOOSING``."""
     scores: dict[str, dict[float, list[float]]] = {}
     for row in rows:
         if row["seed"] in CHOOSING and row["validation_best"] is not None:
@@ -100,7 +100,7 @@ def _best_rates(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _curve(folder: Path, target: float) -> dict[str, Any]:
-    """The comparison that the fresh seeds allow."""
+    """The true curve: the comparison of every k with full on the fresh seeds."""
     truth = Folder(folder / "truth")
     identity, examples = truth.identity, truth.split("validation")
     assert examples is not None
@@ -108,11 +108,11 @@ def _curve(folder: Path, target: float) -> dict[str, Any]:
     best = _best_rates(every := truth.rows())
     fresh = [row for row in every if row["seed"] in FRESH and row["learning_rate"] == best.get(row["trainable"])]
     answer = make_answer(fresh, rows, truth.predictions, Choices(target=target), layers=identity.layers)
-    return {**answer["sizes"][0], "guessing": rows.chance}
+    return {**answer["sizes"][0], "baseline": rows.chance}
 
 
 def _learned(folder: Path) -> bool:
-    """Whether full is surely above guessing."""
+    """Whether full is above the baseline with 95 % confidence."""
     return bool(_curve(folder, 0.95)["learned"])
 
 
@@ -122,7 +122,7 @@ def _process(command: Sequence[str], out: Path) -> float:
 
 
 def _trainer(settings: Mapping[str, str]) -> float:
-    """Seconds of one full fine-tuning by Trainer as users run it, its process from start to end."""
+    """Seconds of a process that runs one full fine-tuning with Trainer as users run it."""
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder) / "figures.json"
         given = {**settings, "tune": "all", "seeds": "1", "learning_rate": "1e-4", "evaluations_per_epoch": "1"}
@@ -133,36 +133,36 @@ def _trainer(settings: Mapping[str, str]) -> float:
 
 
 def judge(folder: Path, target: float) -> dict[str, Any]:
-    """What the truth says of every search and rule; of full alone where that is not surely above guessing."""
+    """Compare every search and rule with the truth. If full did not learn, return only its scores."""
     curve, layers = _curve(folder, target), Folder(folder / "truth").identity.layers
     cells = {cell["trainable"]: cell for cell in curve["cells"]}
     if not curve["learned"]:
-        return {"left_out": {"full": cells["all"]["validation"], "guessing": curve["guessing"]}}
+        return {"left_out": {"full": cells["all"]["validation"], "baseline": curve["baseline"]}}
     every, seconds = Folder(folder / "truth").rows(), _known(folder / "seconds.json")
     searches = [json.loads((folder / f"find-{n}" / "search.json").read_text()) for n in range(FINDS)]
     work = searches[0]["operations"]
     grid = sum(work[row["trainable"]] for row in every)
     probes = json.loads((folder / "probe" / "probes.json").read_text())["probes"][0]["probes"]
-    known = [probe for probe in probes if len(probe["layers"]) == 1 and probe["unseen"] is not None]
-    layer = max(known, key=lambda probe: probe["unseen"])["layers"][0]
+    known = [probe for probe in probes if len(probe["layers"]) == 1 and probe["held_out"] is not None]
+    layer = max(known, key=lambda probe: probe["held_out"])["layers"][0]
     rules = {
         "last quarter": [_printed(round(layers / 4))],
         "last half": [_printed(round(layers / 2))],
         "full": ["all"],
         "random k": [_printed(k) for k in range(layers + 1)],
         "best probe layer": [_printed(layers - layer)],
-        "find": ["a probe" if search["by_probe"] else search["named"] for search in searches],
+        "find": ["a probe" if search["by_probe"] else search["recommended"] for search in searches],
     }
-    gain = cells["all"]["validation"]["mean"] - curve["guessing"]
+    gain = cells["all"]["validation"]["mean"] - curve["baseline"]
     best = searches[0]["probes"]["best"]
 
-    def judged(name: str | None) -> dict[str, Any]:
+    def judge_k(name: str | None) -> dict[str, Any]:
         if name is None:
             return {"meets": None, "regret": None}
         if name == "a probe":
             share = {
-                "estimate": (best["score"] - curve["guessing"]) / gain,
-                "high": (best["high"] - curve["guessing"]) / gain,
+                "estimate": (best["score"] - curve["baseline"]) / gain,
+                "high": (best["high"] - curve["baseline"]) / gain,
             }
         else:
             share = cells[name]["share_corrected"]
@@ -171,7 +171,7 @@ def judge(folder: Path, target: float) -> dict[str, Any]:
 
     return {
         "shares": {name: cell["share_corrected"] for name, cell in cells.items()},
-        "rules": {rule: [{"named": name, **judged(name)} for name in names] for rule, names in rules.items()},
+        "rules": {rule: [{"k": name, **judge_k(name)} for name in names] for rule, names in rules.items()},
         "of_grid": [
             sum(work[run["trainable"]] for step in search["steps"] for run in step["runs"]) / grid
             for search in searches
@@ -190,7 +190,7 @@ def tables(found: Mapping[str, Mapping[str, Any]]) -> str:
             ", ".join(
                 f"{name.removeprefix('last ')} {100 * share['estimate']:.0f}" for name, share in facts["shares"].items()
             ),
-            ", ".join(one["named"] or "nothing" for one in facts["rules"]["find"]),
+            ", ".join(one["k"] or "nothing" for one in facts["rules"]["find"]),
             ", ".join(MEETS[one["meets"]] for one in facts["rules"]["find"]),
             ", ".join(f"{100 * share:.0f} %" for share in facts["of_grid"]),
             ", ".join(f"{facts['seconds'][f'find-{n}']:.0f}" for n in range(FINDS)),
@@ -201,28 +201,28 @@ def tables(found: Mapping[str, Mapping[str, Any]]) -> str:
     ]
     rules = []
     for rule in next(iter(known.values()))["rules"] if known else ():
-        judged = [one for facts in known.values() for one in facts["rules"][rule] if one["named"] is not None]
-        regrets = np.array([one["regret"] for one in judged])
+        counted = [one for facts in known.values() for one in facts["rules"][rule] if one["k"] is not None]
+        regrets = np.array([one["regret"] for one in counted])
         spread = f" ± {100 * regrets.std(ddof=1) / len(regrets) ** 0.5:.1f}" if len(regrets) > 1 else ""
-        meets = np.mean([one["meets"] for one in judged])
-        rules.append([rule, f"{100 * meets:.0f} %", f"{100 * regrets.mean():.1f}{spread}", str(len(judged))])
+        meets = np.mean([one["meets"] for one in counted])
+        rules.append([rule, f"{100 * meets:.0f} %", f"{100 * regrets.mean():.1f}{spread}", str(len(counted))])
     parts = [
         markdown(
             (
-                *("task", "% of full's gain, by k", "named", "meets the target", "of the grid's work"),
-                *("seconds", "Trainer's full, before and after", "of Trainer's full"),
+                *("task", "% of full's gain, by k", "recommended", "meets the target", "share of the grid's work"),
+                *("seconds", "full with Trainer, before and after", "relative to Trainer"),
             ),
             tasks,
         ),
         markdown(("rule", "meets the target", "regret, points of gain", "cases"), rules),
     ]
     left_out = [
-        f"{task} ({full['mean']:.3f}, standard deviation {full['std']:.3f}; guessing {facts['left_out']['guessing']:.3f})"
+        f"{task} ({full['mean']:.3f}, standard deviation {full['std']:.3f}; baseline {facts['left_out']['baseline']:.3f})"
         for task, facts in found.items()
         if "left_out" in facts and (full := facts["left_out"]["full"])
     ]
     if left_out:
-        parts.append(f"Left out, since full is not surely above guessing: {', '.join(left_out)}.")
+        parts.append(f"Left out, because full is not above the baseline with 95 % confidence: {', '.join(left_out)}.")
     return "\n\n".join(parts)
 
 
@@ -241,11 +241,11 @@ def _write(path: Path, facts: Mapping[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="where everything is kept")
-    parser.add_argument("--name", help="the task that is measured; without it only the tables are made")
+    parser.add_argument("--out", type=Path, required=True, help="folder for all results")
+    parser.add_argument("--name", help="task to measure; without it, only the tables are made")
     parser.add_argument("--target", type=float, default=0.95)
-    parser.add_argument("--table", type=Path, help="where to write the tables; printed too")
-    parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument("--table", type=Path, help="file for the tables, which are also printed")
+    parser.add_argument("--json", type=Path, help="file for the measurements")
     options, rest = parser.parse_known_args()
     if options.name:
         try:

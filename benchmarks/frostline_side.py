@@ -11,10 +11,10 @@ from frostline.sweep.results.folder import Folder
 
 
 def sweep(settings: Mapping[str, str], work: Path) -> tuple[float, list[Facts]]:
-    """The seconds of the whole command, and the result of every run.
+    """Run a sweep; returns the seconds of the whole command and the result of every run.
 
     Raises:
-        measuring.Failed: the sweep, or one of its runs, ended in an error.
+        measuring.Failed: The sweep or one of its runs ended in an error.
     """
     with tempfile.TemporaryDirectory(dir=work) as folder:
         out = Path(folder) / "out"

@@ -1,4 +1,4 @@
-"""A sweep that is killed with SIGKILL again and again, compared with an undisturbed sweep: are the tables bitwise identical?
+"""Is a sweep that was killed with SIGKILL many times bitwise identical to an uninterrupted one?
 
     python benchmarks/killed.py --every 20 -- --model FOLDER --train FILE --tune 0,1,2,all --train-size 300
 
@@ -19,7 +19,7 @@ from frostline.sweep.results.tables import COST
 
 
 def sweep(arguments: list[str], folder: Path, kill_after: float | None) -> tuple[bool, float]:
-    """Run the command; gives whether it ended by itself, and its seconds."""
+    """Run the command; returns whether it ended by itself, and its seconds."""
     environment = {**os.environ, "HF_ASSETS_CACHE": str(folder / "cache")}
     command = [sys.executable, "-m", "frostline", "sweep", *arguments, "--out", str(folder / "out")]
     start = time.monotonic()
@@ -34,22 +34,23 @@ def sweep(arguments: list[str], folder: Path, kill_after: float | None) -> tuple
 
 
 def table(folder: Path) -> pd.DataFrame:
+    """The results without times and memory, which differ between runs."""
     return pd.read_csv(folder / "out" / "results.csv", keep_default_na=False, dtype=str).drop(columns=list(COST))
 
 
 def main() -> None:
     cut = sys.argv.index("--")
     every, arguments = float(sys.argv[sys.argv.index("--every") + 1]), sys.argv[cut + 1 :]
-    with tempfile.TemporaryDirectory() as alone, tempfile.TemporaryDirectory() as killed:
-        _, seconds = sweep(arguments, Path(alone), None)
+    with tempfile.TemporaryDirectory() as uninterrupted, tempfile.TemporaryDirectory() as killed:
+        _, seconds = sweep(arguments, Path(uninterrupted), None)
         kills, ended = 0, False
         while not ended:
-            # Each life is longer than the last, so that a long run gets done in one of them.
+            # Each attempt is longer than the last one, so that even a long run can finish.
             ended, _ = sweep(arguments, Path(killed), every * (1 + 0.3 * kills))
             kills += not ended
-        same = table(Path(alone)).equals(table(Path(killed)))
-        scores = [(Path(f) / "out" / "scores.csv").read_bytes() for f in (alone, killed)]
-        print(f"{len(table(Path(alone)))} runs, {seconds:.0f} s alone; killed {kills} times: ", end="")
+        same = table(Path(uninterrupted)).equals(table(Path(killed)))
+        scores = [(Path(f) / "out" / "scores.csv").read_bytes() for f in (uninterrupted, killed)]
+        print(f"{len(table(Path(uninterrupted)))} runs, {seconds:.0f} s without kills; killed {kills} times: ", end="")
         print(
             f"results.csv {'equal' if same else 'DIFFERENT'}, scores.csv {'equal' if len(set(scores)) == 1 else 'DIFFERENT'}"
         )

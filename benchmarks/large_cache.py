@@ -19,8 +19,8 @@ from frostline.cli.printing import size_of
 from frostline.frozen.cache.loading import load_or_compute
 from frostline.model.memory import anonymous_memory, sampled_peak
 from frostline.sweep.cache_space import recipe_of
-from frostline.sweep.execution.progress import LineProgress
 from frostline.sweep.prepare import prepare
+from frostline.sweep.progress import LineProgress
 
 
 def main() -> None:
@@ -36,9 +36,9 @@ def main() -> None:
         loaded = perf_counter() - start
         context, plan = prepared.context, prepared.plan
         print(
-            f"{len(prepared.data.train) + len(prepared.data.validation):,} rows read, encoded and planned in {loaded:.0f} s"
+            f"{len(prepared.data.train) + len(prepared.data.validation):,} rows read, tokenized and planned in {loaded:.0f} s"
         )
-        print(f"plan: {plan.rows:,} different texts, {plan.tokens:,} tokens, {size_of(plan.cache_bytes)}")
+        print(f"plan: {plan.rows:,} distinct texts, {plan.tokens:,} tokens, {size_of(plan.cache_bytes)}")
         before, passed = anonymous_memory(process), 0
 
         def progress(rows: int) -> None:
@@ -47,14 +47,14 @@ def main() -> None:
             if passed // 10_000 > (passed - rows) // 10_000:
                 print(f"{passed:,} rows, {perf_counter() - start:.0f} s", flush=True)
 
-        made_by = context.forward_pass(plan.cached)
+        forward_pass = context.forward_pass(plan.cached)
         with sampled_peak(lambda: anonymous_memory(process)) as peak:
             start = perf_counter()
             states = load_or_compute(
-                made_by,
+                forward_pass,
                 context.tokens,
                 np.arange(len(context.tokens)),
-                recipe_of(context.pretrained, context.machine, made_by),
+                recipe_of(context.pretrained, context.machine, forward_pass),
                 folder=Path(scratch) / "cache",
                 progress=progress,
             )

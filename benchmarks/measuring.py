@@ -1,4 +1,4 @@
-"""What the benches share: processes and their seconds, a journal to go on from, spread, and tables."""
+"""What the benchmarks share: timed processes, a journal of measurements, their spread, and tables."""
 
 import json
 import os
@@ -18,47 +18,47 @@ Facts = dict[str, Any]
 
 
 class Failed(Exception):
-    """A process that ended in an error; its last words."""
+    """A process ended in an error. The message has its last lines of output."""
 
 
 def timed(command: Sequence[str], log: Path, **environment: str) -> float:
-    """Run a process to its end, its words into ``log``; gives its seconds from start to exit.
+    """Run a process and write its output into ``log``; returns the seconds from its start to its exit.
 
     Raises:
-        Failed: it ended with another code than 0.
+        Failed: Its exit code is not 0.
     """
     start = perf_counter()
-    with log.open("wb") as words:
-        done = subprocess.run(command, env={**os.environ, **environment}, stdout=words, stderr=subprocess.STDOUT)
+    with log.open("wb") as output:
+        done = subprocess.run(command, env={**os.environ, **environment}, stdout=output, stderr=subprocess.STDOUT)
     seconds = perf_counter() - start
     if done.returncode:
         last = log.read_text(errors="replace").strip().splitlines()[-3:]
-        raise Failed(f"it ended with {done.returncode}: {' | '.join(last)}")
+        raise Failed(f"exit code {done.returncode}: {' | '.join(last)}")
     return seconds
 
 
 def warm_up(*modules: str) -> None:
-    """Read what every side imports from the disk once, so that the first side does not pay for all."""
+    """Import modules once in another process, so that the first side does not pay for reading them from the disk."""
     subprocess.run([sys.executable, "-c", f"import {', '.join(modules)}"], capture_output=True, check=True)
 
 
 class Journal:
-    """A file of JSON lines that grows as things are measured; the first says under which settings."""
+    """A file of JSON lines, one for each measurement. The first line has the settings."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def begin(self, settings: Mapping[str, Any]) -> None:
-        """Begin, or go on with what was measured under the same settings; what failed is tried again."""
+        """Start a journal, or continue one with the same settings. Failed measurements are removed, so they are repeated."""
         first = {"kind": "settings", **json.loads(json.dumps(settings))}
         there = self.lines()
         if there and there[0] != first:
             other = [name for name in {*first, *there[0]} if first.get(name) != there[0].get(name)]
             raise SystemExit(
-                f"{self.path} was measured under other settings ({', '.join(sorted(other))}): give another file."
+                f"{self.path} has measurements with other settings ({', '.join(sorted(other))}): give another file."
             )
         good = [line for line in there if "failed" not in line] or [first]
-        # Written anew, so without the torn last line of a process that was killed.
+        # Writing all lines again also removes the incomplete last line of a killed process.
         self.path.write_text("".join(f"{json.dumps(line)}\n" for line in good))
 
     def lines(self) -> list[Facts]:
@@ -67,7 +67,7 @@ class Journal:
         return [line for text in self.path.read_text().splitlines() if (line := _line(text)) is not None]
 
     def add(self, *lines: Mapping[str, Any]) -> None:
-        """All of the lines or, where the process is killed, hardly ever some of them."""
+        """Append lines and sync the file. A killed process hardly ever writes only some of them."""
         with self.path.open("a") as file:
             file.write("".join(f"{json.dumps(line)}\n" for line in lines))
             file.flush()
@@ -83,7 +83,7 @@ def _line(text: str) -> Facts | None:
 
 
 def alternating(sides: Sequence[str], repeats: int) -> Iterable[tuple[int, str]]:
-    """Repeat and side; each repeat begins with another side, so that none always comes first."""
+    """Pairs of repeat and side. Each repeat starts with another side, so that no side is always first."""
     for repeat in range(repeats):
         turn = repeat % len(sides)
         yield from ((repeat, side) for side in (*sides[turn:], *sides[:turn]))
@@ -91,7 +91,7 @@ def alternating(sides: Sequence[str], repeats: int) -> Iterable[tuple[int, str]]
 
 @dataclass(frozen=True)
 class Spread:
-    """Some measurements of one thing: the median, the smallest and the largest."""
+    """The median, the smallest and the largest of ``n`` measurements."""
 
     median: float
     low: float
@@ -103,26 +103,26 @@ class Spread:
         known = [float(value) for value in values]
         return cls(float(np.median(known)), min(known), max(known), len(known)) if known else None
 
-    def said(self, form: str = ".2f") -> str:
-        """``2.41 [2.30 to 2.55]``; a single measurement stands alone."""
+    def text(self, form: str = ".2f") -> str:
+        """``2.41 [2.30 to 2.55]``, or only ``2.41`` for a single measurement."""
         middle = format(self.median, form)
         return middle if self.n == 1 else f"{middle} [{self.low:{form}} to {self.high:{form}}]"
 
 
-def said(spread: Mapping[str, Any] | Spread | None, form: str = ".2f") -> str:
-    """A spread, or what it was in JSON, for people; a dash where nothing was measured."""
+def spread_text(spread: Mapping[str, Any] | Spread | None, form: str = ".2f") -> str:
+    """A spread, or its JSON, as text for a table; a dash if nothing was measured."""
     if spread is None:
         return "-"
-    return (spread if isinstance(spread, Spread) else Spread(**spread)).said(form)
+    return (spread if isinstance(spread, Spread) else Spread(**spread)).text(form)
 
 
-def plain(spread: Spread | None) -> Facts | None:
-    """For JSON."""
+def as_json(spread: Spread | None) -> Facts | None:
+    """A spread as a dictionary for JSON."""
     return None if spread is None else dict(vars(spread))
 
 
 def quality(lines: Iterable[Facts]) -> Facts:
-    """Scores over seeds at the rate that suits best; repeats of a seed count once."""
+    """The mean and standard deviation of scores over seeds, at the best learning rate. Repeats of a seed count once."""
     by_rate: dict[float, dict[int, float]] = {}
     for line in lines:
         if line["score"] is not None:
@@ -135,15 +135,15 @@ def quality(lines: Iterable[Facts]) -> Facts:
     return {"mean": float(np.mean(scores)), "std": spread, "seeds": len(scores), "rate": rate}
 
 
-def score_said(side: Facts) -> str:
-    """Mean and standard deviation of :func:`quality`."""
+def score_text(side: Facts) -> str:
+    """The mean and standard deviation of :func:`quality` as text."""
     if side["mean"] is None:
         return "-"
     return f"{side['mean']:.3f}" + ("" if side["std"] is None else f" ± {side['std']:.3f}")
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, padded so that it can be read in a terminal too."""
+    """A Markdown table, padded so that it is readable in a terminal."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
 
     def line(cells: Sequence[str]) -> str:
@@ -154,7 +154,7 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def machine() -> Facts:
-    """What the figures were measured on, and how busy it was at the start."""
+    """The machine of the measurements, and its load at the start."""
     from frostline.model.device import this_machine
 
     here = this_machine()
@@ -163,13 +163,13 @@ def machine() -> Facts:
 
 
 def write_result(path: Path, question: str, tables: Sequence[Facts], raw: Any) -> None:
-    """Write what a page of the documentation shows: ``docs/benchmark_tables.py`` turns such a file into Markdown.
+    """Write a result file for the documentation. ``docs/benchmark_tables.py`` makes Markdown tables from it.
 
     Args:
         path: A file in ``benchmarks/results``.
         question: What the benchmark asks, in one sentence.
         tables: Each with ``caption``, ``header`` and ``rows`` of text.
-        raw: The figures behind the tables.
+        raw: The measurements behind the tables.
     """
     script = Path(sys.argv[0])
     command = " ".join(["python", f"benchmarks/{script.name}", *map(shlex.quote, sys.argv[1:])])
@@ -186,12 +186,12 @@ def write_result(path: Path, question: str, tables: Sequence[Facts], raw: Any) -
 
 
 def settings_of(flags: Sequence[str]) -> dict[str, str]:
-    """``--name value`` pairs as settings of a sweep; its own check of them comes later."""
+    """``--name value`` pairs as settings of a sweep, which checks them later."""
     if len(flags) % 2 or not all(flag.startswith("--") for flag in flags[::2]):
         raise SystemExit(f"settings of a sweep are pairs of --name and value, not {' '.join(flags)}")
     return {flag[2:].replace("-", "_"): value for flag, value in zip(flags[::2], flags[1::2], strict=True)}
 
 
 def flags_of(settings: Mapping[str, str]) -> list[str]:
-    """The other way round, for the command line."""
+    """Settings of a sweep as flags, the inverse of :func:`settings_of`."""
     return [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]

@@ -1,11 +1,11 @@
-"""The highest memory of one run above that of the imports, compared with Trainer: a model of BERT-base size, k = 2.
+"""The peak memory of one run above that of the imports, compared with Trainer: a model of BERT-base size, k = 2.
 
     python benchmarks/memory.py --json memory.json
 
-Each side is a process of its own, with random weights and the same random texts. Memory is sampled every 20 ms. Resident memory
-is all memory of the process. Own memory leaves mapped files out. This matters because Trainer maps its frozen weights and reads
-them at every step. frostline's run begins when the hidden states are cached. The memory of the preparation, which needs the whole
-model, is reported separately.
+Each side runs in its own process, with the same random weights and random texts. Memory is sampled every 20 ms. Resident memory
+is all memory of the process; own memory excludes mapped files. The difference matters because Trainer maps its frozen weights
+and reads them in every step. frostline's run starts when the hidden states are cached. The memory of the preparation, which
+needs the whole model, is reported separately.
 """
 
 import argparse
@@ -31,37 +31,37 @@ SETTINGS = {"tune": "2", "train_size": "64", "seeds": "1", "num_train_epochs": "
 
 
 def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
-    """Bytes above the imports: of the preparation, and of a run that starts from cached hidden states."""
+    """Peak bytes above the imports: of the preparation, and of a run that starts from cached hidden states."""
     from frostline import Sweep
     from frostline.fast.malloc import memory_reused
     from frostline.sweep.execution.execute import prepare_hidden_states
-    from frostline.sweep.execution.progress import Progress
+    from frostline.sweep.progress import Progress
     from frostline.training.run import run
 
     before = _held()
-    with _most() as until:
+    with _peaks() as until:
         sweep = Sweep(progress=Progress(), **settings, out=work / "out")
         prepared = sweep._prepare(Progress())
         (spec,) = sweep._requested(prepared)
         prepare_hidden_states(prepared, [spec], Progress())
-    with memory_reused(release_large=True), _most() as most:
+    with memory_reused(release_large=True), _peaks() as most:
         run(spec, prepared.context)
     return {"frostline, until hidden states are cached": _above(until, before), OURS: _above(most, before)}
 
 
 def trainer(work: Path, side: str) -> dict[str, Facts]:
-    """Bytes of one run above the imports."""
+    """Peak bytes of one run above the imports."""
     from trainer_side import Grid
 
     before = _held()
-    with _most() as most:
+    with _peaks() as most:
         grid = Grid(work, best=side == BEST)
         grid.run(grid.task["cells"][0])
     return {side: _above(most, before)}
 
 
 def _held() -> Facts:
-    """Memory of this process in bytes: all of it, and without mapped files."""
+    """The memory of this process in bytes, with and without mapped files."""
     from frostline.model.memory import anonymous_memory
 
     process = psutil.Process()
@@ -69,8 +69,8 @@ def _held() -> Facts:
 
 
 @contextmanager
-def _most() -> Iterator[dict[str, Any]]:
-    """The highest values of both while the context is open."""
+def _peaks() -> Iterator[dict[str, Any]]:
+    """The peaks of both kinds of memory inside the context."""
     from frostline.model.memory import sampled_peak
 
     with sampled_peak(lambda: _held()["resident"]) as resident, sampled_peak(lambda: _held()["own"]) as own:
@@ -96,8 +96,10 @@ def _beside(taken: int, theirs: int) -> tuple[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=list(SIZES), default="bert-base")
-    parser.add_argument("--tokens", type=int, nargs=2, default=(10, 50), help="of the shortest and the longest text")
-    parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument(
+        "--tokens", type=int, nargs=2, default=(10, 50), help="length of the shortest and of the longest text"
+    )
+    parser.add_argument("--json", type=Path, help="where to write the measurements")
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Which model types can be cut exactly: every type that transformers can classify with, small, with random weights.
+"""Which model types can be cut exactly? A small random model of every type with a classification head in transformers.
 
 python benchmarks/model_types.py
 """
@@ -25,7 +25,7 @@ EXACT = ("type", "batches", "same batch", "logits", "gradients", "last layer")
 
 
 def same_batch_difference(model: torch.nn.Module, batch: dict[str, torch.Tensor], packed: bool) -> float:
-    """The largest relative difference of logits over all cuts, with hidden states of the same batch."""
+    """The largest relative difference of logits over all cuts, if the hidden states come from the same batch."""
     anatomy = find_layers(model, batch)
     worst = 0.0
     with torch.no_grad():
@@ -40,9 +40,9 @@ def same_batch_difference(model: torch.nn.Module, batch: dict[str, torch.Tensor]
 
 
 def row(name: str, checks: list[Check], same: float) -> list[str]:
-    """The cells of a type that is exact for every k."""
-    paths = " ".join(f"{'all' if c.tuned_layers is None else c.tuned_layers}:{c.path}" for c in checks)
-    path = str(checks[0].path) if len({c.path for c in checks}) == 1 else paths
+    """The row of a type that is exact for every k."""
+    paths = " ".join(f"{c.tuned_layers}:{c.batches}" for c in checks)
+    path = str(checks[0].batches) if len({c.batches for c in checks}) == 1 else paths
     logits = max(c.max_logit_difference or 0.0 for c in checks)
     gradients = max(c.max_gradient_difference or 0.0 for c in checks)
     parts = {c.head_token for c in checks}
@@ -66,7 +66,7 @@ def main() -> None:
             where = "" if len(no) == len(checks) else f"k = {', '.join(str(c.tuned_layers) for c in no)}: "
             refused.append([name, f"{where}{no[0].refused}"])
         else:
-            packed = all(c.path == "packed" for c in checks)
+            packed = all(c.batches == "packed" for c in checks)
             exact.append(row(name, checks, same_batch_difference(model, batch, packed)))
         print(name, file=sys.stderr, flush=True)
     versions = f"transformers {version('transformers')}, torch {torch.__version__}"

@@ -1,10 +1,10 @@
-"""How accurate a plan is: predicted and measured seconds, by k and in total, over several repetitions.
+"""How accurate is the forecast of a plan? Predicted and measured seconds, by k and in total, over several repetitions.
 
     python benchmarks/prediction.py --repetitions 3 --json FILE --model FOLDER --train FILE --validation FILE --tune 0,2,all
 
-Each repetition is a new process, as for a user: `plan`, then the sweep in the same process. Its cache is empty, so the forward
-pass over the frozen layers is measured too. The settings are those of `frostline sweep` without --out. Leave the machine alone
-while this runs. The goal is a total within 20 % and each k within 30 %.
+Each repetition is a new process that makes a plan and then runs the sweep. Its cache is empty, so the forward pass over the
+frozen layers is measured too. The settings are those of `frostline sweep` without --out. Do not use the machine for anything else
+meanwhile. The goal is an error of at most 20 % for the total and 30 % for each k.
 """
 
 import argparse
@@ -24,11 +24,11 @@ WITHIN = {"total": 0.20, "cell": 0.30}
 
 
 def once(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Plan, then sweep; gives the predicted and the measured seconds of every part."""
+    """Make a plan and run the sweep; returns the predicted and the measured seconds of every part."""
     from frostline import Sweep
-    from frostline.sweep.execution.progress import Progress
-    from frostline.sweep.forecast.record import recorded
+    from frostline.sweep.progress import Progress
     from frostline.sweep.results.folder import Folder
+    from frostline.sweep.results.forecast_record import recorded
 
     with tempfile.TemporaryDirectory() as folder:
         sweep = Sweep(progress=Progress(), **settings, out=Path(folder) / "o")
@@ -63,7 +63,7 @@ def once(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def show(repetitions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Print predicted / measured of every part, for each repetition and the median; gives the rows."""
+    """Print the ratio predicted / measured of every part in each repetition; returns the rows."""
     rows = []
     print(f"{'part':<9}{'examples':>9}{'predicted':>11}{'measured':>10}  predicted / measured (each repetition, worst)")
     for same in zip(*(one["parts"] for one in repetitions), strict=True):
@@ -81,14 +81,14 @@ def show(repetitions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         )
         rows.append({**same[0], "predicted": predicted, "measured": measured, "ratios": ratios, "missed": missed})
     calibrations = ", ".join(f"{one['calibration_seconds']:.1f}" for one in repetitions)
-    print(f"seconds that timing took: {calibrations}")
+    print(f"seconds that timing the steps took: {calibrations}")
     return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="where to write the figures")
+    parser.add_argument("--json", type=Path, help="where to write the measurements")
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     known, rest = parser.parse_known_args()
     if known.once:

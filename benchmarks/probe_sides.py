@@ -1,4 +1,4 @@
-"""The other sides of versus_probe.py: a frozen encoder with a classifier on its embeddings, each in a process of its own.
+"""The other sides of versus_probe.py: a frozen encoder with a classifier on its embeddings, each in its own process.
 
 python benchmarks/probe_sides.py FOLDER JOURNAL SIDE REPEAT EPOCHS
 """
@@ -18,13 +18,13 @@ from sentence_transformers import SentenceTransformer
 from frostline.statistics.metrics import score
 
 LOGISTIC = "sentence-transformers"
-STRENGTHS = (0.1, 1.0, 10.0, 100.0)  # C of the logistic regression: what it has in place of a rate
-SETFIT_RATE = 1e-2  # its own default
+STRENGTHS = (0.1, 1.0, 10.0, 100.0)  # C of the logistic regression; it has no learning rate
+SETFIT_RATE = 1e-2  # the default of setfit
 Line = dict[str, Any]
 
 
 class Texts:
-    """The rows of a task and the way they are scored."""
+    """The texts and targets of a task, the encoder, and the metric."""
 
     def __init__(self, folder: Path) -> None:
         self.task, train, validation = read_task(folder)
@@ -36,14 +36,16 @@ class Texts:
         self.body.max_seq_length = self.task["max_length"]
 
     def subsets(self) -> Iterator[tuple[int, list[int]]]:
+        """Pairs of a seed and its training rows."""
         yield from ((int(seed), rows) for seed, rows in self.task["subsets"].items())
 
     def score(self, shares: Any) -> float:
+        """The score of predicted probabilities."""
         return score(self.expected, np.asarray(shares), self.task["problem_type"])[self.task["metric"]]
 
 
 def logistic(texts: Texts) -> Iterator[Line]:
-    """Encode every text once, then fit a logistic regression for each seed and each C."""
+    """Encode every text once, and fit a logistic regression for each seed and each C."""
     from sklearn.linear_model import LogisticRegression
 
     begun = perf_counter()
@@ -59,9 +61,9 @@ def logistic(texts: Texts) -> Iterator[Line]:
 
 
 def setfit(texts: Texts, epochs: int) -> Iterator[Line]:
-    """Run setfit's own fit with a frozen body: every batch runs through the body in every epoch.
+    """Fit setfit's differentiable head with a frozen body. setfit runs every batch through the body in every epoch.
 
-    setfit pads each text to ``max_length``, by default the longest that the model accepts. Here it is the longest text.
+    setfit pads each text to ``max_length``, by default the model's limit. Here it is the length of the longest text.
     """
     from setfit import SetFitHead, SetFitModel
 

@@ -1,4 +1,4 @@
-"""Models made from a configuration, with random weights, and random texts: for sizes without weights on this machine."""
+"""Random models and random texts, for model sizes whose weights are not on this machine."""
 
 import csv
 from pathlib import Path
@@ -44,16 +44,16 @@ def write_model(folder: Path, layers: int, width: int, heads: int, vocabulary: i
 
 
 def write_rows(path: Path, rows: int, lengths: tuple[int, int], vocabulary: int, seed: int = 0) -> None:
-    """Write texts of random words whose lengths are drawn evenly from a range.
+    """Write texts of random words whose lengths are uniform in a range.
 
-    Lengths are in tokens, two of them special. A text is positive if more than half of its words come from the upper half of the
-    vocabulary.
+    Lengths are in tokens, including two special tokens. A text is positive if more than half of its words come from the upper
+    half of the vocabulary.
     """
-    draw = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     most = vocabulary - len(SPECIAL)
     with path.open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(("text", "label"))
-        for length in draw.integers(lengths[0], lengths[1] + 1, size=rows) - 2:
-            words = draw.integers(most, size=length)
+        for length in rng.integers(lengths[0], lengths[1] + 1, size=rows) - 2:
+            words = rng.integers(most, size=length)
             table.writerow((" ".join(f"w{word}" for word in words), int((words > most / 2).mean() > 0.5)))

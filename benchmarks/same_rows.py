@@ -1,7 +1,7 @@
-"""The examples of a sweep as files, so that another library trains on and is scored on the same rows.
+"""Writes the examples of a sweep into files, so that another library trains and is scored on the same rows.
 
-They are written before any timing and hold only the rows that some run reads. This favours the other side, because frostline
-reads the whole table.
+The files are written before any timing and contain only the rows that some run reads. This favours the other library, because
+frostline reads the whole table.
 """
 
 import json
@@ -12,31 +12,33 @@ from typing import Any
 import numpy as np
 
 from frostline.data.examples import Examples
-from frostline.model.anatomy import HEAD, POOLER
-from frostline.sweep.execution.progress import Progress
+from frostline.model.places import HEAD, POOLER
 from frostline.sweep.prepare import prepare
+from frostline.sweep.progress import Progress
 from frostline.sweep.specification import make_spec
 from frostline.training.rows import train_rows
 
-KEPT = (
+SETTINGS = (
     *("num_train_epochs", "per_device_train_batch_size", "per_device_eval_batch_size"),
     *("weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "lr_scheduler_type", "warmup_steps", "max_grad_norm"),
 )
 
 
 def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
-    """Write train.jsonl, validation.jsonl and task.json; gives the content of task.json.
+    """Write train.jsonl, validation.jsonl and task.json; returns the content of task.json.
 
-    ``cells`` has every run of the grid, and ``subsets`` its rows of train.jsonl by seed. ``trained`` names the parameters that
-    each k trains. Those in ``head`` have a learning rate of their own.
+    ``cells`` has every run of the grid, and ``subsets`` the rows of train.jsonl for each seed. ``trained`` names the parameters
+    that each k trains. The parameters in ``head`` have their own learning rate.
     """
     spec = make_spec({**settings, "device": "cpu", "out": str(folder / "unused")})
     if spec.class_weights != "none" or spec.evaluations_per_epoch != 1 or spec.frozen_dropout:
-        raise SystemExit("the other sides know no class weights, more evaluations in an epoch, or frozen dropout")
+        raise SystemExit(
+            "the other sides support neither class weights, nor frozen dropout, nor several evaluations per epoch"
+        )
     prepared = prepare(spec, {}, Progress())
     context, plan, anatomy = prepared.context, prepared.plan, prepared.pretrained.anatomy
     if len({run.train_size for run in plan.runs}) > 1:
-        raise SystemExit("one train size at a time: give --train-size one number")
+        raise SystemExit("give one --train-size")
     rows = {run.seed: train_rows(context, run) for run in plan.runs}
     union = np.unique(np.concatenate(list(rows.values())))
     _write(folder / "train.jsonl", prepared.data.train, union - context.splits["train"][0])
@@ -52,7 +54,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
         "train_size": plan.runs[0].train_size,
         "validation_rows": len(context.splits["validation"]),
         "device": settings.get("device", "auto"),
-        **{name: getattr(spec, name) for name in KEPT},
+        **{name: getattr(spec, name) for name in SETTINGS},
         "cells": [
             {
                 **{"k": str(run.tune), "seed": run.seed, "rate": run.learning_rate},
@@ -69,7 +71,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, examples: Examples, rows: Any) -> None:
-    """One JSON object for each row: text, second text of a pair, target."""
+    """Write one JSON object for each row: the text, the second text of a pair, the target."""
     with path.open("w", encoding="utf-8") as file:
         for row in rows:
             pair = {} if examples.pairs is None else {"pair": examples.pairs[row]}

@@ -1,11 +1,12 @@
-"""How the cost of a sweep grows with examples, runs, tuned layers, length of texts and layers.
+"""How does the cost of a sweep grow with training examples, runs, tuned layers, text length and layers?
 
     python benchmarks/scaling.py --model FOLDER --train FILE --json scaling.json
 
-Each question has a short series. All points are measured in turn, ``--repeats`` times. The seconds of the forward pass over
-the frozen layers, of training and of evaluation come from the results (median and spread). The exponents are those between
-neighbouring points and one fitted to the whole series, on logarithms. Lengths and layers use small random models; ``n``,
-``runs`` and ``k`` need a model and a table. Start-up and report are left out because they do not grow.
+Each question has a short series of points, and every point is measured ``--repeats`` times. The results of the runs have the
+seconds of the forward pass over the frozen layers, of training and of evaluation; the tables show the median and the spread.
+Exponents are slopes on logarithmic axes, between neighbouring points and fitted to the whole series. ``length``, ``layers`` and
+``full`` use small random models; ``n``, ``runs`` and ``k`` need a model and a table. Start-up and report are left out, because
+they do not grow.
 """
 
 import argparse
@@ -20,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measuring import Facts, Spread, machine, markdown, plain, said
+from measuring import Facts, Spread, as_json, machine, markdown, spread_text
 
 PARTS = ("pass", "training", "evaluation", "all")
-BEND = 0.25  # two neighbouring exponents that differ by more are said to bend
+BEND = 0.25  # a curve bends where neighbouring exponents differ by more than this
 VOCABULARY, WIDTH, HEADS = 1000, 128, 4
 REAL = {
     "first_rows": 1500,
@@ -38,7 +39,7 @@ REAL = {
 
 @dataclass(frozen=True)
 class Series:
-    """One question: the name of x, its values, and the settings for a value."""
+    """One question: what x is, its values, and the settings of a sweep for each value."""
 
     what: str
     xs: tuple[int, ...]
@@ -46,7 +47,7 @@ class Series:
 
 
 def all_series(model: str | None, train: str | None, work: Path) -> dict[str, Series]:
-    """All series; those that need a model and a table are included if both are given."""
+    """All series. Those that need a model and a table are only included if both are given."""
     real = {**REAL, "model": model, "train": train}
     small = {**REAL, "first_rows": None, "model": str(work / "4-layers"), "train": str(work / "32.csv")}
     series = {
@@ -73,7 +74,7 @@ def all_series(model: str | None, train: str | None, work: Path) -> dict[str, Se
             "training examples (the last 2 layers tuned)", (125, 250, 500, 1000), lambda n: {**real, "train_size": n}
         ),
         "runs": Series(
-            "runs that share one pass (seeds, the last 2 layers tuned)",
+            "runs that share one forward pass (seeds, the last 2 layers tuned)",
             (1, 2, 4, 8),
             lambda runs: {**real, "train_size": 125, "subset": "fixed", "seeds": runs},
         ),
@@ -83,10 +84,10 @@ def all_series(model: str | None, train: str | None, work: Path) -> dict[str, Se
 
 
 def seconds(settings: Mapping[str, Any], work: Path) -> dict[str, float]:
-    """Run one sweep with an empty cache; gives the costs that its results report."""
+    """Run one sweep with an empty cache; returns the seconds of each part from its results."""
     from frostline.sweep.execution.execute import execute
-    from frostline.sweep.execution.progress import Progress
     from frostline.sweep.prepare import prepare
+    from frostline.sweep.progress import Progress
     from frostline.sweep.specification import make_spec
 
     shutil.rmtree(os.environ["HF_ASSETS_CACHE"], ignore_errors=True)
@@ -106,8 +107,7 @@ def seconds(settings: Mapping[str, Any], work: Path) -> dict[str, float]:
 def exponents(xs: Sequence[float], repeats: Sequence[Sequence[float]]) -> Facts:
     """The exponents between neighbouring points, the fitted exponent, and the points where the curve bends.
 
-    A curve bends where neighbouring exponents differ in the same direction in every repeat. ``repeats`` has a value for each x,
-    several times.
+    A curve bends where neighbouring exponents differ in the same direction in every repeat. Each repeat has a value for each x.
     """
     if np.min(repeats) <= 0:
         return {"local": [None] * (len(xs) - 1), "fitted": None, "bends": []}
@@ -129,7 +129,7 @@ def summarise(series: Series, taken: Mapping[int, Sequence[Mapping[str, float]]]
     facts: Facts = {"what": series.what, "x": list(series.xs), "parts": {}}
     for part in PARTS:
         values = [[one[part] for one in taken[x]] for x in series.xs]
-        spreads = [plain(Spread.of(some)) for some in values]
+        spreads = [as_json(Spread.of(some)) for some in values]
         facts["parts"][part] = {"seconds": spreads, **exponents(series.xs, list(zip(*values, strict=True)))}
     return facts
 
@@ -141,7 +141,7 @@ def table(name: str, facts: Facts) -> str:
         cells = [str(x)]
         for part in facts["parts"].values():
             local = part["local"][n - 1] if n else None
-            cells.append(said(part["seconds"][n], ".3f") + ("" if local is None else f", ^{local:.2f}"))
+            cells.append(spread_text(part["seconds"][n], ".3f") + ("" if local is None else f", ^{local:.2f}"))
         rows.append(cells)
     fitted = [part["fitted"] for part in facts["parts"].values()]
     rows.append(["fitted", *("-" if one is None else f"^{one:.2f}" for one in fitted)])
@@ -150,7 +150,7 @@ def table(name: str, facts: Facts) -> str:
         for part, own in facts["parts"].items()
         for bend in own["bends"]
     ]
-    title = f"{name}: {facts['what']}. Seconds, and the exponent from the point before."
+    title = f"{name}: {facts['what']}. Seconds, and the exponent from the previous point."
     header = (name, *(f"{part}, s" for part in PARTS))
     return "\n".join([title, "", markdown(header, rows), *words])
 
@@ -167,15 +167,15 @@ def write_small(work: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="for n, runs and k")
+    parser.add_argument("--model", help="model for n, runs and k")
     parser.add_argument("--train", help="table for n, runs and k")
     parser.add_argument("--only", metavar="NAME,NAME,...", help="n, runs, k, length, layers, full")
-    parser.add_argument("--repeats", type=int, default=3, help="of everything, in turn")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all figures")
+    parser.add_argument("--repeats", type=int, default=3, help="measurements of every point")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all measurements")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        os.environ["HF_ASSETS_CACHE"] = str(work / "cache")  # read when frostline is imported, so before that
+        os.environ["HF_ASSETS_CACHE"] = str(work / "cache")  # must be set before frostline is imported
         series = all_series(options.model, options.train, work)
         names = options.only.split(",") if options.only else list(series)
         if unknown := set(names) - set(series):

@@ -1,4 +1,4 @@
-"""The results of versus_trainer.py: whole wall-clock times, a row for each k, a table, a figure."""
+"""Summarises the measurements of versus_trainer.py: wall-clock times, a table with a row for each k, a figure."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from measuring import Facts, Spread, markdown, plain, quality, said, score_said
+from measuring import Facts, Spread, as_json, markdown, quality, score_text, spread_text
 from scipy import stats
 
 from frostline.report.figures.files import svg
@@ -16,25 +16,25 @@ from frostline.report.figures.style import INK, QUIET, STYLE, TRAIN, VALIDATION,
 
 OURS, USERS, BEST = SIDES = ("frostline", "trainer", "trainer-best")
 NAMES = {OURS: "frostline", USERS: "Trainer as users run it", BEST: "Trainer at its best"}
-DASHED = "the same without a run's share of the pass that made the hidden states"
+DASHED = "the same without a run's share of the forward pass over the frozen layers"
 RATIOS = ("ratio", "ratio_with_cache")
 COLOURS = {USERS: VALIDATION, BEST: TRAIN}
 
 
 def summarise(lines: Sequence[Facts], cells: Sequence[Facts]) -> Facts:
-    """Summarise the lines of a journal. ``cells`` are those of the grid. Values are plain, for JSON."""
+    """Summarise the lines of a journal for JSON. ``cells`` are the runs of the grid."""
     measured = [line for line in lines if line["kind"] == "cell"]
     good = [{**line, "seconds": line["training"] + line["evaluation"]} for line in measured if "failed" not in line]
     sides = [side for side in SIDES if any(line["side"] == side for line in good)]
     walls = {side: _walls(side, lines, cells) for side in sides}
     return {
-        "wall": {side: plain(Spread.of(wall.values())) for side, wall in walls.items()},
+        "wall": {side: as_json(Spread.of(wall.values())) for side, wall in walls.items()},
         "wall_ratio": {
-            side: plain(Spread.of(walls[side][n] / walls[OURS][n] for n in walls[side] if n in walls[OURS]))
+            side: as_json(Spread.of(walls[side][n] / walls[OURS][n] for n in walls[side] if n in walls[OURS]))
             for side in sides
             if side != OURS and OURS in sides
         },
-        "start_up": {side: plain(_of(lines, side, "start-up")) for side in sides},
+        "start_up": {side: as_json(_of(lines, side, "start-up")) for side in sides},
         "sampled": {side: _sampled(side, lines, cells) for side in sides},
         "k": [_row(k, sides, good) for k in dict.fromkeys(cell["k"] for cell in cells)],
         "failed": [line for line in lines if "failed" in line and "side" in line],
@@ -44,8 +44,8 @@ def summarise(lines: Sequence[Facts], cells: Sequence[Facts]) -> Facts:
 def _walls(side: str, lines: Sequence[Facts], cells: Sequence[Facts]) -> dict[int, float]:
     """Seconds of a whole side by repeat.
 
-    If only a sample of the cells was measured, or in pieces, the total is put together: the start-up once, and for each k the
-    mean of its cells times their number in the grid.
+    If a side was interrupted, or measured only a sample of the cells, its time is estimated: the start-up once, and for each k
+    the mean of its cells times their number in the grid.
     """
     walls = {}
     for line in lines:
@@ -70,32 +70,32 @@ def _of(lines: Iterable[Facts], side: str, kind: str) -> Spread | None:
 
 
 def _sampled(side: str, lines: Iterable[Facts], cells: Sequence[Facts]) -> str:
-    """Which part of a side's wall-clock time was put together, as a sentence; empty if it was measured in one piece."""
+    """How the wall-clock time of a side was estimated; empty if it was measured in one piece."""
     whole = [line for line in lines if line["kind"] == "whole" and line["side"] == side and "failed" not in line]
     if all(line["in_one"] for line in whole):
         return ""
     of = min(line["cells"] for line in whole)
     if of == len(cells):
-        return "put together from its cells, since it was interrupted"
-    return f"put together from {of} of {len(cells)} cells, evenly over k"
+        return "estimated from its cells, because it was interrupted"
+    return f"estimated from {of} of {len(cells)} cells, evenly over k"
 
 
 def _row(k: str, sides: Sequence[str], good: Sequence[Facts]) -> Facts:
-    """One k: seconds of a run, ratios of the same cell in the same repeat, scores."""
+    """The row of one k: seconds of a run, ratios for the same cell in the same repeat, scores."""
     mine = {side: {_key(line): line for line in good if line["side"] == side and line["k"] == k} for side in sides}
     row: Facts = {"k": k}
     for side, lines in mine.items():
         row[side] = {
-            "seconds": plain(Spread.of(line["seconds"] for line in lines.values())),
-            "evaluation": plain(Spread.of(line["evaluation"] for line in lines.values())),
-            "with_cache": plain(Spread.of(line["seconds"] + line.get("cache", 0) for line in lines.values())),
+            "seconds": as_json(Spread.of(line["seconds"] for line in lines.values())),
+            "evaluation": as_json(Spread.of(line["evaluation"] for line in lines.values())),
+            "with_cache": as_json(Spread.of(line["seconds"] + line.get("cache", 0) for line in lines.values())),
             **quality(lines.values()),
         }
         if side != OURS and OURS in mine:
             both = [(line, mine[OURS][key]) for key, line in lines.items() if key in mine[OURS]]
             row[side] |= {
-                "ratio": plain(Spread.of(t["seconds"] / f["seconds"] for t, f in both)),
-                "ratio_with_cache": plain(Spread.of(t["seconds"] / (f["seconds"] + f["cache"]) for t, f in both)),
+                "ratio": as_json(Spread.of(t["seconds"] / f["seconds"] for t, f in both)),
+                "ratio_with_cache": as_json(Spread.of(t["seconds"] / (f["seconds"] + f["cache"]) for t, f in both)),
                 **_against(row[OURS], row[side]),
             }
     return row
@@ -106,7 +106,7 @@ def _key(line: Facts) -> tuple[Any, ...]:
 
 
 def _against(ours: Facts, theirs: Facts) -> Facts:
-    """Ours minus theirs, and the difference that seeds alone would explain (Welch, 95 %)."""
+    """Our mean score minus theirs, and the largest difference that seeds explain (Welch, 95 %)."""
     if ours["mean"] is None or theirs["mean"] is None:
         return {"difference": None, "noise": None}
     noise = None
@@ -119,7 +119,7 @@ def _against(ours: Facts, theirs: Facts) -> Facts:
 
 
 def sentences(summary: Facts, machine: Facts, task: Facts) -> list[str]:
-    """The machine, the grid, whole wall-clock times, estimated parts, the comparison of scores, failures."""
+    """Sentences about the machine, the grid, wall-clock times, the comparison of scores, and failures."""
     m = machine
     words = [
         f"On {m['cores']} cores ({m['threads']} threads, {m['instructions']}, {m['precision']}, load {m['load']} at the "
@@ -132,12 +132,12 @@ def sentences(summary: Facts, machine: Facts, task: Facts) -> list[str]:
         ratio = summary["wall_ratio"].get(side)
         how = summary["sampled"][side]
         words.append(
-            f"{NAMES[side]}: {said(wall, '.1f')} s in all"
-            + (f", {said(ratio)} times frostline's" if ratio else "")
+            f"{NAMES[side]}: {spread_text(wall, '.1f')} s in all"
+            + (f", {spread_text(ratio)} times as long as frostline" if ratio else "")
             + (f" ({how})" if how else "")
             + "."
         )
-    words += _quality_said(summary)
+    words += _score_differences(summary)
     for line in summary["failed"]:
         cell = f", k = {line['k']}, seed {line['seed']}" if line["kind"] == "cell" else ""
         words.append(f"FAILED: {NAMES[line['side']]}, repeat {line['repeat']}{cell}: {line['failed']}")
@@ -145,33 +145,41 @@ def sentences(summary: Facts, machine: Facts, task: Facts) -> list[str]:
 
 
 def table(summary: Facts) -> str:
-    """A row for each k: seconds of a run, the ratio to frostline's (also with its share of the cache), scores."""
+    """A row for each k: seconds of a run, the ratio to frostline (also with its share of the forward pass), scores."""
     sides = list(summary["wall"])
     header = ["k"]
     for side in sides:
         header += [f"{NAMES[side]}, s"]
-        header += ["with its share of the cache, s"] if side == OURS else ["times frostline's", "with the cache"]
+        header += (
+            ["with its share of the forward pass, s"]
+            if side == OURS
+            else ["relative to frostline", "with the forward pass"]
+        )
     header += [f"score, {side}" for side in sides]
     rows = []
     for row in summary["k"]:
         cells = [row["k"]]
         for side in sides:
             one = row[side]
-            cells.append(said(one["seconds"]))
-            cells += [said(one["with_cache"])] if side == OURS else [said(one.get(name), ".1f") for name in RATIOS]
-        rows.append([*cells, *(score_said(row[side]) for side in sides)])
+            cells.append(spread_text(one["seconds"]))
+            cells += (
+                [spread_text(one["with_cache"])]
+                if side == OURS
+                else [spread_text(one.get(name), ".1f") for name in RATIOS]
+            )
+        rows.append([*cells, *(score_text(row[side]) for side in sides)])
     rows.append(["whole grid", *(text for side in sides for text in _whole(summary, side)), *[""] * len(sides)])
     return markdown(header, rows)
 
 
 def _whole(summary: Facts, side: str) -> list[str]:
-    """The last line: wall-clock time from start-up to end."""
-    wall = said(summary["wall"][side], ".1f")
-    return [wall, ""] if side == OURS else [wall, "", said(summary["wall_ratio"].get(side), ".1f")]
+    """The cells of the last row: wall-clock time from start-up to end."""
+    wall = spread_text(summary["wall"][side], ".1f")
+    return [wall, ""] if side == OURS else [wall, "", spread_text(summary["wall_ratio"].get(side), ".1f")]
 
 
-def _quality_said(summary: Facts) -> list[str]:
-    """The k whose scores differ by more than seeds explain."""
+def _score_differences(summary: Facts) -> list[str]:
+    """Sentences that name the k whose scores differ by more than seeds explain."""
     words = []
     for side in summary["wall_ratio"]:
         rows = [(row["k"], row[side]) for row in summary["k"] if row[side].get("noise") is not None]
@@ -190,7 +198,7 @@ def _beyond(side: Facts) -> bool:
 
 
 def draw(summary: Facts) -> Figure:
-    """The speed-up of a run over k; solid with its share of the cache, dashed without."""
+    """The speed-up of a run by k; solid with its share of the forward pass, dashed without."""
     rows = [row for row in summary["k"] if OURS in row]
     places = _places([row["k"] for row in rows])
     with matplotlib.rc_context(STYLE):
@@ -202,7 +210,7 @@ def draw(summary: Facts) -> Figure:
         axes.plot([], [], color=INK, alpha=0.5, marker="o", markersize=3, linestyle=(0, (2, 2)), label=DASHED)
         axes.set_xticks(places, [row["k"] for row in rows])
         axes.set_xlabel("tuned last layers")
-        axes.set_title("seconds of a run by Trainer over those by frostline", pad=10)
+        axes.set_title("seconds of a run with Trainer, divided by those with frostline", pad=10)
         top = axes.get_ylim()[1]
         ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if tick < 1.2 * top]
         axes.set_yticks(ticks, [f"{tick}x" for tick in ticks])
@@ -211,7 +219,7 @@ def draw(summary: Facts) -> Figure:
         axes.spines["left"].set_visible(False)
         figure.legend(loc="outside lower left", ncols=1)
         figure.set_label(
-            "Times faster than Trainer over tuned layers. " + " ".join(_heard(rows, side) for side in COLOURS)
+            "Speed-up over Trainer by tuned layers. " + " ".join(_label_of(rows, side) for side in COLOURS)
         )
     return figure
 
@@ -221,7 +229,7 @@ def _label(side: str, summary: Facts) -> str:
 
 
 def _line(axes: Axes, rows: Sequence[Facts], side: str, label: str) -> None:
-    """Medians with their spread; full is not joined to the rest."""
+    """Draw medians with their spread. Full is not connected to the other k."""
     places = _places([row["k"] for row in rows])
     for full in (False, True):
         known = [(x, row[side]) for x, row in zip(places, rows, strict=True) if (row["k"] == "all") == full]
@@ -238,17 +246,17 @@ def _line(axes: Axes, rows: Sequence[Facts], side: str, label: str) -> None:
 
 
 def _places(names: Sequence[str]) -> list[float]:
-    """The position of each k on the axis; full is a step and a half beyond the last."""
+    """The position of each k on the axis. Full has a distance of 1.5 from the largest k."""
     last = max((int(name) for name in names if name != "all"), default=0)
     return [last + 1.5 if name == "all" else float(name) for name in names]
 
 
-def _heard(rows: Sequence[Facts], side: str) -> str:
+def _label_of(rows: Sequence[Facts], side: str) -> str:
     known = [(row["k"], row[side]["ratio_with_cache"]) for row in rows if side in row]
     return f"{NAMES[side]}: " + ", ".join(f"k {k} {ratio['median']:.1f}" for k, ratio in known if ratio) + "."
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Save as SVG for the page, and as PNG where SVG is not shown."""
+    """Save the figure as SVG for pages, and as PNG for programs that cannot show SVG."""
     path.with_suffix(".svg").write_text(svg(figure) + "\n")
     figure.savefig(path.with_suffix(".png"), dpi=200, transparent=True, metadata={"Software": None})

@@ -1,4 +1,4 @@
-"""Which model types can be trained in stacks, and why the others cannot.
+"""Which model types can be trained in stacks, and why can the others not?
 
 python benchmarks/stacked_types.py
 """
@@ -17,15 +17,12 @@ from frostline import check
 from frostline.frozen.check.stacking import stack_refusal
 from frostline.model.anatomy import find_layers
 from frostline.model.trainable import Trainable
+from frostline.statistics.tune import Tune
 from small_models import REASONS, TYPES, small_batch, small_model
 
 RESULT = Path(__file__).parent / "results" / "stacked_types.json"
-KS = (0, 2, None)  # k = 0, half of four layers, everything
-LENGTHS = (11, 36, 5, 29)  # of the second run's texts
-
-
-def said(k: int | None) -> str:
-    return "all" if k is None else str(k)
+KS: tuple[Tune, ...] = (0, 2, "all")  # k = 0, half of four layers, everything
+LENGTHS = (11, 36, 5, 29)  # text lengths of the second run
 
 
 def main() -> None:
@@ -40,16 +37,16 @@ def main() -> None:
         (row,) = check(model, batch=batches[0], tuned_layers=[2])
         if row.refused:
             continue
-        anatomy, packed = find_layers(model, batches[0]), row.path == "packed"
+        anatomy, packed = find_layers(model, batches[0]), row.batches == "packed"
         refused: dict[str, list[str]] = {}
         for k in KS:
-            cut = None if k is None else anatomy.count - k
+            cut = anatomy.count - k if isinstance(k, int) else None
             why = stack_refusal(
-                model, anatomy, Trainable.last(k).parameters(anatomy), cut, packed=packed, as_one=True, batches=batches
+                model, anatomy, Trainable(k).parameters(anatomy), cut, packed=packed, batched=True, batches=batches
             )
             if why:
-                refused.setdefault(why, []).append(said(k))
-        some += [[name, row.path, ", ".join(ks), why] for why, ks in refused.items()]
+                refused.setdefault(why, []).append(str(k))
+        some += [[name, row.batches, ", ".join(ks), why] for why, ks in refused.items()]
         if not refused:
             every.append(name)
         print(name, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Examples trained per second for several numbers of stacked runs (the setting ``stack`` of a sweep)."""
+"""Training throughput for several numbers of stacked runs (the setting ``stack`` of a sweep)."""
 
 import sys
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ TUNE = "2"
 
 
 def measure_stacks(stacks: Sequence[int], settings: dict[str, str], work: Path, journal: Journal) -> None:
-    """Run the same runs (one k, as many seeds as the largest stack) for each number."""
+    """Measure the same runs with each number. They have one k and as many seeds as the largest stack."""
     there = [line for line in journal.lines() if line["kind"] == "stack"]
     if "stack" not in SweepSpec.model_fields:
         journal.add(*[{"kind": "stack", "words": ABSENT}] * (not there))
@@ -46,12 +46,12 @@ def stack_table(lines: Sequence[Facts]) -> str:
         line.get("words") or f"FAILED: stack {line['stack']}: {line['failed']}" for line in stacks if line not in good
     ]
     if good:
-        header = ("runs stacked", "texts trained a second", "times those of the first", "whole sweep, s")
+        header = ("stacked runs", "examples per second", "relative to the first", "whole sweep, s")
         rates = [line["texts"] / line["training"] for line in good]
         rows = [
             (str(line["stack"]), f"{rate:,.0f}", f"{rate / rates[0]:.2f}", f"{line['wall']:.1f}")
             for line, rate in zip(good, rates, strict=True)
         ]
-        title = f"k = {TUNE}, {good[0]['runs']} runs; by the training seconds that the runs say:"
+        title = f"k = {TUNE}, {good[0]['runs']} runs; throughput from the training time of the runs:"
         words += [title, "", markdown(header, rows)]
     return "\n".join(words)

@@ -1,4 +1,4 @@
-"""How long the commands of frostline take to start, compared with a Python process that does nothing.
+"""How long do the commands of frostline take to start, compared with a Python process that does nothing?
 
 python benchmarks/start_up.py
 """
@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-from measuring import Facts, Spread, alternating, markdown, plain, said
+from measuring import Facts, Spread, alternating, as_json, markdown, spread_text
 
-COMMANDS = {  # what is run, and the most seconds that it should take
+COMMANDS = {  # arguments of python, and the limit in seconds
     "python": (["-c", "pass"], None),
     "import frostline": (["-c", "import frostline"], 0.3),
     "frostline --help": (["-m", "frostline", "--help"], 0.5),
@@ -23,7 +23,7 @@ HEAVY = ("torch", "transformers", "datasets", "matplotlib", "pandas", "numpy")
 
 
 def seconds(arguments: list[str]) -> tuple[float, float]:
-    """Wall-clock seconds, and processor seconds, which other processes disturb less."""
+    """Wall-clock seconds, and processor seconds, which other processes affect less."""
     start, before = perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
     clock, after = perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -31,7 +31,7 @@ def seconds(arguments: list[str]) -> tuple[float, float]:
 
 
 def loaded(arguments: list[str]) -> list[str]:
-    """Which heavy libraries the command imports, as Python itself reports."""
+    """The heavy libraries that a command imports, as reported by Python."""
     words = subprocess.run([sys.executable, "-X", "importtime", *arguments], capture_output=True, text=True, check=True)
     imported = {line.rpartition("|")[2].strip() for line in words.stderr.splitlines()}
     return sorted(imported.intersection(HEAVY))
@@ -39,26 +39,26 @@ def loaded(arguments: list[str]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=7, help="of every command, in turn")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all figures")
+    parser.add_argument("--repeats", type=int, default=7, help="measurements of every command")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all measurements")
     options = parser.parse_args()
     for arguments, _ in COMMANDS.values():
-        seconds(arguments)  # files read from the disk, bytecode written
+        seconds(arguments)  # a warm-up reads the files from the disk and compiles them
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
     for _, name in alternating(list(COMMANDS), options.repeats):
         taken[name].append(seconds(COMMANDS[name][0]))
     facts: list[Facts] = [
         {
             "command": name,
-            "seconds": plain(Spread.of(clock for clock, _ in taken[name])),
-            "processor": plain(Spread.of(processor for _, processor in taken[name])),
+            "seconds": as_json(Spread.of(clock for clock, _ in taken[name])),
+            "processor": as_json(Spread.of(processor for _, processor in taken[name])),
             "limit": limit,
             "loads": loaded(arguments),
         }
         for name, (arguments, limit) in COMMANDS.items()
     ]
     rows = [_row(fact) for fact in facts]
-    print(markdown(("command", "seconds", "of the processor", "limit", "met", "heavy libraries loaded"), rows))
+    print(markdown(("command", "seconds", "processor seconds", "limit", "met", "heavy libraries loaded"), rows))
     if options.json:
         options.json.write_text(json.dumps(facts, indent=1) + "\n")
     sys.exit(any("NO" in row or row[-1] != "none" for row in rows))
@@ -68,7 +68,7 @@ def _row(fact: Facts) -> tuple[str, ...]:
     limit = fact["limit"]
     met = "" if limit is None else "yes" if fact["seconds"]["median"] <= limit else "NO"
     loads = ", ".join(fact["loads"]) or "none"
-    taken = [said(fact[name], ".3f") for name in ("seconds", "processor")]
+    taken = [spread_text(fact[name], ".3f") for name in ("seconds", "processor")]
     return fact["command"], *taken, "" if limit is None else f"{limit:g}", met, loads
 
 

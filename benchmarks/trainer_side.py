@@ -1,9 +1,9 @@
-"""Trainer's side of versus_trainer.py: cells of a grid by transformers' Trainer, one after the other in one process.
+"""Trainer's side of versus_trainer.py: runs of a grid with transformers' Trainer, one after the other in one process.
 
     python benchmarks/trainer_side.py FOLDER JOURNAL SIDE REPEAT BEGAN CELLS
 
-FOLDER comes from same_rows.py. SIDE is ``trainer`` (as users run it) or ``trainer-best``. BEGAN is the start time of the
-process. CELLS are numbers of cells, separated by commas; those in the journal are skipped.
+FOLDER was written by same_rows.py. SIDE is ``trainer`` (as users run it) or ``trainer-best``. BEGAN is the start time of the
+process. CELLS are numbers of cells, separated by commas; cells in the journal are skipped.
 """
 
 import os
@@ -37,7 +37,7 @@ BEST_EVAL_BATCH = 64
 
 
 class Grid:
-    """What all cells share: the texts, tokenized once."""
+    """What all cells share: the tokenized texts."""
 
     def __init__(self, folder: Path, best: bool) -> None:
         self.task, train, validation = read_task(folder)
@@ -56,13 +56,13 @@ class Grid:
         return table.map(encode, batched=True, remove_columns=table.column_names)
 
     def arguments(self, cell: dict[str, Any], folder: str) -> TrainingArguments:
-        """Trainer's own defaults for everything that a sweep has no setting for; ``trainer-best`` adds what makes it fast."""
+        """The settings of the sweep, and Trainer's defaults for everything else. ``trainer-best`` adds settings for speed."""
         task = self.task
         fast: dict[str, Any] = {}
         if self.best:
             fast = {
                 "bf16": this_machine(task["device"]).precision == "bfloat16",
-                "train_sampling_strategy": "group_by_length",  # evaluation is grouped by it too
+                "train_sampling_strategy": "group_by_length",  # also used in evaluation
                 "per_device_eval_batch_size": max(BEST_EVAL_BATCH, task["per_device_eval_batch_size"]),
                 "logging_strategy": "no",
                 "disable_tqdm": True,
@@ -81,7 +81,7 @@ class Grid:
         )
 
     def run(self, cell: dict[str, Any]) -> dict[str, Any]:
-        """Run one cell: scores, and the seconds of training, of evaluation, and of everything with the loading of the model."""
+        """Run one cell; returns scores and the seconds of training, of evaluation, and of all with loading the model."""
         task, start = self.task, perf_counter()
         set_seed(cell["seed"])
         model = AutoModelForSequenceClassification.from_pretrained(
@@ -126,7 +126,7 @@ class Grid:
         }
 
     def _optimizer(self, model: nn.Module, rate: float, head_rate: float) -> torch.optim.AdamW:
-        """frostline's parameter groups: a learning rate of its own for the head, weight decay on matrices only; fused AdamW."""
+        """Fused AdamW with frostline's parameter groups: the head has its own learning rate; only matrices have weight decay."""
         task, head = self.task, set(self.task["head"])
         groups = []
         trained = [(name in head, p.dim() > 1, p) for name, p in model.named_parameters() if p.requires_grad]
@@ -143,7 +143,7 @@ class Grid:
 
 
 def _without_frozen_dropout(model: nn.Module) -> None:
-    """``model.train()`` then leaves frozen modules in eval mode."""
+    """Change ``model.train()`` so that it leaves frozen modules in eval mode."""
 
     def train(self: nn.Module, mode: bool = True) -> nn.Module:
         type(self).train(self, mode)
@@ -163,18 +163,20 @@ def main() -> None:
     journal = Journal(Path(path))
     measured = [line["number"] for line in journal.lines() if line["kind"] == "cell" and where.items() <= line.items()]
     journal.add({"kind": "start-up", **where, "seconds": time.time() - float(began)})
-    asked, bench = list(map(int, numbers.split(","))), os.getppid()
-    if len(asked) < len(grid.task["cells"]):  # one cell stands for many, so what only the first pays is left out
-        _attempt(grid.run, grid.task["cells"][asked[0]])
-    for number in asked:
-        if os.getppid() != bench:
-            sys.exit("the bench was killed")
+    requested, parent = list(map(int, numbers.split(","))), os.getppid()
+    if len(requested) < len(
+        grid.task["cells"]
+    ):  # a cell represents several, so a warm-up takes the costs of the first one
+        _attempt(grid.run, grid.task["cells"][requested[0]])
+    for number in requested:
+        if os.getppid() != parent:
+            sys.exit("the benchmark was killed")
         if number not in measured:
             journal.add({"kind": "cell", **where, "number": number, **_attempt(grid.run, grid.task["cells"][number])})
 
 
 def _attempt(run: Callable[[dict[str, Any]], dict[str, Any]], cell: dict[str, Any]) -> dict[str, Any]:
-    """Run a cell. A failure is recorded, and the other cells continue."""
+    """Run a cell; a failure becomes part of the result, so the other cells continue."""
     try:
         return run(cell)
     except (RuntimeError, MemoryError, ValueError) as error:

@@ -3,16 +3,16 @@
     pip install sentence-transformers setfit
     python benchmarks/versus_probe.py --model FOLDER --train FILE --validation FILE --train-size 1000 --seeds 3
 
-Each side is a new process, in turn, on the same rows:
+Each side runs in a new process on the same rows:
 
-- ``frostline``: the real ``frostline sweep --tune 0`` over seeds and learning rates of the head, with its check, report and
-  model. Its head is the model's own: for BERT, pooler and classifier on the first token, with dropout.
+- ``frostline``: the complete ``frostline sweep --tune 0`` over seeds and learning rates of the head, with its check, report and
+  model. It trains the head of the model: for BERT, pooler and classifier on the first token, with dropout.
 - ``sentence-transformers``: ``encode`` once, then scikit-learn's LogisticRegression for each seed and four values of C, on the
-  output of the encoder's modules (mean of the tokens, normalised if the model does so).
-- ``setfit``: SetFit's differentiable head on the frozen body, which runs every batch through the body in every epoch. It gets
-  as many epochs as frostline and one head for each seed at its own default learning rate. Texts are padded to the longest one.
+  output of the encoder (mean of the tokens, normalised if the model does so).
+- ``setfit``: SetFit's differentiable head on the frozen body. SetFit runs every batch through the body in every epoch. It trains
+  one head for each seed, with as many epochs as frostline and its default learning rate. Texts are padded to the longest one.
 
-The two others run in fp32, their default, and read a file that holds only the rows they need. Other flags go to the sweep.
+The other two run in fp32, their default, and read a file with only the rows that they need. Other flags go to the sweep.
 """
 
 import argparse
@@ -29,13 +29,13 @@ from measuring import (
     Journal,
     Spread,
     alternating,
+    as_json,
     machine,
     markdown,
-    plain,
     quality,
-    said,
-    score_said,
+    score_text,
     settings_of,
+    spread_text,
     timed,
     warm_up,
 )
@@ -81,7 +81,7 @@ def _run(where: Facts, settings: dict[str, str], work: Path, journal: Journal) -
 
 
 def summarise(lines: list[Facts]) -> dict[str, Facts]:
-    """By side: wall-clock time, the forward pass over all texts, the seconds of one head, the score."""
+    """For each side: wall-clock time, the forward pass over all texts, the seconds of one head, the score."""
     summary = {}
     good = [line for line in lines if "failed" not in line]
     walls = {(line["side"], line["repeat"]): line["seconds"] for line in good if line["kind"] == "whole"}
@@ -90,10 +90,10 @@ def summarise(lines: list[Facts]) -> dict[str, Facts]:
         cells = [line for line in own if line["kind"] == "cell"]
         ratios = [wall / walls[OURS, n] for (one, n), wall in walls.items() if one == side and (OURS, n) in walls]
         summary[side] = {
-            "wall": plain(Spread.of(wall for (one, _), wall in walls.items() if one == side)),
-            "wall_ratio": plain(Spread.of(ratios)),
-            "pass": plain(Spread.of(line["seconds"] for line in own if line["kind"] == "pass")),
-            "head": plain(Spread.of(line["training"] for line in cells)),
+            "wall": as_json(Spread.of(wall for (one, _), wall in walls.items() if one == side)),
+            "wall_ratio": as_json(Spread.of(ratios)),
+            "pass": as_json(Spread.of(line["seconds"] for line in own if line["kind"] == "pass")),
+            "head": as_json(Spread.of(line["training"] for line in cells)),
             "heads": len(cells) // sum(one == side for one, _ in walls),
             **quality(cells),
         }
@@ -101,11 +101,11 @@ def summarise(lines: list[Facts]) -> dict[str, Facts]:
 
 
 def table(summary: dict[str, Facts]) -> str:
-    header = ("side", "whole, s", "times frostline's", "pass over the texts, s", "heads", "one head, s", "score")
+    header = ("side", "whole, s", "relative to frostline", "forward pass, s", "heads", "one head, s", "score")
     rows = [
         (
-            *(side, said(one["wall"], ".1f"), said(one["wall_ratio"]), said(one["pass"])),
-            *(str(one["heads"]), said(one["head"], ".3f"), score_said(one)),
+            *(side, spread_text(one["wall"], ".1f"), spread_text(one["wall_ratio"]), spread_text(one["pass"])),
+            *(str(one["heads"]), spread_text(one["head"], ".3f"), score_text(one)),
         )
         for side, one in summary.items()
     ]
@@ -116,16 +116,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--sides", default=",".join(SIDES), help="which to run, with commas")
-    parser.add_argument("--repeats", type=int, default=3, help="of every side, in turn")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all figures")
+    parser.add_argument("--sides", default=",".join(SIDES), help="sides to run, separated by commas")
+    parser.add_argument("--repeats", type=int, default=3, help="measurements of every side")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all measurements")
     options, rest = parser.parse_known_args()
     sides = options.sides.split(",")
     if unknown := set(sides) - set(SIDES):
         sys.exit(f"there is no side {', '.join(sorted(unknown))}: sides are {', '.join(SIDES)}")
     for side in sides:
         if find_spec(side.replace("-", "_")) is None:
-            sys.exit(f"{side} is missing, and this compares with it: pip install {side}, or leave it out of --sides")
+            sys.exit(f"{side} is not installed: pip install {side}, or leave it out of --sides")
     measured = measure(sides, options.repeats, {**GRID, **settings_of(rest)})
     summary = summarise(measured["lines"])
     failed = [line for line in measured["lines"] if "failed" in line]

@@ -1,24 +1,24 @@
-r"""A whole grid by frostline and by transformers' Trainer: wall-clock time from start-up to end, seconds of each k, scores.
+r"""A whole grid with frostline and with transformers' Trainer: wall-clock time from start to end, seconds of each k, scores.
 
     python benchmarks/versus_trainer.py --model FOLDER --train FILE --validation FILE --tune 0,1,2,3,4,6,all \
         --train-size 1000 --seeds 3 --json speed.json --figure docs/speed.svg --table -
 
-Each side runs in a new process. The sides run one after the other, and every repeat begins with another side.
+Each side runs in a new process. The sides run one after the other, and every repeat starts with another side.
 
 - ``frostline``: the complete ``frostline sweep``, with its check, report, recommended model and an empty cache.
-- ``trainer``: as users run it: fp32, random batches padded to their longest example, evaluation in batches of 8 after every
-  epoch, default logging and progress bar, dropout active in the frozen layers.
-- ``trainer-best``: bf16 if the processor has it, batches grouped by length, grouped evaluation in batches of at least 64,
-  no logging, no dropout in the frozen layers, examples read from memory.
+- ``trainer``: Trainer as users run it: fp32, random batches padded to their longest example, evaluation in batches of 8 after
+  every epoch, default logging and progress bar, dropout active in the frozen layers.
+- ``trainer-best``: Trainer at its best: bf16 if the processor has it, batches grouped by length, grouped evaluation in batches
+  of at least 64, no logging, no dropout in the frozen layers, examples read from memory.
 
-Both Trainer sides get some help. One process tokenizes once and runs all cells, nothing is saved, and they read a file that
-holds only the rows they need. They get the same examples, frozen parameters, AdamW (fused), learning rates and parameter
-groups. Their own seed draws the classifier head and the order of the batches. ``--resume FILE`` writes every finished cell to
-the file and continues from it after a kill.
+Both Trainer sides have advantages: one process tokenizes once and runs all cells, nothing is saved, and they read a file with
+only the rows that they need. They use the same examples, frozen parameters, AdamW (fused), learning rates and parameter groups.
+The classifier head and the order of the batches come from their own seed. ``--resume FILE`` writes every finished cell to the
+file and continues from it after a kill.
 
-``--random bert-base`` is the grid for a GPU: random weights of that size, random tokens, 7 k x 5 seeds x 5 learning rates.
-Trainer then runs one cell for each k, after a warm-up cell. This mode also measures throughput for several numbers of stacked
-runs. ``--read FILE.json`` shows earlier figures again. Other flags go to the sweep. Needs ``accelerate``.
+``--random bert-base`` is a grid for a GPU: random weights of that size, random tokens, 7 k x 5 seeds x 5 learning rates. Trainer
+then runs one cell for each k, after a warm-up cell. This mode also measures the throughput of several numbers of stacked runs.
+``--read FILE.json`` shows earlier measurements again. Other flags go to the sweep. Needs ``accelerate``.
 """
 
 import argparse
@@ -49,7 +49,7 @@ SHOWN = ("train_size", "validation_rows", "num_train_epochs", "per_device_train_
 
 
 class Bench:
-    """One grid for every side."""
+    """Measures one grid with every side."""
 
     def __init__(self, settings: dict[str, str], work: Path, journal: Journal, sample: int | None) -> None:
         self.settings, self.work, self.journal = settings, work, journal
@@ -79,13 +79,13 @@ class Bench:
         seconds = timed(command, self.work / f"{where['side']}.log")
         failed = [line for line in self.journal.lines() if where.items() <= line.items() and "failed" in line]
         if failed:
-            raise Failed(f"{len(failed)} of {len(self.sample)} cells failed, so there is no wall time")
+            raise Failed(f"{len(failed)} of {len(self.sample)} cells failed, so the wall-clock time is unknown")
         in_one = not own and len(self.sample) == len(self.task["cells"])
         self.journal.add({"kind": "whole", **where, "seconds": seconds, "in_one": in_one, "cells": len(self.sample)})
 
 
 def _sample(cells: Sequence[Facts], each: int | None) -> list[int]:
-    """The cells that Trainer runs, by number: all, or so many of each k, spread evenly over seeds and learning rates."""
+    """The numbers of the cells that Trainer runs: all, or ``each`` of every k, spread evenly over seeds and learning rates."""
     if each is None:
         return list(range(len(cells)))
     by_k: dict[str, list[int]] = {}
@@ -96,12 +96,12 @@ def _sample(cells: Sequence[Facts], each: int | None) -> list[int]:
 
 
 def measure(options: argparse.Namespace, settings: dict[str, str]) -> Facts:
-    """Measure everything in one call."""
+    """Run all measurements of one call."""
     sides = options.sides.split(",")
     if unknown := set(sides) - set(SIDES):
         raise SystemExit(f"there is no side {', '.join(sorted(unknown))}: sides are {', '.join(SIDES)}")
     if find_spec("accelerate") is None:
-        raise SystemExit("accelerate is missing, and Trainer needs it: pip install accelerate")
+        raise SystemExit("Trainer needs accelerate: pip install accelerate")
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         given = {**settings, "random": options.random, "trainer_cells": options.trainer_cells}
@@ -125,7 +125,7 @@ def measure(options: argparse.Namespace, settings: dict[str, str]) -> Facts:
 
 
 def _random(size: str, work: Path, settings: dict[str, str]) -> dict[str, str]:
-    """A model of that size and tables of random words; given files are used as they are."""
+    """Write a random model of that size and tables of random words; returns the settings with their paths."""
     layers, width, heads, vocabulary = SIZES[size]
     write_model(work / "model", layers, width, heads, vocabulary)
     write_rows(work / "train.csv", 2000, (10, 50), vocabulary, seed=0)
@@ -135,21 +135,23 @@ def _random(size: str, work: Path, settings: dict[str, str]) -> dict[str, str]:
 
 
 def _options() -> tuple[argparse.Namespace, dict[str, str]]:
-    """This program's own flags, and the sweep's settings with the defaults of the benchmark."""
+    """The flags of this script, and the settings of the sweep with the defaults of the benchmark."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     add = parser.add_argument
-    add("--sides", default=",".join(SIDES), help="which to run, with commas")
-    add("--repeats", type=int, default=1, help="of every side, in turn")
-    add("--trainer-cells", type=int, metavar="N", help="Trainer runs N cells of each k, and its wall time is scaled")
-    add("--random", choices=list(SIZES), help="a model made from a configuration, on random tokens")
+    add("--sides", default=",".join(SIDES), help="sides to run, separated by commas")
+    add("--repeats", type=int, default=1, help="measurements of every side")
+    add(
+        "--trainer-cells", type=int, metavar="N", help="Trainer runs N cells of each k, and its total time is estimated"
+    )
+    add("--random", choices=list(SIZES), help="a random model of this size, on random tokens")
     add("--stacks", metavar="K,K,...", help="also measure throughput at these numbers of stacked runs")
-    add("--resume", type=Path, metavar="FILE", help="where finished cells are written, and read from after a kill")
-    add("--read", type=Path, metavar="FILE", help="measure nothing; show the figures of an earlier --json")
-    add("--json", type=Path, metavar="FILE", help="where to write all figures")
+    add("--resume", type=Path, metavar="FILE", help="journal of finished cells, to continue after a kill")
+    add("--read", type=Path, metavar="FILE", help="measure nothing; show the measurements of an earlier --json")
+    add("--json", type=Path, metavar="FILE", help="where to write all measurements")
     add("--table", metavar="FILE", type=Path, default=Path("-"), help="where to write the table; - prints it")
-    add("--figure", type=Path, metavar="FILE", help="where to draw ratio over k, as SVG and PNG")
+    add("--figure", type=Path, metavar="FILE", help="where to draw the speed-up by k, as SVG and PNG")
     options, rest = parser.parse_known_args()
     settings = {**(RANDOM if options.random else GRID), **settings_of(rest)}
     if options.random == "bert-base":
@@ -164,9 +166,7 @@ def main() -> None:
         measured = json.loads(options.read.read_text())
     else:
         if options.random == "bert-base" and "device" not in settings and not torch.cuda.is_available():
-            sys.exit(
-                "There is no GPU here, and this grid is made for one: nothing was measured (--device cpu insists)."
-            )
+            sys.exit("This grid is for a GPU, and there is none: nothing was measured. --device cpu runs it anyway.")
         measured = measure(options, settings)
     summary = speed_report.summarise(measured["lines"], measured["cells"])
     if options.json:

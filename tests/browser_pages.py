@@ -1,4 +1,4 @@
-"""Folders with pages for tests in a browser: failures, hostile names, many classes, a study, many tasks."""
+"""Writes report pages for tests in a browser: failures, hostile names, many classes, a study, many tasks."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,12 +9,12 @@ from frostline.report.pages.sweep import write_page
 from frostline.statistics.choices import Choices
 from frostline.studies.comparison import compare, gap_summary
 from frostline.studies.protocol import load_protocol
-from made import RISING, made_group, noisy
+from synthetic_results import RISING, noisy, synthetic_group
 from synthetic_sweep import HOSTILE, make_folder
 
 
-def troubled(out: Path) -> None:
-    """The page of a sweep with several sizes and learning rates, failures and named parts."""
+def with_failures(out: Path) -> None:
+    """A sweep with several train sizes and learning rates, failed runs and named parts."""
     make_folder(
         out,
         tune=(0, 1, 2, 4, 6, "all", "named"),
@@ -32,18 +32,18 @@ def troubled(out: Path) -> None:
 
 
 def classes(out: Path) -> None:
-    """The page of a sweep with many classes and hostile names."""
+    """A sweep with many classes and hostile names."""
     labels = [*HOSTILE, *(f"class {n}" for n in range(30))]
     write_page(make_folder(out, labels=labels, tune=(0, 1, "all"), seeds=2, texts=HOSTILE))
 
 
 def regression(out: Path) -> None:
-    """The page of a regression with one seed."""
+    """A regression with one seed."""
     write_page(make_folder(out, labels=(), tune=(0, 2, 3, "all"), seeds=1))
 
 
-def studied(out: Path) -> None:
-    """The page of a study with two sizes, failures, train scores and published numbers."""
+def study(out: Path) -> None:
+    """A study with two train sizes, failed runs, training scores and published numbers."""
 
     def quality(k: int | str, seed: int, size: int | None) -> float | None:
         if (k, seed) == (2, 0):
@@ -51,7 +51,9 @@ def studied(out: Path) -> None:
         return 0.5 if (k, seed) == (1, 1) else noisy({**RISING, 6: 0.9}, 0.02)(k, seed, size)
 
     protocol = load_protocol("lowdata2021")
-    group = made_group(quality, sizes=(50, 100), layers=6, ks=(0, 1, 2, 4, 6, "all"), model="a-model", task="SST-2")
+    group = synthetic_group(
+        quality, sizes=(50, 100), layers=6, ks=(0, 1, 2, 4, 6, "all"), model="a-model", task="SST-2"
+    )
     for run in group.runs:
         run["train_last"] = 0.95  # type: ignore[index]
     analysis = analyze([group], Choices())
@@ -61,11 +63,11 @@ def studied(out: Path) -> None:
     write_analysis(out, analysis, title=protocol.title, publication=publication, rows=rows)
 
 
-def many(out: Path) -> None:
-    """The page of two models on four tasks, with hostile names."""
+def many_tasks(out: Path) -> None:
+    """Two models on four tasks, with hostile names."""
     tasks = ("CoLA", "SST-2", "<b>bold</b>", 'a "task" & more')
     groups = [
-        made_group(noisy(RISING, 0.02, seed), model=model, task=task)
+        synthetic_group(noisy(RISING, 0.02, seed), model=model, task=task)
         for model in ("one", "a-model-with-a-very-long-name-that-does-not-end")
         for seed, task in enumerate(tasks)
     ]
@@ -73,9 +75,9 @@ def many(out: Path) -> None:
 
 
 MAKERS: Mapping[str, Callable[[Path], None]] = {
-    "troubled": troubled,
+    "with_failures": with_failures,
     "classes": classes,
     "regression": regression,
-    "studied": studied,
-    "many": many,
+    "study": study,
+    "many_tasks": many_tasks,
 }

@@ -1,4 +1,4 @@
-"""What all tests share: no network, a cache of their own, and a tiny model in the hub's layout."""
+"""The settings and fixtures of all tests: no network, a separate cache, a tiny model with its data."""
 
 import gc
 import os
@@ -18,32 +18,34 @@ import torch
 from hypothesis import settings as of_properties
 
 from figures import draw_nothing, drawn
-from tiny import QUICK, SMALL, Frostline, Said, go, sentences, tiny_bert_folder, write_csv
+from tiny import QUICK, SMALL, CommandResult, Frostline, run_sweep, sentences, tiny_bert_folder, write_csv
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
-of_properties.register_profile("any machine", deadline=None, max_examples=60)  # how long an example takes says nothing
+of_properties.register_profile(
+    "any machine", deadline=None, max_examples=60
+)  # the time of an example depends on the machine
 of_properties.load_profile("any machine")
 draw_nothing()
 
 
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A BERT of three small layers with random weights and a tokenizer, as save_pretrained writes it."""
+    """The folder of a BERT with three small layers, random weights and a tokenizer, as save_pretrained writes it."""
     return tiny_bert_folder(tmp_path_factory.mktemp("tiny-bert"))
 
 
 @pytest.fixture(scope="session")
 def tiny_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """160 sentences of two labels, as CSV."""
+    """A CSV file with 160 sentences and two labels."""
     return write_csv(tmp_path_factory.mktemp("tiny-table") / "films.csv", sentences(160))
 
 
 @pytest.fixture(scope="session")
 def finished_sweep(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a sweep that has run: k = 0, 1 and all, two seeds. Not to be written into: copy it."""
+    """The folder of a finished sweep: k = 0, 1 and all, two seeds. All tests share it, so copy it before changing it."""
     from frostline import Sweep
-    from frostline.sweep.execution.progress import Progress
+    from frostline.sweep.progress import Progress
 
     out = tmp_path_factory.mktemp("finished") / "films"
     torch.set_num_threads(1)
@@ -55,7 +57,7 @@ def finished_sweep(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.T
 @pytest.fixture
 def search_settings(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> dict[str, Any]:
     """The settings of a small search."""
-    from frostline.sweep.execution.progress import Progress
+    from frostline.sweep.progress import Progress
 
     own = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "budget": 1000.0, "progress": Progress()}
     return {**own, **SMALL}
@@ -63,22 +65,22 @@ def search_settings(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> dict[s
 
 @pytest.fixture
 def settings(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> dict[str, Any]:
-    """Of a sweep of four short runs."""
+    """The settings of a sweep with four short runs."""
     return {"model": tiny_bert, "train": tiny_table, "tune": "0,1", "seeds": 2, "out": tmp_path / "o", **SMALL}
 
 
 @pytest.fixture(scope="session")
 def finished_small(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of such a sweep that has run, without report and model. Not to be written into: copy it."""
+    """The folder of a finished sweep with ``settings``, without report and model. Copy it before changing it."""
     torch.set_num_threads(1)
     out = tmp_path_factory.mktemp("small") / "o"
-    go({"model": tiny_bert, "train": tiny_table, "tune": "0,1", "seeds": 2, "out": out, **SMALL})
+    run_sweep({"model": tiny_bert, "train": tiny_table, "tune": "0,1", "seeds": 2, "out": out, **SMALL})
     return out
 
 
 @pytest.fixture(scope="session")
 def minilm() -> Path:
-    """The packaged all-MiniLM-L6-v2."""
+    """The folder of the packaged model all-MiniLM-L6-v2."""
     from frostline.api.demo import packaged_model
 
     return packaged_model()
@@ -86,7 +88,7 @@ def minilm() -> Path:
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """Public corpora beside the project; what needs them is skipped where they are absent."""
+    """The folder of public corpora next to the project. Tests that need it are skipped if it is missing."""
     if not DATA.is_dir():
         pytest.skip("needs ../shared/data, which is not here")
     return DATA
@@ -94,7 +96,7 @@ def real_data() -> Path:
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Small models run fastest, and always the same, on one thread."""
+    """Run each test on one thread: small models are fastest that way, and their results are reproducible."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -103,12 +105,12 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def frostline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Frostline:
-    """The program, in this process, in a folder of its own."""
+    """A function that runs a command in this process, in an empty working folder."""
     from frostline.cli import main
 
     monkeypatch.chdir(tmp_path)
 
-    def call(*words: Any) -> Said:
+    def call(*words: Any) -> CommandResult:
         monkeypatch.setattr(sys, "argv", ["frostline", *map(str, words)])
         threshold = gc.get_threshold()
         try:
@@ -118,6 +120,6 @@ def frostline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
             code = leaving.code or 0
         finally:
             gc.set_threshold(*threshold)
-        return Said(code, *capsys.readouterr())
+        return CommandResult(code, *capsys.readouterr())
 
     return call

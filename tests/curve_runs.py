@@ -1,4 +1,4 @@
-"""Runs of a synthetic curve."""
+"""Makes synthetic runs and compares them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +11,7 @@ LAYERS = 4
 
 
 def one(k: str, seed: int, score: float | None, **other: Any) -> dict[str, Any]:
+    """One run; ``other`` replaces some of its values."""
     layers = LAYERS if k == "all" else int(k)
     made: dict[str, Any] = {
         **{"trainable": k, "tuned_layers": layers, "tune_embeddings": k == "all", "train_size": 100, "seed": seed},
@@ -22,8 +23,10 @@ def one(k: str, seed: int, score: float | None, **other: Any) -> dict[str, Any]:
 
 
 def answer(runs: Sequence[dict[str, Any]], chance: float | None = 0.2, **choices: Any) -> dict[str, Any]:
+    """The comparison of these runs."""
     return compare(runs, Scores("accuracy", chance), Choices(**choices))
 
 
 def by_name(got: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The cells of a comparison by their k."""
     return {cell["trainable"]: cell for cell in got["cells"]}

@@ -1,4 +1,4 @@
-"""Blank figures: drawing takes most of a small sweep's time, and only the tests of reports look at what is drawn."""
+"""Saves blank figures: drawing takes most of the time of a small sweep, and only tests of reports look at figures."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,18 +11,18 @@ SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 10 10"><rect id="bla
 
 
 def save_blank(figure: Figure, target: Any, *, format: str, **options: Any) -> None:
-    """Write a figure without content."""
+    """Save a blank figure, in place of ``Figure.savefig``."""
     target.write(SVG if format == "svg" else SVG.encode())
 
 
 def draw_nothing() -> None:
-    """Save blank figures from now on."""
+    """Let matplotlib save blank figures from now on."""
     Figure.savefig = save_blank  # type: ignore[method-assign]
 
 
 @contextmanager
 def drawn() -> Iterator[None]:
-    """Save real figures inside the context."""
+    """Let matplotlib save real figures inside the context."""
     before, Figure.savefig = Figure.savefig, DRAW  # type: ignore[method-assign]
     try:
         yield

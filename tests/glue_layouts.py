@@ -1,4 +1,4 @@
-"""Synthetic GLUE data in the layout of the hub and of the original files, with their quirks."""
+"""Synthetic GLUE data in the layouts of the hub and of the original files, with the quirks of both."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,13 @@ SIZES = {"train": 8, "validation": 4, "validation_mismatched": 2}
 HARD = ('"half a quote', 'she said "no", twice', "", "NA", "line\u2028separator", "가나다", "a, b", "plain")
 
 
-RAW = {"CoLA": "01", "SST-2": "01", "MRPC": "01", "QQP": "01", "WNLI": "01"}  # the others write words
+RAW = {
+    "CoLA": "01",
+    "SST-2": "01",
+    "MRPC": "01",
+    "QQP": "01",
+    "WNLI": "01",
+}  # class labels as digits; the other tasks have names
 
 
 def text(name: str, split: str, i: int, part: int) -> str:
@@ -28,18 +34,19 @@ def text(name: str, split: str, i: int, part: int) -> str:
 
 
 def target(name: str, i: int) -> Any:
-    """Every class in every split, and not one after the other."""
+    """The target of row ``i``: every class occurs in every split, in a mixed order."""
     return (0.0, 3.8, 5.0, 2.2, 1.333)[i % 5] if name == "STS-B" else (i + i // 3) % len(glue_task(name).labels)
 
 
 def raw(name: str, i: int) -> str:
+    """The target of row ``i`` as the original files write it."""
     if name == "STS-B":
         return f"{target(name, i):.3f}"
     return str(target(name, i)) if name in RAW else glue_task(name).labels[target(name, i)]
 
 
 def hub_set(name: str, sizes: dict[str, int] = SIZES) -> datasets.DatasetDict:
-    """As on the hub: class names, 32-bit scores, an index, and a test split whose labels are hidden."""
+    """A data set as on the hub: class names, 32-bit scores, an index, and a test split with hidden labels."""
     task = glue_task(name)
     first, second, label = task.layouts[0].text, task.layouts[0].text_pair, task.layouts[0].label
     kind = datasets.ClassLabel(names=list(task.labels)) if task.labels else datasets.Value("float32")
@@ -79,7 +86,7 @@ LABELS = ("label", "Quality", "score", "is_duplicate", "gold_label")
 
 
 def line(name: str, header: str, split: str, i: int) -> str:
-    """One row under a header; what nobody reads is filled with numbers, or with the wrong texts' quotation marks."""
+    """One row for a header. Columns that frostline does not read contain numbers, or an unmatched quotation mark."""
     own = [column for column in task_columns(name) if column not in LABELS]
     cells = {column: text(name, split, i, part) for part, column in enumerate(own)}
     cells |= dict.fromkeys(LABELS, raw(name, i)) | {"genre": '"odd'}
@@ -97,7 +104,7 @@ def write(path: Path, lines: list[str], end: str = "\n") -> None:
 
 
 def original(folder: Path, name: str) -> Path:
-    """The files of GLUE's distribution; a test file has no labels, and a header in CoLA too."""
+    """The files as GLUE distributes them. Test files have no labels; CoLA has a header only in its test file."""
     for split, rows in {**SIZES, "test": 3}.items():
         mismatched = split == "validation_mismatched"
         if mismatched and name != "MNLI":
@@ -117,14 +124,14 @@ def original(folder: Path, name: str) -> Path:
 
 
 def assert_same(one: Data, two: Data) -> None:
-    """Same texts, targets and labels, split by split."""
+    """Assert that two data sets have the same texts, targets and labels in every split."""
     assert one.task.name == two.task.name and one.task.labels == two.task.labels
-    assert one.task.problem_type == two.task.problem_type and set(one.others) == set(two.others)
+    assert one.task.problem_type == two.task.problem_type and set(one.other_splits) == set(two.other_splits)
     splits = [(one.train, two.train), (one.validation, two.validation)]
-    for mine, theirs in [*splits, *((one.others[key], two.others[key]) for key in one.others)]:
-        assert mine.texts == theirs.texts and mine.pairs == theirs.pairs
-        assert mine.targets.dtype == theirs.targets.dtype and mine.targets.tolist() == theirs.targets.tolist()
-        assert mine.digest() == theirs.digest()
+    for first, second in [*splits, *((one.other_splits[key], two.other_splits[key]) for key in one.other_splits)]:
+        assert first.texts == second.texts and first.pairs == second.pairs
+        assert first.targets.dtype == second.targets.dtype and first.targets.tolist() == second.targets.tolist()
+        assert first.digest() == second.digest()
 
 
 def load(**options: Any) -> Data:
@@ -132,6 +139,7 @@ def load(**options: Any) -> Data:
 
 
 def refusal(**options: Any) -> str:
+    """The message of the error that these options raise."""
     with pytest.raises(FrostlineError) as caught:
         load(**options)
     sentence = str(caught.value)

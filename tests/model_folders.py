@@ -1,4 +1,4 @@
-"""Models loaded for the tests, and changes to their folders."""
+"""Loads models for the tests, and changes the files in their folders."""
 
 import json
 
@@ -33,7 +33,7 @@ def edit_weights(folder, edit):
 
 
 def bare_tokenizer(folder, **more):
-    """Whole words, and nothing for padding, as GPT-2's tokenizer has it."""
+    """Write a tokenizer of whole words without a padding token, like GPT-2's."""
     words = Tokenizer(models.WordLevel({"<end>": 0, "<unknown>": 1, "good": 2, "film": 3}, unk_token="<unknown>"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     fast = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unknown>", eos_token="<end>", **more)

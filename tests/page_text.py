@@ -1,4 +1,4 @@
-"""What a reader sees of a page: its text, its tags and their attributes."""
+"""Parses a report page: its visible text, tags and attributes."""
 
 import json
 from html.parser import HTMLParser
@@ -11,7 +11,7 @@ VOID = frozenset({"meta", "link", "br", "img", "hr", "input"})
 
 
 class Page(HTMLParser):
-    """The parsed page: elements that stay open, visible text, every attribute."""
+    """A parsed page: the elements that are not closed, the tags, the attributes, and the visible text."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -40,12 +40,12 @@ class Page(HTMLParser):
 
     @property
     def words(self) -> str:
-        """The text with single spaces."""
+        """The visible text with single spaces."""
         return " ".join(self.text.split())
 
 
 def page_of(out: Path) -> Page:
-    """The page of a sweep's folder, which is valid and asks nothing of the network."""
+    """Write and parse the page of a sweep's folder. Asserts that it is valid and needs no network access."""
     page = Page(write_page(out))
     assert not page.open, "every element is closed"
     ids = [value for name, value in page.attributes if name == "id"]
@@ -61,6 +61,6 @@ def page_of(out: Path) -> Page:
 
 
 def answer_of(out: Path) -> dict[str, Any]:
-    """answer.json of a sweep's folder."""
+    """The content of answer.json in a sweep's folder."""
     answer: dict[str, Any] = json.loads((out / "answer.json").read_text(encoding="utf-8"))
     return answer

@@ -1,4 +1,4 @@
-"""Sweeps of a tiny model whose recommended model is saved, with hostile labels."""
+"""Runs sweeps with hostile labels that save their recommended model."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,10 +19,10 @@ MAX_LENGTH = 12
 
 
 def saved_sweep(base: Path, out: Path, label: Callable[[int], Any], **settings: Any) -> Path:
-    """A finished sweep with its model in ``out``; ``label`` gives a text's label from the index of its first word."""
-    draw = np.random.default_rng(0)
-    first = draw.integers(0, 4, 160)
-    texts = [f"{WORDS[n]} {' '.join(draw.choice(OTHER, draw.integers(2, 20)))}" for n in first]
+    """Run a sweep into ``out`` and save its model. ``label(n)`` is the label of a text whose first word is ``WORDS[n]``."""
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 4, 160)
+    texts = [f"{WORDS[n]} {' '.join(rng.choice(OTHER, rng.integers(2, 20)))}" for n in first]
     rows = pd.DataFrame({"text": texts, "label": [label(n) for n in first]})
     sweep = Sweep(
         model=str(base), train=rows[:80], validation=rows[80:], test="none", seeds=2, out=str(out),
@@ -34,7 +34,7 @@ def saved_sweep(base: Path, out: Path, label: Callable[[int], Any], **settings: 
 
 
 def recommended_predictions(out: Path) -> tuple[list[str], np.ndarray]:
-    """The validation texts, and the recommended run's logits for them."""
+    """The validation texts, and the logits of the recommended run for them."""
     examples = read_rows(out, "validation")
     assert examples is not None
     run = answer_of(out)["sizes"][0]["recommended"]["run"]

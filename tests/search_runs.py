@@ -4,7 +4,37 @@ from pathlib import Path
 from typing import Any
 
 from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.search_record import SearchRecord
 
 
 def runs_in(out: Path) -> dict[tuple[Any, ...], Any]:
+    """The rows of results.csv by k, learning rate and seed."""
     return {(row["trainable"], row["learning_rate"], row["seed"]): row for row in Folder(out).rows()}
+
+
+def record_of(**more: Any) -> SearchRecord:
+    """The record of a search that has just started; ``more`` replaces some values."""
+    empty: dict[str, Any] = {
+        "train_size": 20,
+        "recommended": None,
+        "why": None,
+        "by_probe": False,
+        "over": False,
+        "pending_reference": "all",
+        "interim_analyses": 3,
+        "budget_seconds": None,
+        "spent_seconds": 0.0,
+        "operations": {"last 0": 1.0, "all": 2.0},
+        "learning_rates": [1e-4],
+        "head_learning_rates": [1e-3],
+        "selected_learning_rates": {},
+        "results_so_far": [],
+        "skipped": ["last 0", "all"],
+        "failed_reference": None,
+        "requested": [],
+        "abandoned": [],
+        "probes": None,
+        "estimates": [],
+        "steps": [],
+    }
+    return SearchRecord(**{**empty, **more})

@@ -1,8 +1,8 @@
-"""Settings of the small models: what most types share (GENERIC), and what differs for one type (SPECIAL).
+"""Settings of the small models: GENERIC for most types, and SPECIAL for what a single type needs.
 
-Most types have 4 layers, width 64, 4 heads (2 for keys and values), 300 words, 128 positions and windows of 16. A type gets those
-settings that its configuration class has a field for, then its own row of SPECIAL. Layers of several kinds (sliding and full
-attention, mamba and attention, dense and experts) alternate up to the last layer.
+Most types have 4 layers, width 64, 4 heads (2 for keys and values), 300 words, 128 positions and windows of 16. A type gets the
+generic settings for which its configuration class has a field, then its own row of SPECIAL. If a type has layers of several kinds
+(sliding and full attention, mamba and attention, dense and experts), they alternate.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ PAD, BOS, EOS, SEP, CLS, MASK, IMAGE = 0, 1, 2, 3, 4, 5, 6
 
 
 def each(*kinds: Any) -> Callable[[int], list[Any]]:
-    """The kinds in turn, one a layer, such that the last layer is of the last kind."""
+    """From the number of layers to the kind of each layer: the kinds alternate, and the last layer has the last kind."""
     return lambda layers: [kinds[(n - layers) % len(kinds)] for n in range(layers)]
 
 
@@ -84,7 +84,7 @@ GENERIC: dict[str, Any] = {
 }
 
 SLIDING_AND_FULL = {"layer_types": each("sliding_attention", "full_attention")}
-# Latent attention: keys and values come from one narrow projection and have as many heads as the queries.
+# Latent attention: keys and values come from one low-rank projection and have as many heads as the queries.
 LATENT = {
     "num_key_value_heads": 4,
     "kv_lora_rank": 16,
@@ -109,7 +109,7 @@ SIGLIP = {
     "patch_size": 8,
     "vision_use_head": False,
 }
-# Rotary positions stretched from 16 to the 128 of GENERIC, so that a text of 40 lies beyond the first stretch.
+# YaRN extends rotary positions from 16 to the 128 of GENERIC, so a text of 40 tokens is longer than the original limit.
 YARN = {
     "rope_type": "yarn",
     "rope_theta": 10000.0,
@@ -129,13 +129,13 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "mlp_layer_types": each("dense", "sparse"),
         "index_topk": 16,
         "index_head_dim": 16,
-        "index_n_heads": 8,  # with few of them many scores tie at 0, and the choice of the best is by chance
+        "index_n_heads": 8,  # with fewer heads, many scores are tied at 0, and the top k are arbitrary
         "gated_norm_rank": 4,
     },
-    "big_bird": {"block_size": 4, "num_random_blocks": 1},  # block-sparse above 7 blocks = 28 tokens
+    "big_bird": {"block_size": 4, "num_random_blocks": 1},  # attention is block-sparse above 7 blocks = 28 tokens
     "bigbird_pegasus": {"block_size": 4, "num_random_blocks": 1},
     "canine": {"num_hash_buckets": 64, "local_transformer_stride": 16},
-    "cohere_compass_text": {  # full attention knows no positions
+    "cohere_compass_text": {  # full attention has no position encoding
         **SLIDING_AND_FULL,
         "rope_parameters": {
             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]},
@@ -143,7 +143,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
         },
     },
     "deberta": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_biased_input": False},
-    "deberta-v2": {  # as DeBERTa v3
+    "deberta-v2": {  # the settings of DeBERTa v3
         "relative_attention": True,
         "pos_att_type": ["p2c", "c2p"],
         "position_biased_input": False,
@@ -155,7 +155,11 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "deepseek_v3": {**LATENT, **GROUPS, "first_k_dense_replace": lambda layers: layers // 2},
     "doge": {"keep_window_size": 16},
     "ernie": {"use_task_id": True},
-    "esm": {"position_embedding_type": "rotary", "token_dropout": True, "emb_layer_norm_before": False},  # as ESM-2
+    "esm": {
+        "position_embedding_type": "rotary",
+        "token_dropout": True,
+        "emb_layer_norm_before": False,
+    },  # the settings of ESM-2
     "esmc": {"num_key_value_heads": 4},
     "exaone4": SLIDING_AND_FULL,
     "funnel": {"block_sizes": lambda layers: [layers - layers // 2, layers // 2]},
@@ -179,7 +183,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "mamba_dt_rank": 4,
     },
     "layoutlmv3": {"coordinate_size": 8, "shape_size": 16, "input_size": 32},
-    "lilt": {"hidden_size": 48},  # a multiple of 6
+    "lilt": {"hidden_size": 48},  # must be a multiple of 6
     "longformer": {"attention_window": 16},
     "luke": {"entity_vocab_size": 20, "entity_emb_size": 32},
     "markuplm": {"max_depth": 8},
@@ -196,7 +200,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "modernbert": MODERNBERT,
     "modernbert-decoder": MODERNBERT,
     "modernvbert": {"text_config": {"model_type": "modernbert", **MODERNBERT}, "vision_config": SIGLIP},
-    "nystromformer": {"conv_kernel_size": 9},  # as released: as many landmarks as places, which is plain attention
+    "nystromformer": {"conv_kernel_size": 9},  # as released, there are as many landmarks as positions: plain attention
     "olmo3": SLIDING_AND_FULL,
     "perceiver": {
         "pad_token_id": PAD,
@@ -219,12 +223,12 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "reformer": {
         "attn_layers": each("local", "lsh"),
         "attention_head_size": 16,
-        "axial_pos_embds": False,  # else it trains on texts of one length only
+        "axial_pos_embds": False,  # axial positions allow only one length in training
         "feed_forward_size": 96,
         "local_attn_chunk_length": 8,
         "lsh_attn_chunk_length": 8,
         "num_buckets": 4,
-        "hash_seed": 0,  # else each forward hashes anew
+        "hash_seed": 0,  # without it, every forward pass draws new hashes
     },
     "rembert": {"input_embedding_size": 32, "output_embedding_size": 32},
     "roc_bert": {
@@ -240,7 +244,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "ultrabert": SLIDING_AND_FULL,
     "ultravbert": {"text_config": {"model_type": "ultrabert", **SLIDING_AND_FULL}, "vision_config": SIGLIP},
     "xmod": {"default_language": "en_XX"},
-    # These two share the attention of all hybrid layers, and want two of them: at least four layers.
+    # These two share the attention of all hybrid layers and need two of them, so at least four layers.
     "zamba": {"layers_block_type": each("hybrid", "linear_attention"), "mamba_dt_rank": 4},
     "zamba2": {"layers_block_type": each("hybrid", "linear_attention"), "chunk_size": 16},
 }

@@ -1,8 +1,7 @@
-"""A small, randomly initialised classifier of every model type that transformers can classify with, and a batch for it.
+"""A small, randomly initialised classifier of every model type with a classification head in transformers, and a batch for it.
 
-A model is whatever transformers makes of its type on this machine: without its CUDA kernel, MRA attends to nothing (its
-attention gives zeros); mamba and linear attention run in plain PyTorch.
-Shapes: B texts in a batch, S padded length.
+Models are as transformers builds them on this machine. Without its CUDA kernel, the attention of MRA returns zeros; mamba and
+linear attention run in plain PyTorch. Shapes: B texts in a batch, S padded length.
 """
 
 import dataclasses
@@ -22,7 +21,7 @@ REASONS: dict[str, str] = {
     "layoutlmv2": "its visual backbone needs detectron2, which is not on PyPI",
 }
 
-FIRST_WORD = 10  # ids below are special, no text holds them (but for EOS, where a type looks for it)
+FIRST_WORD = 10  # lower ids are special tokens; texts contain none, except EOS for encoder-decoders
 
 
 def small_config(model_type: str, layers: int = 4) -> PreTrainedConfig:
@@ -34,7 +33,7 @@ def small_config(model_type: str, layers: int = 4) -> PreTrainedConfig:
 
 
 def small_model(model_type: str, *, seed: int = 0, layers: int = 4) -> torch.nn.Module:
-    """A small classifier with random weights, none of them zero or at rest, in float32 and evaluation mode."""
+    """A small classifier in float32 and evaluation mode. Noise on all weights leaves none at its constant initial value."""
     config = small_config(model_type, layers)
     kind = AutoModelForSequenceClassification._model_mapping[type(config)]
     attention = {"attn_implementation": "sdpa"} if kind._supports_sdpa else {}
@@ -50,12 +49,12 @@ def small_model(model_type: str, *, seed: int = 0, layers: int = 4) -> torch.nn.
 def small_batch(
     model: torch.nn.Module, lengths: Sequence[int] = (40, 31, 7, 22), *, seed: int = 0
 ) -> dict[str, torch.Tensor]:
-    """Random texts of these lengths, padded on the right, and what else this type of model reads."""
+    """Random texts of these lengths, padded on the right, with the other inputs of this model type."""
     draw = torch.Generator().manual_seed(seed)
     config, longest = model.config, max(lengths)
     ids = torch.randint(FIRST_WORD, GENERIC["vocab_size"], (len(lengths), longest), generator=draw)  # [B, S]
     mask = (torch.arange(longest) < torch.tensor(lengths)[:, None]).long()  # [B, S]
-    if config.is_encoder_decoder:  # many of them pool at the end of the text, and look for it
+    if config.is_encoder_decoder:  # many of them classify by the last EOS token
         ids[torch.arange(len(lengths)), torch.tensor(lengths) - 1] = EOS
     batch = {"input_ids": ids * mask, "attention_mask": mask}
     if config.model_type in EXTRA:
@@ -64,20 +63,20 @@ def small_batch(
 
 
 def _boxes(ids: torch.Tensor, draw: torch.Generator) -> dict[str, torch.Tensor]:
-    """Where each word stands on its page: left, top, right, bottom, of 1000."""
+    """The bounding box of each token on its page: left, top, right, bottom, each from 0 to 1000."""
     start = torch.randint(0, 500, (*ids.shape, 2), generator=draw)
     extent = torch.randint(1, 500, (*ids.shape, 2), generator=draw)
     return {"bbox": torch.cat([start, start + extent], dim=-1)}  # [B, S, 4]
 
 
 def _segments(ids: torch.Tensor, draw: torch.Generator) -> dict[str, torch.Tensor]:
-    """Pairs of texts: each token is of the first or of the second."""
+    """Token types of pairs of texts: 0 for the first text, 1 for the second."""
     first = torch.randint(1, 20, (len(ids), 1), generator=draw)
     return {"token_type_ids": (torch.arange(ids.shape[1]) >= first).long()}  # [B, S]
 
 
 def _table(ids: torch.Tensor, draw: torch.Generator) -> dict[str, torch.Tensor]:
-    """A question and the cells of a table: segment, column, row, and four ranks that stay 0."""
+    """Token types of a question and a table: segment, column, row, and four ranks, which stay 0."""
     kinds = torch.zeros(*ids.shape, 7, dtype=torch.long)
     kinds[..., 0] = 1
     kinds[..., 1:3] = torch.randint(1, 4, (*ids.shape, 2), generator=draw)
@@ -86,13 +85,13 @@ def _table(ids: torch.Tensor, draw: torch.Generator) -> dict[str, torch.Tensor]:
 
 
 def _xpaths(ids: torch.Tensor, draw: torch.Generator) -> dict[str, torch.Tensor]:
-    """Where each word stands in its web page: tags and their numbers from the root downwards."""
+    """The XPath of each token in its web page: tags and their indices, from the root downwards."""
     names = ("xpath_tags_seq", "xpath_subs_seq")
     return {name: torch.randint(0, 200, (*ids.shape, 8), generator=draw) for name in names}  # [B, S, 8]
 
 
 def _shapes_and_sounds(ids: torch.Tensor, draw: torch.Generator) -> dict[str, torch.Tensor]:
-    """The shape and the pronunciation of each Chinese character."""
+    """Ids of the shape and of the pronunciation of each Chinese character."""
     names = ("input_shape_ids", "input_pronunciation_ids")
     return {name: torch.randint(1, 50, ids.shape, generator=draw) for name in names}  # [B, S]
 
@@ -111,7 +110,7 @@ EXTRA: dict[str, Callable[[torch.Tensor, torch.Generator], dict[str, torch.Tenso
 
 
 def _settings(kind: type, special: dict[str, Any], layers: int) -> dict[str, Any]:
-    """The arguments for a configuration class: the generic ones it has a field for, and the special ones."""
+    """The arguments of a configuration class: the generic ones that it has a field for, and the special ones."""
     known = {field.name for field in dataclasses.fields(kind)}
     parts = getattr(kind, "sub_configs", {})
     settings = {name: value for name, value in GENERIC.items() if name in known} | special

@@ -1,4 +1,4 @@
-"""Answers from synthetic runs whose accuracy is given."""
+"""Makes answers from synthetic runs of a given accuracy."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,9 +18,9 @@ KS: tuple[int | str, ...] = (0, 1, 2, "all")
 Made = tuple[list[dict[str, Any]], dict[str, np.ndarray]]
 
 
-def logits_with(accuracy: float, draw: np.random.Generator) -> np.ndarray:
-    """Logits that are right on exactly this share of the examples."""
-    wrong = draw.permutation(ROWS) >= round(accuracy * ROWS)
+def logits_with(accuracy: float, rng: np.random.Generator) -> np.ndarray:
+    """Logits that classify exactly this share of the examples correctly."""
+    wrong = rng.permutation(ROWS) >= round(accuracy * ROWS)
     return np.eye(2, dtype=np.float32)[np.where(wrong, 1 - TARGETS, TARGETS)]
 
 
@@ -34,7 +34,7 @@ def make_runs(
     outcome: Callable[[int | str, int, float], str] = lambda k, seed, rate: "ok",
 ) -> Made:
     """Runs whose accuracy is ``quality(k, seed, rate, size)``; ``outcome`` may also be failed or pending."""
-    draw, rows, logits = np.random.default_rng(0), [], {}
+    rng, rows, logits = np.random.default_rng(0), [], {}
     for size in sizes:
         for seed in range(seeds):
             for rate in rates:
@@ -43,7 +43,7 @@ def make_runs(
                     done = how in ("ok", "degenerate", "diverged")
                     score = quality(k, seed, rate, size) if how in ("ok", "degenerate") else None
                     if score is not None:
-                        logits[name] = logits_with(score, draw)
+                        logits[name] = logits_with(score, rng)
                         score = float((logits[name].argmax(1) == TARGETS).mean())
                     number = {"all": LAYERS, "named": 2}.get(k, k)
                     rows.append(
@@ -62,7 +62,7 @@ def make_runs(
 
 
 def answer_of(made: Made, target: float = 0.95, search: SearchOutcome = NO_SEARCH) -> dict[str, Any]:
-    """The answer for these runs, which is plain JSON."""
+    """The answer for these runs. Asserts that it is plain JSON."""
     runs, logits = made
     answer = make_answer(runs, VALIDATION, logits.__getitem__, Choices(target=target), layers=LAYERS, search=search)
     json.dumps(answer, allow_nan=False)
@@ -70,16 +70,20 @@ def answer_of(made: Made, target: float = 0.95, search: SearchOutcome = NO_SEARC
 
 
 def point(size: Mapping[str, Any], target: float = 0.95, corrected: bool = True) -> dict[str, Any]:
+    """The operating point of a target."""
     return next(p for p in size["operating_points"] if (p["target"], p["corrected"]) == (target, corrected))
 
 
 def cells(size: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The cells of a train size by their k."""
     return {cell["trainable"]: cell for cell in size["cells"]}
 
 
 def clear(k: int | str, seed: int, rate: float, size: int) -> float:
+    """A quality at which k = 2 clearly reaches full, and smaller k do not."""
     return {0: 0.6, 1: 0.75, 2: 0.9, "all": 0.9}[k]
 
 
 def with_named(k: int | str, seed: int, rate: float, size: int) -> float:
+    """The same, with named parts."""
     return 0.89 if k == "named" else clear(k, seed, rate, size)

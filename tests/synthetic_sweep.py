@@ -1,4 +1,4 @@
-"""The folder of a sweep that was never run: its results are synthetic, everything computed from them is real."""
+"""Writes the folder of a sweep with synthetic results. Everything computed from these results is real."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -32,15 +32,16 @@ Runs = Sequence[tuple[int | str, int]]  # pairs of k and seed
 
 @dataclass(frozen=True)
 class Texts:
-    """What the examples of a synthetic sweep are like."""
+    """The examples of a synthetic sweep."""
 
-    labels: Sequence[str] = ("negative", "positive")  # none: regression
+    labels: Sequence[str] = ("negative", "positive")  # empty for regression
     texts: Sequence[str] = ("a fine film", "not a fine film")
     rows: int = 300  # of validation and of test
     test: bool = True
 
-    def draw(self, draw: np.random.Generator, name: str, rows: int) -> Examples:
-        targets = draw.integers(0, len(self.labels), rows) if self.labels else draw.normal(size=rows).round(2)
+    def draw(self, rng: np.random.Generator, name: str, rows: int) -> Examples:
+        """Examples with random targets."""
+        targets = rng.integers(0, len(self.labels), rows) if self.labels else rng.normal(size=rows).round(2)
         return Examples(
             texts=tuple(self.texts[n % len(self.texts)] for n in range(rows)),
             pairs=None,
@@ -66,8 +67,12 @@ def make_folder(
     learning_rates: Sequence[float] = (5e-5,),
     **texts: Any,
 ) -> Path:
-    """A sweep's folder as its runs would leave it; quality rises with k and saturates. ``texts``: see :class:`Texts`."""
-    kind, draw, store = Texts(**texts), np.random.default_rng(0), Store(out)
+    """Write the folder of a sweep as its runs would write it, and return it. Quality rises with k and saturates.
+
+    ``diverged``, ``degenerate`` (a constant prediction), ``missing`` and ``errors`` list the runs with this outcome. ``texts``
+    are fields of :class:`Texts`.
+    """
+    kind, rng, store = Texts(**texts), np.random.default_rng(0), Store(out)
     labels = tuple(kind.labels)
     problem_type = "single_label_classification" if labels else "regression"
     spec = SweepSpec(
@@ -83,7 +88,7 @@ def make_folder(
     )
     metric = "accuracy" if labels else "spearmanr"
     identity = Identity("w", "v", "d", LAYERS, metric, "float32", 128, max(sizes), 0, task, problem_type, labels)
-    splits = {name: kind.draw(draw, name, kind.rows) for name in ("validation", "test")[: 2 if kind.test else 1]}
+    splits = {name: kind.draw(rng, name, kind.rows) for name in ("validation", "test")[: 2 if kind.test else 1]}
     store.write_spec({**spec.model_dump(mode="json"), "identity": {**vars(identity), "labels": list(labels)}})
     for name, examples in splits.items():
         write_rows(out, name, examples)
@@ -94,8 +99,8 @@ def make_folder(
             failure = {"digest": run.digest, "status": "failed", "reason": "RuntimeError: <b>no</b> memory"}
             store.fail(run.digest, failure)
         elif place not in missing:
-            store.publish(run.digest, _result(run, outcomes.get(place, "ok"), splits, identity, draw))
-    _write_data(out, identity, {"train": kind.draw(draw, "train", max(sizes)), **splits}, notes)
+            store.publish(run.digest, _result(run, outcomes.get(place, "ok"), splits, identity, rng))
+    _write_data(out, identity, {"train": kind.draw(rng, "train", max(sizes)), **splits}, notes)
     rebuild(out)
     return out
 
@@ -114,10 +119,10 @@ def _write_data(out: Path, identity: Identity, splits: Mapping[str, Examples], n
     (out / "data.json").write_text(json.dumps(facts))
 
 
-def _logits(draw: np.random.Generator, run: RunSpec, outcome: str, examples: Examples, classes: int) -> np.ndarray:
+def _logits(rng: np.random.Generator, run: RunSpec, outcome: str, examples: Examples, classes: int) -> np.ndarray:
     k = {"all": LAYERS + 1, "named": 3}.get(run.tune, run.tune)
     skill = 0.9 + 1.1 * (1 - np.exp(-k / 2)) + 0.1 * np.log10(run.train_size / 1000)
-    noise = draw.normal(size=(len(examples), max(1, classes)))
+    noise = rng.normal(size=(len(examples), max(1, classes)))
     if outcome == "degenerate":
         return np.tile(noise[:1], (len(examples), 1)).astype(np.float32)
     if not classes:
@@ -126,13 +131,13 @@ def _logits(draw: np.random.Generator, run: RunSpec, outcome: str, examples: Exa
 
 
 def _result(
-    run: RunSpec, outcome: str, splits: Mapping[str, Examples], identity: Identity, draw: np.random.Generator
+    run: RunSpec, outcome: str, splits: Mapping[str, Examples], identity: Identity, rng: np.random.Generator
 ) -> Result:
-    """The result of a run; its audit is of a model with a thousand parameters in every place."""
+    """The result of a run. The audited model has 1,000 parameters in each of its parts."""
     k = {"all": LAYERS, "named": 3}.get(run.tune, run.tune)
     predicted = outcome != "diverged"
     logits = {
-        name: _logits(draw, run, outcome, part, len(identity.labels)) for name, part in splits.items() if predicted
+        name: _logits(rng, run, outcome, part, len(identity.labels)) for name, part in splits.items() if predicted
     }
     scores = {name: score(splits[name].targets, some, identity.problem_type) for name, some in logits.items()}
     scores = {name: {m: float(v) if np.isfinite(v) else None for m, v in some.items()} for name, some in scores.items()}

@@ -1,4 +1,4 @@
-"""Every example of the README and the documentation runs unchanged, on tiny models with the names that it uses."""
+"""Runs every example of the README and the documentation unchanged, on tiny models with the names that they use."""
 
 import json
 import re
@@ -25,18 +25,18 @@ FAST = {"sweep": "--num-train-epochs 1", "find": "--num-train-epochs 1 --budget 
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
-    """Kind and content of each example, in order."""
+    """The language and the content of each example, in order."""
     return [(kind, text) for kind, text in BLOCK.findall(page.read_text(encoding="utf-8"))]
 
 
 def commands(text: str) -> list[list[str]]:
-    """The words of each ``$ frostline ...`` line; installation is tried elsewhere (by CI)."""
+    """The words of each ``$ frostline ...`` line. CI tests the installation."""
     return [shlex.split(line[2:], comments=True)[1:] for line in text.splitlines() if line.startswith("$ frostline ")]
 
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``my-model``, and the hub's cache with the model of the examples."""
+    """A folder with ``my-model`` and a hub cache that has the model of the examples."""
     folder = tmp_path_factory.mktemp("models")
     tiny_bert_folder(folder / "my-model")
     hub = folder / "hub" / f"models--{HUB_NAME.replace('/', '--')}"
@@ -48,7 +48,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def desk(tmp_path: Path, models: Path, finished_sweep: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with what the examples use: tables, models, results, a finished sweep."""
+    """A folder with everything that the examples use: tables, models, results, a finished sweep."""
     rows = sentences(120)
     write_csv(tmp_path / "reviews.csv", rows)
     write_csv(tmp_path / "new.csv", [{"text": row["text"]} for row in rows[:5]])
@@ -67,16 +67,16 @@ def desk(tmp_path: Path, models: Path, finished_sweep: Path, monkeypatch: pytest
 
 
 def run(words: list[str]) -> None:
-    """Run a command in this process, with settings that make it short unless the example sets them itself."""
+    """Run a command in this process, with flags that make it fast. Flags of the example come later and take precedence."""
     quick = [] if "--dry-run" in words else FAST.get(words[0], "").split()
     app([words[0], *quick, *words[1:]], standalone_mode=False)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples(page: Path, desk: Path, finished_sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = [words for kind, text in blocks(page) if kind == "console" for words in commands(text)]
-    made = {words[words.index("--out") + 1] for words in asked if "--out" in words}
-    if "reviews" not in made:  # read by the page, but not made by it
+    all_commands = [words for kind, text in blocks(page) if kind == "console" for words in commands(text)]
+    made = {words[words.index("--out") + 1] for words in all_commands if "--out" in words}
+    if "reviews" not in made:  # the page reads this folder but does not create it
         (desk / "reviews").symlink_to(finished_sweep)
     for kind, text in blocks(page):
         if kind == "toml":
@@ -89,11 +89,11 @@ def test_examples(page: Path, desk: Path, finished_sweep: Path, capsys: pytest.C
                 continue  # tests/api/test_demo.py runs it
             run(words)
             assert capsys.readouterr().out.strip(), words
-    for promised in re.findall(r"^\| `(reviews/\S+)`", page.read_text(encoding="utf-8"), re.MULTILINE):
-        assert (desk / promised).exists(), promised
+    for path in re.findall(r"^\| `(reviews/\S+)`", page.read_text(encoding="utf-8"), re.MULTILINE):
+        assert (desk / path).exists(), path
 
 
-def test_the_two_commands_are_in_the_makefile() -> None:
+def test_the_make_commands_of_the_readme_exist() -> None:
     makefile, readme = (ROOT / "Makefile").read_text(), PAGES[0].read_text(encoding="utf-8")
     for command in ("demo", "test"):
         assert f"make {command}" in readme

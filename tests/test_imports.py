@@ -1,4 +1,4 @@
-"""The architecture: folders import only from those before them, and heavy libraries load only when they are needed."""
+"""The architecture: folders import only from earlier ones, and heavy libraries are loaded only when needed."""
 
 import ast
 import subprocess
@@ -25,18 +25,23 @@ ORDER = (
     "studies",
     "cli",
 )
+SWEEP = ("work", "results", "execution", "forecast")  # the subfolders of sweep/
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
 
 
-def imported_folders(path: Path) -> Iterator[str]:
-    """Folders of frostline that a file imports from when it is loaded; imports within functions do not count."""
+def imported_modules(path: Path) -> Iterator[str]:
+    """Modules that a file imports from when it is loaded; imports within functions do not count."""
     tree = ast.parse(path.read_text())
     inside = {id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for n in ast.walk(f)}
-    names = (n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module and id(n) not in inside)
-    yield from (name.split(".")[1] for name in names if name.startswith("frostline."))
+    yield from (n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module and id(n) not in inside)
 
 
-def test_the_order_names_every_folder() -> None:
+def imported_folders(path: Path) -> Iterator[str]:
+    """Folders of frostline that a file imports from when it is loaded."""
+    yield from (name.split(".")[1] for name in imported_modules(path) if name.startswith("frostline."))
+
+
+def test_the_order_lists_every_folder() -> None:
     assert {path.relative_to(ROOT).parts[0] for path in FILES} == set(ORDER)
 
 
@@ -46,8 +51,18 @@ def test_a_folder_imports_only_from_those_before_it(path: Path) -> None:
     assert not [name for name in imported_folders(path) if ORDER.index(name) > own]
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "sweep").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_subfolders_of_sweep_import_only_from_those_before_them(path: Path) -> None:
+    """The files directly in sweep/ import from ``work`` and ``results`` only."""
+    folder = path.relative_to(ROOT / "sweep").parts[0]
+    assert folder in SWEEP or path.parent == ROOT / "sweep"
+    before = SWEEP[: SWEEP.index(folder) + 1] if folder in SWEEP else SWEEP[:2]
+    imported = {name.split(".")[2] for name in imported_modules(path) if name.startswith("frostline.sweep.")}
+    assert imported & set(SWEEP) <= set(before)
+
+
 def loaded_after(code: str) -> set[str]:
-    """Names of the heavy libraries that this code loads."""
+    """The names of the heavy libraries that this code loads."""
     heavy = ("torch", "transformers", "datasets", "matplotlib", "sklearn", "pandas", "numpy")
     found = f"{code}\nimport sys\nprint(*[name for name in {heavy!r} if name in sys.modules])"
     return set(subprocess.run([sys.executable, "-c", found], capture_output=True, text=True, check=True).stdout.split())

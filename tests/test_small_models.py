@@ -1,4 +1,4 @@
-"""The small models are what other tests stand on: each builds, answers, trains, and is the same for the same seed."""
+"""Tests of the small models that other tests use: each can be built, predicts, trains, and is reproducible."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def test_every_type_is_built_or_has_a_reason():
+def test_every_type_has_a_model_or_a_reason_why_not():
     assert set(TYPES) == set(MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES)
     assert set(REASONS) <= set(TYPES)
     assert set(SPECIAL) <= set(TYPES)
@@ -28,20 +28,20 @@ def test_every_type_is_built_or_has_a_reason():
 
 
 @every_type
-def test_answers(model_type):
+def test_logits_differ_between_texts(model_type):
     model = small_model(model_type)
     with torch.no_grad():
         logits = model(**small_batch(model, LENGTHS)).logits
     assert not model.training
     assert logits.shape == (4, 3)
     assert logits.isfinite().all()
-    assert torch.pdist(logits).min() > 0.01  # all rows differ
+    assert torch.pdist(logits).min() > 0.01  # the logits of all texts differ
 
 
 @every_type
-def test_trains(model_type):
+def test_weights_have_finite_gradients(model_type):
     model = small_model(model_type)
-    if model_type == "reformer":  # its reversible layers refuse to go backwards in evaluation mode
+    if model_type == "reformer":  # its reversible layers cannot run backward in evaluation mode
         model.train()
     F.cross_entropy(model(**small_batch(model, LENGTHS)).logits, torch.tensor([0, 1, 2, 0])).backward()
     gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
@@ -50,7 +50,7 @@ def test_trains(model_type):
 
 
 @every_type
-def test_weights_follow_the_seed_and_none_rest(model_type):
+def test_weights_depend_on_the_seed_and_none_is_constant(model_type):
     state = torch.get_rng_state()
     first, again, other = small_model(model_type), small_model(model_type), small_model(model_type, seed=1)
     assert torch.equal(torch.get_rng_state(), state)
@@ -62,7 +62,7 @@ def test_weights_follow_the_seed_and_none_rest(model_type):
 
 
 @every_type
-def test_texts_are_ragged_words_padded_on_the_right(model_type):
+def test_texts_differ_in_length_and_are_padded_on_the_right(model_type):
     model = small_model(model_type)
     batch = small_batch(model, LENGTHS)
     assert not torch.equal(batch["input_ids"], small_batch(model, LENGTHS, seed=1)["input_ids"])
@@ -79,7 +79,7 @@ def test_texts_are_ragged_words_padded_on_the_right(model_type):
 
 @pytest.mark.parametrize("layers", [2, 3, 6])
 @pytest.mark.parametrize("model_type", ["bert", "gpt_neo", "qwen2_moe", "jamba", "gemma3", "t5", "perceiver"])
-def test_number_of_layers(model_type, layers):
+def test_a_model_has_the_requested_number_of_layers(model_type, layers):
     model = small_model(model_type, layers=layers)
     blocks = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
     assert any(len(block) == layers for block in blocks)

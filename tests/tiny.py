@@ -1,4 +1,4 @@
-"""A tiny BERT and a tiny sentiment task, for tests of everything that needs a model and data but not their quality."""
+"""A tiny BERT and a tiny sentiment task, for tests that need a model and data but no good scores."""
 
 import csv
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from frostline.api.sweep import Sweep
 from frostline.sweep.execution.execute import execute
-from frostline.sweep.execution.progress import Progress
+from frostline.sweep.progress import Progress
 from frostline.sweep.register import register
 
 GOOD = ("good", "great", "fine", "lovely", "warm", "bright")
@@ -57,7 +57,7 @@ def tiny_bert_folder(folder: Path, *, layers: int = 3, seed: int = 0) -> Path:
 
 
 def sentences(count: int, *, seed: int = 0) -> list[dict[str, str]]:
-    """So many distinct rows of text and label, both labels in turn; good words make it positive."""
+    """``count`` distinct rows of text and label. The labels alternate, and each text has one word that decides its label."""
     generator = torch.Generator().manual_seed(seed)
 
     def pick(words: tuple[str, ...]) -> str:
@@ -73,7 +73,7 @@ def sentences(count: int, *, seed: int = 0) -> list[dict[str, str]]:
 
 
 def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
-    """Rows as a CSV file with a header."""
+    """Write rows as a CSV file with a header."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
@@ -81,7 +81,7 @@ def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
     return path
 
 
-QUICK = {  # settings under which the tiny model learns a little in a second
+QUICK = {  # with these settings, the tiny model learns a little within a second
     "num_train_epochs": 4,
     "per_device_train_batch_size": 8,
     "learning_rate": 1e-3,
@@ -93,12 +93,12 @@ SMALL = {**QUICK, "num_train_epochs": 1, "train_size": 20, "test": "none"}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file in a folder."""
+    """The content of every file in a folder, by name."""
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def go(settings: Mapping[str, Any], **other: Any) -> Sweep:
-    """Run the sweep without report and model."""
+def run_sweep(settings: Mapping[str, Any], **other: Any) -> Sweep:
+    """Train the runs of a sweep, without report and model."""
     sweep = Sweep(progress=Progress(), **{**settings, **other})
     prepared = sweep._prepare(Progress())
     register(prepared)
@@ -106,12 +106,12 @@ def go(settings: Mapping[str, Any], **other: Any) -> Sweep:
     return sweep
 
 
-class Said(NamedTuple):
-    """What the program left: its exit code, stdout, stderr."""
+class CommandResult(NamedTuple):
+    """The exit code, stdout and stderr of a command."""
 
     code: int
     out: str
     err: str
 
 
-Frostline = Callable[..., Said]
+Frostline = Callable[..., CommandResult]

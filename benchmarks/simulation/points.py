@@ -13,7 +13,7 @@ from frostline.statistics.inference.holm import holm
 from frostline.statistics.inference.pair import pair
 from frostline.statistics.inference.power import seeds_needed
 from frostline.statistics.inference.quantile import QUANTILE
-from frostline.statistics.predictions import Labelled, Predictions
+from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.scores import Scores
 from simulation.draw import CHANCE, FULL, SPREAD, Array, left_out, pairs, predictions, run, seed_scores
 from simulation.shares import NAMES
@@ -65,8 +65,8 @@ def decide(scores: Array, left: Array | None, rows: int | None) -> dict[str, Arr
     return {
         "defined": both.surely_above(CHANCE)[:, -1],
         "estimate": first(mean - CHANCE >= TARGET * (mean[:, -1:] - CHANCE)),
-        "sure": first(low >= 0),
-        "possible": first(high >= 0),
+        "confident": first(low >= 0),
+        "not_ruled_out": first(high >= 0),
         "published": first(mean >= 0.9 * mean[:, -1:]),
         "one_standard_error": first(mean >= mean.max(1, keepdims=True) - spread),
         "knee": np.where((bend.max(1) >= curve_rules.KNEE) & (mean[:, 6] > mean[:, 0]), bend.argmax(1), -1),
@@ -79,7 +79,7 @@ def first(reached: Array) -> Array:
 
 
 def described(got: dict[str, Array], true: int, truth: Array) -> dict[str, float]:
-    sure, possible, defined = got["sure"], got["possible"], got["defined"]
+    sure, possible, defined = got["confident"], got["not_ruled_out"], got["defined"]
     told = (sure == possible) & defined
     wrong = {
         name: 100 * np.mean((got[name] >= 0) & (got[name] < true))
@@ -113,7 +113,7 @@ def check_decision(scores: Array, left: Array | None, rows: int | None, got: dic
     if left is not None:
         assert rows is not None
         split = Labelled(np.repeat([0, 1], rows // 2), "single_label_classification", ("no", "yes"), "accuracy")
-        known = Predictions(split, lambda _: np.zeros((rows, 2)))
+        known = RunPredictions(split, lambda _: np.zeros((rows, 2)))
         known.scores = {
             f"{k}-{seed}": np.append(scores[seed, place], left[:, seed, place])
             for place, k in enumerate(NAMES)
@@ -126,7 +126,7 @@ def check_decision(scores: Array, left: Array | None, rows: int | None, got: dic
     point = main_point(answer)
     assert (point["verdict"] != "undefined") == got["defined"]
     if got["defined"]:
-        named = {name: NAMES[int(got[name])] for name in ("estimate", "sure", "possible")}
+        named = {name: NAMES[int(got[name])] for name in ("estimate", "confident", "not_ruled_out")}
         assert named == {name: point[name] for name in named}, (named, point)
     assert answer["one_standard_error"] == NAMES[int(got["one_standard_error"])]
     assert answer["knee"] == (None if got["knee"] < 0 else NAMES[int(got["knee"])])

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from frostline.api.prediction import Predictions, predict
     from frostline.api.probe import probe
     from frostline.api.sweep import Sweep
+    from frostline.frozen.check.cut_comparison import Check
     from frostline.frozen.check.exactness import check
-    from frostline.frozen.check.trial import Check
     from frostline.report.rebuild import write_report
     from frostline.sweep.plan import Plan
     from frostline.sweep.specification import SweepSpec
@@ -37,8 +37,8 @@ __all__ = [
     "write_report",
 ]
 
-_HOMES = {
-    "Check": "frozen.check.trial",
+_MODULES = {
+    "Check": "frozen.check.cut_comparison",
     "Plan": "sweep.plan",
     "Predictions": "api.prediction",
     "Probed": "training.probes.fitting",
@@ -54,17 +54,17 @@ _HOMES = {
 
 
 class FrostlineError(ValueError):
-    """A mistake that the user can put right: one sentence that says what is wrong, where (file, row, key) and what to do.
+    """A mistake that the user can correct. The message says what is wrong, where (file, row, key), and what to do.
 
-    The command line prints it and exits with code 2; in Python it is an ordinary ``ValueError``.
+    The command line prints the message and exits with code 2. In Python it is an ordinary ``ValueError``.
     """
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: torch takes seconds, and much of frostline does without it."""
-    if name not in _HOMES:
+    """Import an exported name on first use, because importing torch takes seconds and many uses do not need it."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'frostline' has no attribute {name!r}")
-    return getattr(import_module(f"frostline.{_HOMES[name]}"), name)
+    return getattr(import_module(f"frostline.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

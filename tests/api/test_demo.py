@@ -8,7 +8,7 @@ import pytest
 
 import frostline.api.demo as demo
 from frostline import FrostlineError
-from frostline.sweep.execution.progress import Progress
+from frostline.sweep.progress import Progress
 
 
 def test_the_packaged_model_is_installed() -> None:
@@ -45,6 +45,6 @@ def test_the_demo_with_few_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (len(data.train), len(data.validation), len(data.test or ())) == (16, 12, 10)
 
 
-def test_both_tasks_have_their_sizes_and_k_runs_to_all() -> None:
+def test_both_tasks_have_settings_and_the_grid_has_every_k() -> None:
     assert set(demo.SIZES) == {"polarity", "agreement"} == set(demo.TRAINING)
     assert demo.SETTINGS["tune"] == "0,1,2,3,4,5,6,all"

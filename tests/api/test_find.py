@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,44 +13,43 @@ import pytest
 from transformers import pipeline
 
 import frostline
-import frostline.search.running as running_module
+import frostline.search.search as search_module
 import frostline.sweep.execution.execute as execute_module
-from frostline.api.find import DEFAULTS
 from frostline.report.rebuild import rebuild
-from frostline.search.trials import DEFAULT_BUDGET
-from frostline.sweep.execution.progress import Progress
+from frostline.search.defaults import DEFAULT_BUDGET, DEFAULTS
 from frostline.sweep.prepare import prepare
+from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.search_record import read_search, request_again, write_search
 from frostline.training.run import run as train
 from search_runs import runs_in
 
-FREE = {"negative", "positive", "train", "validation/test", "train/validation"}  # names of labels and splits
+NOT_KEYS = {"negative", "positive", "train", "validation/test", "train/validation"}  # names of labels and splits
 
-SEARCH_ONLY = ("out", "budget", "progress")  # settings that a sweep takes in other ways
+SEARCH_ONLY = ("out", "budget", "progress")  # a sweep has no budget; the tests give it out and progress
 
 
 def test_search_json_and_the_report_record_every_step(search_settings: dict[str, Any]) -> None:
     answer = frostline.find(**search_settings)
     out = search_settings["out"]
-    search = read_search(out)
-    assert search is not None and answer["search"] == search
+    record, search = read_search(out), answer["search"]
+    assert record is not None and record.to_json() == search
     trained = [
         (run["trainable"], run["learning_rate"], run["seed"]) for step in search["steps"] for run in step["runs"]
     ]
     assert len(set(trained)) == len(trained)
-    there = runs_in(out)
-    assert set(trained) == set(there) and {row["status"] for row in there.values()} == {"done"}
+    rows = runs_in(out)
+    assert set(trained) == set(rows) and {row["status"] for row in rows.values()} == {"done"}
     for step in search["steps"]:
         for run in step["runs"]:
-            row = there[run["trainable"], run["learning_rate"], run["seed"]]
+            row = rows[run["trainable"], run["learning_rate"], run["seed"]]
             assert run["score"] == row["validation_best"] or row["outcome"] == "diverged"
     assert {"last 0", "last 1", "last 2", "last 3", "all"} - {run[0] for run in trained} == set(search["skipped"])
-    assert search["steps"][0]["standing"] == []  # before it nothing was known
-    assert {one["trainable"] for one in search["standing"]} == {key[0] for key in there}
-    assert all(one["beyond"] is not None for one in search["standing"]) == any(key[0] == "all" for key in there)
-    if search["named"]:
-        assert answer["sizes"][0]["recommended"]["trainable"] == search["named"]
+    assert search["steps"][0]["results_so_far"] == []  # nothing was known before the first step
+    assert {one["trainable"] for one in search["results_so_far"]} == {key[0] for key in rows}
+    assert all(one["distance"] is not None for one in search["results_so_far"]) == any(key[0] == "all" for key in rows)
+    if search["recommended"]:
+        assert answer["sizes"][0]["recommended"]["trainable"] == search["recommended"]
         assert (out / "model" / "config.json").exists()
     assert json.loads((out / "answer.json").read_text())["search"]["why"] == search["why"]
     page = (out / "report.html").read_text()
@@ -59,14 +59,14 @@ def test_search_json_and_the_report_record_every_step(search_settings: dict[str,
 def test_seconds_of_parallel_steps_are_wall_clock_seconds(
     search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_module, "workers_for", lambda prepared, runs: 2)
+    monkeypatch.setattr(search_module, "workers_for", lambda prepared, runs: 2)
     search = frostline.find(**{**search_settings, "workers": 2, "budget": None})["search"]
     of_full = [run["seconds"] for step in search["steps"] for run in step["runs"] if run["trainable"] == "all"]
     assert search["budget_seconds"] == pytest.approx(DEFAULT_BUDGET * np.median(of_full))
     assert search["spent_seconds"] == pytest.approx(sum(step["seconds"] for step in search["steps"]))
-    beside = [step for step in search["steps"] if len(step["runs"]) == 2 and step["runs"][0]["trainable"] != "last 0"]
-    assert beside
-    for step in beside:  # a run's seconds are its share of the clock's
+    parallel = [step for step in search["steps"] if len(step["runs"]) == 2 and step["runs"][0]["trainable"] != "last 0"]
+    assert parallel
+    for step in parallel:  # the seconds of a run are its share of the wall-clock time
         assert step["seconds"] == pytest.approx(2 * max(run["seconds"] for run in step["runs"]))
 
 
@@ -81,13 +81,13 @@ def test_every_key_of_the_answer_is_documented(search_settings: dict[str, Any]) 
                 yield from keys(one)
         elif isinstance(value, dict):
             for name, one in value.items():
-                if name not in FREE:
+                if name not in NOT_KEYS:
                     yield name
                     yield from (
-                        keys(one) if name not in ("operations", "chosen_rates") else ()
-                    )  # whose keys are choices of k
+                        keys(one) if name not in ("operations", "selected_learning_rates") else ()
+                    )  # keys of these two are values of k
 
-    assert not set(keys(frostline.find(**search_settings))) - documented
+    assert sorted(set(keys(frostline.find(**search_settings))) - documented) == []
 
 
 def test_a_run_of_a_search_is_scored_once(search_settings: dict[str, Any]) -> None:
@@ -102,7 +102,7 @@ def test_an_interrupted_search_continues_to_the_same_answer(
     search_settings: dict[str, Any], tmp_path: Path, monkeypatch: Any
 ) -> None:
     whole = frostline.find(**search_settings)
-    execute, calls = running_module.execute, []
+    execute, calls = search_module.execute, []
 
     def interrupted(*args: Any, **more: Any) -> None:
         calls.append(1)
@@ -110,18 +110,18 @@ def test_an_interrupted_search_continues_to_the_same_answer(
             raise KeyboardInterrupt
         execute(*args, **more)
 
-    monkeypatch.setattr(running_module, "execute", interrupted)
+    monkeypatch.setattr(search_module, "execute", interrupted)
     again = {**search_settings, "out": tmp_path / "again"}
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             frostline.find(**again)
         so_far = read_search(again["out"])
-        assert so_far is not None and "interrupted" in so_far["why"]
+        assert so_far is not None and "interrupted" in so_far.why
         assert Path(again["out"], "report.html").exists()
     end = frostline.find(**again)
     assert runs_in(again["out"]).keys() == runs_in(search_settings["out"]).keys()
     assert end["sizes"][0]["cells"][0]["validation"] == whole["sizes"][0]["cells"][0]["validation"]
-    assert end["search"]["named"] == whole["search"]["named"]
+    assert end["search"]["recommended"] == whole["search"]["recommended"]
 
 
 @pytest.mark.parametrize("exhaustive", [False, True])
@@ -132,27 +132,25 @@ def test_finished_runs_of_an_interrupted_step_are_in_the_report(
         execute(prepared, runs[:1], progress, **more)
         raise KeyboardInterrupt
 
-    execute = running_module.execute
-    monkeypatch.setattr(running_module, "execute", stop)
+    execute = search_module.execute
+    monkeypatch.setattr(search_module, "execute", stop)
     with pytest.raises(KeyboardInterrupt):
         frostline.find(**search_settings, exhaustive=exhaustive)
-    search, ended = (
-        read_search(search_settings["out"]),
-        [row for row in runs_in(search_settings["out"]).values() if row["status"] == "done"],
-    )
-    assert search is not None and len(search["steps"][0]["runs"]) == len(ended) == 1 and search["spent_seconds"] > 0
-    assert not {row["trainable"] for row in ended} & set(search["skipped"])
+    search = read_search(search_settings["out"])
+    done = [row for row in runs_in(search_settings["out"]).values() if row["status"] == "done"]
+    assert search is not None and len(search.steps[0]["runs"]) == len(done) == 1 and search.spent_seconds > 0
+    assert not {row["trainable"] for row in done} & set(search.skipped)
 
 
 def test_exhaustive_recommends_nothing_if_full_failed(search_settings: dict[str, Any], monkeypatch: Any) -> None:
-    def sometimes(spec: Any, context: Any, **more: Any) -> Any:
+    def fails_for_full(spec: Any, context: Any, **more: Any) -> Any:
         if spec.tune == "all":
-            raise RuntimeError("out of memory, say")
+            raise RuntimeError("out of memory")
         return train(spec, context, **more)
 
-    monkeypatch.setattr(execute_module, "run", sometimes)
+    monkeypatch.setattr(execute_module, "run", fails_for_full)
     answer = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True)
-    assert answer["search"]["lacks"] == "all" and answer["sizes"][0]["recommended"] is None
+    assert answer["search"]["failed_reference"] == "all" and answer["sizes"][0]["recommended"] is None
     assert answer["sentence"].startswith("The whole grid was trained. Every run of full fine-tuning failed")
 
 
@@ -164,16 +162,16 @@ def test_exhaustive_trains_the_whole_grid(search_settings: dict[str, Any]) -> No
 
 
 def test_the_saved_model_reproduces_the_scores_of_its_run(search_settings: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(running_module.Scoreboard, "above_baseline", lambda board, tune: True)
+    monkeypatch.setattr(search_module.Scoreboard, "above_baseline", lambda board, tune: True)
     answer = frostline.find(**search_settings, max_k=1, folds=0)
     folder, recommended = Folder(search_settings["out"]), answer["sizes"][0]["recommended"]
-    assert recommended["trainable"] == answer["search"]["named"]
+    assert recommended["trainable"] == answer["search"]["recommended"]
     logits = folder.predictions(recommended["run"])
     examples = folder.split("validation")
     assert examples is not None
     classify = pipeline("text-classification", model=str(search_settings["out"] / "model"), top_k=None)
-    for name_of, ours in zip(classify(list(examples.texts), function_to_apply="none"), logits, strict=True):
-        scores = {one["label"]: one["score"] for one in name_of}
+    for predicted, ours in zip(classify(list(examples.texts), function_to_apply="none"), logits, strict=True):
+        scores = {one["label"]: one["score"] for one in predicted}
         np.testing.assert_allclose([scores[label] for label in folder.identity.labels], ours, atol=1e-5)
     card = (search_settings["out"] / "model" / "README.md").read_text()
     assert "frostline searched for the smallest" in card and "interval" in card and answer["sentence"][:60] in card
@@ -186,9 +184,11 @@ def test_no_recommendation_on_shuffled_labels(search_settings: dict[str, Any]) -
         out = search_settings["out"] / str(exhaustive)
         answer = frostline.find(**{**search_settings, "train": rows, "out": out}, exhaustive=exhaustive)
         search = answer["search"]
-        assert search["named"] is None and "No run scores above the baseline with 95 % confidence." in search["why"]
-        constant = "There is no answer: all"  # finished runs diverged or predict a constant
-        assert answer["sentence"].startswith(("Cannot tell: full", constant))
+        assert (
+            search["recommended"] is None and "No run scores above the baseline with 95 % confidence." in search["why"]
+        )
+        constant = "There is no answer: all"  # every run diverged or predicts a constant
+        assert answer["sentence"].startswith(("Undecided: full", constant))
 
 
 def test_too_few_validation_examples_are_reported(search_settings: dict[str, Any]) -> None:
@@ -200,16 +200,16 @@ def test_too_few_validation_examples_are_reported(search_settings: dict[str, Any
 def test_test_scores_are_hidden_until_the_search_is_over(
     search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    execute, scored = running_module.execute, []
+    execute, scored = search_module.execute, []
 
-    def between(prepared: Any, *args: Any, **more: Any) -> None:
+    def execute_and_check(prepared: Any, *args: Any, **more: Any) -> None:
         execute(prepared, *args, **more)
         folder = Folder(search_settings["out"])
         assert not any(row["status"] == "pending" for row in folder.rows())
         scored.append(rebuild(search_settings["out"])["tested"])
-        assert not folder.stands and all(row["test"] is None for row in folder.rows())
+        assert not folder.is_complete and all(row["test"] is None for row in folder.rows())
 
-    monkeypatch.setattr(running_module, "execute", between)
+    monkeypatch.setattr(search_module, "execute", execute_and_check)
     answer = frostline.find(**{**search_settings, "test": search_settings["train"]})
     assert len(scored) > 2 and not any(scored) and answer["tested"]
     assert all(row["test"] is not None for row in Folder(search_settings["out"]).rows())
@@ -229,63 +229,63 @@ def test_the_budget_can_be_a_duration(search_settings: dict[str, Any]) -> None:
 
 
 def test_max_k_can_be_the_recommended_k(search_settings: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(running_module.Scoreboard, "smallest_reaching_goal", lambda board: board.settings.reference)
-    monkeypatch.setattr(running_module.Scoreboard, "above_baseline", lambda board, tune: True)
+    monkeypatch.setattr(search_module.Scoreboard, "smallest_reaching_goal", lambda board: board.settings.reference)
+    monkeypatch.setattr(search_module.Scoreboard, "above_baseline", lambda board, tune: True)
     search = frostline.find(**search_settings, max_k=1)["search"]
-    assert search["named"] == "last 1" and "last 1" in search["chosen_rates"]
-    assert {guess["by"]: guess["place"] for guess in search["guesses"]}["climbing"] == 2
+    assert search["recommended"] == "last 1" and "last 1" in search["selected_learning_rates"]
+    assert {one["by"]: one["rank"] for one in search["estimates"]}["climbing"] == 2
 
 
-def test_unfinished_runs_of_other_settings_are_given_up(search_settings: dict[str, Any], monkeypatch: Any) -> None:
-    """Else it would be pending for ever, and test never scored."""
-    execute = running_module.execute
+def test_unfinished_runs_of_other_settings_are_abandoned(search_settings: dict[str, Any], monkeypatch: Any) -> None:
+    """Otherwise they would stay pending, and the test set would never be scored."""
+    execute = search_module.execute
 
     def interrupted(prepared: Any, runs: Any, *args: Any, **more: Any) -> None:
         if any(run.trainable == "all" for run in runs):
             raise KeyboardInterrupt
         execute(prepared, runs, *args, **more)
 
-    monkeypatch.setattr(running_module, "execute", interrupted)
+    monkeypatch.setattr(search_module, "execute", interrupted)
     with pytest.raises(KeyboardInterrupt):
         frostline.find(**search_settings)
-    assert not Folder(search_settings["out"]).stands
-    monkeypatch.setattr(running_module, "execute", execute)
+    assert not Folder(search_settings["out"]).is_complete
+    monkeypatch.setattr(search_module, "execute", execute)
     answer = frostline.find(**search_settings, max_k=1)
-    assert answer["search"]["given_up"] and answer["runs"]["pending"] == 0 and "So far" not in answer["sentence"]
-    assert Folder(search_settings["out"]).stands
-    assert "all" in {run.trainable for run in Folder(search_settings["out"]).asked}
-    again = frostline.find(**search_settings)  # which wants it after all
-    assert not again["search"]["given_up"] and "all" in {key[0] for key in runs_in(search_settings["out"])}
+    assert answer["search"]["abandoned"] and answer["runs"]["pending"] == 0 and "So far" not in answer["sentence"]
+    assert Folder(search_settings["out"]).is_complete
+    assert "all" in {run.trainable for run in Folder(search_settings["out"]).requested}
+    again = frostline.find(**search_settings)  # this search requests the run again
+    assert not again["search"]["abandoned"] and "all" in {key[0] for key in runs_in(search_settings["out"])}
 
 
-def test_runs_of_a_sweep_are_not_given_up(search_settings: dict[str, Any]) -> None:
+def test_runs_of_a_sweep_are_not_abandoned(search_settings: dict[str, Any]) -> None:
     out, settings = (
         search_settings["out"],
-        {key: x for key, x in search_settings.items() if key not in SEARCH_ONLY},
+        {name: value for name, value in search_settings.items() if name not in SEARCH_ONLY},
     )
     sweep = frostline.Sweep(**{**DEFAULTS, **settings}, out=out, tune="2,all", progress=Progress())
-    running_module.register(prepare(sweep.spec, {}, Progress()))  # and is interrupted
-    asked = {run.digest for run in Folder(out).asked}
+    search_module.register(prepare(sweep.spec, {}, Progress()))  # the sweep is interrupted before its first run
+    requested = {run.digest for run in Folder(out).requested}
     for _ in range(2):
         search = frostline.find(**search_settings, max_k=1)["search"]
-        assert not asked & set(search["given_up"]) and not Folder(out).stands
+        assert not requested & set(search["abandoned"]) and not Folder(out).is_complete
 
 
-def test_a_sweep_can_train_runs_that_were_given_up(search_settings: dict[str, Any]) -> None:
+def test_a_sweep_can_train_runs_that_were_abandoned(search_settings: dict[str, Any]) -> None:
     frostline.find(**search_settings, max_k=1)
     out, settings = (
         search_settings["out"],
-        {key: x for key, x in search_settings.items() if key not in SEARCH_ONLY},
+        {name: value for name, value in search_settings.items() if name not in SEARCH_ONLY},
     )
     sweep = frostline.Sweep(**{**DEFAULTS, **settings}, out=out, tune="all", progress=Progress())
-    running_module.register(prepare(sweep.spec, {}, Progress()))
-    (run, *_) = [run for run in Folder(out).asked if run.trainable == "all"]
+    search_module.register(prepare(sweep.spec, {}, Progress()))
+    (run, *_) = [run for run in Folder(out).requested if run.trainable == "all"]
     search = read_search(out)
-    assert search is not None and not Folder(out).stands
-    write_search(out, {**search, "given_up": [run.digest]})
+    assert search is not None and not Folder(out).is_complete
+    write_search(out, replace(search, abandoned=[run.digest]))
     assert run.digest not in {one.digest for one in Folder(out).runs}
     request_again(out, {run.digest})
     assert run.digest in {one.digest for one in Folder(out).runs}
-    write_search(out, {**search, "given_up": [run.digest]})
-    Folder(out).store.fail(run.digest, {"digest": run.digest, "reason": "it was"})
-    assert run.digest in {one.digest for one in Folder(out).runs}  # what failed is not hidden
+    write_search(out, replace(search, abandoned=[run.digest]))
+    Folder(out).store.fail(run.digest, {"digest": run.digest, "reason": "out of memory"})
+    assert run.digest in {one.digest for one in Folder(out).runs}  # failed runs are not hidden

@@ -1,8 +1,9 @@
-"""Predictions for new texts."""
+"""``frostline.predict``: predictions for new texts."""
 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,48 +15,70 @@ from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaForSeque
 
 import frostline
 from frostline import FrostlineError
-from frostline.data.load import read_unlabelled
 from tiny import sentences
 
 
 def test_probabilities_are_those_of_the_pipeline(finished_sweep: Path) -> None:
-    texts, _ = read_unlabelled(pd.DataFrame(sentences(150, seed=3)))
-    got = frostline.predict(finished_sweep / "model", texts)
+    table = pd.DataFrame(sentences(150, seed=3))
+    predictions = frostline.predict(finished_sweep / "model", table)
     classify = pipeline("text-classification", str(finished_sweep / "model"), top_k=None)
-    for row, said in zip(got.rows(texts), classify(list(texts.texts)), strict=True):
-        probabilities = {one["label"]: one["score"] for one in said}
+    for row, expected in zip(predictions.rows(), classify(table.text.tolist()), strict=True):
+        probabilities = {one["label"]: one["score"] for one in expected}
         assert row["label"] == max(probabilities, key=probabilities.__getitem__)
         assert {name: row[f"p({name})"] for name in probabilities} == pytest.approx(probabilities, abs=1e-6)
-    assert got.values.sum(1) == pytest.approx(np.ones(150), abs=1e-6) and got.truncated == 0
+    assert predictions.values.sum(1) == pytest.approx(np.ones(150), abs=1e-6) and predictions.truncated == 0
+
+
+def test_a_file_a_data_frame_and_a_list_have_the_same_predictions(finished_sweep: Path, tmp_path: Path) -> None:
+    table = pd.DataFrame(sentences(6, seed=3))
+    table.to_csv(tmp_path / "new.csv", index=False)
+    table.rename(columns={"text": "comment"}).to_csv(tmp_path / "other.csv", index=False)
+    model = finished_sweep / "model"
+    expected = list(frostline.predict(model, table).rows())
+    assert list(frostline.predict(model, table.text.tolist()).rows()) == expected
+    for predictions in (
+        frostline.predict(model, tmp_path / "new.csv"),
+        frostline.predict(model, str(tmp_path / "other.csv"), text_column="comment"),
+    ):  # in a file, the header is row 1
+        assert [{**row, "row": row["row"] - 1} for row in predictions.rows()] == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([], "The list of texts is empty"),
+        (["good", None], "The list of texts contains None: give strings, or a DataFrame for pairs of texts."),
+        ({"text": ["good"]}, "a dict cannot be read as a table"),
+    ],
+)
+def test_unusable_texts_are_refused(finished_sweep: Path, texts: Any, message: str) -> None:
+    with pytest.raises(FrostlineError, match=message):
+        frostline.predict(finished_sweep / "model", texts)
 
 
 def test_rows_keep_the_order_and_the_row_numbers_of_the_file(finished_sweep: Path, tmp_path: Path) -> None:
     file = tmp_path / "new.csv"
     file.write_text("text\nthe film was very good and the cast was warm\n\ngood\nbad plot\n")
-    texts, _ = read_unlabelled(file)
-    rows = list(frostline.predict(finished_sweep / "model", texts).rows(texts))
+    predictions = frostline.predict(finished_sweep / "model", file)
+    rows = list(predictions.rows())
     assert [(row["row"], row["text"]) for row in rows][-2:] == [(4, "good"), (5, "bad plot")]
-    assert list(rows[0]) == frostline.predict(finished_sweep / "model", texts).columns(texts)
+    assert list(rows[0]) == predictions.columns()
     assert list(rows[0]) == ["row", "text", "label", "p(negative)", "p(positive)"]
 
 
 def test_a_prediction_does_not_depend_on_the_batch(finished_sweep: Path) -> None:
-    many, _ = read_unlabelled(pd.DataFrame(sentences(70, seed=3)))
-    one, _ = read_unlabelled(pd.DataFrame(sentences(70, seed=3)[:1]))
-    got = [frostline.predict(finished_sweep / "model", texts).values[0] for texts in (many, one)]
-    assert got[0] == pytest.approx(got[1], abs=1e-6)
+    texts = [row["text"] for row in sentences(70, seed=3)]
+    among_many, single = (frostline.predict(finished_sweep / "model", some).values[0] for some in (texts, texts[:1]))
+    assert among_many == pytest.approx(single, abs=1e-6)
 
 
 def test_truncated_texts_are_counted(finished_sweep: Path) -> None:
-    texts, _ = read_unlabelled(pd.DataFrame({"text": ["good " * 100, "good"]}))
-    assert frostline.predict(finished_sweep / "model", texts).truncated == 1
+    assert frostline.predict(finished_sweep / "model", ["good " * 100, "good"]).truncated == 1
 
 
 @pytest.mark.parametrize("pads", [True, False])
-def test_a_tokenizer_that_names_no_limit_and_a_model_that_counts_positions_from_two_on(
-    tmp_path: Path, pads: bool
-) -> None:
-    """As classifiers of RoBERTa's type on the hub: 32 positions are for 30 tokens."""
+def test_a_tokenizer_without_a_limit_and_a_model_whose_positions_start_at_two(tmp_path: Path, pads: bool) -> None:
+    """Some classifiers of RoBERTa's type on the hub are like this: 32 positions allow 30 tokens."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     config = RobertaConfig(vocab_size=8, max_position_embeddings=32, pad_token_id=1, **sizes)
     RobertaForSequenceClassification(config).save_pretrained(tmp_path)
@@ -63,30 +86,29 @@ def test_a_tokenizer_that_names_no_limit_and_a_model_that_counts_positions_from_
     words.pre_tokenizer = Whitespace()
     marks = {"eos_token": "<end>", "unk_token": "<end>", **({"pad_token": "<pad>"} if pads else {})}
     PreTrainedTokenizerFast(tokenizer_object=words, **marks).save_pretrained(tmp_path)
-    texts, _ = read_unlabelled(pd.DataFrame({"text": ["good " * 40, "film", "good film"]}))
-    got = frostline.predict(tmp_path, texts)
-    assert got.truncated == 1 and np.isfinite(got.values).all()
+    predictions = frostline.predict(tmp_path, ["good " * 40, "film", "good film"])
+    assert predictions.truncated == 1 and np.isfinite(predictions.values).all()
 
 
 @pytest.mark.parametrize(
-    ("file", "said"),
+    ("file", "message"),
     [
         ("config.json", "contains no model"),
         ("tokenizer.json", "has no tokenizer"),
         ("model.safetensors", "has no weights in safetensors"),
     ],
 )
-def test_a_folder_without_a_required_file(finished_sweep: Path, tmp_path: Path, file: str, said: str) -> None:
+def test_a_folder_without_a_required_file(finished_sweep: Path, tmp_path: Path, file: str, message: str) -> None:
     folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
     (folder / file).unlink()
-    with pytest.raises(FrostlineError, match=said):
-        frostline.predict(folder, read_unlabelled(pd.DataFrame(sentences(2)))[0])
+    with pytest.raises(FrostlineError, match=message):
+        frostline.predict(folder, ["good film", "bad film"])
 
 
 def test_damaged_weights_and_a_model_without_a_head(finished_sweep: Path, tiny_bert: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
     (folder / "model.safetensors").write_bytes(b"\0" * 100)
-    texts, _ = read_unlabelled(pd.DataFrame(sentences(2)))
+    texts = ["good film", "bad film"]
     with pytest.raises(FrostlineError, match="cannot be used: transformers cannot load it for classification"):
         frostline.predict(folder, texts)
     with pytest.raises(FrostlineError, match=r"is not a trained classifier \(its weights lack classifier\.bias\)"):
@@ -98,12 +120,12 @@ def test_multi_label_classifiers_are_refused(finished_sweep: Path, tmp_path: Pat
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "problem_type": "multi_label_classification"}))
     with pytest.raises(FrostlineError, match="is a multi-label classifier"):
-        frostline.predict(folder, read_unlabelled(pd.DataFrame(sentences(2)))[0])
+        frostline.predict(folder, ["good film", "bad film"])
 
 
 def test_pairs_and_single_texts_are_not_confused(finished_sweep: Path, tmp_path: Path) -> None:
-    pairs, _ = read_unlabelled(pd.DataFrame({"sentence1": ["good"], "sentence2": ["bad"]}))
-    single, _ = read_unlabelled(pd.DataFrame({"text": ["good"]}))
+    pairs = pd.DataFrame({"sentence1": ["good"], "sentence2": ["bad"]})
+    single = ["good"]
     with pytest.raises(FrostlineError, match=r"has pairs, but the model in .* was trained on single texts"):
         frostline.predict(finished_sweep / "model", pairs)
     folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
@@ -112,7 +134,8 @@ def test_pairs_and_single_texts_are_not_confused(finished_sweep: Path, tmp_path:
     (folder / "frostline.json").write_text(json.dumps(facts))
     with pytest.raises(FrostlineError, match=r"has single texts, but the model in .* was trained on pairs"):
         frostline.predict(folder, single)
-    got = frostline.predict(folder, pairs)
-    assert got.columns(pairs)[:3] == ["row", "text", "text_pair"] and next(got.rows(pairs))["text_pair"] == "bad"
-    (folder / "frostline.json").unlink()  # any classifier of transformers
+    predictions = frostline.predict(folder, pairs)
+    assert predictions.columns()[:3] == ["row", "text", "text_pair"]
+    assert next(predictions.rows())["text_pair"] == "bad"
+    (folder / "frostline.json").unlink()  # then it is any classifier of transformers
     assert len(frostline.predict(folder, single).values) == 1

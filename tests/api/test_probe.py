@@ -1,4 +1,4 @@
-"""``frostline.probe`` end to end: data in, reports and saved probes out."""
+"""``frostline.probe`` end to end, from data to reports and saved probes."""
 
 import json
 from pathlib import Path
@@ -21,10 +21,10 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return write_probe_tables(tmp_path_factory.mktemp("tables"))
 
 
-def test_an_undefined_score_is_null_and_not_drawn(
+def test_an_undefined_score_is_null_and_not_plotted(
     frostline: Program, tiny_bert: Path, tables: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the embeddings all examples have the same first token, so its correlation is not defined."""
+    """After the embeddings, all examples have the same first token, so its correlation with the target is undefined."""
     monkeypatch.chdir(tmp_path)
     words = ["--train", tables["train"], "--validation", tables["validation"], "--text-column", "text"]
     result = frostline(
@@ -32,21 +32,21 @@ def test_an_undefined_score_is_null_and_not_drawn(
     )
     assert result.code == 0 and "nan" not in result.out.lower().replace("nant", ""), result.err
     facts = json.loads(Path("frostline-probe/probes.json").read_text(), parse_constant=pytest.fail)["probes"][0]
-    assert facts["probes"][0]["unseen"] is None and facts["probes"][0]["validation"] is None
+    assert facts["probes"][0]["held_out"] is None and facts["probes"][0]["validation"] is None
     assert facts["best"]["score"] is not None and "nan" not in Path("frostline-probe/tables/probes.csv").read_text()
 
 
 def test_a_validation_set_of_one_row_defines_no_score(tiny_bert: Path, tables: dict[str, Any], tmp_path: Path) -> None:
-    """The correlation of one row."""
+    """The correlation of a single row is undefined."""
     frame = pd.read_csv(tables["validation"])[:1]
-    wanted = {**tables, "validation": frame, "problem_type": "regression", **EXACT}
-    (got,) = frostline.probe(model=tiny_bert, label_columns="words", out=tmp_path / "p", **wanted)
-    assert got.facts["best"]["score"] is None and "No probe has a" in got.sentence
+    settings = {**tables, "validation": frame, "problem_type": "regression", **EXACT}
+    (probed,) = frostline.probe(model=tiny_bert, label_columns="words", out=tmp_path / "p", **settings)
+    assert probed.facts["best"]["score"] is None and "No probe has a" in probed.sentence
     page = (tmp_path / "p" / "report.html").read_text()
     assert "No probe has a" in page and " nan" not in page and ">nan" not in page
 
 
-def test_several_columns_share_one_forward_pass_and_the_next_call_needs_none(
+def test_several_label_columns_share_one_forward_pass_and_the_next_call_needs_none(
     tiny_bert: Path, tables: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed: list[int] = []
@@ -59,16 +59,16 @@ def test_several_columns_share_one_forward_pass_and_the_next_call_needs_none(
 
     monkeypatch.setattr(ForwardPass, "batches", counted)
     monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))
-    wanted = {"model": tiny_bert, "label_columns": "label,words", **tables, **EXACT}
-    films, words = frostline.probe(**wanted)
+    settings = {"model": tiny_bert, "label_columns": "label,words", **tables, **EXACT}
+    films, words = frostline.probe(**settings)
     assert sum(passed) == pd.concat([pd.read_csv(tables[name]) for name in ("train", "validation")])["text"].nunique()
     assert films.facts["columns"]["label"] == "label" and words.facts["columns"]["label"] == "words"
     passed.clear()
-    again = frostline.probe(**wanted)
+    again = frostline.probe(**settings)
     assert not passed and [one.facts for one in again] == [films.facts, words.facts]
 
 
-def test_the_program(frostline: Program, tiny_bert: Path, tables: dict[str, Any]) -> None:
+def test_the_command_writes_reports_and_probes(frostline: Program, tiny_bert: Path, tables: dict[str, Any]) -> None:
     words = [
         "--model",
         tiny_bert,
@@ -88,9 +88,9 @@ def test_the_program(frostline: Program, tiny_bert: Path, tables: dict[str, Any]
     assert [one["columns"]["label"] for one in facts] == ["label", "words"]
     assert Path("p/tables/probes_words.csv").read_text().count("\n") == 1 + len(single_layer_inputs(3)) + 1
     assert Path("p/figures/probe_curve_label.svg").exists()
-    assert frostline("probe", *words, "--label-column", "label", "--out", "p").code == 0  # into its own folder again
-    result = frostline("predict", "p/probe_words", tables["validation"], "--out", "said.csv")
-    assert result.code == 0 and Path("said.csv").read_text().startswith("row,text,label,p(")
+    assert frostline("probe", *words, "--label-column", "label", "--out", "p").code == 0  # the same folder again
+    result = frostline("predict", "p/probe_words", tables["validation"], "--out", "predicted.csv")
+    assert result.code == 0 and Path("predicted.csv").read_text().startswith("row,text,label,p(")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,9 @@ def test_the_program(frostline: Program, tiny_bert: Path, tables: dict[str, Any]
         (["--max-length", "4"], "would be truncated"),
     ],
 )
-def test_mistakes(frostline: Program, tiny_bert: Path, tables: dict[str, Any], more: list[str], message: str) -> None:
+def test_mistakes_are_one_message_and_write_nothing(
+    frostline: Program, tiny_bert: Path, tables: dict[str, Any], more: list[str], message: str
+) -> None:
     Path("full").mkdir()
     Path("full/notes.txt").write_text("mine")
     words = ["--model", tiny_bert, "--train", tables["train"], "--text-column", "text", "--label-column", "label"]

@@ -16,8 +16,8 @@ from transformers import pipeline
 
 import frostline
 from frostline.report.recommended_model import save_recommended
-from frostline.sweep.execution.progress import Progress
 from frostline.sweep.prepare import prepare
+from frostline.sweep.progress import Progress
 from frostline.sweep.results.tables import COLUMNS
 from tiny import QUICK, sentences
 
@@ -62,12 +62,11 @@ def test_splits_in_memory(tiny_bert: Path, tmp_path: Path) -> None:
     assert tuple(table.columns) == COLUMNS and set(table.status) == {"done"}
     assert sweep.answer() == answer == json.loads((out / "answer.json").read_text())
     assert isinstance(sweep.plot(), Figure)
-    assert len(sweep.plan().missing) == 2  # as it was planned before the run
-    assert (
-        not frostline.Sweep(model=tiny_bert, **frames, tune="0,1", seeds=1, out=out, progress=Progress(), **QUICK)
-        .plan()
-        .missing
-    )
+    assert len(sweep.plan().runs) == 2 and not sweep.plan().done  # the plan was made before the run
+    again = frostline.Sweep(
+        model=tiny_bert, **frames, tune="0,1", seeds=1, out=out, progress=Progress(), **QUICK
+    ).plan()
+    assert again.done == {run.digest for run in again.runs}
 
 
 def test_files_of_a_finished_sweep(finished_sweep: Path) -> None:
@@ -83,7 +82,7 @@ def test_files_of_a_finished_sweep(finished_sweep: Path) -> None:
         "model",
     }
     assert not [path for path in finished_sweep.rglob("*") if path.name.endswith(".part")]
-    assert not (finished_sweep / "weights").exists()  # they are in the model now
+    assert not (finished_sweep / "weights").exists()  # the saved model has them now
     answer = json.loads((finished_sweep / "answer.json").read_text())
     assert answer["columns"] == {"text": "text", "text_pair": None, "label": "label"}
     assert any("text is column 'text', label is column 'label'" in note for note in answer["notes"])
@@ -96,15 +95,15 @@ def test_the_model_is_that_of_the_recommended_run(finished_sweep: Path) -> None:
     assert (facts["run"], facts["logit_gap"]) == (recommended["run"], 0)
     rows = pd.read_parquet(finished_sweep / "validation.parquet")
     classify = pipeline("text-classification", str(finished_sweep / "model"))
-    said = [one["label"] for one in classify(rows.text.tolist())]
+    predicted = [one["label"] for one in classify(rows.text.tolist())]
     right = np.mean(
-        [label == ("negative", "positive")[target] for label, target in zip(said, rows.target, strict=True)]
+        [label == ("negative", "positive")[target] for label, target in zip(predicted, rows.target, strict=True)]
     )
     assert right == pytest.approx(recommended["validation_best"])
 
 
 def test_undefined_scores_are_null_in_the_answer(tiny_bert: Path, tmp_path: Path) -> None:
-    """Jackknifing two validation rows leaves one, and the correlation of one row is undefined."""
+    """The jackknife leaves one of two validation rows, and the correlation of a single row is undefined."""
     rows = sentences(18)
     train = pd.DataFrame({"text": [row["text"] for row in rows], "label": [n / 7 for n in range(18)]})
     settings = {"tune": "0,1", "seeds": 2, "margin": 0.1, "problem_type": "regression", "out": tmp_path / "o", **QUICK}
@@ -112,7 +111,7 @@ def test_undefined_scores_are_null_in_the_answer(tiny_bert: Path, tmp_path: Path
     assert json.loads(json.dumps(answer, allow_nan=False)) == json.loads((tmp_path / "o" / "answer.json").read_text())
     (size,) = answer["sizes"]
     point = next(one for one in size["operating_points"] if one["margin"])
-    assert point["possible"] == "last 0" and "nan" not in answer["sentence"]
+    assert point["not_ruled_out"] == "last 0" and "nan" not in answer["sentence"]
 
 
 @pytest.mark.parametrize("split", ["validation", "test"])
@@ -148,24 +147,24 @@ def test_the_model_is_saved_again_only_when_the_answer_changed(
 def test_objects_are_frozen_only_while_a_sweep_runs(
     tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = []
+    frozen = []
 
-    def fail(*given: Any, **named: Any) -> None:
-        seen.append(gc.get_freeze_count())
+    def interrupt(*args: Any, **more: Any) -> None:
+        frozen.append(gc.get_freeze_count())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("frostline.api.sweep.execute", fail)
+    monkeypatch.setattr("frostline.api.sweep.execute", interrupt)
     with pytest.raises(KeyboardInterrupt):
         frostline.Sweep(
             model=tiny_bert, train=pd.DataFrame(sentences(160)), out=tmp_path / "o", **{**QUICK, "tune": "0"}
         ).run()
-    assert seen[0] > 10_000 and gc.get_freeze_count() == 0
+    assert frozen[0] > 10_000 and gc.get_freeze_count() == 0
 
 
-def test_a_setting_that_does_not_exist_is_an_ordinary_value_error(tiny_bert: Path, tmp_path: Path) -> None:
+def test_an_unknown_setting_is_an_ordinary_value_error(tiny_bert: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="did you mean 'learning_rate'"):
         frostline.Sweep(model=tiny_bert, train="t.csv", tune=0, out=tmp_path, learning_rates=1e-4)
-    with pytest.raises(frostline.FrostlineError, match="one of the two"):
+    with pytest.raises(frostline.FrostlineError, match="either --train FILE or --data NAME"):
         frostline.Sweep(model=tiny_bert, tune=0, out=tmp_path / "o", progress=Progress()).plan()
 
 

@@ -10,7 +10,7 @@ from tiny import sentences, write_csv
 
 @pytest.fixture
 def here(tmp_path: Path, tiny_bert: Path, tiny_table: Path) -> Path:
-    """A folder with a model ``m`` and tables: ``t.csv``, and others with one error each."""
+    """A folder with a model ``m``, a table ``t.csv``, and tables, models and TOML files with one error each."""
     (tmp_path / "m").symlink_to(tiny_bert)
     rows = sentences(160)
     write_csv(tmp_path / "t.csv", rows)
@@ -32,7 +32,7 @@ def here(tmp_path: Path, tiny_bert: Path, tiny_table: Path) -> Path:
     (tmp_path / "ragged.csv").write_text(f"{text}a,b,c,d\n")
     (tmp_path / "latin.csv").write_bytes(text.encode() + "café noir,positive\n".encode("latin1"))
     (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / "thesis.tex").write_text("mine")
+    (tmp_path / "kept" / "thesis.tex").write_text("not a sweep")
     models = {
         "no-config": "config.json",
         "no-tokenizer": "tokenizer.json",
@@ -63,7 +63,7 @@ TABLE = "task,k,seed,acc\n" + "".join(
 
 @pytest.fixture
 def desk(tmp_path: Path, tiny_bert: Path) -> Path:
-    """A table of results, SST-2 in its original layout, a model."""
+    """A folder with a table of results, SST-2 in its original layout, and a model."""
     (tmp_path / "runs.csv").write_text(TABLE)
     (tmp_path / "two.csv").write_text("k,seed,acc,f1\n0,0,0.5,0.5\n")
     (tmp_path / "sst2").mkdir()

@@ -41,10 +41,10 @@ def test_every_choice_is_recorded(frostline: Frostline, desk: Path) -> None:
         return json.loads((desk / "a" / "analysis.json").read_text())["choices"]  # type: ignore[no-any-return]
 
     ours = choices()
-    assert (ours["target"], ours["corrected"], ours["by_mean"], ours["one_rate"]) == (0.95, True, False, False)
-    asked = "--target 0.9 --raw --by-mean --one-learning-rate --failed-below 0.9 --leave-out t"
-    other = {"target": 0.9, "corrected": False, "by_mean": True, "one_rate": True, "failed_below": 0.9}
-    assert choices(*asked.split()) == {**ours, **other, "leave_out": ["t"]}
+    assert (ours["target"], ours["corrected"], ours["by_mean"], ours["one_learning_rate"]) == (0.95, True, False, False)
+    flags = "--target 0.9 --raw --by-mean --one-learning-rate --failed-below 0.9 --leave-out t"
+    changed = {"target": 0.9, "corrected": False, "by_mean": True, "one_learning_rate": True, "failed_below": 0.9}
+    assert choices(*flags.split()) == {**ours, **changed, "leave_out": ["t"]}
     published = choices("--as-published", "lee2019", "--corrected")
     assert published["by_mean"] and published["failed_below"] == 0.9 and published["corrected"]
 
@@ -59,7 +59,7 @@ def test_a_folder_of_a_sweep_is_a_source(frostline: Frostline, finished_sweep: P
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    "words, message",
     [
         (("analyze", "none.csv", "--out", "a"), "none.csv: there is no such file"),
         (
@@ -89,9 +89,11 @@ def test_a_folder_of_a_sweep_is_a_source(frostline: Frostline, finished_sweep: P
         (("plan", "--study", "lee2019", "--tune", "named"), "lee2019 names no modules to tune: give --tune-modules"),
     ],
 )
-def test_mistakes(frostline: Frostline, desk: Path, words: tuple[str, ...], said: str) -> None:
+def test_mistakes_are_one_message_and_write_nothing(
+    frostline: Frostline, desk: Path, words: tuple[str, ...], message: str
+) -> None:
     got = frostline(*words)
-    assert got.code == 2 and said in got.err and got.err.count("\n") == 1
+    assert got.code == 2 and message in got.err and got.err.count("\n") == 1
     assert not (desk / "a").exists()
 
 

@@ -1,4 +1,4 @@
-"""Bad input to every verb: one message, exit code 2, no files written."""
+"""Bad input to every command: one message, exit code 2, no files written."""
 
 from pathlib import Path
 
@@ -17,12 +17,15 @@ BAD = [
     ("--train t.csv --validation unknown.csv", "unknown.csv, row 9, column 'label': the label 'mixed' is none of"),
     ("--train case.csv", "look the same; write them alike"),
     ("--train space.csv", "look the same; write them alike"),
-    ("--train numbers.csv", "numbers.csv, row 52, column 'label': 'n/a?' stands among"),
+    (
+        "--train numbers.csv",
+        "numbers.csv, row 52, column 'label': the column mixes 159 distinct numbers with 1 distinct texts; correct 'n/a?'",
+    ),
     ("--train t.csv --problem-type regression", "'negative' is not a number"),
     ("--train latin.csv", "latin.csv, line 162: byte"),
     ("--train ragged.csv", "ragged.csv, row 162: the row has 4 cells and the header has 2"),
     ("--train t.csv --train-size 5000", "train_size = 5,000 is more than the 128 training rows"),
-    ("--train t.csv --train-size 1", "train_size = 1 cannot show all 2 classes"),
+    ("--train t.csv --train-size 1", "train_size = 1 is too small for one example of each of the 2 classes"),
     ("--train t.csv --tune 0,7", "7 tuned layers were requested, but the model has 3"),
     ("--train t.csv --tune last", "tune cannot be 'last': give numbers of layers"),
     ("--train t.csv --tune 0,named", "tune has `named`, but no parts are named: give --tune-modules"),
@@ -50,29 +53,31 @@ BAD = [
     ("--train t.csv --model torn", "The model torn cannot be used"),
     ("--train t.csv --model ./none", "There is no model folder ./none"),
     ("--train t.csv --model org/none", "is neither a folder nor available from the hub"),
-    ("--train long.csv", "this model takes no more; consent with --max-truncated"),
-    ("--train t.csv --max-length 4", "raise --max-length, or consent with --max-truncated"),
+    ("--train long.csv", "The model takes no more tokens: allow truncation with --max-truncated"),
+    ("--train t.csv --max-length 4", "Raise --max-length, or allow truncation with --max-truncated"),
     ("--train t.csv --max-length 600", "give a number from 3 to 32"),
     ("--train t.csv --out kept", "kept exists and holds no sweep"),
     ("--train t.csv --out t.csv", "t.csv/sweep.toml cannot be read"),
     ("--train t.csv --out t.csv/o", "cannot be read"),
     ("--train t.csv --out /proc/none", "/proc/none cannot be written into"),
-    ("--train t.csv --data kept", "one of the two"),
+    ("--train t.csv --data kept", "either --train FILE or --data NAME"),
     ("--train t.csv --validation none", "k is chosen on validation"),
     ("--train t.csv --device cuda:7", "device cannot be 'cuda:7'"),
     ("--train t.csv --revision main", "m is a folder, and a folder has no revision 'main'"),
-    ("unknown.toml", "There is no setting 'learning_rates': did you mean 'learning_rate'?"),
+    ("unknown.toml", "There is no setting 'learning_rates' (did you mean 'learning_rate'?)."),
     ("nested.toml", "There is no table [training]"),
     ("typed.toml", "num_train_epochs cannot be 'x': give a number"),
     ("none.toml", "There is no file none.toml"),
-    ("t.csv", "t.csv is no TOML"),
+    ("t.csv", "t.csv is not valid TOML"),
     ("m", "m cannot be read (Is a directory)"),
-    ("", "Give the data either with --train FILE or with --data NAME"),
+    ("", "Give the data with either --train FILE or --data NAME"),
 ]
 
 
-@pytest.mark.parametrize(("flags", "said"), BAD, ids=[flags or "nothing" for flags, _ in BAD])
-def test_bad_input_is_one_message_and_writes_nothing(frostline: Frostline, here: Path, flags: str, said: str) -> None:
+@pytest.mark.parametrize(("flags", "message"), BAD, ids=[flags or "nothing" for flags, _ in BAD])
+def test_bad_input_is_one_message_and_writes_nothing(
+    frostline: Frostline, here: Path, flags: str, message: str
+) -> None:
     before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
     words = flags.split(" ") if flags else []
     for flag, value in (("--model", "m"), ("--tune", "0,1"), ("--seeds", "1"), ("--out", "o")):
@@ -84,7 +89,7 @@ def test_bad_input_is_one_message_and_writes_nothing(frostline: Frostline, here:
     got = frostline("sweep", *words)
     assert got.code == 2 and not got.out
     *notes, sentence = got.err.splitlines()
-    assert sentence.startswith("frostline: ") and said in sentence and sentence.endswith((".", "?"))
+    assert sentence.startswith("frostline: ") and message in sentence and sentence.endswith((".", "?"))
     assert not notes or "/proc" in flags
     assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
 
@@ -97,13 +102,13 @@ def test_missing_required_settings(frostline: Frostline, here: Path, name: str) 
 
 
 @pytest.mark.parametrize("words", [["--frobnicate"], ["--tune"], ["a.toml", "b.toml"]])
-def test_flags_that_do_not_exist(frostline: Frostline, here: Path, words: list[str]) -> None:
+def test_unknown_and_incomplete_flags(frostline: Frostline, here: Path, words: list[str]) -> None:
     got = frostline("sweep", *words)
     assert got.code == 2 and "Traceback" not in got.err and "Error: " in got.err
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("check m --revision main", "m is a folder, and a folder has no revision 'main'"),
         ("predict model none.csv", "none.csv: there is no such file"),
@@ -126,8 +131,8 @@ def test_flags_that_do_not_exist(frostline: Frostline, here: Path, words: list[s
         ("demo --task chess", "chess"),
     ],
 )
-def test_bad_input_to_other_verbs(
-    frostline: Frostline, here: Path, finished_sweep: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str
+def test_bad_input_to_other_commands(
+    frostline: Frostline, here: Path, finished_sweep: Path, monkeypatch: pytest.MonkeyPatch, words: str, message: str
 ) -> None:
     (here / "model").symlink_to(finished_sweep / "model")
     (here / "nohead.tsv").write_text("1\ta film\tgood\n2\ta plot\tbad\n")
@@ -135,5 +140,5 @@ def test_bad_input_to_other_verbs(
     before = sorted(here.rglob("*")), (here / "t.csv").read_bytes()
     got = frostline(*words.split())
     assert got.code == 2 and not got.out
-    assert got.err.startswith("frostline: ") and said in got.err and got.err.count("\n") == 1
+    assert got.err.startswith("frostline: ") and message in got.err and got.err.count("\n") == 1
     assert (sorted(here.rglob("*")), (here / "t.csv").read_bytes()) == before

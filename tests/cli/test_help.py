@@ -1,16 +1,19 @@
-"""The help of the program and of every verb."""
+"""The help of the program and of every command."""
 
 from importlib.metadata import version
 
 import pytest
+from typer.main import get_command
 
+from frostline.cli import app
+from frostline.cli.help import COMMANDS
 from frostline.sweep.specification import SweepSpec
 from tiny import Frostline
 
 
 def test_every_setting_is_a_flag_with_a_description(frostline: Frostline) -> None:
-    for verb in ("sweep", "plan"):
-        got = frostline(verb, "--help")
+    for command in ("sweep", "plan"):
+        got = frostline(command, "--help")
         assert got.code == 0
         for name in SweepSpec.model_fields.keys() - {"grid"}:
             flag = name.replace("_", "-")
@@ -20,7 +23,7 @@ def test_every_setting_is_a_flag_with_a_description(frostline: Frostline) -> Non
         starts = [
             got.out.index(part) for panel, flag in zip(panels, flags, strict=True) for part in (panel, f"  --{flag} ")
         ]
-        assert starts == sorted(starts)  # each panel, and its most important flag
+        assert starts == sorted(starts)  # each panel begins with its most important flag
 
 
 def test_every_default_is_shown(frostline: Frostline) -> None:
@@ -29,21 +32,36 @@ def test_every_default_is_shown(frostline: Frostline) -> None:
         assert shown in help_of_sweep
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
-        *("demo", "sweep", "find", "plan", "status", "report", "probe", "predict", "check", "analyze", "study"),
-        *("cache", "cache ls", "cache rm", "cache verify"),
-    ],
-)
-def test_every_verb_has_help(frostline: Frostline, verb: str) -> None:
-    got = frostline(*verb.split(), "--help")
-    assert got.code == 0 and got.out.startswith("Usage: frostline " + verb) and "--help" in got.out
+def test_the_order_of_commands_names_every_command() -> None:
+    assert set(COMMANDS) == get_command(app).commands.keys()  # type: ignore[attr-defined]
 
 
-def test_every_verb_has_a_line_that_is_not_truncated(frostline: Frostline) -> None:
+@pytest.mark.parametrize("command", [*COMMANDS, "cache ls", "cache rm", "cache verify"])
+def test_every_command_has_help(frostline: Frostline, command: str) -> None:
+    got = frostline(*command.split(), "--help")
+    assert got.code == 0 and got.out.startswith("Usage: frostline " + command) and "--help" in got.out
+
+
+def test_the_help_lists_every_command_on_a_line_that_is_not_truncated(frostline: Frostline) -> None:
     got = frostline("--help")
-    assert got.code == 0 and "..." not in got.out.partition("Commands:")[2]
+    commands = got.out.partition("Commands:")[2].strip()
+    assert got.code == 0 and [line.split()[0] for line in commands.splitlines()] == list(COMMANDS)
+    assert "..." not in commands
+
+
+def test_the_help_of_find_shows_the_defaults_of_a_search(frostline: Frostline) -> None:
+    shown = " ".join(frostline("find", "--help").out.split())
+    for value in ("5e-05,0.0001,0.0002", "0.001,0.003,0.01,0.03", "5", "auto", "0", "the time of 4 full fine-tunings"):
+        assert f"[default: {value}]" in shown
+
+
+def test_the_help_lists_the_formats_that_can_be_read_and_written(frostline: Frostline) -> None:
+    shown = " ".join(frostline("predict", "--help").out.split())
+    assert "Table of texts: CSV, TSV, JSON lines or Parquet." in shown
+    assert "CSV, JSON lines or Parquet file." in shown
+    assert (
+        "training table: csv, tsv, json lines or parquet" in " ".join(frostline("sweep", "--help").out.split()).lower()
+    )
 
 
 def test_version(frostline: Frostline) -> None:

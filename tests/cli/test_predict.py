@@ -6,12 +6,12 @@ from pathlib import Path
 from tiny import Frostline, write_csv
 
 
-def test_predictions_use_the_columns_of_training_and_overwrite_nothing(
+def test_predictions_use_the_columns_of_the_training_data_and_overwrite_no_file(
     frostline: Frostline, here: Path, finished_sweep: Path
 ) -> None:
     (here / "model").symlink_to(finished_sweep / "model")
     rows = [{"text": "a good film", "comment": "not this", "review": "nor this"}]
-    write_csv(here / "new.csv", rows)  # 'text' is what the model was trained on
+    write_csv(here / "new.csv", rows)  # the model was trained on the column 'text'
     (here / "new.predictions.csv").write_text("precious")
     refused = frostline("predict", "model", "new.csv")
     assert refused.code == 2 and refused.err == (
@@ -34,4 +34,4 @@ def test_predictions_of_a_file_without_a_header(frostline: Frostline, here: Path
     assert done.out == "bare.predictions.csv: 2 texts\n"
     assert (
         "contains no model (no config.json)" in frostline("predict", ".", "nothing.csv").err
-    )  # before it looks at the texts
+    )  # the model is checked before the texts

@@ -22,23 +22,25 @@ from tiny import Frostline
 
 @pytest.fixture
 def program(here: Path) -> tuple[list[str], dict[str, str]]:
-    """A sweep of fifteen runs as a command of its own, and its environment."""
+    """The command of a sweep with fifteen runs in its own process, and its environment."""
     command = [sys.executable, "-m", "frostline", "sweep", "--model", "m", "--train", "t.csv", "--tune", "0,1,all"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return [*command, "--seeds", "5", "--out", "o", *FAST, "--num-train-epochs", "3"], environment
 
 
-def until_more_are_done(process: "subprocess.Popen[str]", folder: Path, more: int) -> None:
+def wait_for_runs(process: "subprocess.Popen[str]", folder: Path, more: int) -> None:
+    """Wait until so many more runs are done."""
+
     def done() -> int:
         return len([p for p in folder.glob("*.json") if p.name.count(".") == 1])
 
-    enough = done() + more
-    while process.poll() is None and done() < enough:
+    target = done() + more
+    while process.poll() is None and done() < target:
         time.sleep(0.01)
     assert process.poll() is None, process.communicate()
 
 
-def test_a_killed_and_resumed_sweep_equals_an_undisturbed_one(
+def test_a_killed_and_continued_sweep_equals_an_uninterrupted_one(
     here: Path, program: tuple[list[str], dict[str, str]], frostline: Frostline
 ) -> None:
     command, environment = program
@@ -48,17 +50,17 @@ def test_a_killed_and_resumed_sweep_equals_an_undisturbed_one(
         "text": True,
         "stdout": subprocess.PIPE,
         "stderr": subprocess.PIPE,
-        # A shell starts what it puts into the background deaf to SIGINT, and so would be the program.
+        # A shell lets background processes ignore SIGINT, and their children inherit that. The program must not.
         "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     }
     runs = here / "o" / "runs"
     first = subprocess.Popen(command, **options)
-    until_more_are_done(first, runs, 1)
+    wait_for_runs(first, runs, 1)
     first.send_signal(signal.SIGKILL)
     first.communicate()
     assert first.returncode == -signal.SIGKILL
     second = subprocess.Popen(command, **options)
-    until_more_are_done(second, runs, 2)
+    wait_for_runs(second, runs, 2)
     second.send_signal(signal.SIGINT)
     _, err = second.communicate()
     assert second.returncode == 130 and "Traceback" not in err, err

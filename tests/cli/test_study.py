@@ -25,7 +25,9 @@ def test_a_study_is_compared_with_its_published_numbers(frostline: Frostline, de
     got = frostline(*words)
     assert got.code == 0 and "SST-2, m: " in got.out
     page = (desk / "low" / "report.html").read_text()
-    assert "Contradictions in the publication" in page and "0.705" in page  # full at 50 examples, as printed
+    assert (
+        "Contradictions in the publication" in page and "0.705" in page
+    )  # the published score of full with 50 examples
     assert (desk / "low" / "as-published" / "report.html").exists() and (
         desk / "low" / "m" / "SST-2" / "sweep.toml"
     ).exists()

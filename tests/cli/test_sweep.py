@@ -20,7 +20,7 @@ def test_a_dry_run_shows_every_group_and_writes_nothing(frostline: Frostline, he
     assert got.code == 0 and {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
     planned = frostline("plan", *words, "--seeds", "2")
     assert "12 runs, 0 of them done" in planned.out and "Forecast from timed steps" in planned.out
-    assert "12 runs, 0 of them done" in got.out and "Forecast" not in got.out  # of which nothing is timed
+    assert "12 runs, 0 of them done" in got.out and "Forecast" not in got.out  # a dry run times nothing
     assert "2 of 3 layers must run in each step although only 1 of them is trained" in planned.out
     first, *groups = got.out[got.out.index("tune last 1: ") :].strip().split("\n\n")
     assert [part.splitlines()[0] for part in (first, *groups)] == [
@@ -41,7 +41,7 @@ def test_a_dry_run_shows_every_group_and_writes_nothing(frostline: Frostline, he
 
 
 def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
-    """A sweep from TOML with HTML and a formula as labels; then every verb that reads its folder."""
+    """A sweep from TOML whose labels are HTML and a formula; then every command that reads its folder."""
     labels = {"negative": "=1+1", "positive": "<b>good</b>"}
     rows = [
         {"text": f"<script>alert({n})</script> {row['text']}", "label": labels[row["label"]]}
@@ -75,9 +75,9 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
     again = frostline("sweep", "o/sweep.toml")
     assert again.code == 0 and "1/" not in again.err.splitlines()[-1] and again.out == swept.out
 
-    said = frostline("predict", "o/model", "html.csv")
-    assert (said.code, said.out) == (0, "html.predictions.csv: 120 texts\n")
-    assert said.err == "html.csv: text is column 'text', label is column 'label'.\n"
+    labelled = frostline("predict", "o/model", "html.csv")
+    assert (labelled.code, labelled.out) == (0, "html.predictions.csv: 120 texts\n")
+    assert labelled.err == "html.csv: text is column 'text', label is column 'label'.\n"
     with (here / "html.predictions.csv").open(newline="") as file:
         predicted = list(csv.DictReader(file))
     assert predicted[0]["text"] == rows[0]["text"] and list(predicted[0])[-2:] == ["p(<b>good</b>)", "p(=1+1)"]
@@ -91,10 +91,10 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
 
 def test_texts_shared_by_train_and_test_are_counted(frostline: Frostline, here: Path) -> None:
     got = frostline("plan", "--model", "m", "--train", "t.csv", "--test", "t.csv", "--tune", "0")
-    assert got.code == 0 and "144 of 160 test rows have a text that train has too." in got.out
+    assert got.code == 0 and "144 of 160 test rows have a text that is also in train." in got.out
 
 
-def test_texts_that_look_like_missing_values_are_texts(frostline: Frostline, here: Path) -> None:
+def test_texts_such_as_na_and_null_are_not_missing_values(frostline: Frostline, here: Path) -> None:
     rows = [
         *sentences(100),
         {"text": "", "label": "positive"},
@@ -106,22 +106,24 @@ def test_texts_that_look_like_missing_values_are_texts(frostline: Frostline, her
     assert got.code == 0 and "empty text (row 102)" in got.out
 
 
-def test_sixty_classes_pairs_numbers_weights_and_files_without_a_header(frostline: Frostline, here: Path) -> None:
+def test_many_classes_pairs_regression_class_weights_and_files_without_a_header(
+    frostline: Frostline, here: Path
+) -> None:
     rows, other = sentences(360), sentences(360, seed=4)
-    write_csv(here / "sixty.csv", [{"text": row["text"], "label": f"{n % 60}"} for n, row in enumerate(rows)])
+    write_csv(here / "classes.csv", [{"text": row["text"], "label": f"{n % 60}"} for n, row in enumerate(rows)])
     pairs = [
         {"sentence1": a["text"], "sentence2": b["text"], "label": a["label"]}
         for a, b in zip(rows[:100], other, strict=False)
     ]
     write_csv(here / "pairs.csv", pairs)
-    write_csv(here / "sts.csv", [{**row, "label": str(n / 20)} for n, row in enumerate(pairs)])
+    write_csv(here / "scores.csv", [{**row, "label": str(n / 20)} for n, row in enumerate(pairs)])
     (here / "bare.tsv").write_text(
         "".join(f"id{n}\t{row['text']}\t{row['label']}\n" for n, row in enumerate(rows[:100]))
     )
     common = ["--model", "m", "--tune", "0,all", "--seeds", "1", *FAST]
     for name, flags, outputs in (
-        ("sixty.csv", ["--problem-type", "single_label_classification"], 60),
-        ("sts.csv", [], 1),
+        ("classes.csv", ["--problem-type", "single_label_classification"], 60),
+        ("scores.csv", [], 1),
         ("pairs.csv", ["--class-weights", "negative=1,positive=3"], 2),
         ("bare.tsv", ["--column-names", "id,text,label", "--labels", "positive,negative"], 2),
     ):
@@ -141,12 +143,12 @@ def test_a_failed_run_is_reported_after_the_table(
 
     real = execute_module.run
 
-    def fails(spec: Any, context: Any, **more: Any) -> Any:
+    def fails_for_k_1(spec: Any, context: Any, **more: Any) -> Any:
         if spec.tune == 1:
             raise RuntimeError("out of memory")
         return real(spec, context, **more)
 
-    monkeypatch.setattr(execute_module, "run", fails)
+    monkeypatch.setattr(execute_module, "run", fails_for_k_1)
     words = ["sweep", "--model", "m", "--train", "t.csv", "--tune", "0,1", "--seeds", "1", "--out", "o", *FAST]
     got = frostline(*words)
     assert got.code == 1 and "failed: RuntimeError: out of memory" in got.err

@@ -1,4 +1,4 @@
-"""Class weights in the loss."""
+"""Class weights of the loss."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ def test_class_weights() -> None:
 @pytest.mark.parametrize(
     ("spec", "what"),
     [
-        ("balance", "'balance' are not known, the nearest is 'balanced'"),
-        ({"a": 1, "B": 2}, "'B', the nearest is 'b'; the labels are 'a', 'b'"),
+        ("balance", "'balance' are not known (did you mean 'balanced'?)"),
+        ({"a": 1, "B": 2}, "'B' (did you mean 'b'?); the labels are 'a', 'b'"),
         ({"a": 1}, "do not include 'b'; give a weight"),
         ({"a": 1, "b": -1}, "of 'b' is -1; give numbers of at least 0"),
         ({"a": 0, "b": 0}, "not all of them 0"),

@@ -1,4 +1,4 @@
-"""Common names are found, named columns are used, and ambiguous columns are refused."""
+"""Common column names are found, the user's columns are used, and ambiguous columns are refused."""
 
 import pyarrow as pa
 import pytest
@@ -31,11 +31,11 @@ def table(*names: str) -> Table:
         (("review", "stars"), "review", None, "stars"),
     ],
 )
-def test_known_names(names: tuple[str, ...], text: str, pair: str | None, label: str) -> None:
+def test_common_names_are_found(names: tuple[str, ...], text: str, pair: str | None, label: str) -> None:
     assert choose_columns(table(*names)) == Columns(text=text, text_pair=pair, label=label)
 
 
-def test_named_columns_decide() -> None:
+def test_columns_given_by_the_user_take_precedence() -> None:
     many = table("text", "label", "a", "b", "c")
     chosen = choose_columns(many, text_column="a", text_pair_column="b", label_column="c")
     assert chosen == Columns(text="a", text_pair="b", label="c")
@@ -45,7 +45,7 @@ def test_named_columns_decide() -> None:
     assert choose_columns(table("text", "query"), label_column="text").text == "query"
 
 
-def test_a_label_is_not_always_needed() -> None:
+def test_a_label_column_can_be_optional() -> None:
     assert choose_columns(table("text", "id"), label_needed=False).label is None
     assert choose_columns(table("text", "score", "rating"), label_needed=False).label is None
     assert choose_columns(table("text", "label"), label_needed=False).label == "label"
@@ -54,8 +54,12 @@ def test_a_label_is_not_always_needed() -> None:
 @pytest.mark.parametrize(
     ("names", "options", "words"),
     [
-        (("text", "label"), {"text_column": "txet"}, ("no column 'txet'", "nearest is 'text'", "--text-column")),
-        (("text", "label"), {"label_column": "Labels"}, ("no column 'Labels'", "nearest is 'label'", "--label-column")),
+        (("text", "label"), {"text_column": "txet"}, ("no column 'txet'", "did you mean 'text'?", "--text-column")),
+        (
+            ("text", "label"),
+            {"label_column": "Labels"},
+            ("no column 'Labels'", "did you mean 'label'?", "--label-column"),
+        ),
         (("a", "b"), {}, ("'a', 'b'", "--text-column", "--column-names")),
         (("text", "b"), {}, ("'text', 'b'", "labels", "--label-column", "--column-names")),
         (("sentence", "review", "label"), {}, ("'sentence' or 'review'", "--text-column")),

@@ -1,4 +1,4 @@
-"""Folders, saved data sets and hub data sets with their splits."""
+"""Folders, saved data sets and hub data sets with splits."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def test_a_folder_with_splits(tmp_path: Path, train: str, validation: str, test:
     (tmp_path / "data").mkdir()
     for rows, name in zip((8, 6, 4), (train, validation, test), strict=True):
         frame(rows).to_csv(tmp_path / name, index=False)
-    (tmp_path / "LICENSE.txt").write_text("none of it")
+    (tmp_path / "LICENSE.txt").write_text("not data")
     if "_matched" in validation:
         frame(2).to_csv(tmp_path / "dev_mismatched.csv", index=False)
     data = load(data=tmp_path)
@@ -52,14 +52,14 @@ def test_a_folder_with_splits(tmp_path: Path, train: str, validation: str, test:
     assert len(load(data=tmp_path, validation=frame(2)).validation) == 2
 
 
-def test_shards_are_one_table(tmp_path: Path) -> None:
+def test_shards_form_one_table(tmp_path: Path) -> None:
     for i in range(2):
         frame(10, 10 * i).to_parquet(tmp_path / f"train-{i:05}-of-00002.parquet")
     data = load(data=tmp_path, validation=frame(2), test="none")
     assert data.train.texts == tuple(frame(20)["text"]) and data.train.rows.tolist() == list(range(1, 21))
 
 
-def test_saved_and_hub_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_data_sets_and_hub_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = datasets.ClassLabel(names=["neg", "pos"])
     features = datasets.Features({"premise": datasets.Value("string"), "hypothesis": datasets.Value("string")})
     features["label"] = names
@@ -73,14 +73,14 @@ def test_saved_and_hub_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         test_matched=split([-1] * 5), test_mismatched=split([-1] * 5),
     )  # fmt: skip
     mnli.save_to_disk(tmp_path / "mnli")
-    asked: list[tuple[str, str | None]] = []
-    monkeypatch.setattr(datasets, "load_dataset", lambda name, config: asked.append((name, config)) or mnli)
+    requested: list[tuple[str, str | None]] = []
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, config: requested.append((name, config)) or mnli)
     for data in (load(data=tmp_path / "mnli"), load(data="nyu-mll/glue", config="mnli")):
         assert data.task.labels == ("neg", "pos") and data.task.columns.text_pair == "hypothesis"
         assert data.test is not None and data.validation.targets.tolist() == [1, 0]
-        assert len(data.train) == 18 and len(data.test) == 2  # the hidden test labels are no test set
+        assert len(data.train) == 18 and len(data.test) == 2  # the unlabelled test split is not used
         assert any("test_matched) has no labels and is left out" in note for note in data.notes)
-    assert asked == [("nyu-mll/glue", "mnli")] and data.task.name == "glue-mnli"
+    assert requested == [("nyu-mll/glue", "mnli")] and data.task.name == "glue-mnli"
 
 
 def test_two_splits_that_could_be_the_same_are_refused(tmp_path: Path) -> None:
@@ -93,7 +93,9 @@ def test_two_splits_that_could_be_the_same_are_refused(tmp_path: Path) -> None:
 
 def test_refused_sources(tmp_path: Path) -> None:
     frame(20).to_csv(tmp_path / "a.csv", index=False)
-    assert "one of the two" in refusal() and "one of the two" in refusal(train=frame(20), data=tmp_path)
+    assert "either --train FILE or --data NAME" in refusal() and "either --train FILE or --data" in refusal(
+        train=frame(20), data=tmp_path
+    )
     assert (
         "no file (.csv, .tsv, .txt, .jsonl, .ndjson, .json, .parquet) has train in its name, of 'a.csv'; rename"
         in refusal(data=tmp_path)

@@ -1,4 +1,4 @@
-"""CSV and TSV files: texts stay as they are, and malformed rows are refused in one sentence."""
+"""CSV and TSV files: texts stay as they are, and malformed rows are refused."""
 
 import time
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from frostline import FrostlineError
 from frostline.data.formats.reader import read_table
 
-ODD = [
+UNUSUAL = [
     '"half a quote',
     "a, b",
     "line\u2028separator",
@@ -40,20 +40,20 @@ def refusal(source: object, **options: object) -> str:
     return sentence
 
 
-def test_tsv_is_literal(tmp_path: Path) -> None:
-    lines = "".join(f"{text}\t{i}\n" for i, text in enumerate(ODD))
+def test_quotation_marks_in_tsv_are_literal(tmp_path: Path) -> None:
+    lines = "".join(f"{text}\t{i}\n" for i, text in enumerate(UNUSUAL))
     table = read_table(written(tmp_path, "a.tsv", "text\tlabel\n" + lines))
-    assert table.texts("text") == tuple(ODD)
-    assert table.cells("label") == [str(i) for i in range(len(ODD))]
-    assert table.rows.tolist() == list(range(2, len(ODD) + 2))
+    assert table.texts("text") == tuple(UNUSUAL)
+    assert table.cells("label") == [str(i) for i in range(len(UNUSUAL))]
+    assert table.rows.tolist() == list(range(2, len(UNUSUAL) + 2))
 
 
 def test_csv_keeps_every_text(tmp_path: Path) -> None:
-    texts = [*ODD, "two\nlines", "two\r\nlines", 'she said "no"']
+    texts = [*UNUSUAL, "two\nlines", "two\r\nlines", 'she said "no"']
     cells = "".join('"' + text.replace('"', '""') + f'",{i}\r\n' for i, text in enumerate(texts))
     table = read_table(written(tmp_path, "a.csv", "\ufefftext,label\r\n" + cells))
     assert table.texts("text") == tuple(texts)
-    assert table.rows.tolist() == list(range(2, len(texts) + 2))  # a quoted line break makes no new row
+    assert table.rows.tolist() == list(range(2, len(texts) + 2))  # a quoted line break does not start a row
 
 
 def test_the_first_line_of_a_csv_decides_the_separator(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_one_column_without_a_separator(tmp_path: Path) -> None:
     assert read_table(written(tmp_path, "a.txt", "text\na, b\n\nc\n")).texts("text") == ("a, b", "", "c")
 
 
-def test_blank_lines_count_and_are_no_rows(tmp_path: Path) -> None:
+def test_blank_lines_are_counted_but_are_not_rows(tmp_path: Path) -> None:
     for name, content in {"a.csv": "text,label\n\na,1\n\n", "a.tsv": "text\tlabel\n\na\t1\n\n"}.items():
         table = read_table(written(tmp_path, name, content))
         assert table.texts("text") == ("a",) and table.rows.tolist() == [3]
@@ -88,17 +88,17 @@ def test_very_long_texts_and_many_rows(tmp_path: Path) -> None:
     assert time.perf_counter() - start < 5
 
 
-def test_names_are_stripped_and_missing_names_are_numbers(tmp_path: Path) -> None:
+def test_column_names_are_stripped_and_missing_names_are_numbered(tmp_path: Path) -> None:
     assert list(read_table(written(tmp_path, "a.csv", ", text ,\n0,a,b\n")).columns) == ["column 1", "text", "column 3"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
-def test_utf16_is_named(tmp_path: Path, encoding: str) -> None:
+def test_utf16_is_recognized(tmp_path: Path, encoding: str) -> None:
     sentence = refusal(written(tmp_path, "a.tsv", "text\tlabel\na\t1\n".encode(encoding)))
     assert "UTF-16" in sentence and "iconv -f utf-16" in sentence
 
 
-def test_carriage_returns_alone_are_refused(tmp_path: Path) -> None:
+def test_lines_that_end_with_carriage_returns_are_refused(tmp_path: Path) -> None:
     assert "old Macs" in refusal(written(tmp_path, "a.tsv", "text\tlabel\ra\t1\r"))
 
 
@@ -109,13 +109,13 @@ def test_carriage_returns_alone_are_refused(tmp_path: Path) -> None:
         ("a.tsv", "text\tlabel\na\t1\na\tb\t1\n", "remove the tab or line break from"),
     ],
 )
-def test_ragged_row(tmp_path: Path, name: str, content: str, remedy: str) -> None:
+def test_a_row_with_too_many_or_too_few_cells_is_refused(tmp_path: Path, name: str, content: str, remedy: str) -> None:
     sentence = refusal(written(tmp_path, name, content))
     assert f"{name}, row 3: the row has 3 cells and the header has 2;" in sentence and remedy in sentence
     assert "row 3: the row has 1 cell and" in refusal(written(tmp_path, name, content.splitlines()[0] + "\n\na\n"))
 
 
-def test_too_few_cells_for_the_columns_named(tmp_path: Path) -> None:
+def test_a_row_with_fewer_cells_than_column_names_is_refused(tmp_path: Path) -> None:
     sentence = refusal(written(tmp_path, "a.tsv", "a\t1\tx\nb\t2\n"), column_names=["one", "two", "three"])
     assert "row 2: the row has 2 cells and --column-names has 3" in sentence
 
@@ -128,7 +128,7 @@ def test_column_names_are_refused_if_there_is_a_header(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", ['"She" said so,1', '"never closed,1'])
-def test_unbalanced_quotation_marks(tmp_path: Path, row: str) -> None:
+def test_unbalanced_quotation_marks_are_refused(tmp_path: Path, row: str) -> None:
     sentence = refusal(written(tmp_path, "a.csv", f"text,label\ngood,1\n{row}\nbad,0\n"))
     assert "a.csv, row 3: the quotation marks do not match" in sentence and ".tsv" in sentence
 

@@ -15,7 +15,7 @@ def pairs(texts: list[str], others: list[str] | None, targets: list[int]) -> Exa
     )
 
 
-def test_digests_differ_if_anything_differs() -> None:
+def test_different_examples_have_different_digests() -> None:
     variants = [
         pairs(["ab", "c"], None, [0, 1]),
         pairs(["a", "bc"], None, [0, 1]),

@@ -1,4 +1,4 @@
-"""Durable file writing: no failure leaves part of a file behind."""
+"""Atomic file writing: a failure never leaves an incomplete file."""
 
 import json
 import math
@@ -27,7 +27,7 @@ def test_a_file_is_replaced_completely_or_not_at_all(tmp_path: Path, monkeypatch
     assert target.read_bytes() == b"new" and list(tmp_path.iterdir()) == [target]
 
 
-def test_an_existing_file_is_not_created_again(tmp_path: Path) -> None:
+def test_create_file_does_not_change_an_existing_file(tmp_path: Path) -> None:
     target = tmp_path / "new" / "run.json"
     create_file(target, b"first")
     create_file(target, b"second")

@@ -1,4 +1,4 @@
-"""The generated tasks: the contract of ``generate``, and labels checked by independent rules."""
+"""The generated tasks: sizes, balance and reproducibility, and labels checked by independent rules."""
 
 import re
 from collections import Counter
@@ -20,7 +20,7 @@ sizes = st.integers(0, 60)
 seeds = st.integers(0, 2**32)
 
 
-GRAMMATICAL = {"a", "the", "every", "at", "by", "from", "to", "too"}
+FUNCTION_WORDS = {"a", "the", "every", "at", "by", "from", "to", "too"}
 
 
 def texts(task, split, seed=0, size=2000):
@@ -35,12 +35,12 @@ def words(value):
     return set(chain.from_iterable(map(words, value.values() if isinstance(value, dict) else value)))
 
 
-# What generate promises.
+# The tables.
 
 
 @settings(max_examples=40)
 @given(tasks, sizes, sizes, sizes, seeds)
-def test_sizes_balance_and_no_duplicates(task, train, validation, test, seed):
+def test_tables_have_the_requested_size_are_balanced_and_have_no_duplicates(task, train, validation, test, seed):
     tables = generate(task, train=train, validation=validation, test=test, seed=seed)
     assert {split: table.num_rows for split, table in tables.items()} == {
         "train": train,
@@ -59,11 +59,11 @@ def test_sizes_balance_and_no_duplicates(task, train, validation, test, seed):
 @settings(max_examples=20)
 @given(tasks, seeds)
 def test_a_seed_gives_the_same_tables_and_another_seed_others(task, seed):
-    ask = {"train": 30, "validation": 20, "test": 20}
-    first = generate(task, **ask, seed=seed)
-    assert generate(task, **ask, seed=seed) == first
-    other = generate(task, **ask, seed=seed + 1)
-    for split in ask:
+    sizes = {"train": 30, "validation": 20, "test": 20}
+    first = generate(task, **sizes, seed=seed)
+    assert generate(task, **sizes, seed=seed) == first
+    other = generate(task, **sizes, seed=seed + 1)
+    for split in sizes:
         assert set(other[split]["text"].to_pylist()) != set(first[split]["text"].to_pylist())
 
 
@@ -88,14 +88,14 @@ def test_the_limit_can_be_reached(task):
     assert len({text for table in tables.values() for text in table["text"].to_pylist()}) == 3 * LIMIT
 
 
-def test_an_unknown_task_lists_the_right_ones():
+def test_the_error_for_an_unknown_task_lists_all_tasks():
     with pytest.raises(FrostlineError, match=r"'sentiment'.*polarity, agreement"):
         generate("sentiment", train=1, validation=1, test=1)
 
 
 @pytest.mark.parametrize("size", [-1, LIMIT + 1])
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
-def test_a_size_out_of_range_names_the_split_and_the_limit(split, size):
+def test_the_error_for_a_size_out_of_range_has_the_split_and_the_limit(split, size):
     with pytest.raises(FrostlineError, match=rf"{split}={size}.*{LIMIT:,}"):
         generate("polarity", **{"train": 1, "validation": 1, "test": 1, split: size})
 
@@ -107,12 +107,12 @@ def test_a_size_out_of_range_names_the_split_and_the_limit(split, size):
     ("seen", "unseen"),
     [(polarity_words.FILM_SEEN, polarity_words.FILM_UNSEEN), (agreement_words.CAST_SEEN, agreement_words.CAST_UNSEEN)],
 )
-def test_the_two_parts_share_no_content_word(seen, unseen):
-    assert not words(seen._asdict()) & words(unseen._asdict()) - GRAMMATICAL
+def test_the_seen_and_the_unseen_words_share_no_content_word(seen, unseen):
+    assert not words(seen._asdict()) & words(unseen._asdict()) - FUNCTION_WORDS
 
 
 @pytest.mark.parametrize("side", [0, 1])
-def test_there_are_many_words_and_each_has_one_polarity(side):
+def test_there_are_many_words_and_each_adjective_has_one_polarity(side):
     def adjectives(side):
         parts = (polarity_words.FILM_SEEN, polarity_words.FILM_UNSEEN)
         return words([[pair[side] for pair in (*part.adjectives.values(), part.extremes)] for part in parts])
@@ -133,7 +133,7 @@ def test_no_content_word_of_a_test_text_is_in_a_training_text(task):
 
     part = polarity_words.FILM_UNSEEN if task == "polarity" else agreement_words.CAST_UNSEEN
     content = words([value for value in part._asdict().values() if not isinstance(value, dict)])
-    content -= GRAMMATICAL
+    content -= FUNCTION_WORDS
     assert content & set(vocabulary("test"))
     assert not content & set(vocabulary("train"))
     assert not content & set(vocabulary("validation"))
@@ -179,12 +179,12 @@ def test_the_main_clause_and_its_negation_decide_the_polarity(split, film):
         main = clauses[0] if first_is_main else clauses[-1]
         found = set(re.findall(r"\w+", main))
         assert bool(found & negative) != bool(found & positive), text
-        turned = bool(re.search(NEGATIONS, re.sub(REINFORCED, "", main)))
-        assert row["label"] == ("positive" if bool(found & positive) != turned else "negative"), text
+        negated = bool(re.search(NEGATIONS, re.sub(REINFORCED, "", main)))
+        assert row["label"] == ("positive" if bool(found & positive) != negated else "negative"), text
 
 
-# Agreement, by a grammar of its own: the head is the first noun, "and" joins two, "each of" is one; the verb that shows
-# number is the only word which its own list of singular and plural forms knows.
+# Agreement is checked by an independent grammar. The head of the subject is its first noun; "and" makes it plural, and "each of"
+# makes it singular. The verb that shows number is the only word in the list of singular and plural forms.
 
 PLURAL_NOUNS = {"children": "child", "women": "woman", "men": "man", "knives": "knife", "shelves": "shelf"}
 

@@ -1,4 +1,4 @@
-"""GLUE's tasks in all the folders and files in which they are distributed."""
+"""GLUE tasks in all layouts of folders and files in which they are distributed."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from frostline.data.glue.tasks import HUB_SET, glue_task
-from frostline.data.task import REGRESSION
+from frostline.data.specification import REGRESSION
 from glue_layouts import (
     NAMES,
     SIZES,
@@ -25,7 +25,7 @@ from glue_layouts import (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_original_files_give_what_the_hub_gives(tmp_path: Path, name: str) -> None:
+def test_original_files_and_the_hub_give_the_same_examples(tmp_path: Path, name: str) -> None:
     hub_set(name).save_to_disk(tmp_path / "saved")
     saved, files = (
         load(glue=name, data=tmp_path / "saved", test="none"),
@@ -45,7 +45,7 @@ def test_original_files_give_what_the_hub_gives(tmp_path: Path, name: str) -> No
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_hidden_test_split_is_left_out_with_a_note(tmp_path: Path, name: str) -> None:
+def test_an_unlabelled_test_split_is_left_out_with_a_note(tmp_path: Path, name: str) -> None:
     many = {"train": 40, "validation": 4, "validation_mismatched": 2}
     hub_set(name, many).save_to_disk(tmp_path / "saved")
     data = load(glue=name, data=tmp_path / "saved")
@@ -77,14 +77,14 @@ def test_parquet_shards_as_on_the_hub(tmp_path: Path, name: str, below: str) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_from_the_hub(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, str | None]] = []
-    monkeypatch.setattr(datasets, "load_dataset", lambda *what: asked.append(what) or hub_set(name))
+def test_hub_data_sets(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    requested: list[tuple[str, str | None]] = []
+    monkeypatch.setattr(datasets, "load_dataset", lambda *what: requested.append(what) or hub_set(name))
     files = load(glue=name, data=original(tmp_path, name), test="none")
     for data in (None, HUB_SET, "somebody/else"):
         assert_same(load(glue=name, data=data, test="none"), files)
     config = glue_task(name).config
-    assert asked == [(HUB_SET, config), (HUB_SET, config), ("somebody/else", None)]
+    assert requested == [(HUB_SET, config), (HUB_SET, config), ("somebody/else", None)]
     many = {"train": 40, "validation": 4, "validation_mismatched": 2}
     monkeypatch.setattr(datasets, "load_dataset", lambda *what: hub_set(name, many))
     data = load(glue=name)
@@ -103,14 +103,14 @@ def test_an_unreachable_hub_is_reported_with_a_remedy() -> None:
 
 
 def test_a_folder_of_all_tasks(tmp_path: Path) -> None:
-    """As the common download script writes it."""
+    """In the layout of the common download script."""
     for name in ("CoLA", "RTE"):
         original(tmp_path / "glue_data" / name, name)
     data = load(glue="rte", data=tmp_path / "glue_data", test="none")
     assert_same(data, load(glue="rte", data=tmp_path / "glue_data" / "RTE", test="none"))
 
 
-def test_mnli_as_its_authors_distribute_it(tmp_path: Path) -> None:
+def test_mnli_in_the_layout_of_its_authors(tmp_path: Path) -> None:
     for split in ("train", "dev_matched", "dev_mismatched"):
         header = "gold_label\tsentence1_parse\tsentence1\tsentence2\tpromptID"
         word = {"dev_matched": "validation", "dev_mismatched": "validation_mismatched"}.get(split, split)
@@ -123,18 +123,18 @@ def test_mnli_as_its_authors_distribute_it(tmp_path: Path) -> None:
     )
 
 
-def test_only_mnli_has_a_further_validation_split(tmp_path: Path) -> None:
+def test_only_mnli_has_another_validation_split(tmp_path: Path) -> None:
     write(original(tmp_path, "RTE") / "dev_mismatched.tsv", ["sentence1\tsentence2\tlabel\n", "a\tb\tentailment\n"])
-    assert load(glue="rte", data=tmp_path, test="none").others == {}
+    assert load(glue="rte", data=tmp_path, test="none").other_splits == {}
     saved = hub_set("RTE")
     saved["validation_mismatched"] = saved["validation"]
     saved.save_to_disk(tmp_path / "saved")
-    assert load(glue="rte", data=tmp_path / "saved", test="none").others == {}
+    assert load(glue="rte", data=tmp_path / "saved", test="none").other_splits == {}
     plain = load(train=tmp_path / "train.tsv", validation=tmp_path / "dev.tsv", test="none")
-    assert plain.others == {}
+    assert plain.other_splits == {}
 
 
-def test_cola_by_its_public_names(tmp_path: Path) -> None:
+def test_cola_in_the_layout_of_its_authors(tmp_path: Path) -> None:
     rows = [f"gj04\t{i % 2}\t\ttext {i}\n" for i in range(8)]
     write(tmp_path / "in_domain_train.tsv", rows)
     write(tmp_path / "in_domain_dev.tsv", [row.replace("text", "dev") for row in rows[:4]])
@@ -142,14 +142,14 @@ def test_cola_by_its_public_names(tmp_path: Path) -> None:
     assert len(data.train) == 8 and data.validation.texts == tuple(f"dev {i}" for i in range(4))
     write(tmp_path / "out_of_domain_dev.tsv", [row.replace("text", "far") for row in rows[:2]])
     data = load(glue="cola", data=tmp_path, test="none")
-    assert data.validation.texts == (*(f"dev {i}" for i in range(4)), "far 0", "far 1")  # as GLUE's own dev.tsv
+    assert data.validation.texts == (*(f"dev {i}" for i in range(4)), "far 0", "far 1")  # as in GLUE's dev.tsv
     assert data.validation.targets.tolist() == [0, 1, 0, 1, 0, 1]
     assert "in_domain_dev.tsv and 1 more" in data.validation.name
     note = f"{tmp_path}: 'in_domain_dev.tsv', 'out_of_domain_dev.tsv' are read as one validation split, as in GLUE."
     assert note in data.notes
 
 
-def test_mrpc_by_its_public_names(tmp_path: Path) -> None:
+def test_mrpc_in_the_layout_of_its_authors(tmp_path: Path) -> None:
     files = original(tmp_path / "glue", "MRPC")
     for split, old in (("train", "train"), ("test", "dev")):
         path = tmp_path / "msr" / f"msr_paraphrase_{split}.txt"
@@ -157,14 +157,14 @@ def test_mrpc_by_its_public_names(tmp_path: Path) -> None:
     data = load(glue="mrpc", data=tmp_path / "msr", validation=files / "dev.tsv")
     assert_same(data, load(glue="mrpc", data=files, test="none"))
     assert data.test is not None and data.test.digest() == data.validation.digest()
-    # The usual script leaves all of them in one folder, with a list of numbers beside them.
+    # The common download script leaves all files in one folder, with a list of row ids.
     write(files / "dev_ids.tsv", ["1\t2\n"])
     for split in ("train", "test"):
         write(files / f"msr_paraphrase_{split}.txt", ["never read\n"])
     assert_same(load(glue="mrpc", data=files, test="none"), load(glue="mrpc", data=tmp_path / "glue", test="none"))
 
 
-def test_the_original_files_of_stsb(tmp_path: Path) -> None:
+def test_stsb_in_the_layout_of_its_authors(tmp_path: Path) -> None:
     for split, stem in (("train", "sts-train"), ("validation", "sts-dev"), ("test", "sts-test")):
         rows = [
             f"main\tMSR\t2012\t{i}\t{raw('STS-B', i)}\t{text('STS-B', split, i, 0)}\t{text('STS-B', split, i, 1)}"
@@ -182,11 +182,11 @@ def test_the_original_files_of_stsb(tmp_path: Path) -> None:
 
 def test_refused_glue_sources(tmp_path: Path) -> None:
     files = original(tmp_path / "cola", "CoLA")
-    assert "one of the two" in refusal(glue="cola", train=files / "train.tsv", data=files)
+    assert "either --train FILE or --data NAME" in refusal(glue="cola", train=files / "train.tsv", data=files)
     assert "this is a file, not a folder" in refusal(glue="cola", data=files / "train.tsv")
     (tmp_path / "empty").mkdir()
     assert "has train in its name" in refusal(glue="cola", data=tmp_path / "empty")
-    assert "there is no such file, the nearest is 'train.tsv'" in refusal(glue="cola", train=files / "trian.tsv")
+    assert "there is no such file (did you mean 'train.tsv'?)" in refusal(glue="cola", train=files / "trian.tsv")
     (files / "train.tsv").write_bytes(b"gj04\t1\t\tcaf\xe9\n")
     assert "is not UTF-8" in refusal(glue="cola", data=files)
 

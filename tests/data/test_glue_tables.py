@@ -1,4 +1,4 @@
-"""GLUE's tables: labels, scores, rows without a gold label, and broken rows."""
+"""GLUE tables: labels, scores, rows without a gold label, and rows with a wrong number of cells."""
 
 from pathlib import Path
 
@@ -20,8 +20,8 @@ from glue_layouts import (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_files_by_their_own_flags(tmp_path: Path, name: str) -> None:
-    """Splits may have different layouts; the columns of the training table give the names."""
+def test_splits_given_one_by_one_may_have_different_layouts(tmp_path: Path, name: str) -> None:
+    """The columns get the names of the training table."""
     files, saved = original(tmp_path / "files", name), hub_set(name)
     dev = "dev_matched.tsv" if name == "MNLI" else "dev.tsv"
     both = load(glue=name, train=files / "train.tsv", validation=files / dev, test="none")
@@ -33,7 +33,7 @@ def test_files_by_their_own_flags(tmp_path: Path, name: str) -> None:
     )
     assert_same(both, mixed)
     assert mixed.test is not None and mixed.test.digest() == mixed.validation.digest()
-    assert mixed.task.columns == glue_task(name).layouts[0] and both.others == {}
+    assert mixed.task.columns == glue_task(name).layouts[0] and both.other_splits == {}
     frame = pd.DataFrame(saved["train"].to_pandas())
     assert_same(both, load(glue=name, train=frame, validation=files / dev, test="none"))
 
@@ -48,14 +48,14 @@ def test_mnli_has_two_validation_sets_and_rows_without_gold_label(tmp_path: Path
     assert data.train.rows.tolist() == [2, 3, 5, 6, 7, 8, 9, 10]
     note = f"{files / 'train.tsv'}: 2 of 10 rows have no gold label (column 'gold_label' is '-') and are left out."
     assert note in data.notes
-    assert list(data.others) == ["validation_mismatched"] and len(data.others["validation_mismatched"]) == 2
-    assert data.others["validation_mismatched"].texts[0] == text("MNLI", "validation_mismatched", 0, 0)
+    assert list(data.other_splits) == ["validation_mismatched"] and len(data.other_splits["validation_mismatched"]) == 2
+    assert data.other_splits["validation_mismatched"].texts[0] == text("MNLI", "validation_mismatched", 0, 0)
     assert data.validation.name.endswith("dev_matched.tsv") and set(data.report.splits) == {"train", "validation"}
     write(files / "train.tsv", [lines[0], odd])
     assert "no row has a gold label; give a file of MNLI" in refusal(glue="mnli", data=files)
 
 
-def test_broken_rows_of_qqp_are_counted(tmp_path: Path) -> None:
+def test_broken_rows_of_qqp_are_skipped_and_counted(tmp_path: Path) -> None:
     files = original(tmp_path, "QQP")
     lines = (files / "train.tsv").read_text().splitlines(keepends=True)
     broken = ["9\t1\t2\tHow is\n", " it?\tWhy?\t0\n", "10\t1\t2\ta\ttab\tin it\t1\n", "11\t1\t2\tno\tlabel\t\n"]
@@ -75,7 +75,7 @@ def test_broken_rows_of_qqp_are_counted(tmp_path: Path) -> None:
     assert "(row 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, ...)" in note
 
 
-def test_a_broken_row_elsewhere_is_refused(tmp_path: Path) -> None:
+def test_a_broken_row_of_another_task_is_refused(tmp_path: Path) -> None:
     files = original(tmp_path, "RTE")
     with (files / "train.tsv").open("a") as file:
         file.write("9\tcut short\n")
@@ -83,8 +83,8 @@ def test_a_broken_row_elsewhere_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [one for one in NAMES if one != "STS-B"])
-def test_labels_as_numbers_or_words(name: str) -> None:
-    """The order of the labels is that of the hub, however they are written."""
+def test_labels_as_numbers_or_names(name: str) -> None:
+    """The labels have the order of the hub in both cases."""
     columns = glue_task(name).layouts[-1]
     labels = glue_task(name).labels
     order = [i % len(labels) for i in range(6)]
@@ -103,14 +103,16 @@ def test_wrong_labels_and_scores(tmp_path: Path) -> None:
     with (files / "train.tsv").open("a") as file:
         file.write("9\ta\tb\tentailed\n")
     sentence = refusal(glue="rte", data=files)
-    assert "train.tsv, row 10, column 'label': 'entailed' is no label of RTE, the nearest is 'entailment'" in sentence
+    assert (
+        "train.tsv, row 10, column 'label': 'entailed' is not a label of RTE (did you mean 'entailment'?)" in sentence
+    )
     assert "'entailment', 'not_entailment', or their numbers from 0: correct it, or give" in sentence
     stsb = original(tmp_path / "stsb", "STS-B")
     content = (stsb / "train.tsv").read_text()
     for wrong in ("5.2", "-0.5", "much"):
         (stsb / "train.tsv").write_text(content.replace("3.800", wrong, 1))
         sentence = refusal(glue="stsb", data=stsb)
-        assert f"row 3, column 'score': '{wrong}' is no score of STS-B, whose scores are from 0 to 5" in sentence
+        assert f"row 3, column 'score': '{wrong}' is not a score of STS-B, whose scores are from 0 to 5" in sentence
     for gone in ("", " "):
         (stsb / "train.tsv").write_text(content.replace("3.800", gone, 1))
         assert "row 3, column 'score': the label is missing" in refusal(glue="stsb", data=stsb)
@@ -120,16 +122,17 @@ def test_the_data_of_another_task(tmp_path: Path) -> None:
     hub_set("CoLA").save_to_disk(tmp_path / "cola")
     sentence = refusal(glue="sst2", data=tmp_path / "cola")
     assert (
-        "its classes are 'unacceptable', 'acceptable', and those of SST-2 are 'negative', 'positive'; give" in sentence
+        "its classes are 'unacceptable', 'acceptable', but the labels of SST-2 are 'negative', 'positive'; give"
+        in sentence
     )
     hub_set("RTE").save_to_disk(tmp_path / "rte")
-    assert "those of STS-B are none, but scores" in refusal(glue="stsb", data=tmp_path / "rte")
+    assert "but the labels of STS-B are scores" in refusal(glue="stsb", data=tmp_path / "rte")
     sentence = refusal(glue="mrpc", data=tmp_path / "cola")
-    assert "are not those of MRPC ('sentence1', 'sentence2', 'label' or " in sentence
+    assert "are not the columns of MRPC ('sentence1', 'sentence2', 'label' or " in sentence
     assert "'#1 String', '#2 String', 'Quality'); give a file of MRPC, or leave out --glue" in sentence
-    unlike = tmp_path / "cola.tsv"
-    unlike.write_text("text\tlabel\na\t1\nb\t0\n")
-    assert "its columns ('text', 'label') are not those of CoLA" in refusal(glue="cola", train=unlike)
+    other = tmp_path / "cola.tsv"
+    other.write_text("text\tlabel\na\t1\nb\t0\n")
+    assert "its columns ('text', 'label') are not the columns of CoLA" in refusal(glue="cola", train=other)
     unlabelled = tmp_path / "unlabelled.tsv"
     unlabelled.write_text("index\tsentence\n0\ta\n")
     assert "it has no labels of CoLA (column 'label'); give a training file" in refusal(glue="cola", train=unlabelled)

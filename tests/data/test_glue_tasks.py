@@ -1,4 +1,4 @@
-"""The table of GLUE's tasks: names, labels, metrics, and options that they decide."""
+"""The GLUE tasks: names, labels, metrics, and the options that they decide."""
 
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import sklearn.metrics as sk
 
 from frostline import FrostlineError
 from frostline.data.glue.tasks import GLUE, glue_task
+from frostline.data.specification import REGRESSION
 from frostline.statistics.metrics import check_metric, score
 from glue_layouts import (
     NAMES,
@@ -40,30 +41,30 @@ def test_names_in_any_case(written: str) -> None:
     assert glue_task(written).name == "SST-2"
 
 
-def test_an_unknown_name_gets_the_nearest() -> None:
+def test_the_error_for_an_unknown_task_suggests_a_similar_name() -> None:
     sentence = refusal(glue="colla")
     assert sentence.startswith(
-        "--glue 'colla' is no task of GLUE, the nearest is 'CoLA'; pass one of CoLA, SST-2, MRPC"
+        "--glue 'colla' is not a task of GLUE (did you mean 'CoLA'?); pass one of CoLA, SST-2, MRPC"
     )
-    with pytest.raises(FrostlineError, match="'imdb' is no task of GLUE"):
+    with pytest.raises(FrostlineError, match="'imdb' is not a task of GLUE"):
         glue_task("imdb")
 
 
 @pytest.mark.parametrize(
-    "beside",
+    "option",
     [
         {"text_column": "sentence"},
         {"text_pair_column": "sentence2"},
         {"label_column": "label"},
         {"column_names": ["a", "b"]},
-        {"problem_type": "regression"},
+        {"problem_type": REGRESSION},
         {"labels": ["a", "b"]},
         {"config": "cola"},
     ],
 )
-def test_options_that_the_task_decides_are_refused(tmp_path: Path, beside: dict[str, Any]) -> None:
-    flag = "--" + next(iter(beside)).replace("_", "-")
-    sentence = refusal(glue="cola", data=original(tmp_path, "CoLA"), **beside)
+def test_options_that_the_task_decides_are_refused(tmp_path: Path, option: dict[str, Any]) -> None:
+    flag = "--" + next(iter(option)).replace("_", "-")
+    sentence = refusal(glue="cola", data=original(tmp_path, "CoLA"), **option)
     assert sentence.startswith(f"{flag} cannot be given with --glue CoLA, which decides") and "leave it out" in sentence
     assert "leave them out" in refusal(glue="cola", text_column="a", label_column="b")
 
@@ -74,19 +75,19 @@ def test_the_name_of_the_task_can_be_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_metric_against_other_libraries(name: str) -> None:
+def test_the_metric_equals_that_of_other_libraries(name: str) -> None:
     task = glue_task(name)
     if name == "STS-B":
         targets, logits = np.array([0.0, 2.5, 5.0, 3.0]), np.array([[0.4], [0.1], [4.0], [3.9]])
         expected = scipy.stats.spearmanr(targets, logits[:, 0]).statistic
         assert expected == pytest.approx(0.8)
     else:
-        targets, said = np.array([0, 0, 0, 1, 1, 1, 1, 0]), np.array([0, 1, 0, 1, 0, 1, 1, 0])
-        logits = np.eye(len(task.labels))[said]
+        targets, predicted = np.array([0, 0, 0, 1, 1, 1, 1, 0]), np.array([0, 1, 0, 1, 0, 1, 1, 0])
+        logits = np.eye(len(task.labels))[predicted]
         expected = {
-            "accuracy": sk.accuracy_score(targets, said),
-            "f1": sk.f1_score(targets, said),  # of the class with index 1
-            "matthews_correlation": sk.matthews_corrcoef(targets, said),
+            "accuracy": sk.accuracy_score(targets, predicted),
+            "f1": sk.f1_score(targets, predicted),  # of the class with index 1
+            "matthews_correlation": sk.matthews_corrcoef(targets, predicted),
         }[task.metric]
         by_hand = {"accuracy": 6 / 8, "f1": 2 * 3 / (2 * 3 + 1 + 1), "matthews_correlation": (3 * 3 - 1) / 16}
         assert expected == pytest.approx(by_hand[task.metric])

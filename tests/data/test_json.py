@@ -1,4 +1,4 @@
-"""JSON files: texts stay as they are, and broken lines are refused in one sentence."""
+"""JSON files: texts stay as they are, and invalid lines are refused."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from frostline import FrostlineError
 from frostline.data.formats.reader import read_table
 
-ODD = [
+UNUSUAL = [
     '"half a quote',
     "a, b",
     "line\u2028separator",
@@ -39,19 +39,19 @@ def refusal(source: object, **options: object) -> str:
 
 
 def test_json_lines_keep_every_text(tmp_path: Path) -> None:
-    lines = "\n".join(json.dumps({"text": text, "label": i}, ensure_ascii=False) for i, text in enumerate(ODD))
+    lines = "\n".join(json.dumps({"text": text, "label": i}, ensure_ascii=False) for i, text in enumerate(UNUSUAL))
     table = read_table(written(tmp_path, "a.jsonl", lines))
-    assert table.texts("text") == tuple(ODD)
-    assert table.rows.tolist() == list(range(1, len(ODD) + 1))
+    assert table.texts("text") == tuple(UNUSUAL)
+    assert table.rows.tolist() == list(range(1, len(UNUSUAL) + 1))
 
 
 @pytest.mark.parametrize("content", ['[{"text": "a"}, {"text": "b"}]', '{"text": "a"}\n{"text": "b"}\n'])
-def test_json_is_a_list_or_lines(tmp_path: Path, content: str) -> None:
+def test_a_json_file_is_a_list_or_has_one_object_per_line(tmp_path: Path, content: str) -> None:
     assert read_table(written(tmp_path, "a.json", content)).texts("text") == ("a", "b")
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
-def test_broken_json_line(tmp_path: Path, name: str) -> None:
+def test_an_invalid_line_is_refused(tmp_path: Path, name: str) -> None:
     sentence = refusal(written(tmp_path, name, '{"text": "a"}\n{"text": "b"\n'))
     assert f"{name}, line 2: this is not JSON" in sentence and "correct that line" in sentence
     assert "row 2: this is a list; write an object" in refusal(written(tmp_path, name, '{"text": "a"}\n["b"]\n'))

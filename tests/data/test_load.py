@@ -9,10 +9,9 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.load import Data, load_data, read_unlabelled
-from frostline.data.specification import DataSpec
-from frostline.data.task import REGRESSION
+from frostline.data.specification import REGRESSION, DataSpec
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"  # ../shared/data, seen from the repository
+SHARED = Path(__file__).parents[3] / "shared" / "data"  # ../shared/data of the repository
 
 
 def frame(rows: int, first: int = 0) -> pd.DataFrame:
@@ -32,7 +31,7 @@ def refusal(**options: Any) -> str:
     return str(caught.value)
 
 
-def test_a_tenth_each_is_held_out(tmp_path: Path) -> None:
+def test_a_tenth_is_held_out_for_each_of_validation_and_test(tmp_path: Path) -> None:
     frame(200).to_csv(tmp_path / "films.csv", index=False)
     data = load(train=tmp_path / "films.csv")
     assert data.task.name == "films" and data.task.labels == ("no", "yes")
@@ -49,14 +48,14 @@ def test_a_tenth_each_is_held_out(tmp_path: Path) -> None:
     assert load(train=tmp_path / "films.csv").train.digest() == data.train.digest()
 
 
-def test_given_splits_and_no_test() -> None:
+def test_given_validation_examples_and_no_test_set() -> None:
     data = load(train=frame(20), validation=frame(10, 100), test="none")
     assert data.test is None and len(data.train) == 20 and len(data.validation) == 10
     assert "There is no test set, as requested." in data.notes
     assert len(load(train=frame(20), validation="hold out", test=frame(2)).validation) == 2
 
 
-def test_the_first_rows_only_and_another_share_held_out(tmp_path: Path) -> None:
+def test_first_rows_and_held_out_share(tmp_path: Path) -> None:
     frame(50).to_csv(tmp_path / "train.csv", index=False)
     frame(50).to_parquet(tmp_path / "train.parquet")
     for file in ("train.csv", "train.parquet"):
@@ -72,7 +71,7 @@ def test_refused_splits() -> None:
     sentence = refusal(train=frame(20), validation=unknown, test="none")
     assert "the validation data, row 2, column 'label': the label 'Yes'" in sentence and "'yes'" in sentence
     renamed = frame(2).rename(columns={"label": "lable"})
-    assert "there is no column 'label', the nearest is 'lable'" in refusal(train=frame(20), validation=renamed)
+    assert "there is no column 'label' (did you mean 'lable'?)" in refusal(train=frame(20), validation=renamed)
     hidden = frame(2).assign(label=-1)
     sentence = refusal(train=frame(20), test=hidden)
     assert "the test data, column 'label': no row has a label" in sentence and "--test none" in sentence
@@ -87,12 +86,10 @@ def test_unlabelled_texts(tmp_path: Path) -> None:
 
 
 STSB = ["genre", "file", "year", "id", "score", "sentence1", "sentence2"]
-
-
 COLA = ["source", "label", "mark", "sentence"]
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data is not there")
+@pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data does not exist")
 @pytest.mark.parametrize(
     ("name", "column_names", "sizes"),
     [

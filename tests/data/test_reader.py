@@ -1,4 +1,4 @@
-"""Every file ending and every kind of frame, and errors that all formats share."""
+"""Every file ending and every kind of table in memory, and errors that all formats share."""
 
 from pathlib import Path
 
@@ -62,22 +62,22 @@ def test_pandas_and_arrow() -> None:
 def test_a_missing_file_is_reported_with_a_similar_name(tmp_path: Path) -> None:
     written(tmp_path, "train.csv", "text,label\na,1\n")
     sentence = refusal(tmp_path / "trian.csv")
-    assert "trian.csv: there is no such file, the nearest is 'train.csv'; check" in sentence
+    assert "trian.csv: there is no such file (did you mean 'train.csv'?); check" in sentence
     assert "no folder" in refusal(tmp_path / "nowhere" / "train.csv")
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_is_refused(tmp_path: Path) -> None:
     assert "this is a folder" in refusal(tmp_path) and "--data" in refusal(tmp_path)
 
 
-def test_unknown_ending(tmp_path: Path) -> None:
+def test_an_unknown_file_ending_is_refused(tmp_path: Path) -> None:
     sentence = refusal(written(tmp_path, "a.xlsx", "?"))
     assert "'.xlsx' is not known" in sentence and ".csv, .tsv, .txt, .jsonl" in sentence
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json"])
 @pytest.mark.parametrize("content", ["", "\ufeff"])
-def test_empty_file(tmp_path: Path, name: str, content: str) -> None:
+def test_an_empty_file_is_refused(tmp_path: Path, name: str, content: str) -> None:
     sentence = refusal(written(tmp_path, name, content))
     assert name in sentence and "is empty" in sentence and "give a file" in sentence
 
@@ -85,24 +85,24 @@ def test_empty_file(tmp_path: Path, name: str, content: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content"), [("a.csv", "text,label\n"), ("a.tsv", "text\tlabel"), ("a.json", "[]"), ("a.jsonl", "{}\n")]
 )
-def test_header_only(tmp_path: Path, name: str, content: str) -> None:
+def test_a_file_without_rows_is_refused(tmp_path: Path, name: str, content: str) -> None:
     sentence = refusal(written(tmp_path, name, content))
     assert name in sentence and "the file has no rows" in sentence and "give a file" in sentence
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json"])
-def test_not_utf8_says_where_and_how_to_save(tmp_path: Path, name: str) -> None:
+def test_the_error_for_another_encoding_has_the_position_and_a_command(tmp_path: Path, name: str) -> None:
     sentence = refusal(written(tmp_path, name, b"text,label\ngood,1\ncaf\xe9,0\n"))
     assert "line 3: byte 21 (0xe9) is not UTF-8" in sentence and "iconv -f latin1 -t utf-8" in sentence
 
 
-def test_not_a_parquet_file(tmp_path: Path) -> None:
+def test_invalid_and_empty_parquet_files_are_refused(tmp_path: Path) -> None:
     assert "not a Parquet file" in refusal(written(tmp_path, "a.parquet", "text,label\n"))
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "b.parquet")
     assert "no rows" in refusal(tmp_path / "b.parquet")
 
 
-def test_objects_that_are_not_tables() -> None:
+def test_objects_that_are_not_tables_are_refused() -> None:
 
     dataset = datasets.Dataset.from_dict({"text": ["a"]})
     assert "one split of it" in refusal(datasets.DatasetDict(train=dataset))

@@ -1,8 +1,10 @@
-"""Rows held out and folds: stratified, disjoint, and determined by the seed."""
+"""Held-out rows and folds: stratified, disjoint, and determined by the seed."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +12,10 @@ from hypothesis import strategies as st
 from frostline import FrostlineError
 from frostline.data.columns import Columns
 from frostline.data.examples import Examples
+from frostline.data.load import Data, load_data
+from frostline.data.specification import CLASSIFICATION, REGRESSION, DataSpec
 from frostline.data.splits import fold_numbers, hold_out
-from frostline.data.task import CLASSIFICATION, REGRESSION, Task
+from frostline.data.task import Task
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -30,7 +34,7 @@ def examples(targets: np.ndarray) -> tuple[Examples, Task]:
 
 
 @given(st.lists(st.integers(10, 60), min_size=2, max_size=5), seeds)
-def test_hold_out(counts: list[int], seed: int) -> None:
+def test_held_out_rows_are_stratified_and_disjoint(counts: list[int], seed: int) -> None:
     given_examples, task = examples(classes(counts))
     size = max(len(counts), len(given_examples) // 10)
     rest, held = hold_out(given_examples, task, size, seed, split="test")
@@ -44,7 +48,7 @@ def test_hold_out(counts: list[int], seed: int) -> None:
     assert again.digest() == held.digest()
 
 
-def test_hold_out_follows_the_seed_and_the_split() -> None:
+def test_held_out_rows_depend_on_the_seed_and_the_split() -> None:
     given_examples, task = examples(classes([100, 100]))
     drawn = {
         hold_out(given_examples, task, 20, seed, split=split)[1].digest()
@@ -54,13 +58,13 @@ def test_hold_out_follows_the_seed_and_the_split() -> None:
     assert len(drawn) == 20
 
 
-def test_hold_out_of_numbers() -> None:
+def test_held_out_numbers_are_stratified_by_decile() -> None:
     given_examples, task = examples(np.arange(100) / 7)
     rest, held = hold_out(given_examples, task, 10, 0, split="test")
     assert len(rest) == 90 and sorted(held.targets // (100 / 7 / 10)) == list(range(10))
 
 
-def test_a_class_too_rare_to_hold_out() -> None:
+def test_a_class_with_too_few_rows_is_refused() -> None:
     rare, task = examples(classes([30, 1]))
     with pytest.raises(FrostlineError, match=r"t\.csv, row \d+: the label 'class 1' has too few rows .* --test FILE"):
         hold_out(rare, task, 3, 0, split="test")
@@ -82,7 +86,7 @@ def test_folds_are_stratified_and_of_equal_size(counts: list[int], seed: int, fo
     assert (fold_numbers(some, task, folds, seed) == numbers).all()
 
 
-def test_the_same_text_is_in_one_fold() -> None:
+def test_rows_with_the_same_text_are_in_the_same_fold() -> None:
     some, task = examples(classes([40, 40]))
     twice = replace(some, texts=tuple(f"text {n // 2}" for n in range(80)))
     numbers = fold_numbers(twice, task, 5, 0)
@@ -93,3 +97,74 @@ def test_a_class_in_only_one_fold_is_refused() -> None:
     some, task = examples(classes([40, 1]))
     with pytest.raises(FrostlineError, match="'class 1' has too few rows to be both trained on and scored"):
         fold_numbers(some, task, 5, 0)
+
+
+# Complete the splits of a data set.
+
+
+def frame(rows: int, first: int = 0) -> pd.DataFrame:
+    return pd.DataFrame(
+        {"text": [f"text {i}" for i in range(first, first + rows)], "label": ["no", "yes"] * (rows // 2)}
+    )
+
+
+def load(**options: Any) -> Data:
+    return load_data(DataSpec(**options))
+
+
+def refusal(**options: Any) -> str:
+    with pytest.raises(FrostlineError) as caught:
+        load(**options)
+    assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_folds_hold_out_no_rows() -> None:
+    data = load(train=frame(50), folds=5)
+    assert data.folds is not None and np.bincount(data.folds).tolist() == [10] * 5 and data.train_rows == 40
+    assert data.validation is data.train and data.test is None and len(data.train) == 50
+    notes = " ".join(data.notes)
+    assert (
+        "All 50 rows are validation rows, in 5 folds" in notes
+        and "as requested" not in notes
+        and "No rows are held out" in notes
+    )
+    assert data.report.shared == {}
+    tested = load(train=frame(50), folds=5, test=frame(10, 100))
+    assert tested.test is not None and len(tested.train) == 50
+    assert "leave out either validation or folds" in refusal(train=frame(50), validation=frame(10, 100), folds=5)
+    assert "holds out no rows" in refusal(train=frame(50), held_out_share=0.2, folds=5)
+    assert "10 folds of 40 rows leave 4 in one" in refusal(train=frame(40), folds=10)
+
+
+def test_automatic_folds_are_used_for_few_rows() -> None:
+    assert load(train=frame(100), folds="auto").folds is not None
+    contradicting = {"validation": frame(10, 200)}, {"held_out_share": 0.2}
+    for options in (
+        {"train": frame(2000)},
+        {"train": frame(20)},
+        *({"train": frame(100), **one} for one in contradicting),
+    ):
+        data = load(**options, folds="auto")
+        assert data.folds is None and data.train_rows == len(data.train)
+
+
+def test_by_default_a_tenth_is_held_out_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(load(train=frame(50), test="none").validation) == 5
+    monkeypatch.setattr("frostline.data.splits.MAX_HELD_OUT", 3)
+    assert len(load(train=frame(50), test="none").validation) == 3
+    assert len(load(train=frame(50), test="none", held_out_share=0.1).validation) == 5  # the limit does not apply
+
+
+def test_a_held_out_share_must_leave_training_rows() -> None:
+    assert "for each of test and validation leaves no training rows: give less than 0.5." in refusal(
+        train=frame(50), held_out_share=0.5
+    )
+    assert "for each of validation leaves" in refusal(train=frame(50), test=frame(10, 100), held_out_share=1.0)
+    assert load(train=frame(50), test="hold out", held_out_share=0.6, folds=3).train_rows < 20
+
+
+def test_a_class_with_too_few_rows_to_hold_out_is_refused() -> None:
+    rare = pd.concat([frame(40), pd.DataFrame({"text": ["rare", "rarer"], "label": ["maybe", "maybe"]})])
+    sentence = refusal(train=rare)
+    assert "the label 'maybe' has too few rows" in sentence and "--validation FILE" in sentence

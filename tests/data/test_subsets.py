@@ -1,4 +1,4 @@
-"""Training subsets: nested, stratified, and determined by the seed."""
+"""Training subsets are nested and stratified, and determined by the seed."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,6 @@ from frostline import FrostlineError
 from frostline.data.subsets import subset_indices
 
 counts_by_class = st.lists(st.integers(1, 60), min_size=2, max_size=8)
-
-
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -21,7 +19,7 @@ def classes(counts: list[int]) -> np.ndarray:
 
 @settings(max_examples=15)
 @given(counts_by_class, seeds)
-def test_nested(counts: list[int], seed: int) -> None:
+def test_subsets_are_nested(counts: list[int], seed: int) -> None:
     targets = classes(counts)
     whole = subset_indices(targets, len(targets), seed)
     assert sorted(whole) == list(range(len(targets)))
@@ -30,22 +28,22 @@ def test_nested(counts: list[int], seed: int) -> None:
 
 
 @given(counts_by_class, seeds)
-def test_shares_at_every_size(counts: list[int], seed: int) -> None:
+def test_classes_have_their_share_at_every_size(counts: list[int], seed: int) -> None:
     targets, total, kinds = classes(counts), sum(counts), len(counts)
     order = targets[subset_indices(targets, total, seed)]
     share = np.array(counts) / total
     for size in range(kinds, total + 1):
         shown = np.bincount(order[:size], minlength=kinds)
         assert shown.min() >= 1
-        if size * share.min() >= 1:  # every class is due: within one row of its share
+        if size * share.min() >= 1:  # every class differs from its share by less than one row
             assert np.abs(shown - size * share).max() < 1
-        else:  # some stand there early, and the others are as in a subset smaller by at most these
+        else:  # rare classes have their one row early, and the other classes have correspondingly fewer rows
             assert ((shown == 1) | (shown < size * share + 1)).all()
             assert (shown > (size - kinds) * share - 1).all()
 
 
 def test_shares_of_one_large_and_many_small_classes() -> None:
-    """Where proportional rounding (Webster) would give the large class everything for a long while."""
+    """Proportional rounding (Webster) would give the large class a long series of consecutive positions."""
     targets = classes([5000] + [50] * 100)
     order = targets[subset_indices(targets, len(targets), 0)]
     large = np.cumsum(order == 0)[200:]
@@ -53,7 +51,7 @@ def test_shares_of_one_large_and_many_small_classes() -> None:
 
 
 @given(counts_by_class, seeds)
-def test_the_same_seed_gives_the_same(counts: list[int], seed: int) -> None:
+def test_the_same_seed_gives_the_same_subset(counts: list[int], seed: int) -> None:
     targets = classes(counts)
     assert (subset_indices(targets, len(counts), seed) == subset_indices(targets, len(counts), seed)).all()
 
@@ -66,11 +64,11 @@ def test_seeds_differ_and_no_class_is_favoured() -> None:
     assert set(odd) == {10, 11}
 
 
-def test_numbers_are_stratified_by_tenths() -> None:
+def test_numbers_are_stratified_by_decile() -> None:
     targets = np.random.default_rng(0).exponential(size=1000)
     for size in (100, 105):
-        tenths = targets.argsort().argsort()[subset_indices(targets, size, 3)] // 100
-        assert set(np.bincount(tenths, minlength=10)) <= {10, 11}
+        deciles = targets.argsort().argsort()[subset_indices(targets, size, 3)] // 100
+        assert set(np.bincount(deciles, minlength=10)) <= {10, 11}
     assert len(set(subset_indices(targets, 5, 0))) == 5
 
 
@@ -81,7 +79,7 @@ def test_numbers_are_stratified_by_tenths() -> None:
         (1, "A train size of 1 cannot include all 2 classes; pass 2 or more."),
     ],
 )
-def test_impossible_sizes(size: int, what: str) -> None:
+def test_impossible_sizes_are_refused(size: int, what: str) -> None:
     with pytest.raises(FrostlineError) as caught:
         subset_indices(classes([5, 5]), size, 0)
     assert str(caught.value) == what

@@ -1,4 +1,4 @@
-"""The text cells of a table: a cell that is not a text is refused with its row and column."""
+"""The text cells of a table. A cell that is not a text is refused with its row and column."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ from frostline.data.formats.reader import read_table
         ("\ud800", "a lone surrogate"),
     ],
 )
-def test_a_cell_that_is_not_a_text(tmp_path: Path, cell: object, what: str) -> None:
+def test_a_cell_that_is_not_a_text_is_refused(tmp_path: Path, cell: object, what: str) -> None:
     lines = "\n".join(json.dumps({"text": one}) for one in ("fine", cell))
     (tmp_path / "a.jsonl").write_text(lines)
     table = read_table(tmp_path / "a.jsonl")
@@ -28,7 +28,7 @@ def test_a_cell_that_is_not_a_text(tmp_path: Path, cell: object, what: str) -> N
     assert what in str(caught.value)
 
 
-def test_the_first_rows_keep_their_numbers(tmp_path: Path) -> None:
+def test_the_first_rows_keep_their_row_numbers(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text\na\nb\nc\n")
     table = read_table(tmp_path / "a.csv").first(2)
     assert (

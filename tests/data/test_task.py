@@ -1,4 +1,4 @@
-"""The prediction task follows from the labels; ambiguous labels are refused."""
+"""The prediction task is decided from the labels. Ambiguous labels are refused."""
 
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ import pytest
 from frostline import FrostlineError
 from frostline.data.columns import choose_columns
 from frostline.data.formats.reader import read_table
+from frostline.data.specification import CLASSIFICATION, REGRESSION
 from frostline.data.table import Table
 from frostline.data.targets import targets_of
-from frostline.data.task import CLASSIFICATION, REGRESSION, Task, decide_task
+from frostline.data.task import Task, decide_task
 
 
 def labelled(labels: list[Any]) -> Table:
@@ -85,40 +86,40 @@ def test_ambiguous_labels_are_refused(labels: list[Any]) -> None:
     assert "--problem-type single_label_classification or regression" in sentence
 
 
-def test_a_number_column_with_text() -> None:
+def test_numbers_mixed_with_texts_are_refused() -> None:
     sentence = refusal(["1.5", "2.5", "n/a", "3.5"])
-    assert sentence.startswith("t.csv, row 3, column 'label': 'n/a' stands among 3 different numbers and 1 different")
-    told = labelled(["1.5", "3,5", "n/a"])
+    assert "row 3, column 'label': the column mixes 3 distinct numbers with 1 distinct texts; correct 'n/a'" in sentence
+    mixed = labelled(["1.5", "3,5", "n/a"])
     with pytest.raises(FrostlineError, match=r"row 2, column 'label': '3,5' is not a number; write one with a decimal"):
-        targets_of(told, decided(told, problem_type=REGRESSION))
+        targets_of(mixed, decided(mixed, problem_type=REGRESSION))
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "1_000", "0x10", "１"])
-def test_what_only_python_reads_as_a_number(value: str) -> None:
+def test_numbers_that_only_python_accepts_are_refused(value: str) -> None:
     table = labelled(["1.5", value])
     with pytest.raises(FrostlineError, match=r"row 2, column 'label'.* is not a number"):
         targets_of(table, decided(table, problem_type=REGRESSION))
 
 
-def test_an_infinite_number() -> None:
+def test_a_number_that_overflows_is_refused() -> None:
     table = labelled(["1.5", "1e999"])
     with pytest.raises(FrostlineError, match="row 2, column 'label': '1e999' is too large"):
         targets_of(table, decided(table, problem_type=REGRESSION))
 
 
-def test_one_class_only() -> None:
+def test_a_single_class_is_refused() -> None:
     sentence = refusal(["pos", "pos"])
     assert "t.csv, column 'label': every row has the label 'pos'; give rows of at least two classes" in sentence
 
 
-@pytest.mark.parametrize("gone", ["", "  ", None])
-def test_missing_label(gone: str | None) -> None:
-    sentence = refusal(["pos", gone, "neg", gone])
+@pytest.mark.parametrize("missing", ["", "  ", None])
+def test_a_missing_label_is_refused(missing: str | None) -> None:
+    sentence = refusal(["pos", missing, "neg", missing])
     assert "t.csv, row 2, column 'label': the label is missing (and in 1 more rows); write one" in sentence
 
 
-def test_a_label_that_is_no_number_is_missing(tmp_path: Path) -> None:
-    """Python writes the missing value of pandas as nan."""
+def test_a_label_that_is_nan_counts_as_missing(tmp_path: Path) -> None:
+    """Python and pandas write NaN for a missing value."""
     lines = [f'{{"text": "text {n}", "label": {label}}}' for n, label in enumerate(['"pos"', '"neg"', "NaN"])]
     (tmp_path / "t.jsonl").write_text("\n".join(lines))
     with pytest.raises(FrostlineError, match="the label is missing"):
@@ -126,37 +127,37 @@ def test_a_label_that_is_no_number_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("twin", ["Pos", "pos ", "POS", "ｐｏｓ"])
-def test_labels_that_look_the_same(twin: str) -> None:
+def test_labels_that_look_the_same_are_refused(twin: str) -> None:
     sentence = refusal(["pos", "neg", "pos", twin])
     assert f"'pos' (2 rows, first row 1) and {twin!r} (1 rows, first row 4) look the same" in sentence
     assert "'1' (2 rows, first row 1) and '01'" in refusal(["1", "1", "01", "0"])
 
 
-def test_nested_label() -> None:
+def test_a_label_that_is_a_list_is_refused() -> None:
     assert "row 1, column 'label': ['a'] is neither a text nor a number" in refusal([["a"], ["b"]])
 
 
-def test_a_column_that_is_no_label_column() -> None:
+def test_a_column_with_too_many_different_texts_is_refused() -> None:
     sentence = refusal([f"name {i}" for i in range(30)])
     assert "30 different labels in 30 rows" in sentence and "--label-column" in sentence
 
 
-def test_a_label_that_is_not_in_the_training_rows() -> None:
+def test_a_label_that_is_not_in_the_training_rows_is_refused() -> None:
     task = decided(labelled(["positive", "negative"]))
     with pytest.raises(FrostlineError) as caught:
         targets_of(labelled(["negative", "Positive"]), task)
     sentence = str(caught.value)
-    assert "t.csv, row 2, column 'label': the label 'Positive' is none of the 2 training labels" in sentence
-    assert "the nearest is 'positive'; correct it" in sentence
+    assert "t.csv, row 2, column 'label': the label 'Positive' (did you mean 'positive'?) is none of" in sentence
+    assert "the 2 training labels ('negative', 'positive'); correct it" in sentence
 
 
-def test_declared_labels() -> None:
+def test_labels_that_contradict_the_table_are_refused() -> None:
     assert "'neg' is not among --labels" in refusal(["pos", "neg"], labels=["pos", "other"])
     assert "no row has 'other', which --labels names" in refusal(["pos", "neg"], labels=["pos", "neg", "other"])
     assert "names 'pos' more than once" in refusal(["pos", "neg"], labels=["pos", "neg", "pos"])
     assert "a regression has none" in refusal(["1", "2"], labels=["1", "2"], problem_type=REGRESSION)
 
 
-def test_unknown_problem_type() -> None:
+def test_an_unknown_problem_type_is_refused() -> None:
     sentence = refusal(["1", "2"], problem_type="regresion")
-    assert "'regresion' is not known, the nearest is 'regression'; pass single_label_classification" in sentence
+    assert "'regresion' is not known (did you mean 'regression'?); pass single_label_classification" in sentence

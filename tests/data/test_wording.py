@@ -1,4 +1,4 @@
-"""Names, numbers and durations as messages show them."""
+"""Names, numbers, durations and errors in messages."""
 
 from itertools import pairwise
 
@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.data.wording import capitalized, duration, listed, nearest, ranges
+from frostline.data.wording import capitalized, did_you_mean, duration, first_line, listed, ranges, similar_names
 
 
 @given(st.sets(st.integers(0, 30)))
-def test_ranges_hold_every_number_and_are_separated_by_gaps(numbers: set[int]) -> None:
+def test_ranges_contain_every_number_and_are_separated_by_gaps(numbers: set[int]) -> None:
     found = ranges(numbers)
     assert [n for first, last in found for n in range(first, last + 1)] == sorted(numbers)
     assert all(one[1] + 1 < other[0] for one, other in pairwise(found))
@@ -42,5 +42,15 @@ def test_long_lists_are_shortened() -> None:
     assert listed("abcd", limit=2) == "'a', 'b' and 2 more" and listed("ab") == "'a', 'b'"
 
 
-def test_the_nearest_name_differs_in_case_or_spelling() -> None:
-    assert nearest("La bel", ["text", "label"]) == ", the nearest is 'label'" and nearest("xyz", ["label"]) == ""
+def test_a_similar_name_differs_in_case_or_spelling() -> None:
+    assert did_you_mean("La bel", ["text", "label"]) == " (did you mean 'label'?)"
+    assert did_you_mean("xyz", ["label"]) == ""
+    assert similar_names("layer.9", ["layer.1", "layer.2", "pooler"], limit=3) == ["layer.2", "layer.1"]
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [("not a number\nline 2", "ValueError: not a number"), (" \n", "ValueError"), ("", "ValueError")],
+)
+def test_the_first_line_of_an_error_has_its_type(message: str, shown: str) -> None:
+    assert first_line(ValueError(message)) == shown

@@ -1,4 +1,4 @@
-"""Attention of packed short texts, written out: the numbers and gradients of the padded grid."""
+"""Attention over packed short examples: results and gradients equal those of attention in the padded grid."""
 
 import pytest
 import torch
@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline.model.packing as packing_module
-from frostline.fast.attention import Places, attend, attended, shared_rows
-from frostline.fast.dropout import Dropout, attention
+from frostline.fast.attention import HeadGrid, attention, attention_without_gradient, shared_rows
+from frostline.fast.dropout import Dropout, sdpa_with_dropout
 from frostline.frozen.cut import cut_at
 from frostline.model.anatomy import find_layers
 from frostline.model.packed_layout import Layout
@@ -18,41 +18,41 @@ HEADS, SIZE = 3, 4
 
 
 def masks(lengths: list[int], kind: str) -> torch.Tensor | None:
-    """As transformers builds them, ``[B or 1, 1, S or 1, S]``."""
+    """Attention masks as transformers builds them, ``[B or 1, H or 1, S or 1, S]``."""
     longest = max(lengths)
-    seen = (torch.arange(longest) < torch.tensor(lengths)[:, None])[:, None, None]
+    real = (torch.arange(longest) < torch.tensor(lengths)[:, None])[:, None, None]
     causal = torch.ones(longest, longest, dtype=torch.bool).tril()[None, None]
-    additive = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
-    whole = None if len(set(lengths)) == 1 else seen
+    additive = torch.zeros(real.shape).masked_fill(~real, torch.finfo(torch.float32).min)
+    if_needed = None if len(set(lengths)) == 1 else real
     by_head = -torch.rand(len(lengths), HEADS, longest, longest) + additive
-    return {"none": whole, "padding": seen, "causal": seen & causal, "additive": additive, "by head": by_head}[kind]
+    return {"none": if_needed, "padding": real, "causal": real & causal, "additive": additive, "by head": by_head}[kind]
 
 
 def packed(lengths: list[int], dtype: torch.dtype, seed: int) -> list[torch.Tensor]:
-    made = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     return [
-        torch.randn(1, sum(lengths), HEADS, SIZE, generator=made, dtype=torch.float32).to(dtype).transpose(1, 2)
+        torch.randn(1, sum(lengths), HEADS, SIZE, generator=generator, dtype=torch.float32).to(dtype).transpose(1, 2)
         for _ in range(3)
     ]
 
 
-def text_by_text(
-    heads: list[torch.Tensor], lengths: list[int], mask: torch.Tensor | None, places: Places, p: float, seed: int
+def one_by_one(
+    heads: list[torch.Tensor], lengths: list[int], mask: torch.Tensor | None, grid: HeadGrid, p: float, seed: int
 ) -> torch.Tensor:
-    """Each text's attention alone, by torch's plain path, with the masks of dropout that the grid draws for it."""
-    mask_of = Dropout(seed).mask(places.shape, p)
-    drawn = mask_of.kept.view(len(places.text), HEADS, *places.shape[1:])
+    """Plain attention of each example by itself, with the part of the grid's dropout mask that belongs to the example."""
+    drop = Dropout(seed).mask(grid.shape, p)
+    keep_in_grid = drop.keep.view(len(grid.example), HEADS, *grid.shape[1:])
     out, start = [], 0
-    for text, length in enumerate(lengths):
-        row, column = (places.text == text).nonzero()[0].tolist()
-        kept = drawn[row, :, column : column + length, column : column + length]
+    for example, length in enumerate(lengths):
+        row, column = (grid.example == example).nonzero()[0].tolist()
+        keep = keep_in_grid[row, :, column : column + length, column : column + length]
         own = None
         if mask is not None:
-            own = mask[text if len(mask) > 1 else 0][:, : length if mask.shape[2] > 1 else 1, :length]
-        query, key, value = (x[:, :, start : start + length] for x in heads)
+            own = mask[example if len(mask) > 1 else 0][:, : length if mask.shape[2] > 1 else 1, :length]
+        own_heads = (x[:, :, start : start + length] for x in heads)
         out.append(
-            attention(
-                query, key, value, attn_mask=own, dropout_p=p, dropout=lambda w, _, kept=kept: w * kept * mask_of.factor
+            sdpa_with_dropout(
+                *own_heads, attn_mask=own, dropout_p=p, dropout=lambda w, _, keep=keep: w * keep * drop.factor
             )
         )
         start += length
@@ -66,62 +66,63 @@ def text_by_text(
     st.integers(0, 99),
     st.integers(0, 5),
 )
-def test_each_text_is_attended_to_as_if_it_were_alone(
-    lengths: list[int], kind: str, p: float, seed: int, empty: int
+def test_attention_of_a_packed_batch_equals_that_of_each_example_by_itself(
+    lengths: list[int], kind: str, p: float, seed: int, unused: int
 ) -> None:
     mask, real = masks(lengths, kind), sum(lengths)
-    places = Places.shared(torch.tensor(lengths), HEADS, real + empty)
-    ours = [x.requires_grad_() for x in packed([*lengths, empty], torch.float32, seed)]
-    theirs = [x.detach()[:, :, :real].clone().requires_grad_() for x in ours]
-    whole = attend(*ours, mask, places, scale=None, dropout=Dropout(seed), dropped=p)
-    out, behind = whole[:, :real], whole[:, real:]
-    assert behind.shape[1] == empty and not behind.any()
-    wanted = text_by_text(theirs, lengths, mask, places, p, seed)
-    assert out.shape == wanted.shape and torch.allclose(out, wanted, atol=1e-6)
+    grid = HeadGrid.with_shared_rows(torch.tensor(lengths), HEADS, real + unused)
+    heads = [x.requires_grad_() for x in packed([*lengths, unused], torch.float32, seed)]
+    expected_heads = [x.detach()[:, :, :real].clone().requires_grad_() for x in heads]
+    whole = attention(*heads, mask, grid, scale=None, dropout=Dropout(seed), dropout_p=p)
+    out, out_unused = whole[:, :real], whole[:, real:]
+    assert out_unused.shape[1] == unused and not out_unused.any()
+    expected = one_by_one(expected_heads, lengths, mask, grid, p, seed)
+    assert out.shape == expected.shape and torch.allclose(out, expected, atol=1e-6)
     weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(seed))
-    ((out * weights).sum() + behind.sum()).backward()
-    (wanted * weights).sum().backward()
-    for one, other in zip(ours, theirs, strict=True):
-        assert torch.allclose(one.grad[:, :, :real], other.grad, atol=1e-5)
-        assert not one.grad[:, :, real:].any()
+    ((out * weights).sum() + out_unused.sum()).backward()
+    (expected * weights).sum().backward()
+    for x, expected_x in zip(heads, expected_heads, strict=True):
+        assert torch.allclose(x.grad[:, :, :real], expected_x.grad, atol=1e-5)
+        assert not x.grad[:, :, real:].any()
 
 
 @pytest.mark.parametrize("scale", [None, 0.7])
-def test_it_is_the_attention_of_the_padded_grid(scale: float | None) -> None:
+def test_attention_equals_that_of_the_padded_grid(scale: float | None) -> None:
     lengths = [3, 9, 4, 2]
     layout, mask = Layout(torch.tensor(lengths), 9), masks(lengths, "padding")
     heads = packed(lengths, torch.float32, 0)
-    out = attend(*heads, mask, layout.places_of(HEADS), scale=scale, dropout=None, dropped=0.0)
-    grid = [layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in heads]
-    told = torch.nn.functional.scaled_dot_product_attention(*grid, attn_mask=mask, scale=scale)
-    assert torch.allclose(out, layout.pack(told.transpose(1, 2)), atol=1e-6)
-    assert len(layout.places_of(HEADS).text) == 2  # not 4
+    out = attention(*heads, mask, layout.head_grid(HEADS), scale=scale, dropout=None, dropout_p=0.0)
+    padded = [layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in heads]
+    expected = torch.nn.functional.scaled_dot_product_attention(*padded, attn_mask=mask, scale=scale)
+    assert torch.allclose(out, layout.pack(expected.transpose(1, 2)), atol=1e-6)
+    assert len(layout.head_grid(HEADS).example) == 2  # four examples share two rows
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40))
-def test_rows_are_shared_where_there_is_room(lengths: list[int]) -> None:
+def test_short_examples_share_rows(lengths: list[int]) -> None:
     width, shared = max(lengths), shared_rows(lengths)
-    taken = [(row, start + n) for (row, start), length in zip(shared, lengths, strict=True) for n in range(length)]
-    assert len(set(taken)) == len(taken) and all(0 <= column < width for _, column in taken)
-    used = [sum(n for n, (at, _) in zip(lengths, shared, strict=True) if at == row) for row, _ in shared]
-    rows = dict(zip((row for row, _ in shared), used, strict=True))
-    assert set(rows) == set(range(len(rows)))
-    fullest = sorted(rows.values())
-    assert len(rows) == 1 or fullest[0] + fullest[1] > width  # no two rows would fit into one
+    occupied = [(row, start + n) for (row, start), length in zip(shared, lengths, strict=True) for n in range(length)]
+    assert len(set(occupied)) == len(occupied) and all(0 <= column < width for _, column in occupied)
+    used: dict[int, int] = {}
+    for (row, _), length in zip(shared, lengths, strict=True):
+        used[row] = used.get(row, 0) + length
+    assert set(used) == set(range(len(used)))
+    emptiest = sorted(used.values())[:2]
+    assert len(used) == 1 or sum(emptiest) > width  # no two rows would fit into one
 
 
-def test_a_mask_is_worked_out_once_for_all_layers() -> None:
+def test_the_bias_of_a_mask_is_computed_once_for_all_layers() -> None:
     lengths = [3, 9, 4, 2]
-    places, mask = Places.shared(torch.tensor(lengths), HEADS, sum(lengths)), masks(lengths, "padding")
-    assert places.bias(mask) is places.bias(mask) and places.bias(mask) is not places.bias(masks(lengths, "causal"))
+    grid, mask = HeadGrid.with_shared_rows(torch.tensor(lengths), HEADS, sum(lengths)), masks(lengths, "padding")
+    assert grid.bias(mask) is grid.bias(mask) and grid.bias(mask) is not grid.bias(masks(lengths, "causal"))
 
 
-def test_short_numbers_come_back_as_they_were_given() -> None:
+def test_output_and_gradients_have_the_data_type_of_the_input() -> None:
     lengths = [3, 7, 5]
     heads = [x.requires_grad_() for x in packed(lengths, torch.bfloat16, 0)]
-    mask, places = masks(lengths, "padding"), Places.shared(torch.tensor(lengths), HEADS, sum(lengths))
+    mask, grid = masks(lengths, "padding"), HeadGrid.with_shared_rows(torch.tensor(lengths), HEADS, sum(lengths))
     with torch.autocast("cpu", torch.bfloat16):
-        out = attend(*heads, mask, places, scale=None, dropout=None, dropped=0.0)
+        out = attention(*heads, mask, grid, scale=None, dropout=None, dropout_p=0.0)
         out.float().sum().backward()
     assert out.dtype == torch.bfloat16 and all(x.grad.dtype == torch.bfloat16 for x in heads)
 
@@ -130,24 +131,24 @@ def test_short_numbers_come_back_as_they_were_given() -> None:
     st.lists(st.integers(1, 9), min_size=1, max_size=6),
     st.sampled_from(["none", "padding", "causal", "additive", "by head"]),
 )
-def test_scoring_is_training_without_dropout(lengths: list[int], kind: str) -> None:
+def test_attention_without_gradient_equals_attention_without_dropout(lengths: list[int], kind: str) -> None:
     mask, heads = masks(lengths, kind), packed(lengths, torch.float32, 0)
-    places = Places.shared(torch.tensor(lengths), HEADS, sum(lengths))
-    learned = attend(*heads, mask, places, scale=None, dropout=None, dropped=0.0)
-    assert torch.equal(attended(*heads, mask, places, scale=None), learned)
-    for text, length in enumerate(lengths):
-        alone = Places.alone(torch.tensor(lengths), HEADS, torch.tensor([text]), length + 3)
-        start = sum(lengths[:text])
-        out = attended(*heads, mask, alone, scale=None)
+    grid = HeadGrid.with_shared_rows(torch.tensor(lengths), HEADS, sum(lengths))
+    expected = attention(*heads, mask, grid, scale=None, dropout=None, dropout_p=0.0)
+    assert torch.equal(attention_without_gradient(*heads, mask, grid, scale=None), expected)
+    for example, length in enumerate(lengths):
+        own_grid = HeadGrid.with_own_rows(torch.tensor(lengths), HEADS, torch.tensor([example]), length + 3)
+        start = sum(lengths[:example])
+        out = attention_without_gradient(*heads, mask, own_grid, scale=None)
         assert out.shape == (1, length, HEADS, SIZE)
-        assert torch.allclose(out, learned[:, start : start + length], atol=1e-6)
+        assert torch.allclose(out, expected[:, start : start + length], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "gpt2", "modernbert"])
-def test_short_texts_go_this_way(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packed_model_uses_it_for_short_examples(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     short = packing_module._short
-    monkeypatch.setattr(packing_module, "_short", lambda *args, **more: (calls.append(1), short(*args, **more))[1])
+    monkeypatch.setattr(packing_module, "_short", lambda *args, **kwargs: (calls.append(1), short(*args, **kwargs))[1])
     model = small_model(name)
     anatomy, batch = find_layers(model), small_batch(model)
     with packable(model) as packing, cut_at(model, anatomy, None, packing=packing) as upper:
@@ -156,43 +157,44 @@ def test_short_texts_go_this_way(name: str, monkeypatch: pytest.MonkeyPatch) -> 
         with torch.no_grad():
             upper(batch, None)
         assert len(calls) == 2 * anatomy.count
-        monkeypatch.setattr(packing_module, "SCORED", 40)
+        monkeypatch.setattr(packing_module, "MAX_SHORT_SCORED", 39)
         with torch.no_grad():
             upper(batch, None)
-        assert len(calls) == 2 * anatomy.count  # longer ones that are only scored go torch's way
+        assert len(calls) == 2 * anatomy.count  # torch computes longer examples that are only scored
 
 
-def test_switched_off_short_texts_go_torchs_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_switched_off_torch_computes_short_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_model("bert")
     anatomy, batch = find_layers(model), small_batch(model)
     with packable(model) as packing, cut_at(model, anatomy, None, packing=packing) as upper:
-        ours = upper(batch, None)
+        logits = upper(batch, None)
         monkeypatch.setenv("FROSTLINE_WITHOUT", "attention")
-        monkeypatch.setattr(packing_module, "_short", lambda *args, **more: 1 / 0)
-        assert torch.allclose(upper(batch, None), ours, atol=1e-5)
+        monkeypatch.setattr(packing_module, "_short", lambda *args, **kwargs: 1 / 0)
+        assert torch.allclose(upper(batch, None), logits, atol=1e-5)
 
 
 @pytest.mark.parametrize("p", [0.2, 1.0])
-def test_without_our_dropout_torch_draws_the_masks(p: float) -> None:
+def test_without_frostlines_dropout_torch_draws_the_masks(p: float) -> None:
     lengths = [9] * 40
-    heads, places = packed(lengths, torch.float32, 0), Places.shared(torch.tensor(lengths), HEADS, sum(lengths))
+    heads = packed(lengths, torch.float32, 0)
+    grid = HeadGrid.with_shared_rows(torch.tensor(lengths), HEADS, sum(lengths))
     ones = torch.ones_like(heads[2])
     outs = []
     for seed in (0, 0, 1):
         torch.manual_seed(seed)
-        outs.append(attend(*heads[:2], ones, None, places, scale=None, dropout=None, dropped=p))
+        outs.append(attention(*heads[:2], ones, None, grid, scale=None, dropout=None, dropout_p=p))
     assert torch.equal(outs[0], outs[1])
     assert torch.equal(outs[0], outs[2]) == (p == 1)
     assert float(outs[0].mean()) == pytest.approx(float(p < 1), abs=0.05)
 
 
-def test_what_is_frozen_but_drops_does_drop() -> None:
-    """Nothing below has a gradient, so it looks like scoring."""
+def test_a_frozen_layer_in_train_mode_uses_dropout() -> None:
+    """Its inputs have no gradient, but it is not scoring."""
     model = small_model("bert").train().requires_grad_(False)
     anatomy, batch = find_layers(model), small_batch(model)
     for name, module in model.named_modules():
         if type(module) is torch.nn.Dropout and not name.endswith("attention.self.dropout"):
-            module.p = 0.0  # only that of attention's weights is left
+            module.p = 0.0  # only the dropout of attention weights remains
     outs = []
     for seed in (0, 0, 1):
         with packable(model) as packing, cut_at(model, anatomy, None, packing=packing) as upper:

@@ -1,4 +1,4 @@
-"""Forwards replaced for a while, one over the other."""
+"""Temporary and nested replacement of forwards."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from torch import nn
 from frostline.fast.forwards import forwards_replaced
 
 
-def test_modules_run_what_they_are_told_and_then_what_they_ran_before():
+def test_modules_run_the_given_function_and_afterwards_their_former_one():
     module, x = nn.Linear(2, 2), torch.ones(1, 2)
     before = module(x)
     with forwards_replaced({module: lambda x: x + 1}):
@@ -18,7 +18,7 @@ def test_modules_run_what_they_are_told_and_then_what_they_ran_before():
     assert "forward" not in vars(module)
 
 
-def test_after_an_error_too():
+def test_forwards_are_restored_after_an_error():
     module = nn.Linear(2, 2)
     with pytest.raises(ZeroDivisionError), forwards_replaced({module: lambda x: x}):
         1 / 0  # noqa: B018

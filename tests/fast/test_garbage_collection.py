@@ -1,4 +1,4 @@
-"""Objects that the garbage collector leaves alone."""
+"""Objects that the garbage collector ignores."""
 
 import gc
 import weakref
@@ -8,7 +8,7 @@ import pytest
 from frostline.fast.garbage_collection import objects_frozen
 
 
-def test_objects_are_frozen_while_the_context_is_open_and_inner_contexts_add_new_ones() -> None:
+def test_objects_are_frozen_while_the_context_is_open_and_nested_contexts_add_new_objects() -> None:
     with objects_frozen():
         before = gc.get_freeze_count()
         later = [[] for _ in range(1_000)]
@@ -18,17 +18,17 @@ def test_objects_are_frozen_while_the_context_is_open_and_inner_contexts_add_new
     assert gc.get_freeze_count() == 0
 
 
-def test_garbage_is_collected_first() -> None:
+def test_garbage_is_collected_before_objects_are_frozen() -> None:
     class Link:
         pass
 
     with objects_frozen():
-        one = Link()
-        one.itself = one
-        gone = weakref.ref(one)
-        del one
+        cycle = Link()
+        cycle.itself = cycle
+        reference = weakref.ref(cycle)
+        del cycle
         with objects_frozen():
-            assert gone() is None
+            assert reference() is None
 
 
 def test_switched_off_nothing_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:

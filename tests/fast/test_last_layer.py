@@ -1,10 +1,10 @@
-"""The last layer for the head's token only, against the whole last layer."""
+"""The last layer computed for the head's token only, compared with the whole last layer."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from frostline.fast.last_layer import HeadTokenPart, placed, read_at
+from frostline.fast.last_layer import HeadTokenPart, head_position, scattered
 from frostline.frozen.check.exactness import check
 from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
 from frostline.frozen.cut import cut_at
@@ -14,7 +14,7 @@ from frostline.model.trainable import Trainable
 from small_models import small_batch, small_model
 
 L = 4
-NARROW = {
+HEAD_TOKEN_MODULES = {
     "bert": {"attention.self.query", "attention.output", "intermediate", "output"},
     "roberta": {"attention.self.query", "attention.output", "intermediate", "output"},
     "electra": {"attention.self.query", "attention.output", "intermediate", "output"},
@@ -36,21 +36,21 @@ def furthest(one, other):
     return float(gap / max(b.detach().abs().max() for b in other))
 
 
-@pytest.mark.parametrize("model_type", NARROW)
-def test_what_the_head_does_not_look_at_is_found(model_type):
+@pytest.mark.parametrize("model_type", HEAD_TOKEN_MODULES)
+def test_modules_that_need_the_heads_token_only_are_found(model_type):
     model = small_model(model_type)
     _, head_token = head_token_part_of(model, small_batch(model))
-    assert set(head_token.modules) == NARROW[model_type]
+    assert set(head_token.modules) == HEAD_TOKEN_MODULES[model_type]
 
 
 @pytest.mark.parametrize("path", ["padded", "packed"])
 @pytest.mark.parametrize("cut", [None, 2, L - 1])
-@pytest.mark.parametrize("model_type", NARROW)
-def test_logits_and_gradients_are_those_of_the_whole_layer(model_type, cut, path):
+@pytest.mark.parametrize("model_type", HEAD_TOKEN_MODULES)
+def test_logits_and_gradients_equal_those_of_the_whole_layer(model_type, cut, path):
     model = small_model(model_type)
     batch = small_batch(model)
     anatomy, head_token = head_token_part_of(model, batch)
-    names = Trainable.last(None if cut is None else L - cut).parameters(anatomy)
+    names = Trainable("all" if cut is None else L - cut).parameters(anatomy)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in names)
     trained = [p for p in model.parameters() if p.requires_grad]
@@ -63,85 +63,85 @@ def test_logits_and_gradients_are_those_of_the_whole_layer(model_type, cut, path
     gradients = torch.autograd.grad(F.cross_entropy(truth, target), trained)
     with packable(model) as packing:
         if path == "packed" and packing is None:
-            pytest.skip("a type that packs nothing")
+            pytest.skip("a type that cannot be packed")
         with cut_at(model, anatomy, cut, packing=packing if path == "packed" else None, head_token=head_token) as upper:
             logits = upper(batch, states)
-            narrow_gradients = torch.autograd.grad(F.cross_entropy(logits, target), trained)
-    assert furthest([logits], [truth]) < 3e-6  # sums run in another order, which processors do each in their way
-    assert furthest(narrow_gradients, gradients) < 3e-6
+            head_token_gradients = torch.autograd.grad(F.cross_entropy(logits, target), trained)
+    assert furthest([logits], [truth]) < 3e-6  # sums have another order, which depends on the processor
+    assert furthest(head_token_gradients, gradients) < 3e-6
 
 
 @pytest.mark.parametrize("model_type", ["bert", "llama", "gpt2"])
-def test_it_computes_less(model_type):
-    """Rows that go through the linear layers of the last layer, counted."""
+def test_the_last_layer_computes_fewer_tokens(model_type):
+    """Counts the output elements of the last layer's linear modules."""
     model = small_model(model_type)
     batch = small_batch(model)
     anatomy, head_token = head_token_part_of(model, batch)
-    rows = []
+    elements = []
 
     def count(module, args, out):
-        rows.append(args[0].numel() // args[0].shape[-1] * out.shape[-1])
+        elements.append(args[0].numel() // args[0].shape[-1] * out.shape[-1])
 
     modules = [
         m for m in anatomy.layers(model)[-1].modules() if "Linear" in type(m).__name__ or "Conv1D" in type(m).__name__
     ]
     hooks = [module.register_forward_hook(count) for module in modules]
     work = []
-    for how in (None, head_token):
+    for part in (None, head_token):
         with (
             torch.no_grad(),
             packable(model) as packing,
-            cut_at(model, anatomy, None, packing=packing, head_token=how) as upper,
+            cut_at(model, anatomy, None, packing=packing, head_token=part) as upper,
         ):
             upper(batch)
-        work.append(sum(rows))
-        rows.clear()
+        work.append(sum(elements))
+        elements.clear()
     for hook in hooks:
         hook.remove()
     assert work[0] > 2 * work[1]
 
 
-def test_where_the_head_reads_every_token_nothing_is_narrow():
+def test_a_head_that_reads_every_token_needs_the_whole_layer():
     model = small_model("bert")
     batch = small_batch(model)
     assert find_head_token_part(model, find_layers(model, batch), batch, "all") is None
 
 
-def test_a_wrong_list_of_modules_is_seen_by_the_check(monkeypatch):
-    """Keys for the head's token only would change the logits: the check then takes the whole layer."""
+def test_the_exactness_check_rejects_a_wrong_list_of_modules(monkeypatch):
+    """Keys for the head's token only would change the logits. The check then uses the whole layer."""
     wrong = HeadTokenPart("first", ("attention.self.key",), 0)
     model = small_model("bert")
-    monkeypatch.setattr("frostline.frozen.check.trial.find_head_token_part", lambda *given: wrong)
-    rows = check(model, tuned_layers=[0, 1, None], batch=small_batch(model))
-    assert [row.head_token for row in rows] == [None, None, None]  # at 0 the pass would run it
-    assert all(row.path == "packed" and row.max_logit_difference < 1e-6 for row in rows)
+    monkeypatch.setattr("frostline.frozen.check.cut_comparison.find_head_token_part", lambda *given: wrong)
+    rows = check(model, tuned_layers=[0, 1, "all"], batch=small_batch(model))
+    assert [row.head_token for row in rows] == [None, None, None]  # at k = 0 the forward pass would run it
+    assert all(row.batches == "packed" and row.max_logit_difference < 1e-6 for row in rows)
 
 
-def test_the_check_says_that_the_last_layer_is_narrow():
+def test_the_exactness_check_reports_the_modules():
     model = small_model("roberta")
-    rows = check(model, tuned_layers=[1, 3, None], batch=small_batch(model))
+    rows = check(model, tuned_layers=[1, 3, "all"], batch=small_batch(model))
     assert {row.head_token.modules for row in rows} == {tuple(rows[0].head_token.modules)}
-    assert set(rows[0].head_token.modules) == NARROW["roberta"]
+    assert set(rows[0].head_token.modules) == HEAD_TOKEN_MODULES["roberta"]
 
 
-def test_the_model_is_left_as_it_was():
+def test_the_model_is_restored():
     model = small_model("bert")
     batch = small_batch(model)
     anatomy, head_token = head_token_part_of(model, batch)
     with packable(model) as packing, cut_at(model, anatomy, None, packing=packing, head_token=head_token) as upper:
         upper(batch)
-        assert upper.read is None and packing.read is None
+        assert upper.read is None and packing.head_index is None
     assert not any("forward" in vars(module) for module in model.modules())
 
 
-def test_the_last_token_is_the_one_before_the_number_of_padding():
+def test_the_last_token_is_the_last_one_that_is_not_padding():
     ids = torch.tensor([[5, 6, 7, 0], [5, 6, 0, 0], [5, 6, 7, 8]])
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]])
-    assert read_at("last", ids, mask, 0).tolist() == [2, 1, 3]
-    assert read_at("last", ids, mask, None).tolist() == [3, 1, 3]
-    assert read_at("first", ids, mask, 0).tolist() == [0, 0, 0]
+    assert head_position("last", ids, mask, 0).tolist() == [2, 1, 3]
+    assert head_position("last", ids, mask, None).tolist() == [3, 1, 3]
+    assert head_position("first", ids, mask, 0).tolist() == [0, 0, 0]
 
 
-def test_placed_rows_stand_among_zeros():
+def test_scattered_rows_are_surrounded_by_zeros():
     x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-    assert placed(x, torch.tensor([3, 0]), 4).tolist() == [[3, 4], [0, 0], [0, 0], [1, 2]]
+    assert scattered(x, torch.tensor([3, 0]), 4).tolist() == [[3, 4], [0, 0], [0, 0], [1, 2]]

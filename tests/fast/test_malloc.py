@@ -1,5 +1,7 @@
-"""Freed memory that stays with the process while runs go on. In processes of their own: in the heap of another, gaps left
-by earlier tests may serve the blocks."""
+"""Freed memory that the process keeps while runs are trained.
+
+Each test starts its own process, because the heap of this one may have gaps from earlier tests.
+"""
 
 import os
 import platform
@@ -34,7 +36,7 @@ def printed_by(code: str, *arguments: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize("how", ["keep", "release", "off"])
-def test_freed_memory_stays_or_goes_back_to_the_system(how: str) -> None:
+def test_freed_memory_is_kept_or_released(how: str) -> None:
     without = {"FROSTLINE_WITHOUT": "malloc"} if how == "off" else {}
     before, held, freed, after = map(int, printed_by(FREED, how, **without).split())
     assert held - before > 200 << 20
@@ -53,5 +55,5 @@ print(glibc().mallinfo2().hblks - before)
 """
 
 
-def test_afterwards_blocks_of_some_size_are_not_mapped_one_by_one() -> None:
+def test_afterwards_medium_blocks_are_not_mapped_individually() -> None:
     assert int(printed_by(AFTERWARDS)) == 0

@@ -1,4 +1,4 @@
-"""Steps, norms and clipping, against torch's own on dense gradients."""
+"""Optimizer steps, gradient norms and clipping, compared with torch's own functions on dense gradients."""
 
 import pytest
 import torch
@@ -10,8 +10,8 @@ from frostline.fast.optimizer import AdamW, clear_gradients, clip, gradient_of, 
 from frostline.fast.sparse_gradients import SparseGradient
 
 SHAPES = [(40, 24), (24,), (7, 130), (1, 1)]
-TABLE = 2  # the parameter whose gradient is held for the rows that were read
-READ = torch.tensor([5, 0, 3])
+TABLE = 2  # the parameter with a sparse gradient
+READ = torch.tensor([5, 0, 3])  # the rows of the table that were read
 
 
 def parameters_of(seed=0):
@@ -20,18 +20,18 @@ def parameters_of(seed=0):
 
 
 def with_gradients(parameters, seed, scale=1.0):
-    """Give each parameter a gradient, the table one of three rows; gives the same gradients as dense tensors."""
+    """Set a gradient of each parameter, for the table one of three rows. Returns the same gradients as dense tensors."""
     draw = torch.Generator().manual_seed(seed)
     dense = [torch.randn(shape, generator=draw) * scale for shape in SHAPES]
     rows = dense[TABLE][READ]
     dense[TABLE] = torch.zeros(SHAPES[TABLE]).index_copy(0, READ, rows)
     for parameter, gradient in zip(parameters, dense, strict=True):
-        held = vars(parameter).get("sparse_gradient")
-        if held is None:
+        sparse = vars(parameter).get("sparse_gradient")
+        if sparse is None:
             parameter.grad = gradient.clone()
         else:
-            held.read(READ)
-            held.add(READ, rows, None)
+            sparse.read(READ)
+            sparse.add(READ, rows, None)
     return dense
 
 
@@ -44,35 +44,36 @@ def groups(parameters):
 
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("limit", [0.5, 1e6])
-def test_steps_are_torchs_own(sparse, limit):
-    mine, theirs = parameters_of(), parameters_of()
+def test_steps_equal_those_of_torch(sparse, limit):
+    parameters, reference = parameters_of(), parameters_of()
     if sparse:
-        SparseGradient(mine[TABLE])
-    how = {"betas": (0.9, 0.99), "eps": 1e-6}
-    optimizer, other = AdamW(groups(mine), **how), torch.optim.AdamW(groups(theirs), **how, fused=True)
+        SparseGradient(parameters[TABLE])
+    options = {"betas": (0.9, 0.99), "eps": 1e-6}
+    optimizer = AdamW(groups(parameters), **options)
+    reference_optimizer = torch.optim.AdamW(groups(reference), **options, fused=True)
     for step in range(5):
-        for parameter, gradient in zip(theirs, with_gradients(mine, step), strict=True):
+        for parameter, gradient in zip(reference, with_gradients(parameters, step), strict=True):
             parameter.grad = gradient
-        norm = total_norm(mine)
-        torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(theirs, limit))
-        clip(mine, limit, norm)
+        norm = total_norm(parameters)
+        torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(reference, limit))
+        clip(parameters, limit, norm)
         optimizer.step()
-        other.step()
+        reference_optimizer.step()
         optimizer.flush()
-        for p, q in zip(mine, theirs, strict=True):
+        for p, q in zip(parameters, reference, strict=True):
             torch.testing.assert_close(p, q)
             assert sparse or torch.equal(p, q)
             assert gradient_of(p) is None
 
 
 @pytest.mark.parametrize(
-    "way", [clear_gradients, lambda parameters: AdamW(groups(parameters), betas=(0.9, 0.9), eps=1).zero_grad()]
+    "clear", [clear_gradients, lambda parameters: AdamW(groups(parameters), betas=(0.9, 0.9), eps=1).zero_grad()]
 )
-def test_cleared_gradients_are_gone(way):
+def test_cleared_gradients_have_no_effect(clear):
     parameters = parameters_of()
     SparseGradient(parameters[TABLE])
     with_gradients(parameters, 0)
-    way(parameters)
+    clear(parameters)
     assert all(gradient_of(p) is None for p in parameters)
     before = [p.detach().clone() for p in parameters]
     AdamW(groups(parameters), betas=(0.9, 0.99), eps=1e-6).step()
@@ -80,7 +81,7 @@ def test_cleared_gradients_are_gone(way):
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.01, 100), st.floats(1e-3, 1e3))
-def test_clipped_gradients_are_as_long_as_the_limit_at_most(seed, limit, scale):
+def test_the_norm_of_clipped_gradients_is_at_most_the_limit(seed, limit, scale):
     parameters = parameters_of()
     SparseGradient(parameters[TABLE])
     with_gradients(parameters, seed, scale)
@@ -91,7 +92,7 @@ def test_clipped_gradients_are_as_long_as_the_limit_at_most(seed, limit, scale):
 
 @pytest.mark.parametrize("number", range(len(SHAPES)))
 @pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
-def test_one_value_that_is_not_finite_shows_in_the_norm(number, wrong):
+def test_one_value_that_is_not_finite_makes_the_norm_not_finite(number, wrong):
     parameters = parameters_of()
     SparseGradient(parameters[TABLE])
     with_gradients(parameters, 0)

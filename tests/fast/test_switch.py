@@ -1,4 +1,4 @@
-"""The switch of the speed-ups, and a whole sweep with and without them."""
+"""The switch of the speed-ups, and the scores of a sweep with and without them."""
 
 import re
 from pathlib import Path
@@ -9,46 +9,46 @@ import torch
 
 import frostline
 from frostline import FrostlineError, Sweep
-from frostline.fast.switch import TRICKS, enabled
-from frostline.sweep.execution.progress import Progress
+from frostline.fast.switch import SPEED_UPS, enabled
+from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 
 
 def test_all_are_on_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FROSTLINE_PLAIN", raising=False)
     monkeypatch.delenv("FROSTLINE_WITHOUT", raising=False)
-    assert all(map(enabled, TRICKS))
+    assert all(map(enabled, SPEED_UPS))
 
 
 def test_one_flag_turns_all_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROSTLINE_PLAIN", "1")
-    assert not any(map(enabled, TRICKS))
+    assert not any(map(enabled, SPEED_UPS))
     monkeypatch.setenv("FROSTLINE_PLAIN", "0")
-    assert all(map(enabled, TRICKS))
+    assert all(map(enabled, SPEED_UPS))
 
 
 def test_some_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROSTLINE_WITHOUT", "dropout, packing,")
-    assert {trick for trick in TRICKS if not enabled(trick)} == {"dropout", "packing"}
+    assert {name for name in SPEED_UPS if not enabled(name)} == {"dropout", "packing"}
 
 
-def test_an_unknown_name_is_an_error_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_name_is_an_error_with_the_nearest_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROSTLINE_WITHOUT", "packing,dropuot")
-    with pytest.raises(FrostlineError, match=r"FROSTLINE_WITHOUT=dropuot .*did you mean dropout"):
+    with pytest.raises(FrostlineError, match=r"FROSTLINE_WITHOUT=dropuot .*did you mean 'dropout'"):
         enabled("attention")
 
 
-def test_every_speed_up_asks_the_switch() -> None:
+def test_every_speed_up_uses_the_switch() -> None:
     sources = "".join(path.read_text() for path in Path(frostline.__file__).parent.rglob("*.py"))
-    assert {*re.findall(r'enabled\("(\w+)"\)', sources)} == set(TRICKS)
+    assert {*re.findall(r'enabled\("(\w+)"\)', sources)} == set(SPEED_UPS)
 
 
 @pytest.fixture(scope="module")
 def scores(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A function that runs one sweep without dropout and gives its validation scores."""
+    """A function that runs one sweep without dropout and returns its validation scores."""
     torch.set_num_threads(1)
 
-    def swept() -> dict[tuple[str, str], float]:
+    def scores_of_sweep() -> dict[tuple[str, str], float]:
         out = tmp_path_factory.mktemp("switch") / "out"
         settings = {"tune": "0,1,all", "seeds": 1, "num_train_epochs": 1, "train_size": 48, "test": "none"}
         model = without_dropout(tiny_bert, out.parent / "model")
@@ -60,11 +60,11 @@ def scores(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathF
             if score["split"] == "validation"
         }
 
-    return swept
+    return scores_of_sweep
 
 
 def without_dropout(model: Path, folder: Path) -> Path:
-    """A copy of a model whose configuration drops nothing."""
+    """A copy of a model folder with all dropout probabilities set to zero."""
     folder.mkdir()
     for path in model.iterdir():
         (folder / path.name).write_bytes(path.read_bytes())
@@ -79,14 +79,14 @@ def test_a_sweep_without_any_speed_up_has_the_same_scores(scores: Any, monkeypat
     plain = scores()
     assert fast.keys() == plain.keys() and len(fast) > 3
     assert plain == pytest.approx(fast, abs=1e-4, nan_ok=True)
-    assert plain != fast  # the last digits differ, so it was indeed computed in another way
+    assert plain != fast  # the last digits differ, so the plain path did run
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trick", TRICKS)
+@pytest.mark.parametrize("name", SPEED_UPS)
 def test_a_sweep_without_one_speed_up_has_the_same_scores(
-    trick: str, scores: Any, monkeypatch: pytest.MonkeyPatch
+    name: str, scores: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fast = scores()
-    monkeypatch.setenv("FROSTLINE_WITHOUT", trick)
+    monkeypatch.setenv("FROSTLINE_WITHOUT", name)
     assert scores() == pytest.approx(fast, abs=1e-4, nan_ok=True)

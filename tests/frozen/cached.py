@@ -1,4 +1,4 @@
-"""A cache folder for tests, with records of what was computed."""
+"""A cache folder for tests that records how many examples were computed."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ RECIPE = Recipe("m", "w", "float32", "sdpa", "cpu", 1, "AVX2", "2", "5", head_re
 
 
 class Cache:
-    """``load_or_compute`` into one folder; records the reports of progress and the warnings of the last call."""
+    """Calls ``load_or_compute`` for one folder, and records progress and warnings of the last call."""
 
     def __init__(self, folder: Path, model: Any, anatomy: Anatomy) -> None:
         self.folder, self.model, self.anatomy = folder, model, anatomy
@@ -53,7 +53,7 @@ class Cache:
 
     @property
     def computed(self) -> int:
-        """Examples that the last call computed: its first report counts those that were cached."""
+        """The number of examples that the last call computed. Its first progress report counts cached examples."""
         return sum(self.progress[1:])
 
     @property
@@ -62,7 +62,7 @@ class Cache:
 
 
 def state_bytes(states: HiddenStates, rows: Iterable[int]) -> list[list[bytes]]:
-    """For each row the bytes of its hidden states, at every cut and of the head's token."""
+    """The bytes of each row's hidden states, at every cut and of the head's token."""
     return [
         [states.tokens(cut, np.array([row])).numpy().tobytes() for cut in states.selection.cuts]
         + [states.head(np.array([row])).numpy().tobytes()] * states.selection.head

@@ -1,4 +1,4 @@
-"""What tests of the cut share: hidden states at every cut, what is trained, and how far two results are apart."""
+"""Helpers for tests of the cut: hidden states at every cut, gradients, and relative differences."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
@@ -16,17 +16,17 @@ LAYERS = 4  # of a small model
 
 
 @contextmanager
-def batches_of(model: Any, path: str) -> Iterator[Packing | None]:
-    """Packed or padded batches."""
-    with packable(model) if path == "packed" else nullcontext() as packing:
-        assert path == "padded" or packing
+def packing_for(model: Any, batches: str) -> Iterator[Packing | None]:
+    """The packing of ``model`` if ``batches`` is "packed"; None if it is "padded"."""
+    with packable(model) if batches == "packed" else nullcontext() as packing:
+        assert batches == "padded" or packing
         yield packing
 
 
 def states_by_cut(
     model: Any, anatomy: Anatomy, batch: Mapping[str, Tensor], packing: Packing | None = None
 ) -> dict[int, Tensor]:
-    """Hidden states of a forward of this very batch after 0 .. L layers, ``[1, T, D]`` each."""
+    """Hidden states of the batch after 0 .. L layers, ``[1, T, D]`` each, from a forward pass over the same batch."""
     seen: dict[int, Tensor] = {}
     mask = batch["attention_mask"].bool()
 
@@ -53,7 +53,7 @@ def logits_and_gradients(logits: Tensor, trained: Mapping[str, Tensor]) -> tuple
     return logits.detach(), dict(zip(trained, gradients, strict=True))
 
 
-def furthest(found: Iterable[Tensor], wanted: Iterable[Tensor]) -> float:
-    """The largest difference, relative to the largest value."""
-    pairs: Sequence[tuple[Tensor, Tensor]] = list(zip(found, wanted, strict=True))
+def largest_difference(actual: Iterable[Tensor], expected: Iterable[Tensor]) -> float:
+    """The largest difference, relative to the largest expected value."""
+    pairs: Sequence[tuple[Tensor, Tensor]] = list(zip(actual, expected, strict=True))
     return float(max((a - b).abs().max() for a, b in pairs) / max(b.abs().max() for _, b in pairs))

@@ -1,4 +1,4 @@
-"""Forward passes of small models, and the bytes that they compute for each example."""
+"""Forward passes over small models, and the bytes of each example's hidden states."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from frostline.model.tokens import Tokens
 def pass_over(
     model: Any, *, packed: bool = True, precision: str = "float32", selection: StateSelection | None = None
 ) -> ForwardPass:
-    """The forward pass of a sweep over ``model``: the hidden states of two cuts, and the head's token."""
+    """The forward pass of a sweep. By default it computes the hidden states at two cuts and of the head's token."""
     anatomy, batch = find_layers(model), probe_batch(model)
     reads = find_head_reads(model, anatomy, batch)
     selection = selection or StateSelection((1, anatomy.count - 1), head=reads != "all")
@@ -25,7 +25,7 @@ def pass_over(
 
 
 def bytes_by_row(forward_pass: ForwardPass, tokens: Tokens, rows: Any) -> dict[int, list[bytes]]:
-    """The bytes of the hidden states of each row."""
+    """The bytes of each row's hidden states."""
     found, batches = {}, forward_pass.batches(tokens.lengths, np.asarray(rows, np.int64))
     for batch, states in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
         parts = {name: x.split(batch.lengths.tolist() if "tokens" in name else 1) for name, x in states.items()}

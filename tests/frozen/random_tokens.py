@@ -1,4 +1,4 @@
-"""Tables of random examples."""
+"""Token tables of random examples."""
 
 from collections.abc import Sequence
 

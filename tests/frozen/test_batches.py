@@ -1,4 +1,4 @@
-"""Batches of the forward pass: every example once, in shapes that depend on its own length only."""
+"""Batches of the forward pass contain every example once, in shapes that depend on its own length only."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from frostline.frozen import batches as module
 from frostline.frozen.batches import TINY, tokens_per_batch
 from frostline.frozen.forward_pass import ForwardPass
-from frostline.model.packed_layout import STEP
-from frostline.sweep.forecast.operations import forward_totals
+from frostline.model.packed_layout import LENGTH_MULTIPLE
+from frostline.sweep.work.operations import forward_totals
 from frozen.passes import bytes_by_row, pass_over
 from frozen.random_tokens import random_tokens
 from small_models import small_model
@@ -28,7 +28,7 @@ def bert() -> ForwardPass:
 
 
 @given(LENGTHS, st.booleans(), st.integers(0, 99))
-def test_every_row_once_and_no_batch_above_its_capacity(
+def test_batches_contain_every_row_once_and_respect_their_capacity(
     bert: ForwardPass, lengths: list[int], packed: bool, seed: int
 ) -> None:
     rows = np.random.default_rng(seed).permutation(len(lengths))[: max(1, len(lengths) // 2)]
@@ -37,21 +37,23 @@ def test_every_row_once_and_no_batch_above_its_capacity(
     for batch in batches:
         padded = batch.padded_lengths
         assert batch.lengths.tolist() == [lengths[row] for row in batch.rows] and len(batch.rows) <= batch.examples
-        assert ((padded - batch.lengths) <= STEP - packed).all() and not (padded % STEP).any()
+        assert ((padded - batch.lengths) <= LENGTH_MULTIPLE - packed).all() and not (padded % LENGTH_MULTIPLE).any()
         if packed:
-            tiny = batch.lengths.max() <= STEP
-            assert tiny == (batch.lengths.min() <= STEP)  # an example's own length decides which batches it is in
+            tiny = batch.lengths.max() <= LENGTH_MULTIPLE
+            assert tiny == (
+                batch.lengths.min() <= LENGTH_MULTIPLE
+            )  # an example's own length decides in which batches it is
             assert batch.lengths.sum() <= batch.capacity == BUDGET
-            assert batch.examples == BUDGET // (TINY if tiny else STEP)
+            assert batch.examples == BUDGET // (TINY if tiny else LENGTH_MULTIPLE)
             assert forward_totals(batch).tokens == BUDGET
         else:
             assert len(set(padded)) == 1 and len(batch.rows) <= batch.examples == BUDGET // padded[0]
-            assert (batch.lengths < padded).all()  # so there is always a mask
+            assert (batch.lengths < padded).all()  # every example has padding
 
 
 @given(st.lists(st.integers(1, 40), min_size=200, max_size=400), st.integers(0, 3))
 def test_packed_batches_are_full(bert: ForwardPass, lengths: list[int], long: int) -> None:
-    """A batch has no capacity for the shortest example of the next, or its padded grid would be too large."""
+    """The shortest example of the next batch would exceed the capacity of a batch or of its padded grid."""
     lengths = lengths + [500] * long
     batches = bert.batches(np.array(lengths), np.arange(len(lengths)))
     for batch, later in pairwise(batches):
@@ -68,10 +70,10 @@ def test_a_wider_model_has_fewer_tokens_in_a_batch(bert: ForwardPass) -> None:
         return tokens_per_batch(torch.device("cpu"), replace(bert.anatomy, width=width))
 
     assert tokens(32) == tokens(module.WIDE) == BUDGET
-    assert tokens(2 * module.WIDE) == BUDGET // 2 and tokens(10**9) == STEP
+    assert tokens(2 * module.WIDE) == BUDGET // 2 and tokens(10**9) == LENGTH_MULTIPLE
     for width in range(module.WIDE, 5000, 7):
-        assert not tokens(width) % STEP
-        assert BUDGET * module.WIDE - STEP * width < tokens(width) * width <= BUDGET * module.WIDE
+        assert not tokens(width) % LENGTH_MULTIPLE
+        assert BUDGET * module.WIDE - LENGTH_MULTIPLE * width < tokens(width) * width <= BUDGET * module.WIDE
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -84,15 +86,15 @@ def test_max_tokens_limits_a_batch(bert: ForwardPass, packed: bool) -> None:
     assert (long.capacity, len(long.rows)) == (40, 1)
 
 
-def test_short_examples_fill_batches_of_their_own(bert: ForwardPass) -> None:
-    """In a batch with longer ones there is no room for as many as fill a batch."""
+def test_short_examples_have_separate_batches(bert: ForwardPass) -> None:
+    """A batch with longer examples has room for fewer examples."""
     lengths = np.array([5] * 3000 + [20] * 300)
     batches = bert.batches(lengths, np.arange(3300))
     long, short = BUDGET // 20, BUDGET // 5
     assert [len(batch.rows) for batch in batches] == [long, 300 - long, short, short, short, 3000 - 3 * short]
 
 
-def test_an_example_longer_than_a_batch_has_one_of_its_own(bert: ForwardPass) -> None:
+def test_an_example_with_more_tokens_than_the_budget_has_its_own_batch(bert: ForwardPass) -> None:
     small = replace(bert, max_tokens=16)
     tokens = random_tokens([5, 37, 3, 16, 38])
     batches = small.batches(tokens.lengths, np.arange(5))

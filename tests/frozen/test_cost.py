@@ -1,4 +1,4 @@
-"""The model of cost: laws that hold whatever the machine."""
+"""The cost model: properties that hold on every machine."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +13,11 @@ import frostline
 from frostline.fast import sparse_gradients as lookup
 from frostline.frozen.check.head_token import find_head_token_part
 from frostline.frozen.selection import StateSelection
-from frostline.model.anatomy import LAYER, find_layers, probe_batch
+from frostline.model.anatomy import find_layers, probe_batch
+from frostline.model.places import layer_place
 from frostline.model.trainable import Trainable
-from frostline.sweep.execution.progress import Progress
-from frostline.sweep.forecast.operations import (
+from frostline.sweep.progress import Progress
+from frostline.sweep.work.operations import (
     BatchTotals,
     OperationCounter,
     batch_totals,
@@ -24,7 +25,7 @@ from frostline.sweep.forecast.operations import (
     random_batch_totals,
     sorted_batch_totals,
 )
-from frostline.sweep.forecast.workload import Workload
+from frostline.sweep.work.workload import Workload
 from frostline.training.specification import RunSpec
 from small_models import small_model
 
@@ -38,7 +39,7 @@ def matrices() -> OperationCounter:
 
 
 @given(LENGTHS, st.integers(1, 16))
-def test_batches_hold_every_text_and_token_however_they_are_drawn(lengths: np.ndarray, size: int) -> None:
+def test_batches_contain_every_example_and_token_for_every_order(lengths: np.ndarray, size: int) -> None:
     for made in (batch_totals(lengths, size), sorted_batch_totals(lengths, size), random_batch_totals(lengths, size)):
         assert (made.count, made.examples, made.tokens) == (-(-len(lengths) // size), len(lengths), lengths.sum())
         assert made.padded_tokens >= made.tokens and made.token_pairs >= (lengths**2).sum()
@@ -54,25 +55,24 @@ def test_batches_add_up_and_scale() -> None:
     assert batch_totals(np.zeros(0, np.int64), 4) == BatchTotals()
 
 
-def test_a_layer_is_counted_as_the_formula_of_bert_has_it(matrices: OperationCounter) -> None:
+def test_operations_of_a_layer_match_the_formula_for_bert(matrices: OperationCounter) -> None:
     width = matrices.anatomy.width
     step = batch_totals(np.full(4, 8), 4)
     weights = matrices.layers[0]
-    shapes = {name: size for name, size in matrices.sizes.items() if matrices.anatomy.places[name] == f"{LAYER}0"}
+    shapes = {name: size for name, size in matrices.sizes.items() if matrices.anatomy.places[name] == layer_place(0)}
     assert weights == sum(shapes.values()) and len(shapes) == 6  # query, key, value, output, and two of the FFN
     assert matrices.forward(step, 0, 1) == 32 * 2 * weights + 4 * width * 4 * 8 * 8
     assert not any("embeddings" in name for name in matrices.sizes)
 
 
-def test_deeper_longer_and_more_costs_more(matrices: OperationCounter) -> None:
+def test_more_layers_longer_examples_and_more_examples_cost_more(matrices: OperationCounter) -> None:
     anatomy, step = matrices.anatomy, batch_totals(np.array([5, 9, 4]), 3)
     steps = [
-        matrices.training(Trainable.last(k).parameters(anatomy), step, anatomy.count - k)
-        for k in range(anatomy.count + 1)
+        matrices.training(Trainable(k).parameters(anatomy), step, anatomy.count - k) for k in range(anatomy.count + 1)
     ]
     assert steps == sorted(steps) and len(set(steps)) == len(steps)
     whole = matrices.training(Trainable("all").parameters(anatomy), step, None)
-    assert whole == pytest.approx(steps[-1])  # the embeddings are looked up
+    assert whole == pytest.approx(steps[-1])  # looking up embeddings costs no operations
     assert whole == pytest.approx(3 * matrices.forward(step))
     for more in (step * 2, batch_totals(np.array([5, 9, 5]), 3), batch_totals(np.array([5, 9, 4, 1]), 4)):
         assert matrices.training(Trainable(1).parameters(anatomy), more, 0) > matrices.training(
@@ -85,14 +85,16 @@ def test_deeper_longer_and_more_costs_more(matrices: OperationCounter) -> None:
     assert matrices.forward(step) == matrices.forward(step, 0, 1) + matrices.forward(step, 1)
 
 
-def test_what_is_frozen_saves_less_the_higher_it_stands(matrices: OperationCounter) -> None:
-    """One trained layer: each frozen layer above it takes two forwards more, and its attention, of which both sides have
-    gradients, three."""
+def test_training_a_lower_layer_costs_more(matrices: OperationCounter) -> None:
+    """With one trained layer, each frozen layer above it costs as much as two more forward passes.
+
+    Its attention costs three, because both of its inputs have gradients.
+    """
     anatomy, step = matrices.anatomy, batch_totals(np.array([5, 9, 4]), 3)
     head = Trainable(0).parameters(anatomy)
 
     def only(layer: int) -> float:
-        names = head | {name for name, place in anatomy.places.items() if place == f"{LAYER}{layer}"}
+        names = head | {name for name, place in anatomy.places.items() if place == layer_place(layer)}
         return matrices.training(names, step, layer)
 
     one, attention = matrices.forward(step, 0, 1), 4 * anatomy.width * step.token_pairs
@@ -119,7 +121,7 @@ def spec_with(spec: RunSpec, **values: Any) -> RunSpec:
     return spec.model_copy(update=values)
 
 
-def test_a_run_costs_more_with_everything_that_makes_it_longer(workload: tuple[Workload, RunSpec]) -> None:
+def test_longer_runs_cost_more(workload: tuple[Workload, RunSpec]) -> None:
     look, spec = workload
     base = look.operations(spec)
     for longer in (
@@ -135,34 +137,34 @@ def test_a_run_costs_more_with_everything_that_makes_it_longer(workload: tuple[W
     assert uncut.operations(spec) > base
 
 
-def test_a_runs_load_is_what_it_does(workload: tuple[Workload, RunSpec]) -> None:
+def test_the_load_of_a_run_counts_its_steps_and_scored_examples(workload: tuple[Workload, RunSpec]) -> None:
     look, spec = workload
-    load = look.load(spec_with(spec, num_train_epochs=2.5))
+    load = look.run_work(spec_with(spec, num_train_epochs=2.5))
     assert load.steps.count == 8 and load.steps.examples == pytest.approx(40 * 8 / 3)  # three steps an epoch
     rows = {name: len(rows) for name, rows in look.context.splits.items()}
     assert load.scored.examples == 3 * rows["validation"] + rows["test"] + 40
     assert load.longest <= 16 * look.lengths(spec).max()
 
 
-def test_packed_batches_have_less_to_do_than_padded_ones(workload: tuple[Workload, RunSpec]) -> None:
+def test_packed_batches_have_fewer_tokens_than_padded_ones(workload: tuple[Workload, RunSpec]) -> None:
     look, spec = workload
-    plain, padded = look.plain_load(spec), look.load(spec)
-    packed = Workload(replace(look.context, packed=True), look.cached).load(spec)
+    plain, padded = look.plain_run_work(spec), look.run_work(spec)
+    packed = Workload(replace(look.context, packed=True), look.cached).run_work(spec)
     assert plain.steps == padded.steps
     assert packed.steps.tokens < padded.steps.tokens and packed.steps.count == padded.steps.count
     assert packed.scored.tokens < padded.scored.tokens and packed.scored.examples == padded.scored.examples
     assert packed.longest < padded.longest and packed.longest_scored <= padded.longest_scored
 
 
-def test_the_pass_is_counted_by_its_filled_batches(workload: tuple[Workload, RunSpec]) -> None:
+def test_the_cost_of_the_forward_pass_includes_copies(workload: tuple[Workload, RunSpec]) -> None:
     look, _ = workload
     lengths = look.context.tokens.lengths
     rows = np.argsort(lengths, kind="stable")
     rows = rows[lengths[rows] > 0]
     assert look.forward_pass_operations(rows[:0]) == 0
     (batch,) = look.context.forward_pass(look.cached).batches(lengths, rows[:1])
-    wanted = look.matrices.forward(forward_totals(batch), stop=look.cached.depth(look.anatomy.count))
-    assert look.forward_pass_operations(rows[:1]) == look.batch_operations(batch) == wanted
+    expected = look.matrices.forward(forward_totals(batch), stop=look.cached.depth(look.anatomy.count))
+    assert look.forward_pass_operations(rows[:1]) == look.batch_operations(batch) == expected
     assert look.forward_pass_operations(rows[:50]) <= look.forward_pass_operations(rows)
 
 
@@ -173,7 +175,7 @@ def test_named_parts_cost_more_than_the_last_layers_with_as_many_parameters(work
     assert cached.operations(named) > cached.operations(spec_with(spec, tune=1))
 
 
-def test_a_step_moves_all_that_it_trains_but_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_updates_all_trained_parameters_except_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_model("bert")
     names = frozenset(name for name, _ in model.named_parameters())
     every = OperationCounter.of(model, find_layers(model))
@@ -188,14 +190,14 @@ def test_a_step_moves_all_that_it_trains_but_large_tables(monkeypatch: pytest.Mo
     )
 
 
-def test_a_narrow_last_layer_costs_as_much_less_as_its_modules_run_for_fewer_tokens() -> None:
+def test_running_the_last_layer_for_one_token_saves_the_operations_of_the_others() -> None:
     model = small_model("bert", layers=3)
     anatomy = find_layers(model)
     batch = probe_batch(model)
     head_token = find_head_token_part(model, anatomy, batch, "first")
     whole, some = OperationCounter.of(model, anatomy), OperationCounter.of(model, anatomy, head_token)
     batches = batch_totals(np.full(8, 10), 4)
-    assert some.forward(batches, stop=2) == whole.forward(batches, stop=2)  # the layers below are as they were
+    assert some.forward(batches, stop=2) == whole.forward(batches, stop=2)  # the layers below do not change
     d = anatomy.width
     cached = 2 * (2 * d * d)  # keys and values
     saved = whole.layers[2] - cached // 2

@@ -1,4 +1,4 @@
-"""The cut model computes what the uncut model computes, bitwise where the shapes are the same."""
+"""The cut model gives the same results as the uncut model, bitwise identical if the shapes are the same."""
 
 from typing import Any
 
@@ -12,7 +12,15 @@ from frostline.frozen.cut import cut_at, hidden_states_by_cut
 from frostline.model.anatomy import find_layers
 from frostline.model.modes import set_train_mode
 from frostline.model.trainable import Trainable
-from frozen.cut_models import LAYERS, batches_of, furthest, logits_and_gradients, loss_of, states_by_cut, train_only
+from frozen.cut_models import (
+    LAYERS,
+    largest_difference,
+    logits_and_gradients,
+    loss_of,
+    packing_for,
+    states_by_cut,
+    train_only,
+)
 from small_models import small_batch, small_model
 
 FAST = ("bert", "distilbert", "gpt2", "llama", "modernbert")
@@ -20,42 +28,42 @@ TYPES = [*FAST, *(pytest.param(n, marks=pytest.mark.slow) for n in ("electra", "
 
 
 @pytest.mark.parametrize("model_type", TYPES)
-def test_the_cut_model_is_the_uncut_model(model_type: str) -> None:
+def test_the_cut_model_equals_the_uncut_model(model_type: str) -> None:
     model = small_model(model_type)
     batch = small_batch(model)  # ragged, longer than the sliding windows
     anatomy = find_layers(model, batch)
     states = states_by_cut(model, anatomy, batch)
     for cut in range(LAYERS + 1):
-        trained = train_only(model, Trainable.last(LAYERS - cut).parameters(anatomy))
+        trained = train_only(model, Trainable(LAYERS - cut).parameters(anatomy))
         logits, gradients = logits_and_gradients(model(**batch).logits, trained)
         with cut_at(model, anatomy, cut) as upper:
             padded, padded_gradients = logits_and_gradients(upper(batch, states[cut]), trained)
         assert torch.equal(padded, logits), cut
         for name, gradient in gradients.items():
             assert torch.equal(padded_gradients[name], gradient), (cut, name)
-        with batches_of(model, "packed") as packing, cut_at(model, anatomy, cut, packing=packing) as upper:
+        with packing_for(model, "packed") as packing, cut_at(model, anatomy, cut, packing=packing) as upper:
             packed, packed_gradients = logits_and_gradients(upper(batch, states[cut]), trained)
             assert bool(packing.calls) == (cut < LAYERS)
-        assert furthest([packed], [logits]) < 1e-6, cut
-        assert furthest(packed_gradients.values(), gradients.values()) < 1e-6, cut
+        assert largest_difference([packed], [logits]) < 1e-6, cut
+        assert largest_difference(packed_gradients.values(), gradients.values()) < 1e-6, cut
 
 
-@pytest.mark.parametrize("path", ["padded", "packed"])
+@pytest.mark.parametrize("batches", ["padded", "packed"])
 @pytest.mark.parametrize("model_type", TYPES)
-def test_with_nothing_cut_it_is_the_whole_model(model_type: str, path: str) -> None:
+def test_without_a_cut_the_result_equals_the_plain_model(model_type: str, batches: str) -> None:
     model = small_model(model_type)
     batch = small_batch(model)
     anatomy = find_layers(model, batch)
     trained = train_only(model, Trainable("all").parameters(anatomy))
     logits, gradients = logits_and_gradients(model(**batch).logits, trained)
-    with batches_of(model, path) as packing, cut_at(model, anatomy, None, packing=packing) as whole:
-        others, other_gradients = logits_and_gradients(whole(batch), trained)
-    assert furthest([others], [logits]) < 1e-6
-    assert furthest(other_gradients.values(), gradients.values()) < 1e-6
+    with packing_for(model, batches) as packing, cut_at(model, anatomy, None, packing=packing) as whole:
+        other_logits, other_gradients = logits_and_gradients(whole(batch), trained)
+    assert largest_difference([other_logits], [logits]) < 1e-6
+    assert largest_difference(other_gradients.values(), gradients.values()) < 1e-6
 
 
 @pytest.mark.parametrize("model_type, last", [("bert", False), ("roberta", False), ("gpt2", True), ("llama", True)])
-def test_one_token_is_enough_where_the_head_reads_no_other(model_type: str, last: bool) -> None:
+def test_k_0_needs_only_the_token_that_the_head_reads(model_type: str, last: bool) -> None:
     model = small_model(model_type)
     batch = small_batch(model)
     anatomy = find_layers(model, batch)
@@ -67,38 +75,40 @@ def test_one_token_is_enough_where_the_head_reads_no_other(model_type: str, last
     with torch.no_grad():
         logits = model(**batch).logits
         with cut_at(model, anatomy, LAYERS) as upper:
-            assert furthest([upper(one_token, states)], [logits]) < 1e-6
+            assert largest_difference([upper(one_token, states)], [logits]) < 1e-6
 
 
-@pytest.mark.parametrize("path", ["padded", "packed"])
+@pytest.mark.parametrize("batches", ["padded", "packed"])
 @pytest.mark.parametrize("k", [0, 1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "model_type",
     ["bert", "gpt2", *(pytest.param(n, marks=pytest.mark.slow) for n in ("distilbert", "electra", "roberta"))],
 )
-def test_five_steps_on_cached_states_are_five_steps_without(model_type: str, k: int, path: str) -> None:
-    """With dropout on in what is trained. The losses are bitwise the same, because both run the same shapes."""
-    losses = five_losses(model_type, k, path, cached=True)
-    assert losses == five_losses(model_type, k, path, cached=False)
+def test_losses_of_five_steps_are_the_same_with_and_without_cached_states(
+    model_type: str, k: int, batches: str
+) -> None:
+    """With dropout in the trained layers. The losses are bitwise identical, because the shapes are the same."""
+    losses = five_losses(model_type, k, batches, cached=True)
+    assert losses == five_losses(model_type, k, batches, cached=False)
     assert len(set(losses)) == 5
 
 
-def five_losses(model_type: str, k: int, path: str, *, cached: bool) -> list[float]:
+def five_losses(model_type: str, k: int, batches: str, *, cached: bool) -> list[float]:
     model = small_model(model_type)
     assert max(m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)) > 0
-    batches = [small_batch(model, seed=seed) for seed in range(5)]
-    anatomy = find_layers(model, batches[0])
-    names = Trainable.last(k).parameters(anatomy)
+    steps = [small_batch(model, seed=seed) for seed in range(5)]
+    anatomy = find_layers(model, steps[0])
+    names = Trainable(k).parameters(anatomy)
     trained = train_only(model, names)
     optimizer = torch.optim.AdamW(trained.values(), lr=1e-3)
     losses = []
-    with batches_of(model, path) as packing:
+    with packing_for(model, batches) as packing:
         cut = LAYERS - k
-        states = [states_by_cut(model, anatomy, batch, packing)[cut] if cached else None for batch in batches]
+        states = [states_by_cut(model, anatomy, batch, packing)[cut] if cached else None for batch in steps]
         set_train_mode(model, anatomy, names)
         with torch.random.fork_rng(), cut_at(model, anatomy, cut if cached else None, packing=packing) as upper:
             torch.manual_seed(3)
-            for batch, state in zip(batches, states, strict=True):
+            for batch, state in zip(steps, states, strict=True):
                 loss = loss_of(upper(batch, state))
                 loss.backward()
                 optimizer.step()
@@ -108,7 +118,7 @@ def five_losses(model_type: str, k: int, path: str, *, cached: bool) -> list[flo
 
 
 def test_dropout_follows_the_seed() -> None:
-    """Otherwise the test above would show nothing about dropout."""
+    """Without this, the previous test would prove nothing about dropout."""
     model = small_model("bert")
     batch = small_batch(model)
     anatomy = find_layers(model, batch)
@@ -123,25 +133,25 @@ def test_dropout_follows_the_seed() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 2, LAYERS])
-@pytest.mark.parametrize("path", ["padded", "packed"])
-def test_lower_layers_do_not_run(cut: int, path: str) -> None:
+@pytest.mark.parametrize("batches", ["padded", "packed"])
+def test_lower_layers_do_not_run(cut: int, batches: str) -> None:
     model = small_model("bert")
     batch = small_batch(model)
     anatomy = find_layers(model, batch)
     states = states_by_cut(model, anatomy, batch)[cut]
     with torch.no_grad():
-        wanted = model(**batch).logits
+        expected = model(**batch).logits
         for layer in anatomy.layers(model)[:cut]:
             for parameter in layer.parameters():
                 parameter.fill_(float("nan"))
         model.bert.embeddings.word_embeddings.weight.fill_(7.0)
-        with batches_of(model, path) as packing, cut_at(model, anatomy, cut, packing=packing) as upper:
+        with packing_for(model, batches) as packing, cut_at(model, anatomy, cut, packing=packing) as upper:
             logits = upper(batch, states)
-    assert furthest([logits], [wanted]) < 1e-6
+    assert largest_difference([logits], [expected]) < 1e-6
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2", "llama"])
-def test_hidden_states_by_cut_are_those_of_transformers(model_type: str) -> None:
+def test_hidden_states_by_cut_equal_the_hidden_states_of_transformers(model_type: str) -> None:
     model = small_model(model_type)
     batch = small_batch(model)
     anatomy, mask = find_layers(model, batch), batch["attention_mask"].bool()
@@ -152,35 +162,35 @@ def test_hidden_states_by_cut_are_those_of_transformers(model_type: str) -> None
     for n in range(LAYERS):
         assert torch.equal(seen[n][0], plain[n][mask])
     last = seen[LAYERS][0]
-    if model_type == "llama":  # transformers' list ends after the final norm
+    if model_type == "llama":  # the last hidden states of transformers are after the final norm
         last = model.model.norm(last)
     if model_type == "gpt2":
         last = model.transformer.ln_f(last)
     assert torch.equal(last, plain[LAYERS][mask])
-    with batches_of(model, "packed") as packing:
+    with packing_for(model, "packed") as packing:
         packed = states_by_cut(model, anatomy, batch, packing)
-    assert all(furthest([packed[n]], [seen[n]]) < 1e-6 for n in seen)
+    assert all(largest_difference([packed[n]], [seen[n]]) < 1e-6 for n in seen)
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2", "llama", "modernbert"])
-@pytest.mark.parametrize("long", [128, 8])
+@pytest.mark.parametrize("max_short", [127, 7])
 def test_rounding_the_number_of_tokens_up_changes_no_result(
-    model_type: str, long: int, monkeypatch: pytest.MonkeyPatch
+    model_type: str, max_short: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither logits nor gradients, whether attention sees one grid or groups of similar length."""
+    """Logits and gradients stay the same, with attention over one grid or over groups of similar length."""
     found: list[tuple[torch.Tensor, dict[str, Any]]] = []
     for module in (layout_module, packing_module):
-        monkeypatch.setattr(module, "LONG", long)
+        monkeypatch.setattr(module, "MAX_SHORT", max_short)
     monkeypatch.setattr(layout_module, "GROUP_COST", 0)
     for step in (1, 16):
-        monkeypatch.setattr(cut_module, "STEP", step)
+        monkeypatch.setattr(cut_module, "TOKENS_MULTIPLE", step)
         model = small_model(model_type)
         batch = small_batch(model, (20, 18, 7, 3))
         anatomy = find_layers(model, batch)
-        with batches_of(model, "packed") as packing, cut_at(model, anatomy, None, packing=packing) as whole:
+        with packing_for(model, "packed") as packing, cut_at(model, anatomy, None, packing=packing) as whole:
             logits = whole(batch)
             logits.square().sum().backward()
         found.append((logits.detach(), {n: p.grad for n, p in model.named_parameters() if p.grad is not None}))
-    (logits, gradients), (others, more) = found
-    assert gradients.keys() == more.keys() and furthest([logits], [others]) < 1e-6
-    assert furthest(gradients.values(), [more[name] for name in gradients]) < 1e-5
+    (logits, gradients), (other_logits, other_gradients) = found
+    assert gradients.keys() == other_gradients.keys() and largest_difference([logits], [other_logits]) < 1e-6
+    assert largest_difference(gradients.values(), [other_gradients[name] for name in gradients]) < 1e-5

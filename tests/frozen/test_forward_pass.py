@@ -1,4 +1,4 @@
-"""The forward pass gives an example bitwise the same hidden states, whatever else is in its batch."""
+"""The hidden states of an example are bitwise identical in every batch."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -24,7 +24,7 @@ from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
 from frostline.frozen.selection import StateSelection
 from frostline.model import packing
 from frostline.model.anatomy import find_layers
-from frostline.model.packed_layout import STEP
+from frostline.model.packed_layout import LENGTH_MULTIPLE
 from frostline.model.tokens import Tokens
 from frozen.passes import bytes_by_row, pass_over
 from frozen.random_tokens import random_tokens
@@ -36,7 +36,7 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 def fast_first(cases: Iterable[tuple[Any, ...]], fast: set[tuple[Any, ...]]) -> list[Any]:
-    """All cases; those that are not ``fast`` are marked slow."""
+    """All cases. Cases that are not in ``fast`` are marked slow."""
     return [case if case in fast else pytest.param(*case, marks=slow) for case in cases]
 
 
@@ -54,7 +54,7 @@ LONG_PASSES = fast_first(product(TYPES, PRECISIONS), {("bert", "bfloat16"), ("ll
 
 @pytest.fixture(scope="module")
 def models() -> dict[str, Any]:
-    """Small models by type, made when first asked for. Not to be changed."""
+    """Small models by type, created on first use. Tests must not change them."""
 
     class Models(dict[str, Any]):
         def __missing__(self, name: str) -> Any:
@@ -64,64 +64,66 @@ def models() -> dict[str, Any]:
     return Models()
 
 
-def assert_same(forward_pass: ForwardPass, tokens: Tokens, *subsets: Any) -> None:
-    """Each subset of the rows gets bitwise the states that all rows get together."""
+def assert_independent_of_batch(forward_pass: ForwardPass, tokens: Tokens, *subsets: Any) -> None:
+    """The hidden states of each subset of rows are bitwise those of the same rows among all rows."""
     whole = bytes_by_row(forward_pass, tokens, np.arange(len(tokens)))
     for rows in subsets:
         assert bytes_by_row(forward_pass, tokens, rows) == {row: whole[row] for row in np.asarray(rows).tolist()}
 
 
 @pytest.mark.parametrize("name, packed, precision", ALL_PASSES)
-def test_a_row_is_the_same_whatever_is_computed_with_it(
+def test_hidden_states_do_not_depend_on_the_batch(
     models: dict[str, Any], name: str, packed: bool, precision: str
 ) -> None:
     generator = np.random.default_rng(0)
     tokens = random_tokens(generator.integers(2, 41, 90).tolist())
     forward_pass = pass_over(models[name], packed=packed, precision=precision)
     assert len({tuple(states) for states in bytes_by_row(forward_pass, tokens, np.arange(90)).values()}) == 90
-    assert_same(forward_pass, tokens, *(generator.permutation(90)[:size] for size in (1, 2, 7, 40)))
+    assert_independent_of_batch(forward_pass, tokens, *(generator.permutation(90)[:size] for size in (1, 2, 7, 40)))
 
 
 @pytest.mark.parametrize("name, precision", LONG_PASSES)
-def test_so_is_a_long_one_that_attention_sees_by_itself(
+def test_hidden_states_of_long_examples_do_not_depend_on_the_batch(
     models: dict[str, Any], name: str, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "LONG", 16)
+    monkeypatch.setattr(packing, "MAX_SHORT", 15)
     tokens = random_tokens([40, 33, 16, 15, 17, 16, 24, 32, 2, 19, *[29] * 30])
     subsets = ([0], [1], [2], [4], [2, 5], [9, 3, 1], list(range(4, 40)))
-    assert_same(pass_over(models[name], precision=precision), tokens, *subsets)
+    assert_independent_of_batch(pass_over(models[name], precision=precision), tokens, *subsets)
 
 
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("name", ["bert", pytest.param("gpt2", marks=slow), "llama"])
-def test_so_is_one_in_a_batch_without_padding(models: dict[str, Any], name: str, packed: bool) -> None:
-    """transformers then makes no mask, and torch takes other kernels without one."""
+def test_hidden_states_in_a_batch_without_padding_are_the_same(models: dict[str, Any], name: str, packed: bool) -> None:
+    """Without padding, transformers makes no mask, and torch chooses other kernels."""
     tokens = random_tokens([16] * 64 + [15, 13, 8])
-    assert_same(pass_over(models[name], packed=packed), tokens, [0], [0, 1], [66], list(range(64)), [3, 64])
+    assert_independent_of_batch(
+        pass_over(models[name], packed=packed), tokens, [0], [0, 1], [66], list(range(64)), [3, 64]
+    )
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_so_is_a_long_one_with_fewer_heads_of_keys(packed: bool) -> None:
-    """torch then multiplies all examples in one product, whose last bits depend on their number."""
+def test_hidden_states_with_grouped_query_attention_do_not_depend_on_the_batch(packed: bool) -> None:
+    """With fewer heads of keys, torch computes all examples in one product, whose last bits depend on their number."""
     model = small_model("llama")
     model.config.max_position_embeddings = 512
     tokens = random_tokens([136] * 7 + [135, 16])
-    assert_same(pass_over(model, packed=packed), tokens, [0], [7], list(range(7)), [3, 7, 8])
+    assert_independent_of_batch(pass_over(model, packed=packed), tokens, [0], [7], list(range(7)), [3, 7, 8])
 
 
-def test_an_example_as_long_as_the_positions_gets_a_copy_with_padding() -> None:
+def test_a_batch_of_examples_with_the_maximum_length_gets_a_copy_with_padding() -> None:
     config = GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=2, n_positions=40, pad_token_id=0)
     forward_pass = pass_over(GPT2ForSequenceClassification(config).eval(), packed=False)
     tokens = random_tokens([40, 40, 38, 40, 12])
     batches = forward_pass.batches(tokens.lengths, np.arange(5))
     assert [batch.examples for batch in batches] == [TOKENS["cpu"] // 16, TOKENS["cpu"] // 40 + 1]
     assert all((batch.inputs(tokens)["attention_mask"] == 0).any() for batch in batches)
-    assert_same(forward_pass, tokens, [0], [0, 1, 3], [2])
+    assert_independent_of_batch(forward_pass, tokens, [0], [0, 1, 3], [2])
 
 
 @pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=slow)])
-def test_so_it_is_with_two_threads_and_real_widths(precision: str) -> None:
-    """Where threads share the work, an example's rows lie elsewhere in another batch."""
+def test_hidden_states_with_two_threads_and_a_realistic_width_do_not_depend_on_the_batch(precision: str) -> None:
+    """Threads divide the rows of a batch, and an example can be in another thread's part in another batch."""
     sizes = {"hidden_size": 384, "num_hidden_layers": 2, "num_attention_heads": 12, "intermediate_size": 1536}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -131,29 +133,29 @@ def test_so_it_is_with_two_threads_and_real_widths(precision: str) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        assert_same(forward_pass, tokens, [5], [30, 31], range(0, 35, 3))
+        assert_independent_of_batch(forward_pass, tokens, [5], [30, 31], range(0, 35, 3))
     finally:
         torch.set_num_threads(before)
 
 
-def test_modules_that_do_not_run_do_not_count_as_products() -> None:
+def test_products_in_modules_that_do_not_run_are_ignored() -> None:
     model = small_model("esm")
     anatomy = find_layers(model)
     assert any("contact_head" in name for name in anatomy.idle) and embeddings_are_lookups(model, anatomy)
 
 
-def test_products_below_the_layers_make_the_pass_padded(models: dict[str, Any]) -> None:
-    """Packed, they would see as many padded positions as the batch makes."""
+def test_with_products_below_the_layers_the_forward_pass_uses_padded_batches(models: dict[str, Any]) -> None:
+    """In packed batches, these products would have a varying number of padded tokens."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
     model = ElectraForSequenceClassification(ElectraConfig(vocab_size=300, embedding_size=16, **sizes)).eval()
     anatomy = find_layers(model)
     assert not embeddings_are_lookups(model, anatomy) and not packed_pass_is_exact(model, anatomy)
     assert embeddings_are_lookups(models["electra"], find_layers(models["electra"]))
     (row,) = check(model, tuned_layers=[1])
-    assert row.path == "packed"  # its layers can be
+    assert row.batches == "packed"  # the layers themselves can be packed
 
 
-@pytest.mark.parametrize("long", [packing.LONG, 16])
+@pytest.mark.parametrize("max_short", [packing.MAX_SHORT, 15])
 @pytest.mark.parametrize(
     "name",
     [
@@ -161,10 +163,10 @@ def test_products_below_the_layers_make_the_pass_padded(models: dict[str, Any]) 
         *(pytest.param(name, marks=slow) for name in ("llama", "distilbert", "roberta", "electra", "qwen2")),
     ],
 )
-def test_packed_states_are_padded_states(
-    models: dict[str, Any], name: str, long: int, monkeypatch: pytest.MonkeyPatch
+def test_packed_and_padded_batches_give_the_same_hidden_states(
+    models: dict[str, Any], name: str, max_short: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "LONG", long)
+    monkeypatch.setattr(packing, "MAX_SHORT", max_short)
     forward_pass = pass_over(models[name])
     assert packed_pass_is_exact(models[name], forward_pass.anatomy)
     tokens = random_tokens([9, 33, 17, 2, 40, 24, 8])
@@ -174,7 +176,7 @@ def test_packed_states_are_padded_states(
             np.testing.assert_allclose(np.frombuffer(one, "f4"), np.frombuffer(other, "f4"), atol=1e-5)
 
 
-def test_the_products_of_a_packed_pass_see_one_number_of_tokens() -> None:
+def test_products_in_packed_batches_always_have_the_same_number_of_tokens() -> None:
     bert, budget = pass_over(small_model("bert")), TOKENS["cpu"]
     shapes: dict[str, set[int]] = {}
     for name, layer in torch.nn.ModuleList(bert.anatomy.layers(bert.model)).named_modules():
@@ -185,5 +187,9 @@ def test_the_products_of_a_packed_pass_see_one_number_of_tokens() -> None:
     tokens = random_tokens(np.random.default_rng(0).integers(1, 41, 100).tolist())
     for rows in ([0], [3, 4, 5], range(100)):
         bytes_by_row(bert, tokens, rows)
-    assert bert.head_token and {budget} in shapes.values() and {budget // STEP, budget // TINY} in shapes.values()
+    assert (
+        bert.head_token
+        and {budget} in shapes.values()
+        and {budget // LENGTH_MULTIPLE, budget // TINY} in shapes.values()
+    )
     assert len(set(map(tuple, shapes.values()))) == 2

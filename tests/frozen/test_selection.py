@@ -1,4 +1,4 @@
-"""Which hidden states are cached: their size on disk, and the part that fits."""
+"""The selection of hidden states: its size on disk, and the largest part that fits."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,9 @@ def bert() -> tuple[Any, Any]:
         StateSelection((1,), head=True, pooled=(0, 4)),
     ],
 )
-def test_bytes_are_those_on_disk(bert: tuple[Any, Any], tmp_path: Path, selection: StateSelection) -> None:
+def test_the_predicted_size_is_the_size_on_disk(
+    bert: tuple[Any, Any], tmp_path: Path, selection: StateSelection
+) -> None:
     cache, tokens = Cache(tmp_path, *bert), ragged_tokens(10)
     cache.load(tokens, range(10), selection)
     on_disk = sum(file.stat().st_size for shard in cache.shards for file in shard.iterdir())
@@ -43,7 +45,7 @@ def test_bytes_are_those_on_disk(bert: tuple[Any, Any], tmp_path: Path, selectio
 
 
 def largest_part(selection: StateSelection, limit: int, *, width: int = 8) -> StateSelection:
-    """Of 10 examples with 100 tokens in all."""
+    """The largest part that fits for 10 examples with 100 tokens in total."""
     return selection.largest_part(lambda part: part.bytes(10, 100, width) <= limit)
 
 
@@ -66,7 +68,7 @@ def test_pooled_vectors_are_dropped_before_a_cut_and_stay_if_no_cut_is_saved() -
 
 
 @given(st.sets(st.integers(0, 12)), st.booleans(), st.integers(0, 10**7), st.integers(1, 99), st.integers(1, 999))
-def test_the_largest_part_is_the_longest_end_that_fits(
+def test_the_largest_part_has_as_many_of_the_last_cuts_as_fit(
     cuts: set[int], head: bool, limit: int, examples: int, tokens: int
 ) -> None:
     selection = StateSelection(tuple(sorted(cuts)), head)

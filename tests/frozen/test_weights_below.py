@@ -1,4 +1,4 @@
-"""The weights below a cut, and replacing them by NaN."""
+"""Find the weights below a cut and replace them by NaN."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ L = 4
 
 
 @pytest.mark.parametrize("model_type", ["bert", "distilbert", "gpt2", "llama", "electra"])
-def test_each_cut_adds_the_layer_below_it(model_type: str) -> None:
+def test_each_cut_adds_one_layer(model_type: str) -> None:
     model = small_model(model_type, layers=L)
     anatomy = find_layers(model)
     (table,) = weights_below(model, anatomy, 0)
@@ -21,7 +21,7 @@ def test_each_cut_adds_the_layer_below_it(model_type: str) -> None:
         assert more == {name for name, place in anatomy.places.items() if place == f"layer {cut - 1}"}
 
 
-def test_replaced_weights_show_in_the_output_and_come_back() -> None:
+def test_nan_weights_make_the_output_nan_and_are_restored() -> None:
     layer = torch.nn.Linear(3, 5)
     before = layer.weight.detach().clone()
     with replaced_by_nan([layer.weight]):

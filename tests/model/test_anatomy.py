@@ -1,4 +1,4 @@
-"""The layers of real types, the place of every parameter, what k trains; and what is refused, with the reason."""
+"""Anatomy: the layers of real model types, the place of every parameter, and the reasons of refusals."""
 
 import re
 from pathlib import Path
@@ -9,8 +9,9 @@ from torch import nn
 from transformers import BertConfig, BertForSequenceClassification
 
 from frostline import FrostlineError
-from frostline.model.anatomy import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, count_parameters, find_layers, probe_batch
+from frostline.model.anatomy import count_parameters, find_layers, probe_batch
 from frostline.model.loading import load_pretrained
+from frostline.model.places import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, layer_number, layer_place
 from frostline.model.trainable import Trainable
 from small_models import REASONS, TYPES, small_batch, small_model
 
@@ -33,18 +34,18 @@ REFUSED = {
     ),
     **dict.fromkeys(("flaubert", "xlm"), "spread over parallel lists of modules (ffns, attentions, layer_norm1, "),
     **dict.fromkeys(("funnel", "squeezebert"), "no layers that are called as modules"),
-    # 40 tokens a text, and their layers see 10 molecules, 48 (filled up), or 16 latent vectors
+    # for examples of 40 tokens, their layers get 10 molecules, 48 tokens (with padding) or 16 latent vectors
     "canine": "a batch of (4, 40) tokens they are given (4, 10, 64)",
     "longformer": "a batch of (4, 40) tokens they are given (4, 48, 64)",
     "perceiver": "a batch of (4, 40) tokens they are given (4, 16, 64)",
     "reformer": "return ReformerOutput of 4",
-    "xlnet": "are given (40, 4, 64)",  # tokens first
+    "xlnet": "are given (40, 4, 64)",  # the first dimension is that of tokens
 }
 FOUND = [name for name in TYPES if name not in REASONS and name not in REFUSED]
 
 
 def parameters_at(model, anatomy, place):
-    names = frozenset(name for name, at in anatomy.places.items() if at == place)
+    names = frozenset(name for name, where in anatomy.places.items() if where == place)
     return count_parameters(model, names)
 
 
@@ -52,8 +53,8 @@ def hooks_of(model):
     return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
 
 
-def test_minilm(minilm: Path):
-    """Six BERT layers of width 384 with an inner width of 1,536, counted by hand."""
+def test_places_and_counts_of_minilm(minilm: Path):
+    """MiniLM has six BERT layers of width 384 with an inner width of 1,536. The counts are computed by hand."""
     pretrained = load_pretrained(
         str(minilm), labels=("no", "yes"), problem_type="single_label_classification", device="cpu"
     )
@@ -64,11 +65,11 @@ def test_minilm(minilm: Path):
     layer = 4 * square + (384 * 1536 + 1536) + (1536 * 384 + 384) + 2 * norm
     embeddings = (30_522 + 512 + 2) * 384 + norm
     assert parameters_at(model, anatomy, EMBEDDINGS) == embeddings
-    assert [parameters_at(model, anatomy, f"layer {n}") for n in range(6)] == [layer] * 6
+    assert [parameters_at(model, anatomy, layer_place(n)) for n in range(6)] == [layer] * 6
     assert parameters_at(model, anatomy, POOLER) == square
     assert parameters_at(model, anatomy, HEAD) == 2 * 384 + 2
     assert parameters_at(model, anatomy, FINAL_NORM) == 0
-    assert [count_parameters(model, Trainable.last(k).parameters(anatomy)) for k in range(7)] == [
+    assert [count_parameters(model, Trainable(k).parameters(anatomy)) for k in range(7)] == [
         770 + square + k * layer for k in range(7)
     ]
     assert (
@@ -77,15 +78,14 @@ def test_minilm(minilm: Path):
         == 770 + square + 6 * layer + embeddings
     )
     assert (
-        count_parameters(model, Trainable.last(None, pooler=False).parameters(anatomy))
-        == count_parameters(model) - square
+        count_parameters(model, Trainable("all", pooler=False).parameters(anatomy)) == count_parameters(model) - square
     )
 
 
 def test_published_counts_of_bert_base_with_a_frozen_pooler():
     model = BertForSequenceClassification(BertConfig(vocab_size=100))
     anatomy = find_layers(model)
-    counts = {k: count_parameters(model, Trainable.last(k, pooler=False).parameters(anatomy)) for k in range(0, 13, 2)}
+    counts = {k: count_parameters(model, Trainable(k, pooler=False).parameters(anatomy)) for k in range(0, 13, 2)}
     assert counts == {
         0: 1_538,
         2: 14_177_282,
@@ -104,20 +104,20 @@ def test_each_parameter_is_in_one_place(model_type):
     assert set(anatomy.places) == {name for name, _ in model.named_parameters()}
     layers = anatomy.layers(model)
     assert anatomy.count == len(layers) == len(anatomy.calls) == 4
-    around = {EMBEDDINGS, FINAL_NORM, POOLER, HEAD}
-    assert set(anatomy.places.values()) <= around | {f"layer {n}" for n in range(4)}
+    other_places = {EMBEDDINGS, FINAL_NORM, POOLER, HEAD}
+    assert set(anatomy.places.values()) <= other_places | {f"layer {n}" for n in range(4)}
     for number, layer in enumerate(layers):
         inside = {f"{anatomy.path}.{number}.{name}" for name, _ in layer.named_parameters()}
-        assert inside and inside == {name for name, at in anatomy.places.items() if at == f"layer {number}"}
+        assert inside and inside == {name for name, place in anatomy.places.items() if place == f"layer {number}"}
     assert {EMBEDDINGS, HEAD} <= set(anatomy.places.values())
-    # A pooler is one matrix and its bias, a final norm a vector or two: more than that would be layers gone astray.
+    # A pooler is one matrix with a bias, and a final norm one or two vectors. With more parameters, a layer is misplaced.
     width = anatomy.width
     assert parameters_at(model, anatomy, POOLER) in (0, width * width + width)
     assert parameters_at(model, anatomy, FINAL_NORM) in (0, width, 2 * width)
 
 
 @pytest.mark.parametrize("model_type", FOUND)
-def test_tuned_is_head_and_the_last_layers(model_type):
+def test_k_trains_the_head_and_the_last_k_layers(model_type):
     model = small_model(model_type)
     anatomy = find_layers(model, small_batch(model))
     head = {name for name, place in anatomy.places.items() if place in (HEAD, POOLER)}
@@ -126,13 +126,13 @@ def test_tuned_is_head_and_the_last_layers(model_type):
     for k in range(1, 5):
         new = {name for name in anatomy.places if name.startswith(f"{anatomy.path}.{4 - k}.")}
         assert (
-            Trainable.last(k).parameters(anatomy) == Trainable.last(k - 1).parameters(anatomy) | new | norm
-            and not Trainable.last(k - 1).parameters(anatomy) & new
+            Trainable(k).parameters(anatomy) == Trainable(k - 1).parameters(anatomy) | new | norm
+            and not Trainable(k - 1).parameters(anatomy) & new
         )
     assert Trainable("all").parameters(anatomy) == set(anatomy.places)
     rest = {name for name, place in anatomy.places.items() if place == EMBEDDINGS}
     assert Trainable(4).parameters(anatomy) == Trainable("all").parameters(anatomy) - rest
-    assert [anatomy.depth(Trainable.last(k).parameters(anatomy)) for k in (0, 1, 2, 3, 4, None)] == [
+    assert [anatomy.depth(Trainable(k).parameters(anatomy)) for k in (0, 1, 2, 3, 4, "all")] == [
         0,
         1,
         2,
@@ -143,7 +143,7 @@ def test_tuned_is_head_and_the_last_layers(model_type):
 
 
 @pytest.mark.parametrize("model_type, path", [("gpt2", "transformer.ln_f"), ("llama", "model.norm")])
-def test_the_final_norm_goes_with_the_last_layer(model_type, path):
+def test_the_final_norm_is_trained_with_the_last_layer(model_type, path):
     model = small_model(model_type)
     anatomy = find_layers(model)
     norm = {f"{path}.{name}" for name, _ in model.get_submodule(path).named_parameters()}
@@ -158,25 +158,25 @@ def test_the_final_norm_goes_with_the_last_layer(model_type, path):
         ("mpnet", "mpnet.encoder.relative_attention_bias.weight"),
         ("deberta", "deberta.encoder.rel_embeddings.weight"),
         ("deberta-v2", "deberta.encoder.rel_embeddings.weight"),
-        ("deberta-v2", "deberta.encoder.LayerNorm.weight"),  # of those embeddings
+        ("deberta-v2", "deberta.encoder.LayerNorm.weight"),  # the norm of rel_embeddings
         ("layoutlmv3", "layoutlmv3.encoder.rel_pos_bias.weight"),
     ],
 )
-def test_what_all_layers_share_is_with_the_embeddings(model_type, name):
+def test_parameters_that_all_layers_share_are_in_the_embeddings(model_type, name):
     model = small_model(model_type)
     anatomy = find_layers(model, small_batch(model))
     assert anatomy.places[name] == EMBEDDINGS
     assert name not in Trainable(4).parameters(anatomy) and name in Trainable("all").parameters(anatomy)
 
 
-def test_the_tower_for_images_is_not_taken_for_the_layers():
-    """Even where it holds most parameters: no text runs through it."""
+def test_the_layers_of_an_image_encoder_are_not_the_layers_of_the_model():
+    """Even if they have the most parameters, because no text runs through them."""
     model = small_model("ultravbert")
-    tower = model.model.vision_model.encoder.layers
-    tower.extend([nn.Linear(64, 64 * 100) for _ in range(4)])
+    image_layers = model.model.vision_model.encoder.layers
+    image_layers.extend([nn.Linear(64, 64 * 100) for _ in range(4)])
     anatomy = find_layers(model)
     assert anatomy.path == "model.text_model.layers"
-    assert "embeddings" in {place for name, place in anatomy.places.items() if ".vision_model." in name}
+    assert EMBEDDINGS in {place for name, place in anatomy.places.items() if ".vision_model." in name}
 
 
 @pytest.mark.parametrize("model_type", REFUSED)
@@ -184,9 +184,9 @@ def test_refused_with_the_reason(model_type):
     model = small_model(model_type)
     with pytest.raises(FrostlineError) as refusal:
         find_layers(model, small_batch(model))
-    sentence = str(refusal.value)
-    assert REFUSED[model_type] in sentence and repr(model_type) in sentence
-    assert re.fullmatch(r"A model of type '\w+' cannot be cut: .+\. Choose .+\.", sentence)
+    message = str(refusal.value)
+    assert REFUSED[model_type] in message and repr(model_type) in message
+    assert re.fullmatch(r"A model of type '\w+' cannot be cut: .+\. Choose .+\.", message)
 
 
 def test_a_model_without_a_list_of_layers_is_refused():
@@ -197,7 +197,7 @@ def test_a_model_without_a_list_of_layers_is_refused():
 
 
 class Backwards(nn.ModuleList):
-    """Layers that Llama, which takes a slice of them, runs through from the end."""
+    """A list whose slices are reversed. Llama iterates over a slice of its layers, so it runs them in reverse order."""
 
     def __getitem__(self, index):
         return list(self)[index][::-1] if isinstance(index, slice) else super().__getitem__(index)
@@ -218,16 +218,16 @@ def test_layers_that_share_a_matrix_are_refused():
 
 
 @pytest.mark.parametrize("k", [5, -1, 100])
-def test_k_beyond_the_layers(k):
+def test_more_tuned_layers_than_the_model_has_are_an_error(k):
     anatomy = find_layers(small_model("bert"))
     with pytest.raises(
         FrostlineError, match=f"^{k} tuned layers .* the model has 4: give numbers from 0 to 4, or `all`"
     ):
-        Trainable.last(k).parameters(anatomy)
+        Trainable(k).parameters(anatomy)
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2", "xlm"])
-def test_the_model_is_left_as_it_was(model_type):
+def test_find_layers_does_not_change_the_model(model_type):
     model = small_model(model_type).train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     assert hooks_of(model) == 0
@@ -241,14 +241,14 @@ def test_the_model_is_left_as_it_was(model_type):
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_hooks_are_gone_when_the_forward_fails():
+def test_hooks_are_removed_when_the_forward_fails():
     model = small_model("bert")
     with pytest.raises(IndexError):
         find_layers(model, {**probe_batch(model), "input_ids": torch.full((3, 23), 10**6)})
     assert hooks_of(model) == 0
 
 
-def test_probe_batch_holds_plain_words_padded_on_the_right():
+def test_probe_batch_holds_ordinary_tokens_padded_on_the_right():
     model = small_model("gpt2")
     batch = probe_batch(model, (120, 90))
     assert batch["attention_mask"].tolist() == [[1] * 120, [1] * 90 + [0] * 30]
@@ -258,5 +258,10 @@ def test_probe_batch_holds_plain_words_padded_on_the_right():
     special = {config.pad_token_id, config.bos_token_id, config.eos_token_id}
     for seed in range(20):
         batch = probe_batch(model, (120, 90), seed=seed)
-        words = set(batch["input_ids"][batch["attention_mask"].bool()].tolist())
-        assert not special & words and len(words) > 100
+        ids = set(batch["input_ids"][batch["attention_mask"].bool()].tolist())
+        assert not special & ids and len(ids) > 100
+
+
+def test_layer_number_is_the_inverse_of_layer_place():
+    assert [layer_number(layer_place(n)) for n in range(12)] == list(range(12))
+    assert [layer_number(place) for place in (EMBEDDINGS, FINAL_NORM, POOLER, HEAD)] == [None] * 4

@@ -1,4 +1,4 @@
-"""The machine: what is asked for and what is there."""
+"""The machine: requested and available devices and precisions."""
 
 import platform
 import shutil
@@ -19,7 +19,7 @@ def test_an_unknown_name_lists_the_known_ones(wrong):
 
 
 @pytest.mark.parametrize("device", ["cuda", "mps"])
-def test_a_device_that_is_not_here(device, monkeypatch):
+def test_a_device_that_this_machine_does_not_have_is_an_error(device, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(FrostlineError, match=f"This machine has no device '{device}': use --device cpu"):
@@ -28,7 +28,7 @@ def test_a_device_that_is_not_here(device, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "abilities, precision",
+    "instructions, precision",
     [
         ({"avx2": True, "avx512_bf16": True}, "bfloat16"),
         ({"amx_bf16": True}, "bfloat16"),
@@ -36,14 +36,14 @@ def test_a_device_that_is_not_here(device, monkeypatch):
         ({}, "float32"),
     ],
 )
-def test_bf16_where_the_processor_multiplies_in_it(monkeypatch, abilities, precision):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: abilities)
+def test_the_default_is_bfloat16_if_the_processor_has_instructions_for_it(monkeypatch, instructions, precision):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: instructions)
     assert this_machine("cpu").precision == precision
     assert this_machine("cpu", "float32").precision == "float32"
     assert this_machine("cpu", "bfloat16").precision == "bfloat16"
 
 
-def test_autocast_is_of_the_products_only():
+def test_autocast_changes_the_precision_of_products_only():
     x = torch.ones(4, 4)
     with Machine(torch.device("cpu"), "bfloat16").autocast():
         assert (x @ x).dtype == torch.bfloat16 and (x + x).dtype == torch.float32
@@ -51,7 +51,7 @@ def test_autocast_is_of_the_products_only():
         assert (x @ x).dtype == torch.float32
 
 
-def test_facts_are_those_of_the_moment():
+def test_facts_describe_the_current_state():
     facts = CPU.facts()
     assert facts["threads"] == 1 and facts["device"] == "cpu" and facts["torch"].split("+")[0] in torch.__version__
     assert facts["python"] == platform.python_version() and facts["device_name"] == platform.machine()
@@ -60,5 +60,5 @@ def test_facts_are_those_of_the_moment():
     assert CPU.facts()["threads"] == 2
 
 
-def test_free_bytes_is_of_the_disk_that_holds_the_folder(tmp_path):
+def test_free_bytes_are_those_of_the_disk_that_holds_the_folder(tmp_path):
     assert abs(free_bytes(tmp_path) - shutil.disk_usage(tmp_path).free) < 1 << 30

@@ -1,4 +1,4 @@
-"""Loading a model: unusable folders, hub names, tokenizers."""
+"""Loading a model: unusable folders, hub names, tokenizers, length limits."""
 
 import re
 import shutil
@@ -13,8 +13,8 @@ from transformers import (
 )
 
 from frostline import FrostlineError
-from frostline.model.anatomy import EMBEDDINGS
-from frostline.model.loading import most_tokens
+from frostline.model.anatomy import position_limit
+from frostline.model.places import EMBEDDINGS
 from frostline.model.tokens import encode
 from frostline.sweep.inputs import length_limit
 from frostline.sweep.specification import make_spec
@@ -31,7 +31,9 @@ def no_config(folder):
 def no_tokenizer(folder):
     for file in folder.glob("tokenizer*"):
         file.unlink()
-    return "has no tokenizer: tokenizer.json or a vocabulary file belongs beside config.json. Copy those"
+    return (
+        "has no tokenizer: tokenizer.json or a vocabulary file belongs beside config.json. Copy the tokenizer's files"
+    )
 
 
 def a_pickle(folder):
@@ -100,7 +102,7 @@ def layers_that_are_shared(folder):
     return "A model of type 'albert' cannot be cut: it shares weights between layers"
 
 
-SPOILED = [
+UNUSABLE = [
     no_config,
     no_tokenizer,
     a_pickle,
@@ -119,37 +121,37 @@ SPOILED = [
 ]
 
 
-@pytest.mark.parametrize("spoil", SPOILED)
-def test_an_unusable_folder(folder, spoil):
-    expected = spoil(folder)
+@pytest.mark.parametrize("make_unusable", UNUSABLE)
+def test_an_unusable_folder_is_an_error_with_a_remedy(folder, make_unusable):
+    expected = make_unusable(folder)
     with pytest.raises(FrostlineError) as error:
         load(folder)
-    sentence = str(error.value)
-    assert expected in sentence and "\n" not in sentence and sentence.endswith(".")
-    assert str(folder) in sentence or "parameters of its body" in sentence or "albert" in sentence
-    assert re.search(r"[.:] (Give|Get|Copy|convert|Download|Choose|add) ", sentence)
+    message = str(error.value)
+    assert expected in message and "\n" not in message and message.endswith(".")
+    assert str(folder) in message or "parameters of its body" in message or "albert" in message
+    assert re.search(r"[.:] (Give|Copy|convert|Download|Choose|add) ", message)
 
 
 @pytest.mark.parametrize("name", ["nowhere/at/all", "./nowhere", "/nowhere", "~nobody/model"])
-def test_a_missing_folder(name):
+def test_a_missing_folder_is_an_error(name):
     with pytest.raises(FrostlineError, match=re.escape(f"There is no model folder {name}: check the path")):
         load(name)
 
 
-def test_a_file_is_no_folder(tiny_bert):
+def test_a_file_instead_of_a_folder_is_an_error(tiny_bert):
     with pytest.raises(FrostlineError, match="There is no model folder"):
         load(tiny_bert / "config.json")
 
 
 @pytest.mark.parametrize("name", ["org/model", "model-that-nobody-has", "not a hub name!"])
-def test_a_hub_name_without_a_network(name):
+def test_a_hub_name_without_a_network_is_an_error(name):
     with pytest.raises(FrostlineError) as error:
         load(name, revision="v1")
     assert f"The model '{name}' (revision v1) is neither a folder nor available from the hub" in str(error.value)
     assert "give its folder" in str(error.value)
 
 
-def test_code_of_the_hub_wants_a_revision_and_a_folder_has_none(folder):
+def test_code_from_the_hub_requires_a_revision_and_a_folder_accepts_none(folder):
     with pytest.raises(FrostlineError, match="pin it with --revision COMMIT"):
         load("org/model", trust_remote_code=True)
     assert load(folder, trust_remote_code=True).anatomy.count == 3
@@ -157,19 +159,19 @@ def test_code_of_the_hub_wants_a_revision_and_a_folder_has_none(folder):
         load(folder, revision="c0ffee")
 
 
-def test_a_hub_name_from_the_hubs_cache(tiny_bert, tmp_path, monkeypatch):
+def test_a_hub_name_is_loaded_from_the_hubs_cache(tiny_bert, tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     commit = "c0ffee" * 6 + "c0de"
-    place = tmp_path / "models--org--tiny"
-    shutil.copytree(tiny_bert, place / "snapshots" / commit)
-    (place / "refs").mkdir()
-    (place / "refs" / "main").write_text(commit)
-    here, local = load("org/tiny"), load(tiny_bert)
-    assert (here.revision, local.revision) == (commit, None)
-    assert (here.weights, here.vocabulary) == (local.weights, local.vocabulary)
+    cached = tmp_path / "models--org--tiny"
+    shutil.copytree(tiny_bert, cached / "snapshots" / commit)
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text(commit)
+    from_hub, from_folder = load("org/tiny"), load(tiny_bert)
+    assert (from_hub.revision, from_folder.revision) == (commit, None)
+    assert (from_hub.weights, from_hub.vocabulary) == (from_folder.weights, from_folder.vocabulary)
 
 
-def test_a_tokenizer_without_padding_gets_the_end_of_text(gpt2):
+def test_a_tokenizer_without_a_padding_token_pads_with_the_end_of_text_token(gpt2):
     pretrained = load(gpt2)
     assert pretrained.tokenizer.pad_token == "<end>" and pretrained.tokenizer.padding_side == "right"
     assert pretrained.model.config.pad_token_id == 0 and pretrained.max_length == 32
@@ -181,20 +183,32 @@ def test_a_tokenizer_without_padding_gets_the_end_of_text(gpt2):
 
 
 @pytest.mark.parametrize("limit, expected", [(20, 20), (1000, 30)])
-def test_max_length_is_what_positions_and_tokenizer_allow(tmp_path, limit, expected):
-    """RoBERTa numbers positions from 2 on: 32 of them are for 30 tokens."""
+def test_max_length_is_limited_by_positions_and_tokenizer(tmp_path, limit, expected):
+    """RoBERTa numbers positions from 2 on, so 32 positions allow 30 tokens."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     config = RobertaConfig(vocab_size=8, max_position_embeddings=32, pad_token_id=1, **sizes)
     RobertaModel(config).save_pretrained(tmp_path)
     bare_tokenizer(tmp_path, pad_token="<unknown>", model_max_length=limit)
     pretrained = load(tmp_path)
-    assert pretrained.max_length == expected and most_tokens(pretrained.model) == 30
+    assert pretrained.max_length == expected and position_limit(pretrained.model) == 30
     tokens = encode(pretrained.tokenizer, ["good " * 50], None, pretrained.max_length)
     assert pretrained.model(**tokens.batch(np.array([0]))).logits.isfinite().all()
     spec = {"model": str(tmp_path), "train": "t.csv", "tune": "0", "out": "o"}
     assert length_limit(make_spec({**spec, "max_length": 30}), pretrained) == 30
     with pytest.raises(FrostlineError, match=r"max_length = 31 does not suit .*: give a number from 1 to 30"):
         length_limit(make_spec({**spec, "max_length": 31}), pretrained)
+
+
+@pytest.mark.parametrize("positions, limit", [(40, 40), (1, 1), (0, None), (-1, None)])
+def test_position_limit_without_an_offset(positions, limit):
+    model = small_model("bert")
+    model.config.max_position_embeddings = positions
+    assert position_limit(model) == limit
+
+
+def test_a_model_without_positions_has_no_position_limit():
+    model = small_model("bloom")
+    assert not hasattr(model.config, "max_position_embeddings") and position_limit(model) is None
 
 
 def test_max_length_of_a_model_with_many_positions(tiny_bert, minilm, tmp_path):

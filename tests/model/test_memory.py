@@ -1,4 +1,4 @@
-"""Measured memory."""
+"""Measured memory of a run and of a process."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ def wait_until(true: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_peak_memory_sees_what_was_held(fails: bool) -> None:
+def test_peak_memory_includes_memory_that_was_freed_before_the_end(fails: bool) -> None:
     with contextlib.suppress(ZeroDivisionError), peak_memory(CPU) as peak:
         wait_until(lambda: peak.bytes)
         start = peak.bytes
@@ -41,15 +41,15 @@ def test_peak_memory_sees_what_was_held(fails: bool) -> None:
             raise ZeroDivisionError
     after = peak.bytes
     again = np.ones(200 << 20, np.uint8)
-    assert peak.bytes == after and len(again)  # nothing is sampled any more
+    assert peak.bytes == after and len(again)  # sampling has ended
 
 
-def test_samples_that_take_longer_are_rarer_and_the_last_comes_at_the_end() -> None:
+def test_slow_samples_are_taken_less_often_and_the_last_one_at_the_end() -> None:
     samples: list[float] = []
 
     def expensive() -> int:
-        begun = time.thread_time()
-        while time.thread_time() - begun < 0.002:
+        started = time.thread_time()
+        while time.thread_time() - started < 0.002:
             pass
         samples.append(time.perf_counter())
         return len(samples)
@@ -59,7 +59,7 @@ def test_samples_that_take_longer_are_rarer_and_the_last_comes_at_the_end() -> N
     assert peak.bytes == len(samples) and np.diff(samples[:-1]).min() > 0.05  # 50 times as long as a sample, not 20 ms
 
 
-def test_freed_memory_that_is_still_held_does_not_count() -> None:
+def test_freed_memory_that_the_process_keeps_does_not_count() -> None:
     with memory_reused():
         blocks = [torch.ones(8 << 20) for _ in range(6)]  # 200 MB
         with peak_memory(CPU) as before:
@@ -73,7 +73,7 @@ def test_freed_memory_that_is_still_held_does_not_count() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forks")
-def test_a_fork_measures_itself_where_the_heap_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_measures_its_own_memory_without_glibc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_module, "glibc", lambda: None)
     memory_module._meter.cache_clear()
     meter = memory_module._meter()
@@ -92,7 +92,7 @@ def test_a_fork_measures_itself_where_the_heap_cannot_be_asked(monkeypatch: pyte
     memory_module._meter.cache_clear()
 
 
-def test_files_mapped_from_disk_are_not_counted(tmp_path: Path) -> None:
+def test_files_mapped_from_disk_do_not_count(tmp_path: Path) -> None:
     np.save(tmp_path / "states.npy", np.ones(50 << 20, np.uint8))
     process = psutil.Process()
     before, resident = anonymous_memory(process), process.memory_info().rss

@@ -1,4 +1,4 @@
-"""Train and eval mode: what is frozen is in eval mode."""
+"""Train and eval mode of trained and frozen modules."""
 
 import pytest
 import torch
@@ -11,24 +11,24 @@ from small_models import small_batch, small_model
 
 
 @pytest.mark.parametrize("tune_pooler", [True, False])
-@pytest.mark.parametrize("k", [0, 1, 3, None])
-def test_what_is_frozen_is_in_eval_mode(tiny_bert, k, tune_pooler):
+@pytest.mark.parametrize("k", [0, 1, 3, "all"])
+def test_frozen_modules_are_in_eval_mode(tiny_bert, k, tune_pooler):
     pretrained = load(tiny_bert)
     model, anatomy = pretrained.model, pretrained.anatomy
-    names = Trainable.last(k, pooler=tune_pooler).parameters(anatomy)
+    names = Trainable(k, pooler=tune_pooler).parameters(anatomy)
     set_train_mode(model.train(), anatomy, names)
     for path, module in model.named_modules():
         own = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters(recurse=False)}
         assert not own or module.training == bool(own & names), path
     for number, layer in enumerate(anatomy.layers(model)):
-        tuned = k is None or number >= 3 - k
+        tuned = k == "all" or number >= 3 - k
         assert all(module.training == tuned for module in layer.modules())
-    assert model.dropout.training  # of the head
-    assert model.bert.embeddings.dropout.training == (k is None)
+    assert model.dropout.training  # the dropout of the classifier head
+    assert model.bert.embeddings.dropout.training == (k == "all")
 
 
 @pytest.mark.parametrize("modules", [["layer.1"], ["layer.0.output", "pooler"], ["embeddings"], ["query", "LayerNorm"]])
-def test_of_named_parts_whatever_holds_nothing_trained_is_in_eval_mode(tiny_bert, modules):
+def test_with_named_modules_all_modules_without_trained_parameters_are_in_eval_mode(tiny_bert, modules):
     pretrained = load(tiny_bert)
     model, anatomy = pretrained.model, pretrained.anatomy
     names = Trainable("named", modules).parameters(anatomy)
@@ -42,7 +42,7 @@ def test_of_named_parts_whatever_holds_nothing_trained_is_in_eval_mode(tiny_bert
     for layer in anatomy.layers(model):
         trained = any(f"{anatomy.path}.{layer_of(anatomy, model, layer)}.output." in name for name in names)
         assert layer.output.dropout.training == trained
-    assert model.dropout.training  # of the head
+    assert model.dropout.training  # the dropout of the classifier head
 
 
 def layer_of(anatomy, model, layer):
@@ -55,8 +55,8 @@ def test_no_dropout_below_the_first_tuned_layer(model_type):
     anatomy = find_layers(model, small_batch(model))
     first = anatomy.layers(model)[3]
     set_train_mode(model, anatomy, Trainable(1).parameters(anatomy))
-    seen = []
-    hook = first.register_forward_pre_hook(lambda m, args, kwargs: seen.append(args[0]), with_kwargs=True)
+    inputs = []
+    hook = first.register_forward_pre_hook(lambda m, args, kwargs: inputs.append(args[0]), with_kwargs=True)
     if not any(True for _ in first.parameters()):
         raise AssertionError
     with torch.no_grad():
@@ -64,5 +64,5 @@ def test_no_dropout_below_the_first_tuned_layer(model_type):
             outputs = [model(**small_batch(model)).logits for _ in range(2)]
         finally:
             hook.remove()
-    assert torch.equal(seen[0], seen[1])
+    assert torch.equal(inputs[0], inputs[1])
     assert not torch.equal(*outputs)

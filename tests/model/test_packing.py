@@ -1,4 +1,4 @@
-"""Packed batches: what a layout promises, and that a model runs them only while it is told to."""
+"""Packed batches: packing and unpacking, groups of similar length, and the context in which a model runs them."""
 
 import pytest
 import torch
@@ -16,8 +16,8 @@ from small_models import small_batch, small_model
 ragged = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
 
-def layout_of(lengths, more=0, **how):
-    return Layout(torch.tensor(lengths), max(lengths) + more, **how)
+def layout_of(lengths, padding=0, **options):
+    return Layout(torch.tensor(lengths), max(lengths) + padding, **options)
 
 
 def numbers(*shape):
@@ -25,17 +25,17 @@ def numbers(*shape):
 
 
 @given(ragged, st.integers(0, 5))
-def test_pack_takes_the_real_tokens_in_order(lengths, more):
-    layout = layout_of(lengths, more)
-    x = numbers(len(lengths), max(lengths) + more, 3)  # [B, S, D]
+def test_pack_selects_the_real_tokens_in_order(lengths, padding):
+    layout = layout_of(lengths, padding)
+    x = numbers(len(lengths), max(lengths) + padding, 3)  # [B, S, D]
     real = torch.cat([x[row, :length] for row, length in enumerate(lengths)])
     assert torch.equal(layout.pack(x), real[None])
 
 
 @given(ragged, st.integers(0, 5))
-def test_unpack_undoes_pack_and_is_zero_elsewhere(lengths, more):
-    layout = layout_of(lengths, more)
-    x = numbers(len(lengths), max(lengths) + more, 2, 3)  # heads too
+def test_unpack_undoes_pack_and_pads_with_zeros(lengths, padding):
+    layout = layout_of(lengths, padding)
+    x = numbers(len(lengths), max(lengths) + padding, 2, 3)  # [B, S, H, C]
     again = layout.unpack(layout.pack(x))
     assert again.shape == x.shape
     for row, length in enumerate(lengths):
@@ -51,16 +51,16 @@ def test_pack_undoes_unpack(lengths):
 
 
 @given(ragged)
-def test_one_row_for_all_is_repeated(lengths):
-    """Positions and rotary tables are often [1, S]: the same for each text."""
+def test_pack_repeats_one_row_for_all_examples(lengths):
+    """Positions and rotary tables are often [1, S]: the same for each example."""
     layout = layout_of(lengths)
     positions = torch.arange(max(lengths))[None]
     assert layout.pack(positions).tolist()[0] == [n for length in lengths for n in range(length)]
 
 
 stacks = st.integers(1, 3).flatmap(
-    lambda texts: st.lists(
-        st.lists(st.integers(1, 9), min_size=texts, max_size=texts),
+    lambda examples: st.lists(
+        st.lists(st.integers(1, 9), min_size=examples, max_size=examples),
         min_size=2,
         max_size=4,
     )
@@ -68,43 +68,45 @@ stacks = st.integers(1, 3).flatmap(
 
 
 @given(stacks)
-def test_runs_stand_side_by_side_filled_up_with_their_own_first_token(runs):
+def test_each_run_is_filled_up_with_copies_of_its_first_token(runs):
     lengths = [length for run in runs for length in run]
     layout = Layout(torch.tensor(lengths), max(lengths), len(runs))
     x = numbers(len(lengths), max(lengths), 2)  # [B, S, D]
     packed = layout.pack(x)
     assert packed.shape == (len(runs), max(map(sum, runs)), 2)
-    for run, own, texts in zip(runs, packed, x.split(len(runs[0])), strict=True):
-        real = torch.cat([text[:length] for text, length in zip(texts, run, strict=True)])
-        assert torch.equal(own[: sum(run)], real) and (own[sum(run) :] == texts[0, 0]).all()
+    for run, own, examples in zip(runs, packed, x.split(len(runs[0])), strict=True):
+        real = torch.cat([example[:length] for example, length in zip(examples, run, strict=True)])
+        assert torch.equal(own[: sum(run)], real) and (own[sum(run) :] == examples[0, 0]).all()
     real = layout_of(lengths).pack(x)
-    assert torch.equal(layout.apart(real), packed)
+    assert torch.equal(layout.split_by_run(real), packed)
     assert torch.equal(layout.unpack(packed), layout_of(lengths).unpack(real))
 
 
 @given(ragged, st.integers(1, 16))
-def test_tokens_are_rounded_up_with_copies_of_the_first(lengths, step):
-    layout, real = layout_of(lengths, step=step), layout_of(lengths)
+def test_the_number_of_tokens_is_rounded_up_with_copies_of_the_first_token(lengths, multiple):
+    layout, real = layout_of(lengths, tokens_multiple=multiple), layout_of(lengths)
     x = numbers(len(lengths), max(lengths), 2)
     packed, tokens = layout.pack(x), real.pack(x)
-    assert packed.shape[1] % step == 0 and 0 <= packed.shape[1] - sum(lengths) < step
+    assert packed.shape[1] % multiple == 0 and 0 <= packed.shape[1] - sum(lengths) < multiple
     assert torch.equal(packed[:, : sum(lengths)], tokens) and (packed[0, sum(lengths) :] == x[0, 0]).all()
-    assert torch.equal(layout.apart(tokens), packed) and torch.equal(layout.unpack(packed), real.unpack(tokens))
+    assert torch.equal(layout.split_by_run(tokens), packed) and torch.equal(layout.unpack(packed), real.unpack(tokens))
 
 
 @given(stacks, st.integers(1, 16))
-def test_what_fills_up_has_no_gradient(runs, step):
+def test_copies_have_no_gradient(runs, multiple):
     lengths = torch.tensor([length for run in runs for length in run])
-    layout = Layout(lengths, int(lengths.max()), len(runs), step=step)
+    layout = Layout(lengths, int(lengths.max()), len(runs), tokens_multiple=multiple)
     packed = layout.pack(numbers(len(lengths), layout.length, 2)).requires_grad_()
     layout.unpack(packed).sum().backward()
-    assert torch.equal(packed.grad[..., 0] == 1, layout.taken) and torch.equal(packed.grad[..., 0] != 0, layout.taken)
+    assert torch.equal(packed.grad[..., 0] == 1, layout.is_real) and torch.equal(
+        packed.grad[..., 0] != 0, layout.is_real
+    )
 
 
 @given(ragged, st.integers(0, 5))
-def test_gradients_reach_real_tokens_once_and_no_padding(lengths, more):
-    layout = layout_of(lengths, more)
-    x = numbers(len(lengths), max(lengths) + more, 3).requires_grad_()
+def test_gradients_reach_real_tokens_once_and_no_padding(lengths, padding):
+    layout = layout_of(lengths, padding)
+    x = numbers(len(lengths), max(lengths) + padding, 3).requires_grad_()
     weights = numbers(*x.shape).sqrt()
     (layout.unpack(layout.pack(x)) * weights).sum().backward()
     assert torch.equal(x.grad, weights * layout.mask[:, :, None])
@@ -120,12 +122,13 @@ def test_gradients_of_unpack(lengths):
 
 
 def state_of(model):
-    marks = [name for name, module in model.named_modules() if hasattr(module, "frostline_packing")]
-    return model.config._attn_implementation, marks
+    """The attention implementation, and the modules that have a packing."""
+    names = [name for name, module in model.named_modules() if hasattr(module, "frostline_packing")]
+    return model.config._attn_implementation, names
 
 
 @pytest.mark.parametrize("model_type", ["bert", "llama"])
-def test_packable_is_undone(model_type):
+def test_packable_restores_the_model(model_type):
     model = small_model(model_type)
     before = state_of(model)
     with packable(model) as packing:
@@ -138,7 +141,7 @@ def test_packable_is_undone(model_type):
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2", "mistral"])
-def test_without_a_layout_attention_is_transformers_own(model_type):
+def test_without_a_layout_attention_is_that_of_transformers(model_type):
     model = small_model(model_type)
     batch = small_batch(model)
     with torch.no_grad():
@@ -152,37 +155,37 @@ LENGTHS = (40, 3, 31, 7, 22, 5, 38, 12, 2, 9, 17, 26)
 
 
 def result_of(model, lengths):
-    """Logits and gradients of a packed batch, and into how many groups its texts fell."""
+    """Logits and gradients of a packed batch, and the number of groups in each layer that used groups."""
     batch, anatomy, groups = small_batch(model, lengths), find_layers(model), []
     with packable(model) as packing, cut_at(model, anatomy, None, packing=packing) as whole:
-        attend = packing_module._by_group
+        by_group = packing_module._by_group
 
-        def counted(packing, *args, **more):
+        def counted(packing, *args, **kwargs):
             groups.append(len(packing.layout.groups))
-            return attend(packing, *args, **more)
+            return by_group(packing, *args, **kwargs)
 
         packing_module._by_group = counted
         try:
             logits = whole(batch)
         finally:
-            packing_module._by_group = attend
+            packing_module._by_group = by_group
     model.zero_grad()
     (logits * numbers(*logits.shape).sqrt()).sum().backward()
     return logits.detach(), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}, groups
 
 
-@pytest.mark.parametrize("texts", [12, 6])  # in groups of two, and each by itself
+@pytest.mark.parametrize("examples", [12, 6])  # in groups of two and of one
 @pytest.mark.parametrize(
     "model_type", ["bert", "roberta", "electra", "modernbert", "gpt2", "llama", "mistral", "qwen2"]
 )
-def test_texts_of_like_length_together_give_the_same(model_type, texts, monkeypatch):
+def test_groups_of_similar_length_give_the_same_logits_and_gradients(model_type, examples, monkeypatch):
     model = small_model(model_type)
-    logits, gradients, groups = result_of(model, LENGTHS[:texts])
+    logits, gradients, groups = result_of(model, LENGTHS[:examples])
     assert not groups
     for module in (layout_module, packing_module):
-        monkeypatch.setattr(module, "LONG", 1)
+        monkeypatch.setattr(module, "MAX_SHORT", 0)
     monkeypatch.setattr(layout_module, "GROUP_COST", 0)
-    again, others, groups = result_of(model, LENGTHS[:texts])
+    again, others, groups = result_of(model, LENGTHS[:examples])
     assert len(groups) == 4 and min(groups) == 6
     assert (again - logits).abs().max() <= 2e-6 * logits.abs().max()
     assert others.keys() == gradients.keys()
@@ -191,20 +194,22 @@ def test_texts_of_like_length_together_give_the_same(model_type, texts, monkeypa
 
 
 @given(st.lists(st.integers(1, 700), min_size=1, max_size=40))
-def test_groups_hold_every_text_and_token_once_and_pay(lengths):
+def test_groups_hold_every_example_and_token_once_and_save_pairs(lengths):
     layout = layout_of(lengths)
     if layout.groups:
-        texts, tokens = (torch.cat([getattr(group, name) for group in layout.groups]) for name in ("texts", "tokens"))
-        assert sorted(texts.tolist()) == list(range(len(lengths))) and len(layout.groups) > 1
-        assert sorted(tokens.tolist()) == list(range(sum(lengths))) and max(lengths) >= layout_module.LONG
-        pairs = sum(len(group.texts) * group.layout.length**2 for group in layout.groups)
+        examples, tokens = (
+            torch.cat([getattr(group, name) for group in layout.groups]) for name in ("examples", "tokens")
+        )
+        assert sorted(examples.tolist()) == list(range(len(lengths))) and len(layout.groups) > 1
+        assert sorted(tokens.tolist()) == list(range(sum(lengths))) and max(lengths) > layout_module.MAX_SHORT
+        pairs = sum(len(group.examples) * group.layout.length**2 for group in layout.groups)
         assert pairs < len(lengths) * max(lengths) ** 2
         for group in layout.groups:
-            assert group.layout.lengths.tolist() == [lengths[text] for text in group.texts]
+            assert group.layout.lengths.tolist() == [lengths[example] for example in group.examples]
 
 
-def test_a_type_without_the_interface_is_not_packable():
-    model = small_model("deberta")  # has attention of its own
+def test_a_type_without_the_attention_interface_is_not_packable():
+    model = small_model("deberta")  # implements attention itself
     with packable(model) as packing:
         assert packing is None
     assert state_of(model)[1] == []

@@ -1,4 +1,4 @@
-"""Loading a pretrained model: what is drawn anew, what is put back, and one sentence for every unusable folder."""
+"""A pretrained model: its weights and digests, the initialization of new parameters, and restoring before each run."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from transformers import (
 )
 
 from frostline.fast.optimizer import gradient_of
-from frostline.model.anatomy import HEAD, POOLER
+from frostline.model.places import HEAD, POOLER
 from frostline.model.trainable import Trainable
 from model_folders import edit_config, edit_weights, load, values
 
@@ -26,7 +26,7 @@ def test_labels_are_in_the_config(tiny_bert):
     assert number.classifier.weight.shape == (1, 32)
 
 
-def test_weights_are_the_checkpoints_in_fp32(tiny_bert):
+def test_weights_are_those_of_the_checkpoint_in_float32(tiny_bert):
     pretrained = load(tiny_bert)
     stored = load_file(tiny_bert / "model.safetensors")
     body = {name.removeprefix("bert."): p for name, p in values(pretrained).items() if name not in pretrained.new}
@@ -35,7 +35,7 @@ def test_weights_are_the_checkpoints_in_fp32(tiny_bert):
     assert not pretrained.model.training
 
 
-def test_half_precision_weights_are_read_as_fp32(folder):
+def test_half_precision_weights_are_loaded_as_float32(folder):
     def halve(weights):
         weights.update({name: x.bfloat16() for name, x in weights.items()})
 
@@ -44,7 +44,7 @@ def test_half_precision_weights_are_read_as_fp32(folder):
     assert {p.dtype for p in load(folder).model.parameters()} == {torch.float32}
 
 
-def test_digests_know_weights_configuration_and_tokenizer(folder):
+def test_digests_depend_on_weights_configuration_and_tokenizer(folder):
     first = load(folder)
     edit_config(folder, layer_norm_eps=1e-6)
     second = load(folder)
@@ -58,45 +58,45 @@ def test_digests_know_weights_configuration_and_tokenizer(folder):
     assert fourth.vocabulary != third.vocabulary and fourth.weights == third.weights
 
 
-def test_the_head_is_drawn_from_the_seed_alone(tiny_bert):
+def test_the_initial_head_depends_on_the_seed_only(tiny_bert):
     pretrained = load(tiny_bert)
     head = {name for name, place in pretrained.anatomy.places.items() if place == HEAD}
     assert pretrained.new == head
 
-    def drawn(k, seed):
-        torch.rand(7)  # whatever was drawn before
-        pretrained.start_run(Trainable.last(k).parameters(pretrained.anatomy), seed)
+    def initial_head(k, seed):
+        torch.rand(7)  # random numbers drawn before must not matter
+        pretrained.start_run(Trainable(k).parameters(pretrained.anatomy), seed)
         return values(pretrained, head)
 
     with torch.random.fork_rng():
-        first = drawn(0, 5)
+        first = initial_head(0, 5)
         assert first["classifier.weight"].std() > 0
-        for k in (0, 1, 3, None, 0):
-            assert equal(drawn(k, 5), first)
-        assert not torch.equal(drawn(0, 6)["classifier.weight"], first["classifier.weight"])
+        for k in (0, 1, 3, "all", 0):
+            assert equal(initial_head(k, 5), first)
+        assert not torch.equal(initial_head(0, 6)["classifier.weight"], first["classifier.weight"])
         state = torch.get_rng_state()
-        drawn_without = pretrained.start_run(Trainable(0).parameters(pretrained.anatomy), 7)
-        assert torch.equal(torch.get_rng_state(), state) and drawn_without
+        trained = pretrained.start_run(Trainable(0).parameters(pretrained.anatomy), 7)
+        assert torch.equal(torch.get_rng_state(), state) and trained
     other = load(tiny_bert)
     other.start_run(Trainable(2).parameters(other.anatomy), 5)
     assert equal(values(other, head), first)
 
 
-def test_the_head_is_drawn_as_transformers_draws_it(tiny_bert):
+def test_the_head_is_initialized_as_transformers_does(tiny_bert):
     pretrained = load(tiny_bert)
     weights = []
     for seed in range(300):
         pretrained.start_run(Trainable(0).parameters(pretrained.anatomy), seed)
         weights.append(pretrained.model.classifier.weight.detach().flatten().clone())
         assert not pretrained.model.classifier.bias.any()
-    drawn = torch.cat(weights)
-    assert drawn.std().item() == pytest.approx(pretrained.model.config.initializer_range, rel=0.02)
-    assert drawn.mean().abs() < 0.01
+    values_of_all = torch.cat(weights)
+    assert values_of_all.std().item() == pytest.approx(pretrained.model.config.initializer_range, rel=0.02)
+    assert values_of_all.mean().abs() < 0.01
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_a_checkpoint_with_a_head_of_its_own(folder, classes):
-    """Its head answers another question, even where it has as many labels."""
+def test_the_head_of_a_checkpoint_is_not_used(folder, classes):
+    """It was trained for another task, even if it has the same number of labels."""
     pretrained = load(folder)
     BertForSequenceClassification.from_pretrained(folder, num_labels=classes).save_pretrained(folder)
     edit_weights(folder, lambda weights: weights["classifier.weight"].fill_(7))
@@ -107,38 +107,38 @@ def test_a_checkpoint_with_a_head_of_its_own(folder, classes):
     assert equal(values(again), values(pretrained))
 
 
-def test_the_pretrained_pooler_is_kept(tiny_bert):
+def test_the_pooler_of_the_checkpoint_is_used(tiny_bert):
     pretrained = load(tiny_bert)
     stored = load_file(tiny_bert / "model.safetensors")
-    for k in (0, 2, None):
-        pretrained.start_run(Trainable.last(k).parameters(pretrained.anatomy), 1)
+    for k in (0, 2, "all"):
+        pretrained.start_run(Trainable(k).parameters(pretrained.anatomy), 1)
         assert torch.equal(pretrained.model.bert.pooler.dense.weight, stored["pooler.dense.weight"])
 
 
-def test_a_pooler_that_the_checkpoint_lacks_is_drawn_like_the_head(folder):
+def test_a_pooler_that_the_checkpoint_lacks_is_initialized_like_the_head(folder):
     edit_weights(folder, lambda weights: [weights.pop(f"pooler.dense.{n}") for n in ("weight", "bias")])
     pretrained = load(folder)
     pooler = {name for name, place in pretrained.anatomy.places.items() if place == POOLER}
     assert pooler < pretrained.new
-    drawn = []
+    weights = []
     for seed in (1, 1, 2):
         pretrained.start_run(Trainable(0).parameters(pretrained.anatomy), seed)
-        drawn.append(pretrained.model.bert.pooler.dense.weight.detach().clone())
-    assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
+        weights.append(pretrained.model.bert.pooler.dense.weight.detach().clone())
+    assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
 
 
-def test_start_puts_pretrained_values_back(tiny_bert):
+def test_start_run_restores_pretrained_values(tiny_bert):
     pretrained = load(tiny_bert)
     anatomy = pretrained.anatomy
     pretrained.start_run(Trainable(0).parameters(anatomy), 4)
     truth = values(pretrained)
-    for k in (1, None, 0, 3, 2, None, 1):
-        trained = pretrained.start_run(Trainable.last(k).parameters(anatomy), 4)
+    for k in (1, "all", 0, 3, 2, "all", 1):
+        trained = pretrained.start_run(Trainable(k).parameters(anatomy), 4)
         assert equal(values(pretrained), truth)
-        assert set(trained) == Trainable.last(k).parameters(anatomy)
+        assert set(trained) == Trainable(k).parameters(anatomy)
         assert (
-            pretrained._changed.keys() == Trainable.last(k).parameters(anatomy) - pretrained.new
-        )  # nothing else is there twice
+            pretrained._pretrained.keys() == Trainable(k).parameters(anatomy) - pretrained.new
+        )  # no other parameter has a copy
         for name, parameter in pretrained.model.named_parameters():
             assert parameter.requires_grad == (name in trained) and gradient_of(parameter) is None
         with torch.no_grad():
@@ -149,7 +149,7 @@ def test_start_puts_pretrained_values_back(tiny_bert):
     assert all(gradient_of(parameter) is None for parameter in pretrained.model.parameters())
 
 
-def test_where_there_is_no_memory_for_a_copy_nothing_has_changed(tiny_bert, monkeypatch):
+def test_a_failed_allocation_of_a_copy_changes_no_weights(tiny_bert, monkeypatch):
     pretrained = load(tiny_bert)
     names = Trainable(1).parameters(pretrained.anatomy)
     pretrained.start_run(names, 4)
@@ -174,7 +174,7 @@ def test_where_there_is_no_memory_for_a_copy_nothing_has_changed(tiny_bert, monk
     assert equal(values(pretrained), truth)
 
 
-def test_release_undoes_a_training(tiny_bert):
+def test_restore_undoes_a_training(tiny_bert):
     pretrained = load(tiny_bert)
     pretrained.start_run(Trainable(1).parameters(pretrained.anatomy), 4)
     truth = values(pretrained)
@@ -186,7 +186,7 @@ def test_release_undoes_a_training(tiny_bert):
     assert body and equal(values(pretrained, body), {name: truth[name] for name in body})
 
 
-def test_frozen_digest_knows_every_frozen_byte(tiny_bert):
+def test_frozen_digest_depends_on_every_frozen_parameter(tiny_bert):
     pretrained = load(tiny_bert)
     trained = Trainable(1).parameters(pretrained.anatomy)
     before = pretrained.frozen_digest(trained)

@@ -1,4 +1,4 @@
-"""Stacked runs against the same runs one by one: scores, logits and best epochs; and that no run touches another."""
+"""Stacked runs compared with the same runs trained one by one, and the independence of the runs in a stack."""
 
 import json
 from collections.abc import Iterator
@@ -17,9 +17,10 @@ from frostline.frozen.cache.loading import load_or_compute
 from frostline.frozen.cache.recipe import Recipe
 from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
 from frostline.frozen.selection import StateSelection, selection_for
-from frostline.model.anatomy import HEAD, POOLER, find_layers, probe_batch
+from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.device import Machine
 from frostline.model.packing import packable
+from frostline.model.places import HEAD, POOLER
 from frostline.model.pretrained import Pretrained
 from frostline.model.stacking import stacked
 from frostline.model.tokens import Tokens
@@ -36,11 +37,11 @@ CLASSES = "single_label_classification"
 TYPES = ["bert", "roberta", "distilbert", "electra", "modernbert", "gpt2", "llama", "qwen2", "qwen3"]
 SPLITS = {"train": np.arange(40), "validation": np.arange(40, 60), "test": np.arange(60, 72)}
 L = 3
-WHO = [(0, 1e-3), (1, 3e-3), (2, 3e-4)]  # seed (and with it rows, their order and the head), learning rate
+RUNS = [(0, 1e-3), (1, 3e-3), (2, 3e-4)]  # seed (which also sets the rows, their order and the head), learning rate
 
 
 def context_of(model_type: str, folder: Path, *, dropout: bool = False, packed: bool = True) -> RunContext:
-    """A small model, texts of random words, and their hidden states."""
+    """A small model, examples of random tokens, and their hidden states."""
     model = small_model(model_type, layers=L)
     if not dropout:
         switch_dropout_off(model)
@@ -75,7 +76,7 @@ def with_states(context: RunContext, folder: Path) -> RunContext:
     rows = np.arange(len(context.tokens))
     return replace(
         context,
-        states=load_or_compute(context.forward_pass(need), context.tokens, rows, recipe, folder=folder / "kept"),
+        states=load_or_compute(context.forward_pass(need), context.tokens, rows, recipe, folder=folder / "cache"),
     )
 
 
@@ -86,9 +87,10 @@ def switch_dropout_off(model: nn.Module) -> None:
                 setattr(module, name, 0.0)
 
 
-def spec_of(tune: int | str, seed: int = 0, rate: float = 1e-3, **more: object) -> RunSpec:
+def spec_of(tune: int | str, seed: int = 0, learning_rate: float = 1e-3, **more: object) -> RunSpec:
     values = {
-        **{"weights": "w", "vocabulary": "v", "data": "d", "seed": seed, "train_size": 24, "learning_rate": rate},
+        **{"weights": "w", "vocabulary": "v", "data": "d", "seed": seed, "train_size": 24},
+        "learning_rate": learning_rate,
         **{
             "num_train_epochs": 2,
             "per_device_train_batch_size": 8,
@@ -100,7 +102,7 @@ def spec_of(tune: int | str, seed: int = 0, rate: float = 1e-3, **more: object) 
 
 
 def outcome(result: Result) -> tuple[str, dict[str, bytes]]:
-    """All that a run leaves but what it cost, to the last bit."""
+    """All results of a run without its cost and provenance, for a bitwise comparison."""
     facts = {name: value for name, value in result.facts.items() if name not in ("cost", "provenance")}
     logits = {name: value.tobytes() for name, value in result.logits.items()} | {"test": result.test_logits.tobytes()}
     return json.dumps([facts, result.test_facts], sort_keys=True), logits
@@ -118,63 +120,68 @@ def furthest(one: Result, other: Result) -> float:
 
 
 def scores(result: Result) -> list[object]:
-    """What is counted, not measured: equal or not."""
-    counted = [tuple(s.values()) for s in result.facts["scores"] if s["metric"] == "accuracy"]
-    return [*counted, *(result.facts[name] for name in ("best_epoch", "outcome", "train_last", "digest", "audit"))]
+    """The discrete results of a run, which do not differ by rounding."""
+    accuracies = [tuple(s.values()) for s in result.facts["scores"] if s["metric"] == "accuracy"]
+    return [*accuracies, *(result.facts[name] for name in ("best_epoch", "outcome", "train_last", "digest", "audit"))]
 
 
 @pytest.fixture(autouse=True, scope="module")
-def many_short_runs() -> Iterator[None]:
+def freed_memory_is_reused() -> Iterator[None]:
     with memory_reused():
         yield
 
 
 @pytest.mark.parametrize("model_type", TYPES)
-def test_stacked_runs_are_the_runs_one_by_one(model_type: str, tmp_path: Path) -> None:
-    """With seeds, rates and rows of their own, for some k of each type; dropout off."""
+def test_stacked_runs_equal_runs_one_by_one(model_type: str, tmp_path: Path) -> None:
+    """The runs differ in seed, learning rate and rows. Dropout is off."""
     context = context_of(model_type, tmp_path)
     assert context.packed
     for tune in (0, 1, 2, L, "all") if model_type == "bert" else (2, "all"):
-        specs = [spec_of(tune, *who) for who in WHO]
+        specs = [spec_of(tune, *run_values) for run_values in RUNS]
         alone = [run(spec, context) for spec in specs]
         assert len({result.logits["validation_last"].tobytes() for result in alone}) == 3
-        for as_one in (False, True):
-            together = run_stacked(specs, context, as_one=as_one)
-            for mine, theirs in zip(together, alone, strict=True):
-                assert scores(mine) == scores(theirs)
-                assert furthest(mine, theirs) < 2e-4, (tune, as_one)  # rounding, after six steps of Adam
-                assert mine.facts["provenance"] == {**theirs.facts["provenance"], "stacked": 3}
+        for batched in (False, True):
+            together = run_stacked(specs, context, batched=batched)
+            for one, expected in zip(together, alone, strict=True):
+                assert scores(one) == scores(expected)
+                assert furthest(one, expected) < 2e-4, (tune, batched)  # rounding, after six steps of Adam
+                assert one.facts["provenance"] == {**expected.facts["provenance"], "stacked": 3}
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2"])
-def test_stacked_padded_batches(model_type: str, tmp_path: Path) -> None:
+def test_stacked_runs_with_padded_batches_equal_runs_one_by_one(model_type: str, tmp_path: Path) -> None:
     context = context_of(model_type, tmp_path, packed=False)
-    specs = [spec_of(1, *who) for who in WHO]
-    for as_one in (False, True):
-        for mine, spec in zip(run_stacked(specs, context, as_one=as_one), specs, strict=True):
-            assert furthest(mine, run(spec, context)) < 2e-5
+    specs = [spec_of(1, *run_values) for run_values in RUNS]
+    for batched in (False, True):
+        for one, spec in zip(run_stacked(specs, context, batched=batched), specs, strict=True):
+            assert furthest(one, run(spec, context)) < 2e-5
 
 
 @pytest.mark.parametrize(
     ("model_type", "precision"), [*((kind, "float32") for kind in TYPES), ("bert", "bfloat16"), ("llama", "bfloat16")]
 )
-def test_heads_alone_are_the_same_to_the_last_bit(model_type: str, precision: str, tmp_path: Path) -> None:
-    """Run by run, dropout on: each draws from its own seed, so no result hangs on which runs were trained with it."""
+def test_stacked_heads_are_bitwise_identical_to_heads_one_by_one(
+    model_type: str, precision: str, tmp_path: Path
+) -> None:
+    """With dropout, and the parameters of each run used run by run.
+
+    Each run draws its dropout masks from its own seed, so its result does not depend on the other runs of the stack.
+    """
     context = replace(context_of(model_type, tmp_path, dropout=True), machine=Machine(torch.device("cpu"), precision))
-    specs = [spec_of(0, *who, head_learning_rate="same") for who in [*WHO, (0, 3e-3)]]
-    for mine, spec in zip(run_stacked(specs, context), specs, strict=True):
-        assert outcome(mine) == outcome(run(spec, context))
+    specs = [spec_of(0, *run_values, head_learning_rate="same") for run_values in [*RUNS, (0, 3e-3)]]
+    for one, spec in zip(run_stacked(specs, context), specs, strict=True):
+        assert outcome(one) == outcome(run(spec, context))
 
 
-def test_company_does_not_matter_where_frozen_layers_run_too(tmp_path: Path) -> None:
-    """What is kept ends below the cut, or nothing is."""
+def test_stacked_runs_equal_runs_one_by_one_if_frozen_layers_run_too(tmp_path: Path) -> None:
+    """The cached hidden states lie below the cut, or none are cached."""
     context = context_of("bert", tmp_path)
-    specs = [spec_of(1, *who) for who in WHO]
+    specs = [spec_of(1, *run_values) for run_values in RUNS]
     for states in (None, after_one_layer(context)):
         other = replace(context, states=states)
-        for mine, spec in zip(run_stacked(specs, other), specs, strict=True):
-            assert mine.facts["provenance"]["cut"] in (None, 1)
-            assert furthest(mine, run(spec, other)) < 2e-5
+        for one, spec in zip(run_stacked(specs, other), specs, strict=True):
+            assert one.facts["provenance"]["cut"] in (None, 1)
+            assert furthest(one, run(spec, other)) < 2e-5
 
 
 def after_one_layer(context: RunContext) -> HiddenStates:
@@ -183,39 +190,39 @@ def after_one_layer(context: RunContext) -> HiddenStates:
     return states
 
 
-@pytest.mark.parametrize("as_one", [False, True])
+@pytest.mark.parametrize("batched", [False, True])
 @pytest.mark.parametrize("dropout", [False, True])
 @pytest.mark.parametrize("tune", [0, 1, "all"])
-def test_a_run_that_diverges_leaves_its_fellows_untouched(
-    tmp_path: Path, tune: int | str, dropout: bool, as_one: bool
+def test_a_run_that_diverges_does_not_change_the_other_runs_of_its_stack(
+    tmp_path: Path, tune: int | str, dropout: bool, batched: bool
 ) -> None:
-    """Bit for bit what they are beside a harmless one of the same seed."""
+    """They are bitwise identical to those of a stack in which no run diverges."""
     context = context_of("bert", tmp_path, dropout=dropout)
-    who = [(0, 1e-3), (1, 1e-3), (2, 3e-4)]
+    runs = [(0, 1e-3), (1, 1e-3), (2, 3e-4)]
     more = {"head_learning_rate": "same"}
-    harmless = [spec_of(tune, *one, **more) for one in who]
-    wild = [harmless[0], spec_of(tune, 1, 1e30, **more), harmless[2]]
-    beside, among = (run_stacked(specs, context, as_one=as_one) for specs in (harmless, wild))
-    assert [result.facts["outcome"] for result in among][1] == "diverged"
-    assert among[1].facts["cost"]["steps"] < 6 and among[1].test_logits is None
+    stable = [spec_of(tune, *one, **more) for one in runs]
+    diverging = [stable[0], spec_of(tune, 1, 1e30, **more), stable[2]]
+    without, with_diverged = (run_stacked(specs, context, batched=batched) for specs in (stable, diverging))
+    assert [result.facts["outcome"] for result in with_diverged][1] == "diverged"
+    assert with_diverged[1].facts["cost"]["steps"] < 6 and with_diverged[1].test_logits is None
     for n in (0, 2):
-        assert outcome(among[n]) == outcome(beside[n])
-        assert among[n].facts["outcome"] != "diverged" and among[n].facts["cost"]["steps"] == 6
-    alone = run(wild[1], context)
+        assert outcome(with_diverged[n]) == outcome(without[n])
+        assert with_diverged[n].facts["outcome"] != "diverged" and with_diverged[n].facts["cost"]["steps"] == 6
+    alone = run(diverging[1], context)
     assert [alone.facts[name] for name in ("outcome", "reason")] == [
-        among[1].facts[name] for name in ("outcome", "reason")
+        with_diverged[1].facts[name] for name in ("outcome", "reason")
     ]
 
 
-def test_all_of_a_stack_may_diverge(tmp_path: Path) -> None:
+def test_all_runs_of_a_stack_may_diverge(tmp_path: Path) -> None:
     context = context_of("bert", tmp_path)
     results = run_stacked([spec_of(1, seed, 1e30) for seed in (0, 1)], context)
     assert [result.facts["outcome"] for result in results] == ["diverged"] * 2
     assert all(result.test_facts is None and result.facts["audit"]["trainable_parameters"] for result in results)
 
 
-def test_with_dropout_stacked_runs_follow_the_same_law(tmp_path: Path) -> None:
-    """The mean over twenty seeds of what training leaves, against that of other runs one by one."""
+def test_with_dropout_the_losses_of_stacked_runs_have_the_same_distribution(tmp_path: Path) -> None:
+    """Mean and standard deviation of the last training loss over twenty seeds, compared with runs one by one."""
     context = context_of("bert", tmp_path, dropout=True)
     same = {"subset": "fixed", "num_train_epochs": 1}
     alone = [last_loss(run(spec_of(1, seed, **same), context)) for seed in range(20)]
@@ -230,20 +237,20 @@ def last_loss(result: Result) -> float:
     return next(s["value"] for s in result.facts["scores"] if s["metric"] == "loss" and s["split"] == "train_running")
 
 
-def test_everything_is_undone(tmp_path: Path) -> None:
+def test_stacked_restores_the_model(tmp_path: Path) -> None:
     context = context_of("qwen3", tmp_path)
     model = context.pretrained.model
     names = Trainable(2).parameters(context.pretrained.anatomy)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     model.requires_grad_(False)
     batch = probe_batch(model)
-    truth = model(**batch).logits
+    logits = model(**batch).logits
 
     def start(run: int) -> dict[str, nn.Parameter]:
         return {name: p for name, p in model.named_parameters() if name in names}
 
-    for as_one in (False, True):
-        with pytest.raises(ZeroDivisionError), stacked(model, names, 2, start, as_one=as_one) as own:
+    for batched in (False, True):
+        with pytest.raises(ZeroDivisionError), stacked(model, names, 2, start, batched=batched) as own:
             assert all(list(one) == [name for name in before if name in names] for one in own)
             for parameter in own[1].values():
                 with torch.no_grad():
@@ -254,19 +261,19 @@ def test_everything_is_undone(tmp_path: Path) -> None:
         for module in model.modules():
             assert "forward" not in vars(module) and "weight" not in vars(module) and not module._forward_pre_hooks
         assert all(torch.equal(p, before[name]) and p.grad is None for name, p in model.named_parameters())
-        assert torch.equal(model(**batch).logits, truth)
+        assert torch.equal(model(**batch).logits, logits)
 
 
-@pytest.mark.parametrize("as_one", [False, True])
-def test_gradients_of_a_run_come_from_its_own_rows_alone(tmp_path: Path, as_one: bool) -> None:
-    """Not a number in one leaves the other's as they are."""
+@pytest.mark.parametrize("batched", [False, True])
+def test_gradients_of_a_run_come_from_its_own_examples_only(tmp_path: Path, batched: bool) -> None:
+    """A NaN in the parameters of one run does not change the gradients of the other run."""
     context = context_of("llama", tmp_path)
     model, names = context.pretrained.model, Trainable(2).parameters(context.pretrained.anatomy)
     batch = {name: torch.cat([x, x]) for name, x in probe_batch(model).items()}
     found = []
-    for poison in (False, True):
-        with stacked(model, names, 2, lambda run: context.pretrained.start_run(names, run), as_one=as_one) as own:
-            if poison:
+    for with_nan in (False, True):
+        with stacked(model, names, 2, lambda run: context.pretrained.start_run(names, run), batched=batched) as own:
+            if with_nan:
                 with torch.no_grad():
                     next(iter(own[1].values())).fill_(float("nan"))
             model(**batch).logits.sum().backward()
@@ -275,7 +282,7 @@ def test_gradients_of_a_run_come_from_its_own_rows_alone(tmp_path: Path, as_one:
     assert any(gradient.isnan().any() for gradient in found[1][1].values())
 
 
-def test_a_rehearsal_tells_what_a_step_takes(tmp_path: Path) -> None:
+def test_profile_step_measures_a_training_step_and_restores_the_model(tmp_path: Path) -> None:
     context = context_of("bert", tmp_path)
     before = {name: p.detach().clone() for name, p in context.pretrained.model.named_parameters()}
     for count in (1, 2):
@@ -283,8 +290,8 @@ def test_a_rehearsal_tells_what_a_step_takes(tmp_path: Path) -> None:
         assert 0 < seconds < 60 and used > 0
     few = profile_step([spec_of(1, 0).model_copy(update={"per_device_train_batch_size": 1000})], context)
     assert 0 < few[0] < 60  # with fewer examples than a batch there are as many steps
-    bad = [spec_of(1, 0).model_copy(update={"learning_rate": 1e30})]
-    assert profile_step(bad, context)[0] > 0  # its loss is soon not finite, which the run itself will say
+    diverging = [spec_of(1, 0).model_copy(update={"learning_rate": 1e30})]
+    assert profile_step(diverging, context)[0] > 0  # a loss that is not finite is no error here
     context.pretrained.start_run(frozenset(), 0)
     after = context.pretrained.model.named_parameters()
     assert all(torch.equal(p, before[name]) for name, p in after if name not in context.pretrained.new)

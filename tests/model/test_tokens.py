@@ -1,4 +1,4 @@
-"""Texts as flat tokens: the same batches as the tokenizer's own, and what becomes of long and of empty texts."""
+"""Encoded examples: batches equal those of the tokenizer; truncation, empty texts and digests."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import frostline.model.tokens
-from frostline.model.tokens import Tokens, encode, flat_positions, parts_within
+from frostline.model.tokens import Tokens, chunks_within, encode, flat_positions
 from tiny import sentences
 
 TEXTS = ["the film was good", "", "   ", "a", "unknown wörds 映画 😀 here", "good " * 50, "NA", "the\nplot\twas dull"]
@@ -25,7 +25,7 @@ def bert(tiny_bert):
 
 @pytest.fixture
 def bare():
-    """A tokenizer that adds nothing to a text, as GPT-2's."""
+    """A tokenizer that adds no special tokens, like GPT-2's."""
     vocabulary = {"<end>": 0, "<unknown>": 1, "good": 2, "film": 3}
     words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unknown>"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -51,7 +51,7 @@ def same_batch(one, other):
 @pytest.mark.parametrize("chunk", [2, 3, 8192])
 @pytest.mark.parametrize("pairs", [None, PAIRS])
 @pytest.mark.parametrize("max_length", [8, 32])
-def test_a_batch_is_the_tokenizers_own(bert, monkeypatch, pairs, max_length, chunk):
+def test_a_batch_equals_that_of_the_tokenizer(bert, monkeypatch, pairs, max_length, chunk):
     monkeypatch.setattr(frostline.model.tokens, "CHUNK", chunk)
     tokens = encode(bert, TEXTS, pairs, max_length)
     own = bert(TEXTS, pairs, padding=True, truncation=True, max_length=max_length, return_tensors="pt")
@@ -69,7 +69,7 @@ def test_a_batch_is_the_tokenizers_own(bert, monkeypatch, pairs, max_length, chu
     assert same_batch(tokens.batch(rows, max_length), dict(some))
 
 
-def test_minilm_pads_alike(minilm):
+def test_a_batch_equals_that_of_minilms_tokenizer(minilm):
     tokenizer = AutoTokenizer.from_pretrained(minilm)
     texts = [row["text"] for row in sentences(20)] + TEXTS
     tokens = encode(tokenizer, texts, None, 512)
@@ -78,7 +78,7 @@ def test_minilm_pads_alike(minilm):
 
 
 @pytest.mark.parametrize("pairs", [None, PAIRS])
-def test_dropped_counts_what_the_limit_cost(bert, pairs):
+def test_dropped_counts_truncated_tokens(bert, pairs):
     tokens = encode(bert, TEXTS, pairs, 8)
     whole = encode(bert, TEXTS, pairs, 10_000)
     assert whole.dropped.sum() == 0 and whole.lengths.max() > 50
@@ -93,19 +93,19 @@ def test_a_truncated_text_keeps_its_last_special_token(bert):
     assert row[0] == bert.cls_token_id and row[-1] == bert.sep_token_id and len(row) == 8
 
 
-def test_an_empty_text_is_one_token_where_the_tokenizer_gives_none(bare):
+def test_an_empty_text_without_tokens_becomes_one_end_of_text_token(bare):
     tokens = encode(bare, ["good film", "", "film"], None, 8)
     assert tokens.inputs["input_ids"].tolist() == [2, 3, 0, 3]
     assert tokens.lengths.tolist() == [2, 1, 1] and tokens.dropped.tolist() == [0, 0, 0]
     assert tokens.batch(np.array([1]))["attention_mask"].tolist() == [[1]]
 
 
-def test_an_empty_text_is_its_special_tokens_elsewhere(bert):
+def test_an_empty_text_has_special_tokens_if_the_tokenizer_adds_them(bert):
     tokens = encode(bert, [""], None, 8)
     assert tokens.inputs["input_ids"].tolist() == [bert.cls_token_id, bert.sep_token_id]
 
 
-def test_only_some_texts(bert, monkeypatch):
+def test_only_the_given_rows_are_encoded(bert, monkeypatch):
     monkeypatch.setattr("frostline.model.tokens.CHUNK", 2)
     rows = np.array([7, 0, 4])
     some, whole = encode(bert, TEXTS, PAIRS, 8, rows), encode(bert, TEXTS, PAIRS, 8)
@@ -120,14 +120,14 @@ def test_only_some_texts(bert, monkeypatch):
             some.one_token(rows_without, last=True)
 
 
-def test_no_texts_at_all(bert):
+def test_an_empty_table_has_no_tokens(bert):
     tokens = encode(bert, [], None, 8)
     assert len(tokens) == 0 and tokens.lengths.tolist() == [] and len(tokens.keys) == 0
     assert set(tokens.inputs) == {"input_ids", "token_type_ids"}
 
 
 @given(small, st.data())
-def test_flat_positions_is_the_loop_over_rows(rows, data):
+def test_flat_positions_equal_a_loop_over_rows(rows, data):
     tokens = tokens_of(rows)
     chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=8))
     loop = [n for row in chosen for n in range(tokens.offsets[row], tokens.offsets[row + 1])]
@@ -136,18 +136,18 @@ def test_flat_positions_is_the_loop_over_rows(rows, data):
 
 @given(small, st.data())
 def test_a_batch_holds_its_rows_and_padding(rows, data):
-    kinds = np.arange(sum(map(len, rows)) * 2, dtype=np.int32).reshape(-1, 2)  # two numbers a token
-    tokens = tokens_of(rows, bbox=kinds)
+    boxes = np.arange(sum(map(len, rows)) * 2, dtype=np.int32).reshape(-1, 2)  # two numbers per token
+    tokens = tokens_of(rows, bbox=boxes)
     chosen = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=8)))
     more = data.draw(st.integers(0, 3))
     length = max(len(rows[n]) for n in chosen) + more
     batch = tokens.batch(chosen, length if more else None)
-    for place, n in enumerate(chosen):
+    for i, n in enumerate(chosen):
         size = len(rows[n])
-        assert batch["input_ids"][place].tolist() == [*rows[n], *[9] * (length - size)]
-        assert batch["attention_mask"][place].tolist() == [1] * size + [0] * (length - size)
+        assert batch["input_ids"][i].tolist() == [*rows[n], *[9] * (length - size)]
+        assert batch["attention_mask"][i].tolist() == [1] * size + [0] * (length - size)
         start = tokens.offsets[n]
-        assert batch["bbox"][place].tolist() == [*kinds[start : start + size].tolist(), *[[0, 0]] * (length - size)]
+        assert batch["bbox"][i].tolist() == [*boxes[start : start + size].tolist(), *[[0, 0]] * (length - size)]
     assert {x.dtype for x in batch.values()} == {torch.int64}
 
 
@@ -162,7 +162,7 @@ def test_one_token_is_the_first_or_the_last(rows, data):
 
 
 @given(small, small)
-def test_join_puts_rows_one_after_the_other(first, second):
+def test_join_concatenates_rows(first, second):
     joined = Tokens.join([tokens_of(first), tokens_of(second)])
     whole = tokens_of(first + second)
     assert np.array_equal(joined.inputs["input_ids"], whole.inputs["input_ids"])
@@ -180,20 +180,20 @@ def test_keys_are_equal_exactly_where_tokens_are(rows):
 
 
 @given(st.lists(st.lists(st.integers(1, 50), min_size=6, max_size=6), min_size=1, max_size=3), st.integers(1, 400))
-def test_parts_are_all_of_it_in_order_and_as_large_as_there_is_room(lengths, room):
+def test_chunks_hold_all_examples_in_order_and_are_as_large_as_the_capacity_allows(lengths, capacity):
     lengths = np.array(lengths)
-    parts = list(parts_within(lengths, room))
-    assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])] and parts[-1].stop == 6
+    chunks = list(chunks_within(lengths, capacity))
+    assert [chunk.start for chunk in chunks] == [0, *(chunk.stop for chunk in chunks[:-1])] and chunks[-1].stop == 6
 
-    def places(start, stop):
+    def grid_size(start, stop):
         return lengths[:, start:stop].max() * (stop - start)
 
-    for part in parts:
-        assert places(part.start, part.stop) <= room or part.stop == part.start + 1
-        assert part.stop == 6 or places(part.start, part.stop + 1) > room
+    for chunk in chunks:
+        assert grid_size(chunk.start, chunk.stop) <= capacity or chunk.stop == chunk.start + 1
+        assert chunk.stop == 6 or grid_size(chunk.start, chunk.stop + 1) > capacity
 
 
-def test_keys_know_every_input():
+def test_keys_depend_on_every_input():
     rows = [[1, 2], [3]]
     plain = tokens_of(rows, token_type_ids=np.zeros(3, np.int32))
     other = tokens_of(rows, token_type_ids=np.array([0, 1, 0], np.int32))
@@ -202,7 +202,7 @@ def test_keys_know_every_input():
     assert plain.keys[1] != renamed.keys[1]
 
 
-def test_keys_do_not_depend_on_company(bert):
+def test_keys_do_not_depend_on_other_examples(bert):
     alone = encode(bert, ["the film was good"], None, 32)
     among = encode(bert, ["bad " * 40, "the film was good", "a"], None, 32)
     assert alone.keys[0] == among.keys[1]

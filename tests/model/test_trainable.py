@@ -1,4 +1,4 @@
-"""Named parts: found by whole segments of module paths, and what is said of them before they are trained."""
+"""Named modules: whole segments of module paths, and the notes that users get before training."""
 
 import re
 from collections.abc import Sequence
@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline import FrostlineError
-from frostline.model.anatomy import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, Anatomy, find_layers
+from frostline.model.anatomy import Anatomy, find_layers
 from frostline.model.module_paths import module_of, parameters_in, topmost_modules
+from frostline.model.places import EMBEDDINGS, FINAL_NORM, HEAD, POOLER
 from frostline.model.trainable import Trainable
 from frostline.training.specification import RunSpec
 from small_models import small_model
@@ -40,16 +41,16 @@ def gpt2() -> Anatomy:
 
 
 @given(st.lists(PATHS, min_size=1, unique=True), PATHS)
-def test_whole_segments_in_a_row_match_and_nothing_else(paths: list[str], part: str) -> None:
+def test_only_whole_consecutive_segments_match(paths: list[str], part: str) -> None:
     wanted = part.split(".")
-    held = {
+    expected = {
         f"{path}.weight"
         for path in paths
         for segments in [path.split(".")]
         if any(segments[n : n + len(wanted)] == wanted for n in range(len(segments)))
     }
-    if held:
-        assert parameters_in(anatomy_of(paths), [part]) == held
+    if expected:
+        assert parameters_in(anatomy_of(paths), [part]) == expected
     else:
         with pytest.raises(FrostlineError, match=re.escape(repr(part))):
             parameters_in(anatomy_of(paths), [part])
@@ -64,7 +65,7 @@ def test_layer_1_is_not_layer_10() -> None:
     }
 
 
-def test_the_last_layers_by_name_are_the_last_layers(bert: Anatomy, gpt2: Anatomy) -> None:
+def test_the_names_of_the_last_layers_train_the_same_as_their_number(bert: Anatomy, gpt2: Anatomy) -> None:
     assert Trainable(
         "named",
         (
@@ -83,7 +84,7 @@ def test_the_last_layers_by_name_are_the_last_layers(bert: Anatomy, gpt2: Anatom
     ).parameters(gpt2) == Trainable(1).parameters(gpt2)
 
 
-def test_the_head_is_trained_whatever_is_named_and_the_pooler_only_by_name(bert: Anatomy) -> None:
+def test_the_head_is_always_trained_and_the_pooler_only_if_named(bert: Anatomy) -> None:
     names = Trainable("named", ("layer.3",)).parameters(bert)
     assert {bert.places[name] for name in names} == {"layer 3", HEAD}
     assert {bert.places[name] for name in Trainable("named", ("pooler",)).parameters(bert)} == {POOLER, HEAD}
@@ -103,11 +104,13 @@ def test_the_head_is_trained_whatever_is_named_and_the_pooler_only_by_name(bert:
         (("layer.3", "embeddings"), None),
     ],
 )
-def test_a_run_reaches_down_to_the_lowest_part(bert: Anatomy, modules: tuple[str, ...], layers: int | None) -> None:
+def test_a_run_reaches_down_to_the_lowest_named_module(
+    bert: Anatomy, modules: tuple[str, ...], layers: int | None
+) -> None:
     assert run_of(*modules).to_train.depth(bert) == layers
 
 
-def test_the_final_norm_lies_above_all_layers(gpt2: Anatomy) -> None:
+def test_training_the_final_norm_requires_no_layer(gpt2: Anatomy) -> None:
     assert run_of("ln_f").to_train.depth(gpt2) == 0
     assert {gpt2.places[name] for name in Trainable("named", ("ln_f",)).parameters(gpt2)} == {FINAL_NORM, HEAD}
 
@@ -120,19 +123,19 @@ def test_the_final_norm_lies_above_all_layers(gpt2: Anatomy) -> None:
         ("classifier.weight", "classifier"),
         ("poler", "pooler"),
         ("zzz", "bert, classifier"),
-        ("dropout", "bert, classifier"),  # it is there, but holds no parameters
+        ("dropout", "bert, classifier"),  # this module exists but has no parameters
     ],
 )
-def test_a_part_that_is_not_there_names_what_is_near(bert: Anatomy, part: str, near: str) -> None:
+def test_an_unknown_module_is_an_error_with_the_nearest_names(bert: Anatomy, part: str, near: str) -> None:
     with pytest.raises(FrostlineError) as caught:
         parameters_in(bert, ["pooler", part])
-    said = str(caught.value)
-    assert f"called {part!r}; the nearest are {near}" in said
-    assert "the 4 layers are bert.encoder.layer.0 to bert.encoder.layer.3, numbered from 0." in said
+    message = str(caught.value)
+    assert f"called {part!r}; the nearest are {near}" in message
+    assert "the 4 layers are bert.encoder.layer.0 to bert.encoder.layer.3, numbered from 0." in message
 
 
 @pytest.mark.parametrize(
-    ("modules", "said"),
+    ("modules", "expected"),
     [
         (("layer.2", "layer.3", "pooler", "classifier"), []),
         (("layer.2", "layer.3", "classifier"), []),
@@ -151,23 +154,26 @@ def test_a_part_that_is_not_there_names_what_is_near(bert: Anatomy, part: str, n
         (("layer.3", "word_embeddings", "classifier"), ["all 4 layers run in each step."]),
     ],
 )  # fmt: skip
-def test_what_parts_cost_that_are_not_the_last_layers(bert: Anatomy, modules: tuple[str, ...], said: list[str]) -> None:
-    found = list(run_of(*modules).to_train.notes(bert, {name for name, at in bert.places.items() if at == HEAD}))
-    assert len(found) == len(said)
-    for one, words in zip(found, said, strict=True):
-        assert one.startswith("Named parts: ") and words in one and one.endswith(".")
+def test_notes_on_the_cost_of_modules_that_are_not_the_last_layers(
+    bert: Anatomy, modules: tuple[str, ...], expected: list[str]
+) -> None:
+    new = {name for name, place in bert.places.items() if place == HEAD}
+    notes = list(run_of(*modules).to_train.notes(bert, new))
+    assert len(notes) == len(expected)
+    for note, words in zip(notes, expected, strict=True):
+        assert note.startswith("Named parts: ") and words in note and note.endswith(".")
 
 
-def test_a_pooler_that_is_drawn_anew_and_not_named_is_said(bert: Anatomy) -> None:
-    new = {name for name, at in bert.places.items() if at in (HEAD, POOLER)}
-    (said,) = run_of("layer.3", "classifier").to_train.notes(bert, new)
-    assert said == "Named parts: newly initialized, but not trained unless named: bert.pooler."
+def test_a_note_names_a_new_pooler_that_is_not_trained(bert: Anatomy) -> None:
+    new = {name for name, place in bert.places.items() if place in (HEAD, POOLER)}
+    (note,) = run_of("layer.3", "classifier").to_train.notes(bert, new)
+    assert note == "Named parts: newly initialized, but not trained unless named: bert.pooler."
     assert not list(run_of("layer.3", "pooler", "classifier").to_train.notes(bert, new))
     assert not list(run_of(tune=1, tune_modules=None).to_train.notes(bert, new))
 
 
 @given(st.data())
-def test_the_topmost_modules_hold_all_that_is_theirs_and_nothing_else(bert: Anatomy, data: st.DataObject) -> None:
+def test_the_topmost_modules_hold_exactly_the_given_parameters(bert: Anatomy, data: st.DataObject) -> None:
     names = data.draw(st.sets(st.sampled_from(sorted(bert.places)), min_size=1))
     others = set(bert.places) - names
     found = topmost_modules(sorted(names), others)
@@ -177,9 +183,9 @@ def test_the_topmost_modules_hold_all_that_is_theirs_and_nothing_else(bert: Anat
 
     assert all(sum(inside(name, path) for path in found) == 1 for name in names)
     assert not any(inside(name, path) for name in others for path in found)
-    for path in found:  # one further up holds others
+    for path in found:  # the module around it holds others
         assert not module_of(path) or any(inside(name, module_of(path)) for name in others)
 
 
-def test_embeddings_are_a_place(bert: Anatomy) -> None:
+def test_the_embeddings_module_is_in_its_place(bert: Anatomy) -> None:
     assert {bert.places[name] for name in parameters_in(bert, ["embeddings"])} == {EMBEDDINGS}

@@ -1,4 +1,4 @@
-"""What the tests of reports share: real figures on request, one browser, and sweeps with a saved model."""
+"""Fixtures of the tests of reports: real figures, a browser, pages, and sweeps with a saved model."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install -e '.[test]')")
     path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if path is None:
-        pytest.skip("needs Chromium, which is not here")
+        pytest.skip("needs Chromium, which is not installed")
     with playwright.sync_playwright() as engine:
         browser = engine.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
@@ -37,7 +37,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def page_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Gives a folder with its page by name; each is made once. ``real`` is that of a sweep that has run."""
+    """Returns the folder of a page by its name. Each page is made once; ``real`` is the page of a real sweep."""
     made: dict[str, Path] = {}
 
     def folder(name: str) -> Path:
@@ -54,7 +54,7 @@ def page_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Any]:
-    """Opens the page of a folder. Afterwards nothing was written to the console or requested from any address."""
+    """Opens the page of a folder. At the end it checks that the page wrote nothing to the console and loaded nothing."""
     contexts, messages, requests = [], [], []
 
     def open_page(folder: Path, *, width: int = 1280, **options: Any) -> Any:
@@ -86,12 +86,12 @@ def licensed_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def classified(licensed_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished classification sweep with its model. Not to be written into."""
+    """A finished classification sweep with its model. Tests must not write into it."""
     return saved_sweep(licensed_bert, tmp_path_factory.mktemp("classified") / "out", lambda n: LABELS[n])
 
 
 @pytest.fixture(scope="session")
 def regressed(licensed_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished regression sweep with its model. Not to be written into."""
+    """A finished regression sweep with its model. Tests must not write into it."""
     out = tmp_path_factory.mktemp("regressed") / "out"
     return saved_sweep(licensed_bert, out, lambda n: n / 2.5, problem_type="regression")

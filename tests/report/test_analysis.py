@@ -1,4 +1,4 @@
-"""The analysis as a whole: what it holds, that the order of its rows does not matter, and a paper's own numbers."""
+"""The whole analysis: its content, independence of the order of rows, and the published numbers of a paper."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,7 @@ from frostline.statistics.results_table.read import read_results
 from frostline.statistics.scores import Scores
 from frostline.studies.comparison import compare, gap_summary
 from frostline.studies.protocol import load_protocol
-from made import RISING, made_group, noisy
+from synthetic_results import RISING, noisy, synthetic_group
 
 ELSA = Path(__file__).parents[3] / "shared" / "elsa"
 
@@ -24,22 +24,22 @@ def plain(analysis: dict[str, Any]) -> str:
     return json.dumps(analysis, allow_nan=False)
 
 
-def test_everything_is_there_and_plain() -> None:
-    groups = [made_group(noisy(RISING), task=task, sizes=(50, 500)) for task in "ab"]
+def test_the_analysis_has_plain_values() -> None:
+    groups = [synthetic_group(noisy(RISING), task=task, sizes=(50, 500)) for task in "ab"]
     found = analyze(groups, Choices())
     plain(found)
     assert [(group["task"], len(group["sizes"])) for group in found["groups"]] == [("a", 2), ("b", 2)]
-    assert found["groups"][0]["sizes"][0]["train_size"] == 500  # the largest speaks
+    assert found["groups"][0]["sizes"][0]["train_size"] == 500  # the largest size is first
     assert found["groups"][0]["sentence"].startswith(("Tune", "With"))
     assert found["comparisons"] == 2 * 2 * 4 and found["head_only"]["groups"] == 2
     assert found["head_only"]["mean_share"] == pytest.approx(0.6 / 0.9, abs=0.02)
-    assert [row["what"] for row in found["failures"]] == ["head only", "some layers", "full"]
+    assert [row["what"] for row in found["failures"]] == ["classifier head only", "some layers", "full"]
     assert all(row["runs"] == 20 for row in found["groups"][0]["rates"]) is False  # 5 seeds each
     assert len(found["groups"][0]["rates"]) == 2 * 5
 
 
 def test_the_order_of_the_rows_does_not_matter() -> None:
-    group = made_group(noisy(RISING, 0.03), sizes=(50, 500), rates=(1e-5, 1e-4))
+    group = synthetic_group(noisy(RISING, 0.03), sizes=(50, 500), rates=(1e-5, 1e-4))
     mixed = [group.runs[n] for n in np.random.default_rng(0).permutation(len(group.runs))]
     other = type(group)(group.model, group.task, group.layers, mixed, group.evidence)
 
@@ -61,11 +61,11 @@ def _rounded(value: Any) -> Any:
     return round(value, 9) if isinstance(value, float) else value
 
 
-def test_one_rate_for_all_is_the_best_of_full() -> None:
+def test_one_learning_rate_for_all_is_the_best_of_full() -> None:
     def quality(k: int | str, seed: int, size: int | None) -> float:
         return noisy(RISING, 0.001)(k, seed, size)
 
-    runs = made_group(quality, rates=(1e-5, 1e-4)).runs
+    runs = synthetic_group(quality, rates=(1e-5, 1e-4)).runs
     shifted = [
         {
             **run,
@@ -74,33 +74,35 @@ def test_one_rate_for_all_is_the_best_of_full() -> None:
         }
         for run in runs
     ]  # full is best at 1e-5, all others at 1e-4
-    group = type(made_group(quality))("m", "t", 4, shifted, made_group(quality).evidence)
-    each, one = (analyze([group], Choices(one_rate=flag))["groups"][0]["sizes"][0]["cells"] for flag in (False, True))
+    group = type(synthetic_group(quality))("m", "t", 4, shifted, synthetic_group(quality).evidence)
+    each, one = (
+        analyze([group], Choices(one_learning_rate=flag))["groups"][0]["sizes"][0]["cells"] for flag in (False, True)
+    )
     assert [cell["learning_rate"] for cell in each] == [1e-4] * 4 + [1e-5]
     assert [cell["learning_rate"] for cell in one] == [1e-5] * 5
 
 
-def test_failures_are_counted_by_rate_and_left_out_as_chosen() -> None:
+def test_failures_are_counted_by_learning_rate_and_excluded_by_choice() -> None:
     def quality(k: int | str, seed: int, size: int | None) -> float | None:
         return None if (k, seed) == (2, 0) else 0.5 if (k, seed) == (2, 1) else noisy(RISING, 0.001)(k, seed, size)
 
-    found = analyze([made_group(quality)], Choices())["groups"][0]
+    found = analyze([synthetic_group(quality)], Choices())["groups"][0]
     row = next(row for row in found["rates"] if row["trainable"] == "last 2")
     assert (row["diverged"], row["at_chance"], row["failed"], row["runs"]) == (1, 1, 2, 5)
     assert row["mean"] == pytest.approx(0.85, abs=0.005) and row["mean_with_failures"] == pytest.approx(
         0.7625, abs=0.005
     )
-    kept = analyze([made_group(quality)], Choices(failed_below=0.9))["groups"][0]["sizes"][0]["cells"][2]
+    kept = analyze([synthetic_group(quality)], Choices(failed_below=0.9))["groups"][0]["sizes"][0]["cells"][2]
     assert kept["validation"]["n"] == 3 and kept["failures"]["failed"] == 2
 
 
-def test_where_the_rows_are_known_a_run_that_they_explain_has_not_failed() -> None:
-    """.05 below the others of its cell, where the best gains .08: of 100 rows that is one standard error."""
+def test_a_difference_that_known_rows_explain_is_no_failure() -> None:
+    """A run is .05 below the others of its cell, where the best gain is .08. On 100 rows that is one standard error."""
 
     def quality(k: int | str, seed: int, size: int | None) -> float | None:
         return 0.52 if (k, seed) == (2, 1) else 0.58 if k == "all" else 0.57
 
-    group = made_group(quality)
+    group = synthetic_group(quality)
     for rows, failed in ((None, 1), (100, 0)):
         found = analyze([replace(group, evidence=Scores("accuracy", 0.5, rows=rows))], Choices())
         assert sum(row["failed"] for row in found["failures"]) == failed
@@ -108,12 +110,12 @@ def test_where_the_rows_are_known_a_run_that_they_explain_has_not_failed() -> No
         assert found["groups"][0]["sizes"][0]["cells"][2]["failures"]["failed"] == failed
 
 
-needs_elsa = pytest.mark.skipif(not ELSA.is_dir(), reason="needs ../shared/elsa, which is not here")
+needs_elsa = pytest.mark.skipif(not ELSA.is_dir(), reason="needs ../shared/elsa, which does not exist")
 
 
 @needs_elsa
 def test_the_numbers_of_lee_et_al() -> None:
-    """From their results by seed, with their choices: their operating points, and their tables within half a point."""
+    """Their results by seed and their options give their operating points, and their tables within half a point."""
     protocol = load_protocol("lee2019")
     groups = [group_of(results) for results in read_results(ELSA / "frozen_layers_per_seed.csv")]
     found = analyze(groups, protocol.as_published)

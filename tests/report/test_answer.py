@@ -1,4 +1,4 @@
-"""The answer from synthetic runs: what is recommended, and what it is computed from."""
+"""The answer from synthetic runs: the recommended k, and the runs that it is computed from."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.statistics.choices import Choices
-from frostline.statistics.predictions import Labelled, Predictions
+from frostline.statistics.predictions import Labelled, RunPredictions
 from synthetic_answer import LAYERS, ROWS, TARGETS, VALIDATION, answer_of, cells, clear, make_runs, point
 
 
@@ -18,7 +18,7 @@ def test_a_clear_winner() -> None:
     assert answer["chance"] == 0.5 and answer["sentence"] == size["sentence"]
     assert cells(size)["last 1"]["share_corrected"]["estimate"] == pytest.approx(0.25 / 0.4)
     assert cells(size)["last 1"]["share"]["estimate"] == pytest.approx(0.75 / 0.9)
-    assert cells(size)["last 2"]["times_cheaper"] == pytest.approx(5 / 3.5)  # its share of the pass counts
+    assert cells(size)["last 2"]["times_cheaper"] == pytest.approx(5 / 3.5)  # with its share of the forward pass
 
 
 def test_a_search_concerns_its_own_train_size_only() -> None:
@@ -31,22 +31,22 @@ def test_a_search_concerns_its_own_train_size_only() -> None:
     assert found["sizes"][0]["sentence"] == plain["sizes"][0]["sentence"]
 
 
-def test_times_are_compared_for_equally_many_runs_side_by_side() -> None:
+def test_times_are_compared_for_equally_many_concurrent_runs() -> None:
     rows, logits = make_runs(clear)
     for row in rows:
         alone = row["trainable"] == "last 1" or (row["trainable"] == "last 2" and row["seed"] == 0)
-        row["abreast"] = 1 if alone else 2
+        row["concurrent_runs"] = 1 if alone else 2
         row["train_seconds"] *= 1.5 if alone else 1.0
     (size,) = answer_of((rows, logits))["sizes"]
     found = cells(size)
-    assert (found["last 2"]["seconds"], found["last 2"]["abreast"]) == (3.0, 2)
+    assert (found["last 2"]["seconds"], found["last 2"]["concurrent_runs"]) == (3.0, 2)
     assert found["last 2"]["times_cheaper"] == pytest.approx(5 / 3.5)
-    assert (found["last 1"]["seconds"], found["last 1"]["abreast"]) == (3.0, 1)
+    assert (found["last 1"]["seconds"], found["last 1"]["concurrent_runs"]) == (3.0, 1)
     assert found["last 1"]["times_cheaper"] is None and found["all"]["times_cheaper"] == 1.0
     assert size["pareto"]["seconds"] == ["last 0", "last 2"] and "last 1" in size["pareto"]["trainable_parameters"]
 
 
-def test_a_margin_decides_in_place_of_a_share() -> None:
+def test_a_margin_can_replace_the_share() -> None:
     made = make_runs(lambda k, *_: {0: 0.6, 1: 0.75, 2: 0.88, "all": 0.9}[k])
     runs, logits = made
     near, far = (
@@ -56,13 +56,13 @@ def test_a_margin_decides_in_place_of_a_share() -> None:
     assert near["target"] is None and near["margin"] == 0.1
     assert near["sizes"][0]["recommended"]["trainable"] == "last 2"
     assert (
-        "accuracy 0.880 against 0.900 with full fine-tuning, a difference of -0.020 (95 % confidence interval "
+        "accuracy 0.880 against 0.900 with full fine-tuning, a difference of −0.020 (95 % confidence interval "
         in near["sentence"]
     )
     assert far["sizes"][0]["recommended"]["trainable"] == "last 0"
     strict = make_answer(runs, VALIDATION, logits.__getitem__, Choices(margin=1e-4, by_margin=True), layers=LAYERS)
     assert strict["sizes"][0]["recommended"]["trainable"] == "all"
-    assert "nothing smaller comes within 0.0001 of it" in strict["sentence"] or "above -0.0001;" in strict["sentence"]
+    assert "no smaller k comes within 0.0001 of it" in strict["sentence"] or "above −0.0001;" in strict["sentence"]
 
 
 def test_interim_analyses_make_intervals_wider() -> None:
@@ -76,7 +76,7 @@ def test_interim_analyses_make_intervals_wider() -> None:
     for one, other in zip(once["sizes"][0]["cells"][:-1], thrice["sizes"][0]["cells"][:-1], strict=True):
         for name in ("validation", "share_corrected", "difference"):
             assert one[name]["high"] - one[name]["low"] < other[name]["high"] - other[name]["low"]
-    assert (once["looks"], thrice["looks"]) == (1, 3)
+    assert (once["interim_analyses"], thrice["interim_analyses"]) == (1, 3)
 
 
 def test_k_is_sorted_by_number() -> None:
@@ -125,7 +125,7 @@ def test_with_folds_one_common_seed_is_compared_on_its_examples() -> None:
     right, wrong = np.eye(2)[TARGETS], np.eye(2)[1 - TARGETS]
     folds = {"easy": np.where(easy[:, None], right, np.nan), "hard": np.where(easy[:, None], np.nan, wrong)}
     runs = [{"run": name, "seed": seed} for seed, name in enumerate(folds)]
-    both = Predictions(VALIDATION, folds.__getitem__).pair(runs[:1], runs)
+    both = RunPredictions(VALIDATION, folds.__getitem__).pair(runs[:1], runs)
     assert both is not None and both.means.tolist() == [1.0, 1.0] and both.runs == 1
     assert both.covered == pytest.approx(0.5)
 

@@ -27,7 +27,7 @@ def test_card(classified: Path) -> None:
     assert "films \\| &lt;b&gt;" in text and "<b>" not in text
     assert "Choice and report use the same data" in text and "(this model)" in text
     for line in text.splitlines():
-        if line.startswith(("| head only", "| all")):
+        if line.startswith(("| classifier head only", "| all")):
             assert line.count("|") == 9
     block = text.split("```json\n")[1].split("\n```")[0]
     assert list(json.loads(block).values()) == sorted(LABELS)
@@ -46,7 +46,7 @@ def test_card_of_a_regression(regressed: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_card_of_an_unfinished_sweep_says_that_test_scores_wait(licensed_bert: Path, tmp_path: Path) -> None:
+def test_the_card_of_an_unfinished_sweep_has_no_test_scores_yet(licensed_bert: Path, tmp_path: Path) -> None:
     rows = pd.DataFrame({"text": [f"{WORDS[n % 4]} {OTHER[n % 7]} {n}" for n in range(80)], "label": ["a", "b"] * 40})
     settings = {
         **{"model": str(licensed_bert), "train": rows, "tune": "0", "out": tmp_path / "out", "num_train_epochs": 4},

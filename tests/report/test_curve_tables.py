@@ -78,13 +78,13 @@ def test_failure_rates_by_k_and_learning_rate(tmp_path: Path) -> None:
     last = table.rows[-1].values
     assert last["failure_rate"] == pytest.approx(1 / 3) and last["failure_low"] < 0.01 and last["failure_high"] > 0.9
     assert "its own best learning rate" in rules.learning_rates(curve)
-    one = {**curve, "rates": "one for all, the best of full"}
+    one = {**curve, "learning_rate_rule": "best_of_full"}
     assert rules.learning_rates(one).endswith("best for full fine-tuning; k = 0 at its own best.")
     assert "Failure rates by tuned layers and learning rate" in page_of(out).words
 
 
 def test_a_curve_with_scores_only() -> None:
-    """As of a paper's table: no costs, no learning rates, no baseline."""
+    """Like a table of a paper, it has no costs, no learning rates and no baseline."""
     names = {"last 0": 0, "last 2": 2, "all": 4}
     unknown = dict.fromkeys(
         ("learning_rate", "trainable_parameters", "train_seconds", "cache_seconds", "peak_memory_bytes")

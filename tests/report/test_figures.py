@@ -75,7 +75,7 @@ def test_predictions_over_targets() -> None:
     assert axes.lines[1].get_xdata().tolist() == [1.0, 2.0]
 
 
-def test_fronts_join_what_no_other_k_beats(answer: dict[str, Any]) -> None:
+def test_fronts_join_the_k_that_no_other_dominates(answer: dict[str, Any]) -> None:
     curve = answer["sizes"][0]
     for narrow in (False, True):
         figure = pareto_fronts(curve, metric="accuracy", narrow=narrow)
@@ -84,11 +84,11 @@ def test_fronts_join_what_no_other_k_beats(answer: dict[str, Any]) -> None:
             assert len(line.get_xdata()) == len(front) and len(marks) == len(curve["cells"]), cost
             assert sum(mark.get_markerfacecolor() != "none" for mark in marks) == len(front)
             assert list(line.get_ydata()) == sorted(line.get_ydata())
-    assert "head only" in figure.get_label()
+    assert "classifier head only" in figure.get_label()
 
 
-def test_named_parts_stand_apart(tmp_path: Path) -> None:
-    """Beside the k that is as deep, they have a row and a point of their own and take no part in the choice."""
+def test_named_parts_have_their_own_place(tmp_path: Path) -> None:
+    """Although they cost as much as some k, they have a separate row and point, and they cannot be recommended."""
     out = make_folder(tmp_path / "out", tune=(0, 3, "all", "named"), tune_modules=("layer.3", "layer.5"), seeds=2)
     page, size = page_of(out), answer_of(out)["sizes"][0]
     assert page.words.count("named parts") > 3 and "layers 4 and 6, head" in page.words

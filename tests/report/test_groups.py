@@ -9,7 +9,7 @@ from frostline.report.answer.groups import load_groups
 from tiny import write_csv
 
 
-def test_sources_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
+def test_two_sources_with_the_same_model_and_task_are_refused(tmp_path: Path) -> None:
     rows = [{"k": "0", "seed": "0", "value": "0.5"}]
     for name in ("a", "b"):
         write_csv(tmp_path / f"{name}.csv", rows)

@@ -1,6 +1,8 @@
-"""Names of models, baselines and choices of k."""
+"""Printed names of models, metrics, baselines and values of k."""
 
+from frostline.frozen.selection import POOLED
 from frostline.report import names
+from frostline.statistics.pareto import COSTS
 
 
 def test_a_model_name_shows_no_path_of_the_machine() -> None:
@@ -9,12 +11,18 @@ def test_a_model_name_shows_no_path_of_the_machine() -> None:
     assert names.model_name("./tuned") == "tuned"
 
 
-def test_choices_of_k() -> None:
+def test_values_of_k() -> None:
     choices = ("last 0", "last 1", "last 3", "all", "named")
-    assert [names.trainable(k) for k in choices] == ["head only", "last layer", "last 3", "all", "named parts"]
+    assert [names.trainable(k) for k in choices] == [
+        "classifier head only",
+        "last layer",
+        "last 3",
+        "all",
+        "named parts",
+    ]
     assert [names.depth(k) for k in choices] == ["0", "1", "3", "all", "named"]
     assert [names.tuning(k) for k in choices] == [
-        "tuning the head only",
+        "tuning the classifier head only",
         "tuning the last layer",
         "tuning the last 3 layers",
         "full fine-tuning",
@@ -22,7 +30,17 @@ def test_choices_of_k() -> None:
     ]
 
 
-def test_the_baseline_is_named_after_the_metric() -> None:
+def test_metrics_have_labels() -> None:
+    assert names.metric("accuracy") == "accuracy" and names.metric("f1_macro") == "macro F1"
+    assert names.metric("matthews_correlation") == "Matthews correlation"
+    assert names.metric("some_other") == "some other"
+
+
+def test_costs_and_vectors_have_the_names_of_the_results() -> None:
+    assert tuple(names.COSTS) == COSTS and tuple(names.VECTORS) == POOLED
+
+
+def test_the_baseline_depends_on_the_metric() -> None:
     assert names.baseline("accuracy") == "majority-class baseline"
     assert names.baseline("spearmanr") == names.baseline("r2") == "mean baseline"
-    assert names.baseline("f1") == "constant baseline"
+    assert names.baseline("f1") == names.baseline("some_other") == "constant baseline"

@@ -1,4 +1,4 @@
-"""Pages in a real browser: quiet, self-contained, readable everywhere."""
+"""Pages in a real browser: they are self-contained, and readable on screens of all sizes and on paper."""
 
 import base64
 from collections.abc import Callable
@@ -42,8 +42,8 @@ UNFOLD = "() => document.querySelectorAll('details').forEach((one) => { one.open
 
 @pytest.fixture(
     params=[
-        *("troubled", "classes", "studied"),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("real", "regression", "many")),
+        *("with_failures", "classes", "study"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("real", "regression", "many_tasks")),
     ]
 )
 def folder(request: pytest.FixtureRequest, page_folder: Callable[[str], Path]) -> Path:
@@ -55,7 +55,7 @@ def table_of(page: Any, title: str) -> Any:
 
 
 def unfolded_table(folder: Path) -> tuple[str, str]:
-    """A table that is not folded away on the page: its title and its file."""
+    """The title and the file of a table outside of <details>."""
     of_analysis = (folder / "analysis.json").exists()
     return ("Every task", "answers.csv") if of_analysis else ("Operating points", "operating_points.csv")
 
@@ -70,7 +70,7 @@ def test_contrast(visit: Any, folder: Path) -> None:
 
 
 def test_light_and_dark_differ_and_paper_is_white(visit: Any, page_folder: Callable[[str], Path]) -> None:
-    pages = [visit(page_folder("troubled"), color_scheme=scheme) for scheme in ("light", "dark")]
+    pages = [visit(page_folder("with_failures"), color_scheme=scheme) for scheme in ("light", "dark")]
     grounds = [page.evaluate("getComputedStyle(document.body).backgroundColor") for page in pages]
     inks = [page.evaluate("getComputedStyle(document.querySelector('svg text')).fill") for page in pages]
     assert len(set(grounds)) == 2 and len(set(inks)) == 2

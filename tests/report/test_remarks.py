@@ -1,14 +1,14 @@
-"""Sentences after the recommendation: certainty of a search, missing and failed runs, named parts."""
+"""Sentences after the recommendation: the certainty of a search, missing and failed runs, named parts."""
 
 import pytest
 
 from frostline.report.answer.search_outcome import SearchOutcome
 from synthetic_answer import Made, answer_of, cells, clear, make_runs, with_named
 
-CERTAIN = "It reaches the target with 95 % confidence, and with 95 % confidence nothing smaller does."
+CERTAIN = "It reaches the target with 95 % confidence, and with 95 % confidence no smaller k does."
 
 
-def test_what_a_search_left_out_is_not_counted_as_too_little() -> None:
+def test_a_skipped_k_is_not_said_to_miss_the_target() -> None:
     def sentence(named: str, *skipped: str, made: Made | None = None) -> str:
         made = made or make_runs(lambda k, *_: {0: 0.6, 1: 0.7, 2: 0.9, "all": 0.9}[k], ks=(0, 1, 2, "all"))
         said: str = answer_of(made, search=SearchOutcome(chosen=named, skipped=skipped))["sentence"]
@@ -19,22 +19,22 @@ def test_what_a_search_left_out_is_not_counted_as_too_little() -> None:
     weak = make_runs(lambda k, *_: 0.9 if k == "all" else 0.6, ks=(0, "all"))
     full = sentence("all", "last 1", "last 2", "last 4", made=weak)
     assert (
-        "; nothing smaller that was tried reaches 95 % of its gain over the majority-class baseline. This holds with 95 % "
+        "; no smaller k that was tried reaches 95 % of its gain over the majority-class baseline. This holds with 95 % "
         "confidence among the choices that were tried." in full
     )
     assert full.endswith(" Tuning the last 1 to 2 layers and tuning the last 4 layers were not tried.")
-    assert "; nothing smaller reaches 95 %" in sentence("all", made=weak)
+    assert "; no smaller k reaches 95 %" in sentence("all", made=weak)
     gap = make_runs(lambda k, *_: 0.9 if k != 0 else 0.6, ks=(0, 2, "all"))
     assert sentence("last 2", "last 1", made=gap).endswith(
-        "whether something smaller does is unknown. Tuning the last layer was not tried."
+        "whether a smaller k does is unknown. Tuning the last layer was not tried."
     )
     failed = make_runs(clear, outcome=lambda k, *_: "diverged" if k == 1 else "ok")
     assert sentence("last 2", made=failed).endswith(
-        "whether something smaller does is unknown. 5 of 5 runs of tuning the last layer failed."
+        "whether a smaller k does is unknown. 5 of 5 runs of tuning the last layer failed."
     )
 
 
-def test_named_parts_stand_apart_from_the_k_that_costs_the_same() -> None:
+def test_named_parts_are_separate_from_the_k_of_the_same_cost() -> None:
     runs, logits = make_runs(with_named, ks=(0, 1, 2, "all", "named"))
     size = answer_of((runs, logits))["sizes"][0]
     without = answer_of(make_runs(clear))["sizes"][0]
@@ -51,8 +51,8 @@ def test_named_parts_stand_apart_from_the_k_that_costs_the_same() -> None:
 
 
 @pytest.mark.parametrize("best", ["last 2", "all"])
-def test_named_parts_are_never_full_nor_recommended(best: str) -> None:
-    """Not even where they are the best, or reach deeper than any number that was run."""
+def test_named_parts_are_neither_the_reference_nor_recommended(best: str) -> None:
+    """This holds even if they are the best, or include lower layers than any k."""
     ks = (0, 2, "all", "named") if best == "all" else (0, 2, "named")
     runs, logits = make_runs(lambda k, *_: {0: 0.6, 2: 0.7, "all": 0.9, "named": 0.97}[k], ks=ks)
     for reach, embeddings in ((4, False), (4, True)):
@@ -63,7 +63,9 @@ def test_named_parts_are_never_full_nor_recommended(best: str) -> None:
         size = answer_of((some, logits))["sizes"][0]
         assert size["reference"] == best and size["reference_is_full"] == (best == "all")
         assert size["recommended"]["trainable"] == best
-        assert "named" not in {p[how] for p in size["operating_points"] for how in ("estimate", "sure", "possible")}
+        assert "named" not in {
+            p[how] for p in size["operating_points"] for how in ("estimate", "confident", "not_ruled_out")
+        }
         assert ("Full fine-tuning was not run" in size["sentence"]) == (best != "all")
 
 

@@ -1,4 +1,4 @@
-"""The rules that select a number of layers, in words."""
+"""Sentences on the rules that select k."""
 
 from pathlib import Path
 
@@ -12,33 +12,33 @@ from synthetic_sweep import make_folder
 
 def test_other_rules(tmp_path: Path) -> None:
     curve = answer_of(make_folder(tmp_path / "out", tune=(0, 1, 2, 4, "all"), seeds=3))["sizes"][0]
-    main = {"target": 0.95, "margin": None, "verdict": "cannot tell"}
-    found = {name: value for name, value, _ in rules.other_rules({**curve, "seeds_to_tell": 12}, main)}
+    main = {"target": 0.95, "margin": None, "verdict": "undecided"}
+    found = {name: value for name, value, _ in rules.other_rules({**curve, "seeds_to_decide": 12}, main)}
     assert found["Seeds needed"] == "about 12 or more" and found["Knee"] == names.trainable(curve["knee"])
-    unknown = {**curve, "seeds_to_tell": None, "one_standard_error": None, "knee": None}
+    unknown = {**curve, "seeds_to_decide": None, "one_standard_error": None, "knee": None}
     found = {name: value for name, value, _ in rules.other_rules(unknown, main)}
     assert list(found.values()) == [
         "unknown with one seed",
         "no clear bend",
-        "more seeds will likely not decide; more validation examples may",
+        "more seeds will probably not decide; more validation examples may",
     ]
-    assert rules.other_rules(curve, {**main, "verdict": "holds"})[-1][1] == "no more: the conclusion is certain"
+    assert rules.other_rules(curve, {**main, "verdict": "decided"})[-1][1] == "no more: the conclusion is certain"
 
 
-def test_a_smaller_choice_without_results_is_mentioned() -> None:
+def test_a_smaller_k_without_results_is_mentioned() -> None:
     cells: list[dict[str, object]] = [
         {"trainable": k, "difference": {"estimate": 0.0}, "validation": {"n": 3}}
         for k in ("last 0", "last 1", "last 2", "all")
     ]
     curve = {"cells": cells, "reference": "all", "reference_is_full": True}
-    holds = {"verdict": "holds", "estimate": "last 2", "sure": "last 2", "possible": "last 2"}
-    assert rules.conclusion(holds, curve).endswith("lies above, that of every smaller choice below.")
+    decided = {"verdict": "decided", "estimate": "last 2", "confident": "last 2", "not_ruled_out": "last 2"}
+    assert rules.conclusion(decided, curve).endswith("lies above the target, and that of every smaller k below it.")
     cells[1]["difference"] = None
-    assert rules.conclusion(holds, curve).endswith("lies above; some smaller choice has no results.")
+    assert rules.conclusion(decided, curve).endswith("lies above the target; some smaller k has no results.")
 
 
 @pytest.mark.parametrize(("reference", "name"), [("all", "full fine-tuning"), ("last 3", "tuning the last 3 layers")])
 def test_the_reference_is_named(reference: str, name: str) -> None:
-    nothing = {"estimate": None, "sure": None, "possible": None, "verdict": "undefined"}
+    nothing = {"estimate": None, "confident": None, "not_ruled_out": None, "verdict": "undefined"}
     curve = {"reference": reference, "reference_is_full": reference == "all"}
     assert rules.conclusion(nothing, curve) == f"Undefined: {name} is not shown to be above the baseline."

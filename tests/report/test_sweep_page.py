@@ -48,7 +48,7 @@ def test_it_shows_failures_and_a_note_on_generated_texts(troubled: tuple[Path, P
     assert "RuntimeError: <b>no</b> memory" in words and "pending" in words
 
 
-def test_test_scores_wait_for_the_whole_grid(troubled: tuple[Path, Page], whole: tuple[Path, Page]) -> None:
+def test_test_scores_appear_after_the_whole_grid(troubled: tuple[Path, Page], whole: tuple[Path, Page]) -> None:
     waiting = "The test set is evaluated when every run of the grid is done"
     assert waiting in troubled[1].words and "on test (mean of" not in troubled[1].words
     assert "on test (mean of 2 seeds" in whole[1].words and "use the same data" not in whole[1].words
@@ -60,7 +60,7 @@ def test_it_has_the_same_bytes_every_time(whole: tuple[Path, Page]) -> None:
         assert write_page(whole[0]).read_bytes() == first
 
 
-def test_user_text_stays_text(tmp_path: Path) -> None:
+def test_text_from_users_is_escaped(tmp_path: Path) -> None:
     texts = ("<img src=x onerror=alert(2)>", "مرحبا", "😀 {% raw %} & 'quoted' \"too\"", "x" * 5000)
     notes = ["<style>*{display:none}</style>"]
     out = make_folder(
@@ -104,12 +104,12 @@ def test_named_parts_alone(tmp_path: Path) -> None:
 def test_one_seed_and_one_k(tmp_path: Path) -> None:
     page = page_of(make_folder(tmp_path / "out", tune=(2,), seeds=1))
     assert "One seed gives no confidence interval" in page.words
-    assert "Nothing smaller than tuning the last 2 layers" in page.words
+    assert "No smaller k than tuning the last 2 layers" in page.words
 
 
 def test_one_seed_of_several_k(tmp_path: Path) -> None:
     page = page_of(make_folder(tmp_path / "out", tune=(0, "all"), seeds=1))
-    assert "a difference between two choices may be chance" in page.words
+    assert "a difference between two k may be chance" in page.words
 
 
 def test_nothing_succeeded(tmp_path: Path) -> None:
@@ -134,15 +134,15 @@ def test_several_train_sizes(tmp_path: Path) -> None:
     assert names == {f"{name}.{kind}" for name in curves for kind in ("svg", "png", "pdf")}
 
 
-def test_a_run_has_failed_where_the_answer_counts_it(tmp_path: Path) -> None:
-    """With 16 examples a run at the level of the baseline is one of many; without its predictions it would have failed."""
+def test_the_page_and_the_answer_count_the_same_failures(tmp_path: Path) -> None:
+    """With 16 examples, a run at the level of the baseline has not failed. Without its predictions it would have."""
     out = make_folder(tmp_path / "out", rows=16)
     words = page_of(out).words
     assert not any(cell["failures"]["failed"] for cell in answer_of(out)["sizes"][0]["cells"])
     assert "none failed" in words and "A score within 0.50 of the other runs never counts as a failure" in words
 
 
-def test_a_single_learning_rate_is_no_choice(whole: tuple[Path, Page]) -> None:
+def test_a_single_learning_rate_is_not_called_the_best(whole: tuple[Path, Page]) -> None:
     words = whole[1].words
     assert "0.001 for k = 0" in words and "own best learning rate" not in words
     assert "Failure rates by tuned layers and learning rate" not in words

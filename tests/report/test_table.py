@@ -8,7 +8,7 @@ import pytest
 
 from frostline.report import formatting
 from frostline.report.tables.latex import escaped
-from frostline.report.tables.table import Column, Row, Table, save_tables
+from frostline.report.tables.table import Column, ReportTable, Row, save_tables
 
 COLUMNS = (
     Column("name", "a\nname", number=False, user_text="value"),
@@ -19,7 +19,7 @@ ROWS = (
     Row({"name": "=1+1", "score": 1 / 3, "low": 0.1, "high": 0.5}, tags=("recommended",), chosen=True),
     Row({"name": "50 % & _x_ [a] *", "score": None, "low": None, "high": None}),
 )
-TABLE = Table("some", "Some numbers", "What they are.", COLUMNS, ROWS)
+TABLE = ReportTable("some", "Some numbers", "What they are.", COLUMNS, ROWS)
 
 
 def test_csv_has_raw_values_of_every_column() -> None:
@@ -58,12 +58,12 @@ def test_entries_have_a_sort_key() -> None:
     assert [entry.rank for entry in first] == ["=1+1", repr(1 / 3)]
     assert second[1].rank == "" and second[1].text == "–" and second[1].small == ()
     values = {"yes": True, "three": 3, "endless": float("inf"), "none": float("nan"), "empty": ""}
-    table = Table("t", "T", "", tuple(Column(key, key) for key in values), (Row(values),))
+    table = ReportTable("t", "T", "", tuple(Column(key, key) for key in values), (Row(values),))
     assert [entry.rank for entry in table.entries(table.rows[0])] == ["1", "3", "", "", ""]
-    assert TABLE.sorts and not Table("t", "T", "", COLUMNS, ROWS[:1]).sorts
+    assert TABLE.sorts and not ReportTable("t", "T", "", COLUMNS, ROWS[:1]).sorts
 
 
 def test_files_are_written_for_every_table_even_without_rows(tmp_path: Path) -> None:
-    paths = save_tables(tmp_path, [TABLE, Table("none", "None", "", COLUMNS, ())])
+    paths = save_tables(tmp_path, [TABLE, ReportTable("none", "None", "", COLUMNS, ())])
     assert [path.name for path in paths] == ["some.csv", "some.tex", "none.csv", "none.tex"]
     assert paths[0].read_bytes() == TABLE.csv() and paths[2].read_text() == "name,score,low,high\n"

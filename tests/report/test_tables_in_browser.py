@@ -20,7 +20,7 @@ def raw(folder: Path, name: str) -> list[dict[str, str]]:
 
 
 def test_sorting_by_click(visit: Any, page_folder: Callable[[str], Path]) -> None:
-    folder = page_folder("troubled")
+    folder = page_folder("with_failures")
     table = table_of(visit(folder), "Share of full fine-tuning by tuned layers")
     before, values = first_cells(table), [row["p"] for row in raw(folder, "shares")]
     known = sorted((float(value), n) for n, value in enumerate(values) if value)
@@ -39,7 +39,7 @@ def test_sorting_by_click(visit: Any, page_folder: Callable[[str], Path]) -> Non
 
 
 def test_sorting_by_keyboard(visit: Any, page_folder: Callable[[str], Path]) -> None:
-    page = visit(page_folder("troubled"))
+    page = visit(page_folder("with_failures"))
     table = table_of(page, "Accuracy by tuned layers")
     before, head = first_cells(table), table.locator("th[aria-sort]")
     region = page.get_by_role("region", name="Accuracy by tuned layers", exact=True)
@@ -52,8 +52,8 @@ def test_sorting_by_keyboard(visit: Any, page_folder: Callable[[str], Path]) -> 
 
 
 def test_sorting_is_stable(visit: Any, page_folder: Callable[[str], Path]) -> None:
-    table = table_of(visit(page_folder("troubled")), "Cost and failures by tuned layers")
-    failed = {row["tuned"]: row["failed"] for row in raw(page_folder("troubled"), "costs")}
+    table = table_of(visit(page_folder("with_failures")), "Cost and failures by tuned layers")
+    failed = {row["tuned"]: row["failed"] for row in raw(page_folder("with_failures"), "costs")}
     before = first_cells(table)
     assert len(set(failed.values())) == 2
     table.get_by_role("button", name="failed runs").click()
@@ -64,7 +64,7 @@ def test_sorting_is_stable(visit: Any, page_folder: Callable[[str], Path]) -> No
 
 
 def test_a_table_scrolls_in_its_own_region_by_keyboard(visit: Any, page_folder: Callable[[str], Path]) -> None:
-    page = visit(page_folder("troubled"), width=360)
+    page = visit(page_folder("with_failures"), width=360)
     region = page.get_by_role("region", name="Accuracy by tuned layers", exact=True)
     region.focus()
     for _ in range(5):

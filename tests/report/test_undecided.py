@@ -17,7 +17,7 @@ def test_no_run_has_succeeded() -> None:
 def test_nothing_learned_is_no_answer() -> None:
     answer = answer_of(make_runs(lambda k, seed, *_: 0.49 + 0.01 * (seed % 3)))
     assert not answer["sizes"][0]["learned"]
-    assert answer["sentence"].startswith("Cannot tell: full fine-tuning reaches accuracy 0.4")
+    assert answer["sentence"].startswith("Undecided: full fine-tuning reaches accuracy 0.4")
     assert answer["sentence"].endswith(
         "and 5 seeds do not show that this is above the majority-class baseline (0.500)."
     )
@@ -43,14 +43,14 @@ def test_a_run_whose_predictions_are_above_the_baseline_has_learned() -> None:
     answer = answer_of(make_runs(score, seeds=2))
     size = answer["sizes"][0]
     full, two = cells(size)["all"], cells(size)["last 2"]
-    assert size["learned"] and full["validation"]["low"] < 0.5  # by the mean of two seeds nothing is sure
+    assert size["learned"] and full["validation"]["low"] < 0.5  # the mean of two seeds is not significant
     assert two["share_corrected"]["estimate"] == pytest.approx(0.36 / 0.3, abs=0.01)
     assert two["share_corrected"]["low"] is two["share_corrected"]["high"] is None
     assert answer["sentence"].startswith("Whether tuning the last 2 layers reaches the target cannot be told")
     assert "with full fine-tuning, 120." in answer["sentence"]
 
 
-def test_a_k_above_the_baseline_is_named_if_full_is_not() -> None:
+def test_a_k_above_the_baseline_is_mentioned_if_full_is_not_above_it() -> None:
     answer = answer_of(make_runs(lambda k, *_: 0.6 if k == 2 else 0.51, seeds=3))
     assert not answer["sizes"][0]["learned"]
     assert all(cell["share_corrected"]["estimate"] is None for cell in answer["sizes"][0]["cells"])
@@ -74,6 +74,6 @@ def test_before_full_has_run_there_is_no_answer_yet() -> None:
         ks=(0, "named", "all"),
         outcome=lambda k, *_: "pending" if k == "all" else "ok",
     )
-    assert "The best so far, tuning the head only, reaches accuracy 0.800." in answer_of(beside)["sentence"]
+    assert "The best so far, tuning the classifier head only, reaches accuracy 0.800." in answer_of(beside)["sentence"]
     awaited = answer_of(make_runs(clear, ks=(0, 1)), search=SearchOutcome(awaited="all"))
     assert awaited["sentence"].startswith("No answer yet: full fine-tuning") and not awaited["sizes"][0]["recommended"]

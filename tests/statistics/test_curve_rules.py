@@ -22,7 +22,9 @@ def test_a_bend_is_a_knee() -> None:
 
 
 @given(curves, st.floats(0, 0.2))
-def test_the_one_standard_error_point_is_never_above_the_best(means: list[float], std: float) -> None:
+def test_the_one_standard_error_rule_never_selects_more_layers_than_the_best_mean(
+    means: list[float], std: float
+) -> None:
     named = one_standard_error(cells_of(means, std))
     assert named is not None and int(named) <= int(np.argmax(means))
     assert means[int(named)] >= max(means) - std / 2

@@ -27,13 +27,13 @@ def test_a_summary_by_hand() -> None:
     assert got.std == pytest.approx(np.sqrt(0.02 / 3))
 
 
-def test_one_score_has_no_spread_and_none_has_nothing() -> None:
+def test_a_summary_of_one_score_and_of_none() -> None:
     one = summarize(np.array([0.5]))
     assert (one.n, one.mean, one.std, one.min) == (1, 0.5, None, 0.5)
     assert vars(summarize(np.array([]))) == {"n": 0, **dict.fromkeys(list(vars(one))[1:])}
 
 
-def test_the_interval_of_a_mean_is_students_where_rows_say_nothing() -> None:
+def test_without_row_uncertainty_the_interval_is_students() -> None:
     scores = np.array([0.8, 0.9, 0.7, 0.8])
     half = 3.182446 * np.sqrt(0.02 / 3) / 2  # t of 3 degrees of freedom
     low, high = mean_interval(scores, np.repeat(scores[None], 50, axis=0), 0.0)
@@ -41,8 +41,8 @@ def test_the_interval_of_a_mean_is_students_where_rows_say_nothing() -> None:
 
 
 @pytest.mark.parametrize("rows", [12, 30, 200])
-def test_the_interval_of_a_mean_covers_the_truth_also_on_few_rows(rows: int) -> None:
-    """Three seeds that differ a little, on rows that are hard or easy for all of them alike."""
+def test_the_interval_of_a_mean_covers_the_truth_on_few_rows(rows: int) -> None:
+    """Three seeds that differ a little, on rows that are easy or hard for all of them."""
     draw, inside, trials = np.random.default_rng(rows), 0, 400
     groups = row_groups(rows)
     for _ in range(trials):
@@ -54,8 +54,8 @@ def test_the_interval_of_a_mean_covers_the_truth_also_on_few_rows(rows: int) -> 
     assert 0.92 <= inside / trials <= 0.995
 
 
-def test_few_rows_on_which_two_models_agree_prove_nothing() -> None:
-    """Eleven and ten of twelve right, by both seeds alike: no share of full can be told from another."""
+def test_agreement_on_few_rows_proves_nothing() -> None:
+    """Eleven and ten of twelve rows are right, for both seeds: the interval of the share is very wide."""
     right = np.ones((12, 2, 2))
     right[0], right[1, :, 1] = 0, 0
     share = ratio(pair(right.mean(0), np.array([right[stays].mean(0) for stays in row_groups(12)]), 1 / 12), 0.5)
@@ -72,7 +72,7 @@ def test_clopper_and_pearson(failed: int, runs: int, low: float, high: float) ->
     assert failure_interval(failed, runs) == (pytest.approx(low, abs=1e-5), pytest.approx(high, abs=1e-5))
 
 
-def test_row_groups_leave_each_row_out_once() -> None:
+def test_each_row_is_left_out_by_one_group() -> None:
     stays = row_groups(123)
     assert len(stays) == 50
     out = [set(range(123)) - set(rows.tolist()) for rows in stays]
@@ -99,10 +99,10 @@ def test_the_jackknife_over_single_rows_is_exact() -> None:
 
 
 def simulated(draw: np.random.Generator, seeds: int, rows: int) -> Pair:
-    """A cell of .80 and full of .84 before guessing at .5, with seed noise that they share in part, and row noise."""
+    """A cell of .80 and full of .84 above a baseline of .5, with partly shared seed noise and with row noise."""
     shared, own = draw.normal(0, 0.01, (seeds, 1)), draw.normal(0, 0.01, (seeds, 2))
     truth = np.array([0.80, 0.84]) + shared + own  # [seeds, 2]
-    hard = draw.normal(0, 0.4, (rows, 1, 1))  # rows are hard or easy for all runs alike
+    hard = draw.normal(0, 0.4, (rows, 1, 1))  # rows are hard or easy for all runs
     cut = stats.norm.ppf(truth) * np.sqrt(1 + 0.4**2)
     right = draw.normal(0, 1, (rows, seeds, 2)) + hard < cut
     groups = np.arange(rows) % 50
@@ -113,7 +113,7 @@ def simulated(draw: np.random.Generator, seeds: int, rows: int) -> Pair:
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
-def test_the_interval_of_a_share_covers_the_truth_as_often_as_it_says(seeds: int) -> None:
+def test_the_interval_of_a_share_covers_the_truth(seeds: int) -> None:
     draw, truth, trials = np.random.default_rng(seeds), 0.30 / 0.34, 300
     shares = [ratio(simulated(draw, seeds, 500), 0.5) for _ in range(trials)]
     assert all(share.low is not None and share.high is not None for share in shares)
@@ -127,24 +127,24 @@ def exact(cell: float, full: float, *, runs: int = 5, seeds: float = 1e-5, rows:
     return Pair(np.array([cell, full]), errors, runs)
 
 
-def test_fieller_by_its_definition() -> None:
+def test_fieller_intervals_match_their_definition() -> None:
     made = exact(0.80, 0.84)
     share = ratio(made, 0.5)
     assert share.estimate == pytest.approx(0.30 / 0.34)
     for bound in (share.low, share.high):
         assert bound is not None
-        value, error, freedom = made.contrast(np.array([1.0, -bound]))
-        assert abs(value - 0.5 * (1 - bound)) == pytest.approx(stats.t.ppf(0.975, freedom) * error, rel=1e-6)
+        value, error, degrees_of_freedom = made.contrast(np.array([1.0, -bound]))
+        assert abs(value - 0.5 * (1 - bound)) == pytest.approx(stats.t.ppf(0.975, degrees_of_freedom) * error, rel=1e-6)
     assert share.low < share.estimate < share.high  # type: ignore[operator]
 
 
-def test_satterthwaite_lies_between_its_parts() -> None:
-    _, error, freedom = exact(0.8, 0.84).contrast(np.array([1.0, -1.0]))
-    assert error == pytest.approx(np.sqrt(4e-5)) and 4 < freedom < 53
+def test_degrees_of_freedom_lie_between_those_of_the_sources() -> None:
+    _, error, degrees_of_freedom = exact(0.8, 0.84).contrast(np.array([1.0, -1.0]))
+    assert error == pytest.approx(np.sqrt(4e-5)) and 4 < degrees_of_freedom < 53
     assert exact(0.8, 0.84, rows=0).contrast(np.array([1.0, -1.0]))[2] == pytest.approx(4)
 
 
-def test_a_share_is_not_defined_unless_full_is_surely_above_guessing() -> None:
+def test_a_share_is_undefined_unless_full_is_significantly_above_the_baseline() -> None:
     assert ratio(exact(0.52, 0.505), 0.5) == UNDEFINED
     assert not is_above(exact(0.52, 0.505), 0.5)
     assert ratio(exact(0.4, 0.49), 0.5) == UNDEFINED
@@ -156,12 +156,12 @@ def test_one_seed_has_an_estimate_and_no_interval() -> None:
     assert ratio(one, 0.5) == Ratio(pytest.approx(0.75), None, None)
 
 
-def test_no_error_at_all_is_a_point() -> None:
+def test_without_any_error_the_interval_is_a_point() -> None:
     share = ratio(exact(0.8, 0.9, seeds=0, rows=0), 0.5)
     assert share == Ratio(*[pytest.approx(0.75)] * 3)
 
 
-def test_pairing_makes_a_cell_like_full_exactly_full() -> None:
+def test_a_cell_with_the_scores_of_full_has_a_share_of_exactly_one() -> None:
     scores = np.repeat(np.random.default_rng(0).normal(0.8, 0.02, (5, 1)), 2, axis=1)
     share = ratio(pair(scores, np.repeat(scores[None], 50, axis=0), 0.0), 0.5)
     assert share == Ratio(*[pytest.approx(1.0)] * 3)
@@ -180,7 +180,7 @@ def test_the_order_of_seeds_does_not_matter(order: list[int]) -> None:
     }
 
 
-# --- how often the intervals hold what they are an interval of; docs/statistics.md has the large tables ---
+# --- Coverage of the intervals. The large tables are in docs/benchmarks/statistics.md. ---
 
 
 def run(k: str, seed: int, score: float) -> dict[str, Any]:
@@ -193,10 +193,10 @@ def run(k: str, seed: int, score: float) -> dict[str, Any]:
     [(0.85, 0.01, 0.0, 0.0), (0.85, 0.01, 0.05, 0.30), (0.85, 0.01, 0.05, 0.35), (0.535, 0.01, 0.0, 0.0)],
     ids=["no failures", "30 points lower", "at chance", "a weak cell"],
 )
-def test_the_mean_of_the_runs_that_succeed(
+def test_the_interval_of_successful_runs_covers_their_mean(
     mean: float, spread: float, failing: float, lower: float, seeds: int
 ) -> None:
-    """Guessing scores .5 and the best run .87; one standard error of 800 tries is .8 points."""
+    """The baseline scores .5 and the best run .87. One standard error of 800 tries is .8 points."""
     draw, inside, widths = np.random.default_rng(seeds), 0, []
     for _ in range(800):
         scores = mean + spread * draw.standard_normal(seeds) - lower * (draw.random(seeds) < failing)
@@ -210,8 +210,8 @@ def test_the_mean_of_the_runs_that_succeed(
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.6])
-def test_a_share_without_rows_paired_and_unpaired(correlation: float) -> None:
-    """Five seeds; one standard error of 250 tries is 1.4 points."""
+def test_shares_without_predictions_cover_the_truth_paired_and_unpaired(correlation: float) -> None:
+    """Five seeds. One standard error of 250 tries is 1.4 points."""
     draw, truth, cover = np.random.default_rng(1), 0.32 / 0.35, {"paired": 0, "unpaired": 0}
     for _ in range(250):
         shared, own = draw.standard_normal((5, 1)), draw.standard_normal((5, 2))
@@ -226,14 +226,14 @@ def test_a_share_without_rows_paired_and_unpaired(correlation: float) -> None:
 
 @pytest.mark.parametrize("rate", [0.0025, 0.02, 0.15, 0.5])
 @pytest.mark.parametrize("runs", [5, 10, 50])
-def test_the_interval_of_a_failure_rate_covers_at_least_what_it_says(rate: float, runs: int) -> None:
+def test_the_interval_of_a_failure_rate_covers_at_least_95_percent(rate: float, runs: int) -> None:
     ends = np.array([failure_interval(failed, runs) for failed in range(runs + 1)])
     chance = stats.binom.pmf(np.arange(runs + 1), runs, rate)
     assert chance[(ends[:, 0] <= rate) & (rate <= ends[:, 1])].sum() >= 0.95
 
 
 @pytest.mark.parametrize(("distance", "spread"), [(0.02, 0.01), (0.01, 0.01), (0.005, 0.015)])
-def test_so_many_seeds_tell_four_times_in_five(distance: float, spread: float) -> None:
+def test_the_number_of_seeds_gives_a_power_of_80_percent(distance: float, spread: float) -> None:
     seeds = seeds_needed(distance, spread**2, 0.0, 1.0)
     assert seeds is not None
 
@@ -244,8 +244,8 @@ def test_so_many_seeds_tell_four_times_in_five(distance: float, spread: float) -
     assert 0.79 <= power(seeds) <= 0.95 and power(seeds - 1) < 0.82
 
 
-def test_holm_is_wrong_in_one_family_of_twenty() -> None:
-    """Seven k that are all equal to full, five seeds; one standard error of 1,000 tries is .7 points."""
+def test_holm_rejects_wrongly_in_one_family_of_twenty() -> None:
+    """Seven k are equal to full, with five seeds. One standard error of 1,000 tries is .7 points."""
     draw, wrong = np.random.default_rng(0), 0
     for _ in range(1000):
         scores = draw.standard_normal((8, 5))
@@ -254,8 +254,8 @@ def test_holm_is_wrong_in_one_family_of_twenty() -> None:
     assert 0.03 <= wrong / 1000 <= 0.07
 
 
-def test_an_interval_at_which_somebody_stops_is_a_95_percent_one() -> None:
-    """2, 3 and 5 seeds are looked at, until the interval says on which side of the target the truth lies."""
+def test_intervals_keep_95_percent_confidence_with_interim_analyses() -> None:
+    """Results are analysed with 2, 3 and 5 seeds, until the interval lies on one side of 0."""
     draw, missed = np.random.default_rng(0), {1: 0, 3: 0}
     for _ in range(2000):
         scores = draw.normal([0.80, 0.80], 0.02, (5, 2))
@@ -265,11 +265,11 @@ def test_an_interval_at_which_somebody_stops_is_a_95_percent_one() -> None:
                 if low > 0 or high < 0:
                     missed[allowed] = count + 1
                     break
-    assert missed[3] <= 0.055 * 2000 and missed[1] > 0.06 * 2000  # without the correction it is wrong too often
+    assert missed[3] <= 0.055 * 2000 and missed[1] > 0.06 * 2000  # without the correction, more than 5 % are wrong
 
 
 @given(st.integers(0, 1000), st.integers(1, 5))
-def test_p_is_below_5_percent_where_the_interval_leaves_out_0(seed: int, looks: int) -> None:
-    both = pair(np.random.default_rng(seed).normal([0.02, 0.0], 0.02, (4, 2)), quantile=corrected_quantile(looks))
+def test_p_is_below_5_percent_if_the_interval_excludes_0(seed: int, analyses: int) -> None:
+    both = pair(np.random.default_rng(seed).normal([0.02, 0.0], 0.02, (4, 2)), quantile=corrected_quantile(analyses))
     low, high = both.interval(DIFFERENCE)
     assert (both.p_value(DIFFERENCE) < 0.05) == (low > 0 or high < 0)

@@ -1,4 +1,4 @@
-"""Scores against scikit-learn and scipy called by hand, and what guessing reaches."""
+"""Scores compared with scikit-learn and scipy, and the scores of constant predictions."""
 
 import math
 
@@ -63,7 +63,7 @@ def test_regression_against_scipy_and_scikit_learn() -> None:
 
 
 @pytest.mark.parametrize("kind", [CLASSES, NUMBER])
-def test_logits_that_are_no_numbers_have_no_score(kind: str) -> None:
+def test_nan_logits_have_nan_scores(kind: str) -> None:
     logits = logits_of(SAID, 2 if kind == CLASSES else 1) if kind == CLASSES else SAID[:, None].astype(np.float32)
     logits[3] = np.nan
     scores = score(TARGETS, logits, kind)
@@ -79,7 +79,7 @@ def test_many_classes_have_no_binary_f1() -> None:
 
 
 @pytest.mark.parametrize("said", [np.full(5, 2.0), np.array([1.0, np.nan, 2.0, 3.0, 4.0]), np.full(5, np.inf)])
-def test_a_correlation_that_is_not_defined_is_nan(said: np.ndarray) -> None:
+def test_an_undefined_correlation_is_nan(said: np.ndarray) -> None:
     scores = score(NUMBERS, said[:, None], NUMBER)
     assert math.isnan(scores["pearson"]) and math.isnan(scores["spearmanr"])
     assert math.isnan(scores["r2"]) == (not np.isfinite(said).all())
@@ -111,14 +111,14 @@ def test_no_constant_beats_chance(targets: np.ndarray) -> None:
         assert all(score(targets, logits_of(np.full_like(targets, c), 4), CLASSES)[name] <= best for c in range(4))
 
 
-def test_what_is_constant() -> None:
+def test_constant_predictions_are_recognized() -> None:
     assert is_constant(logits_of(np.ones(4, int), 3), CLASSES)
     assert not is_constant(logits_of(np.array([1, 1, 2, 1]), 3), CLASSES)
     assert is_constant(np.full((4, 1), 2.5) + 1e-9 * np.arange(4)[:, None], NUMBER)
     assert not is_constant(np.array([[2.5], [2.6]]), NUMBER)
 
 
-def test_a_metric_of_another_kind_is_refused_with_the_right_names() -> None:
+def test_an_unsuitable_metric_is_refused_with_the_suitable_names() -> None:
     assert check_metric(None, CLASSES, 2) == "accuracy" and check_metric(None, NUMBER, 1) == "spearmanr"
     assert check_metric("f1", CLASSES, 2) == "f1"
     for name, kind, classes, right in (

@@ -26,15 +26,15 @@ def test_a_run_far_below_its_cell_has_failed() -> None:
 
 
 def test_a_weak_run_among_weak_runs_has_not_failed() -> None:
-    """Above and below a tenth of the best gain (.54): what lies below is not left out, so the mean is not flattered."""
+    """Scores are above and below a tenth of the best gain (.54). The mean includes all of them."""
     weak = [0.525, 0.535, 0.53, 0.545, 0.55]
     assert outcomes(weak, 0.9) == ["ok"] * 5
     cell = by_name(answer([*(one("1", n, s) for n, s in enumerate(weak)), one("all", 0, 0.9)], 0.5))["1"]
     assert (cell["validation"]["n"], cell["validation"]["mean"]) == (5, pytest.approx(np.mean(weak)))
 
 
-def test_a_run_that_is_weaker_by_no_more_than_the_rows_explain_has_not_failed() -> None:
-    """Of 200 rows .14 is four standard errors; how many rows others had nobody knows."""
+def test_a_difference_that_the_sample_of_rows_explains_is_no_failure() -> None:
+    """Four standard errors on 200 rows are .14. Without the number of rows, smaller differences count too."""
     near = [*(one("1", n, score) for n, score in enumerate((0.48, 0.555, 0.575))), one("all", 0, 0.53)]
     far = [one("1", 3, 0.42), *near]
     flat = [*(one("1", n, score) for n, score in enumerate((0.97, 0.97, 0.96, 0.30))), one("all", 0, 0.97)]
@@ -49,7 +49,7 @@ def test_a_run_that_is_weaker_by_no_more_than_the_rows_explain_has_not_failed() 
         (300, flat, {"1-3"}),
         (200, lost, {"1-0", "1-1"}),
         (40, lost, set()),
-        (200, weak, {"1-1"}),  # that it says the same of every row is no question of noise
+        (200, weak, {"1-1"}),  # a degenerate run has failed whatever its score
     ):
         evidence = Scores("accuracy", 0.95 if runs is flat else 0.5, rows=rows)
         found = with_outcomes(runs, evidence.chance, clear_distance(runs, evidence))
@@ -59,7 +59,7 @@ def test_a_run_that_is_weaker_by_no_more_than_the_rows_explain_has_not_failed() 
         assert sum(cell["failures"]["failed"] for cell in got["cells"]) == len(failed)
 
 
-def test_a_clear_distance_is_of_the_runs_with_the_fewest_rows_and_of_the_metric() -> None:
+def test_the_clear_distance_depends_on_the_fewest_rows_and_the_metric() -> None:
     class Folds(Scores):
         def rows_of(self, runs: Iterable[str]) -> int:
             return {"1-0": 64, "1-1": 100, "1-2": 16}[next(iter(runs))]
@@ -70,7 +70,7 @@ def test_a_clear_distance_is_of_the_runs_with_the_fewest_rows_and_of_the_metric(
     assert clear_distance(runs, Folds("bleu", 0.0)) == clear_distance([], Folds("accuracy", 0.5)) == 0
 
 
-def test_failures_are_of_a_k_and_a_learning_rate() -> None:
+def test_a_run_is_compared_with_runs_of_the_same_k_and_learning_rate() -> None:
     runs = [
         one("1", n, s, learning_rate=rate)
         for rate, base in ((1e-4, 0.8), (1e-3, 0.55))
@@ -79,10 +79,10 @@ def test_failures_are_of_a_k_and_a_learning_rate() -> None:
     assert {run["outcome"] for run in with_outcomes([*runs, one("all", 0, 0.85)], 0.5)} == {"ok"}
 
 
-def test_runs_that_are_not_above_guessing_are_counted_whether_they_failed_or_not() -> None:
+def test_runs_not_above_the_baseline_are_counted_even_if_they_failed() -> None:
     runs = with_outcomes(
         [one(0, seed, score) for seed, score in enumerate((0.45, 0.5, 0.53))] + [one("all", 0, 0.9)], 0.5
     )
     weak = failures([run for run in runs if run["trainable"] != "all"])
-    assert (weak["not_above_guessing"], weak["at_chance"], weak["runs"]) == (2, 3, 3)  # a cell that has not learned
-    assert failures(with_outcomes([one(0, 0, 0.45)], None))["not_above_guessing"] is None
+    assert (weak["not_above_baseline"], weak["at_chance"], weak["runs"]) == (2, 3, 3)  # a cell that has not learned
+    assert failures(with_outcomes([one(0, 0, 0.45)], None))["not_above_baseline"] is None

@@ -1,4 +1,4 @@
-"""Anybody's results: which columns are found, what is refused and how."""
+"""Tables of results from any source: which columns are found, and what is refused."""
 
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def test_columns_are_named_and_set(tmp_path: Path) -> None:
     assert found.runs[0]["train_size"] == 50
 
 
-def test_the_words_for_full(tmp_path: Path) -> None:
+def test_names_of_full_fine_tuning(tmp_path: Path) -> None:
     rows = [
         {"tuned_layers": word, "seed": str(n), "score": "0.5"}
         for n, word in enumerate(("all", "full", "last 2", "2.0"))
@@ -75,7 +75,7 @@ def test_the_words_for_full(tmp_path: Path) -> None:
     assert [run["trainable"] for run in found.runs] == ["all", "all", "last 2", "last 2"]
 
 
-def test_all_layers_frozen_is_the_head_alone(tmp_path: Path) -> None:
+def test_all_layers_frozen_is_the_classifier_head_only(tmp_path: Path) -> None:
     rows = [{"frozen_layers": word, "seed": "0", "score": "0.5", "layers": "12"} for word in ("all", "12", "0")]
     (found,) = read(tmp_path, [{**row, "seed": str(n)} for n, row in enumerate(rows)])
     assert [run["trainable"] for run in found.runs] == ["last 0", "last 0", "last 12"]
@@ -83,18 +83,18 @@ def test_all_layers_frozen_is_the_head_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "ours"),
+    ("theirs", "ours"),
     [("FINISHED", "done"), ("Success", "done"), ("", "done"), ("Crashed", "failed"), ("queued", "pending")],
 )
-def test_what_others_call_a_status(tmp_path: Path, said: str, ours: str) -> None:
-    (found,) = read(tmp_path, [{"k": "0", "seed": "0", "score": "0.5", "Status": said}])
+def test_other_names_of_a_status(tmp_path: Path, theirs: str, ours: str) -> None:
+    (found,) = read(tmp_path, [{"k": "0", "seed": "0", "score": "0.5", "Status": theirs}])
     assert found.runs[0]["status"] == ours
     assert "'zapped' is none of done, failed, pending" in refusal(
         tmp_path, [{"k": "0", "seed": "0", "score": "0.5", "status": "zapped"}]
     )
 
 
-def test_what_guessing_scores(tmp_path: Path) -> None:
+def test_the_score_of_the_baseline(tmp_path: Path) -> None:
     def chance(task: str, metric: str, **how: Any) -> float | None:
         (found,) = read(tmp_path, [{"task": task, "metric": metric, "k": "0", "seed": "0", "value": "0.5"}], **how)
         return found.chance
@@ -109,8 +109,8 @@ def test_what_guessing_scores(tmp_path: Path) -> None:
     assert chance("anything", "acc") is None and chance("anything", "acc", chances={"anything": 0.3}) == 0.3
 
 
-def test_which_metric(tmp_path: Path) -> None:
-    assert read(tmp_path, ROWS[:2])[0].metric == "matthews_correlation"  # GLUE's, of a task that bears its name
+def test_the_metric_of_a_task(tmp_path: Path) -> None:
+    assert read(tmp_path, ROWS[:2])[0].metric == "matthews_correlation"  # GLUE's metric of CoLA
     assert read(tmp_path, ROWS[:2], metrics={"": "acc"})[0].metric == "accuracy"
     assert read(tmp_path, ROWS[:2], metrics={"CoLA": "accuracy"})[0].runs[0]["validation_best"] == 0.7
     other = [{**row, "task": "mine"} for row in ROWS[:2]]
@@ -130,17 +130,17 @@ def test_which_metric(tmp_path: Path) -> None:
         ({"seed": ""}, "row 2, column 'seed': the seed is missing"),
     ],
 )
-def test_what_a_row_may_not_say(tmp_path: Path, change: dict[str, str], said: str) -> None:
+def test_an_invalid_value_is_refused(tmp_path: Path, change: dict[str, str], said: str) -> None:
     assert said in refusal(tmp_path, [{**ROWS[0], **change}, *ROWS[2:]])
 
 
-def test_a_run_stands_once(tmp_path: Path) -> None:
+def test_a_repeated_run_is_refused(tmp_path: Path) -> None:
     assert "row 3: this run (last 0, seed 1) is already in row 2" in refusal(tmp_path, [ROWS[0], ROWS[0]])
     twice = [{**ROWS[0], "lr": rate} for rate in ("1e-5", "2e-5")]
     assert len(read(tmp_path, twice)[0].runs) == 2
 
 
-def test_what_is_missing_or_unknown(tmp_path: Path) -> None:
+def test_missing_and_unknown_columns_are_refused(tmp_path: Path) -> None:
     rows = [{"seed": "0", "k": "1"}]
     assert (
         "none of its columns ('seed', 'k') is known as score; name the column with --columns score=COLUMN"
@@ -149,8 +149,8 @@ def test_what_is_missing_or_unknown(tmp_path: Path) -> None:
     rows = [{"seed": "0", "value": "1"}]
     assert "--set tuned_layers=VALUE" in refusal(tmp_path, rows)
     assert read(tmp_path, rows, constants={"tuned_layers": "all"})[0].runs[0]["trainable"] == "all"
-    assert "no column 'valu', the nearest is 'value'" in refusal(tmp_path, columns={"score": "valu"})
-    assert "There is no column 'scor', the nearest is 'score'" in refusal(tmp_path, columns={"scor": "value"})
+    assert "no column 'valu' (did you mean 'value'?)" in refusal(tmp_path, columns={"score": "valu"})
+    assert "There is no column 'scor' (did you mean 'score'?)" in refusal(tmp_path, columns={"scor": "value"})
     assert "frozen layers count from the bottom; give the number of layers with --set layers=L" in refusal(
         tmp_path, [{"seed": "0", "frozen": "1", "value": "1"}]
     )
@@ -158,19 +158,19 @@ def test_what_is_missing_or_unknown(tmp_path: Path) -> None:
         read_results(tmp_path / "none.csv")
 
 
-def test_no_name_stands_for_two_columns() -> None:
+def test_every_name_belongs_to_one_column() -> None:
     names = [name for names in NAMES.values() for name in names]
     assert len(names) == len(set(names))
 
 
-def test_a_sweeps_own_table(finished_sweep: Path) -> None:
+def test_the_table_of_a_sweep(finished_sweep: Path) -> None:
     (found,) = read_results(finished_sweep / "results.csv")
     assert [run["trainable"] for run in found.runs] == ["last 0", "last 1", "all"] * 2
     assert found.layers == 3 and found.metric == "accuracy" and found.runs[0]["trainable_parameters"] > 0
     assert all(run["train_seconds"] >= 0 and run["outcome"] in ("ok", "degenerate") for run in found.runs)
 
 
-def test_a_run_that_failed_need_not_say_its_metric(tmp_path: Path) -> None:
+def test_a_failed_run_needs_no_metric(tmp_path: Path) -> None:
     rows = [
         {"k": "0", "full": "0", "seed": "1", "metric": "accuracy", "score": "0.7", "status": "done"},
         {"k": "0", "full": "0", "seed": "2", "metric": "", "score": "", "status": "failed"},
@@ -205,23 +205,23 @@ def test_a_task_is_the_same_however_it_is_spelled(tmp_path: Path, task: str) -> 
         ({"layers": "4", "frozen": "5", "k": ""}, "'' is not a number of layers"),
     ],
 )
-def test_what_cannot_be(tmp_path: Path, change: dict[str, str], said: str) -> None:
+def test_an_impossible_value_is_refused(tmp_path: Path, change: dict[str, str], said: str) -> None:
     base = {"model": "m", "task": "t", "metric": "mcc", "k": "0", "seed": "1", "value": "0.1", "full": "0"}
     assert said in refusal(tmp_path, [{**base, **change}])
 
 
-def test_a_train_size_stands_in_all_rows_or_none(tmp_path: Path) -> None:
+def test_a_train_size_is_in_all_rows_or_none(tmp_path: Path) -> None:
     rows = [{"k": "0", "seed": str(n), "value": "0.1", "n": size} for n, size in enumerate(("50", ""))]
     assert "row 3: the train size is missing" in refusal(tmp_path, rows)
 
 
 @pytest.mark.parametrize("seed", ["--1", "²", "a.0"])
-def test_a_seed_that_is_no_number_is_a_name(tmp_path: Path, seed: str) -> None:
+def test_a_seed_may_be_text(tmp_path: Path, seed: str) -> None:
     (found,) = read(tmp_path, [{"k": "0", "seed": seed, "score": "0.5"}])
     assert found.runs[0]["seed"] == seed
 
 
-def test_seeds_that_were_written_as_floats_and_scores_under_their_metric(tmp_path: Path) -> None:
+def test_seeds_written_as_floats_and_a_score_column_named_after_its_metric(tmp_path: Path) -> None:
     (found,) = read(
         tmp_path, [{"k": "0", "seed": "1.0", "accuracy": "0.5"}, {"k": "all", "seed": "x", "accuracy": "0.6"}]
     )

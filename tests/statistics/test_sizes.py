@@ -1,4 +1,4 @@
-"""Several train sizes: from where on more tuning pays, interaction, spread; and where they must say nothing."""
+"""Several train sizes: from which size full fine-tuning is better, interaction with k, and spread between seeds."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from frostline.statistics.choices import Choices
 from frostline.statistics.curve import compare
 from frostline.statistics.scores import Scores
 from frostline.statistics.train_sizes import interaction, pays_from, spread
-from made import made_runs, noisy
+from synthetic_results import noisy, synthetic_runs
 
 SIZES = (50, 200, 1000)
 
@@ -20,68 +20,72 @@ def curves(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def growing(k: int | str, seed: int, size: int | None) -> float:
-    """Full gains 10 points on the head with every tenfold of examples; the last 2 layers none."""
+    """With ten times as many examples, full gains 10 points on the head, and none on the last 2 layers."""
     assert size is not None
     gap = {0: 0.1 * np.log10(size / 50), 2: 0.0, "all": 0.0}[k]
     return noisy({0: 0.8, 2: 0.8, "all": 0.8}, 0.005)(k, seed, size) - gap
 
 
-def test_from_where_on_more_tuning_pays() -> None:
-    rows = {row["trainable"]: row for row in pays_from(curves(made_runs(growing, ks=(0, 2, "all"), sizes=SIZES)))}
-    assert rows["last 0"]["surely_better"] == 200 and rows["last 2"]["surely_better"] is None
+def test_the_size_from_which_full_is_better() -> None:
+    rows = {row["trainable"]: row for row in pays_from(curves(synthetic_runs(growing, ks=(0, 2, "all"), sizes=SIZES)))}
+    assert rows["last 0"]["full_better_from"] == 200 and rows["last 2"]["full_better_from"] is None
     assert rows["last 0"]["sizes"] == list(SIZES)
 
 
-def test_better_at_one_size_only_is_not_from_there_on() -> None:
+def test_full_must_be_better_at_every_larger_size_too() -> None:
     def once(k: int | str, seed: int, size: int | None) -> float:
         return noisy({0: 0.6 if size == 200 else 0.8, "all": 0.8}, 0.005)(k, seed, size)
 
-    (row,) = pays_from(curves(made_runs(once, ks=(0, "all"), sizes=SIZES)))
-    assert row["surely_better"] is None
+    (row,) = pays_from(curves(synthetic_runs(once, ks=(0, "all"), sizes=SIZES)))
+    assert row["full_better_from"] is None
 
 
-def test_the_slope_is_that_of_the_distances() -> None:
-    rows = {row["trainable"]: row for row in interaction(curves(made_runs(growing, ks=(0, 2, "all"), sizes=SIZES)))}
+def test_the_slope_of_the_differences() -> None:
+    rows = {
+        row["trainable"]: row for row in interaction(curves(synthetic_runs(growing, ks=(0, 2, "all"), sizes=SIZES)))
+    }
     assert rows["last 0"]["slope"] == pytest.approx(-0.1, abs=0.01) and rows["last 0"]["p_holm"] < 0.001
     assert rows["last 0"]["low"] < -0.1 < rows["last 0"]["high"] and rows["last 2"]["p_holm"] > 0.05
 
 
-def test_an_interaction_that_is_not_there_is_seldom_seen() -> None:
+def test_an_absent_interaction_is_rarely_significant() -> None:
     found = []
     for seed in range(60):
-        runs = made_runs(noisy({0: 0.7, 2: 0.78, "all": 0.8}, 0.02, seed), ks=(0, 2, "all"), sizes=SIZES, seeds=4)
+        runs = synthetic_runs(noisy({0: 0.7, 2: 0.78, "all": 0.8}, 0.02, seed), ks=(0, 2, "all"), sizes=SIZES, seeds=4)
         found.append(min(row["p_holm"] for row in interaction(curves(runs))) < 0.05)
     assert np.mean(found) <= 0.1
 
 
 def test_one_size_or_one_seed_has_no_slope() -> None:
-    assert interaction(curves(made_runs(growing, ks=(0, "all"), sizes=(50,)))) == []
-    assert interaction(curves(made_runs(growing, ks=(0, "all"), sizes=SIZES, seeds=1))) == []
+    assert interaction(curves(synthetic_runs(growing, ks=(0, "all"), sizes=(50,)))) == []
+    assert interaction(curves(synthetic_runs(growing, ks=(0, "all"), sizes=SIZES, seeds=1))) == []
 
 
-def test_the_spread_of_a_steadier_k() -> None:
+def test_a_smaller_spread_is_significant() -> None:
     def steady(k: int | str, seed: int, size: int | None) -> float:
         return noisy({0: 0.7, 2: 0.8, "all": 0.8}, {0: 0.002, 2: 0.03, "all": 0.03}[k])(k, seed, size)
 
-    rows = {row["trainable"]: row for row in spread(curves(made_runs(steady, ks=(0, 2, "all"), sizes=SIZES, seeds=6)))}
+    rows = {
+        row["trainable"]: row for row in spread(curves(synthetic_runs(steady, ks=(0, 2, "all"), sizes=SIZES, seeds=6)))
+    }
     assert rows["last 0"]["ratio"] < 0.2 and rows["last 0"]["p_holm"] < 0.01
     assert 0.5 < rows["last 2"]["ratio"] < 2 and rows["last 2"]["p_holm"] > 0.05
 
 
 @pytest.mark.parametrize("kept", [5, 2])
-def test_equal_spreads_are_seldom_told_apart(kept: int) -> None:
-    """Also where k has fewer runs than full: as many of both are compared."""
+def test_equal_spreads_rarely_differ_significantly(kept: int) -> None:
+    """This holds even if k has fewer runs than full, because equally many runs of both are compared."""
 
     def p(seed: int) -> float:
-        runs = made_runs(noisy({0: 0.7, "all": 0.8}, 0.02, seed), ks=(0, "all"), sizes=SIZES)
+        runs = synthetic_runs(noisy({0: 0.7, "all": 0.8}, 0.02, seed), ks=(0, "all"), sizes=SIZES)
         return spread(curves([run for run in runs if run["trainable"] == "all" or run["seed"] < kept]))[0]["p"]  # type: ignore[no-any-return]
 
     found = np.array([p(seed) for seed in range(60)])
     assert np.mean(found < 0.05) <= 0.12 and np.mean(found) > 0.3
 
 
-def test_the_spread_is_that_at_the_rate_that_is_shown() -> None:
-    runs = made_runs(noisy({0: 0.7, "all": 0.8}, 0.01), ks=(0, "all"), sizes=SIZES, rates=(1e-5,))
+def test_the_spread_is_that_at_the_best_learning_rate() -> None:
+    runs = synthetic_runs(noisy({0: 0.7, "all": 0.8}, 0.01), ks=(0, "all"), sizes=SIZES, rates=(1e-5,))
     other = [
         {**run, "learning_rate": 1e-3, "validation_best": 0.3 + 0.1 * run["seed"]}
         for run in runs
@@ -90,7 +94,7 @@ def test_the_spread_is_that_at_the_rate_that_is_shown() -> None:
     assert spread(curves(runs)) == spread(curves(runs + other))
 
 
-def test_no_spread_at_all_and_runs_without_a_score() -> None:
-    same = spread(curves(made_runs(lambda k, *_: 0.7, ks=(0, "all"), sizes=SIZES)))
+def test_the_spread_of_equal_scores_and_of_runs_without_a_score() -> None:
+    same = spread(curves(synthetic_runs(lambda k, *_: 0.7, ks=(0, "all"), sizes=SIZES)))
     assert same[0]["ratio"] is None and same[0]["p"] == 1.0
-    assert spread(curves(made_runs(lambda k, *_: None if k == 0 else 0.7, ks=(0, "all"), sizes=(50,)))) == []
+    assert spread(curves(synthetic_runs(lambda k, *_: None if k == 0 else 0.7, ks=(0, "all"), sizes=(50,)))) == []

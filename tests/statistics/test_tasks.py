@@ -1,17 +1,17 @@
-"""Several tasks of one model: ranks and the worst case by hand, and what is left out is said."""
+"""Several tasks of one model: ranks, shares and operating points, and the tasks that do not count."""
 
 import pytest
 
 from frostline.report.answer.analysis import analyze
 from frostline.statistics.choices import Choices
-from made import RISING, made_group, noisy
+from synthetic_results import RISING, noisy, synthetic_group
 
 BAD = {**RISING, 2: 0.7}
 EXACT = {"by_mean": True, "corrected": False, "target": 0.9}
 
 
-def test_ranks_shares_and_the_worst_case_by_hand() -> None:
-    groups = [made_group(noisy(level, 0.0), task=task) for task, level in (("a", RISING), ("b", BAD))]
+def test_ranks_shares_and_the_worst_task() -> None:
+    groups = [synthetic_group(noisy(level, 0.0), task=task) for task, level in (("a", RISING), ("b", BAD))]
     found = analyze(groups, Choices(**EXACT))["models"][0]["tasks"]  # type: ignore[arg-type]
     rows = {row["trainable"]: row for row in found["rows"]}
     assert rows["last 2"]["mean_rank"] == (3 + 4) / 2 and rows["all"]["mean_rank"] == rows["last 4"]["mean_rank"] == 1.5
@@ -20,8 +20,8 @@ def test_ranks_shares_and_the_worst_case_by_hand() -> None:
     assert [p["estimate"] for p in found["points"] if p["target"] == 0.9] == ["last 4"]
 
 
-def test_a_task_that_is_left_out_is_named_and_counts_nowhere() -> None:
-    groups = [made_group(noisy(level, 0.0), task=task) for task, level in (("a", RISING), ("b", BAD))]
+def test_an_excluded_task_is_mentioned_and_does_not_count() -> None:
+    groups = [synthetic_group(noisy(level, 0.0), task=task) for task, level in (("a", RISING), ("b", BAD))]
     (model,) = analyze(groups, Choices(**EXACT, leave_out=("B",)))["models"]  # type: ignore[arg-type]
     found = model["tasks"]
     assert model["sentence"] == (
@@ -33,16 +33,16 @@ def test_a_task_that_is_left_out_is_named_and_counts_nowhere() -> None:
     assert next(row for row in found["rows"] if row["trainable"] == "last 2")["tasks"] == 1
 
 
-def test_sure_only_where_every_task_is() -> None:
-    groups = [made_group(noisy(RISING, spread), task=task) for task, spread in (("a", 0.002), ("b", 0.05))]
+def test_a_k_is_confident_only_if_it_is_in_every_task() -> None:
+    groups = [synthetic_group(noisy(RISING, spread), task=task) for task, spread in (("a", 0.002), ("b", 0.05))]
     point = next(p for p in analyze(groups, Choices())["models"][0]["tasks"]["points"] if p["target"] == 0.9)
     alone = analyze(groups[:1], Choices())["groups"][0]["sizes"][0]["operating_points"]
-    assert next(p for p in alone if p["target"] == 0.9 and p["corrected"])["sure"] == "last 4"
-    assert point["sure"] == "all" and point["possible"] in ("last 2", "last 4")
+    assert next(p for p in alone if p["target"] == 0.9 and p["corrected"])["confident"] == "last 4"
+    assert point["confident"] == "all" and point["not_ruled_out"] in ("last 2", "last 4")
 
 
-def test_where_nobody_says_what_guessing_scores_shares_are_of_the_score() -> None:
-    groups = [made_group(noisy(RISING, 0.002), task=task, chance=None) for task in "ab"]
+def test_without_baselines_shares_are_of_the_score() -> None:
+    groups = [synthetic_group(noisy(RISING, 0.002), task=task, chance=None) for task in "ab"]
     model = analyze(groups, Choices(target=0.9))["models"][0]
     found = model["tasks"]
     assert (found["undefined"], found["raw"]) == ([], ["a", "b"])
@@ -50,31 +50,31 @@ def test_where_nobody_says_what_guessing_scores_shares_are_of_the_score() -> Non
         "Tuning the last 2 layers of 4 reaches 90 % of the score of full fine-tuning in each of 2 tasks, with 95 % confidence."
     )
     assert next(row for row in found["rows"] if row["trainable"] == "last 2")["tasks"] == 2
-    mixed = [groups[0], made_group(noisy(RISING, 0.002), task="b", chance=0.5)]
+    mixed = [groups[0], synthetic_group(noisy(RISING, 0.002), task="b", chance=0.5)]
     said = analyze(mixed, Choices(target=0.9))["models"][0]["sentence"]
     assert "of the gain of full fine-tuning over the baseline in each of 2 tasks, with 95 % confidence" in said
     assert "(of the score in a, where the score of the baseline is unknown)" in said
 
 
-def test_one_task_or_none_with_full_is_nothing_to_take_together() -> None:
-    assert analyze([made_group(noisy(RISING))], Choices())["models"][0]["tasks"] is None
-    without = [made_group(noisy(RISING), task=task, ks=(0, 1, 2)) for task in "ab"]
+def test_fewer_than_two_tasks_with_full_have_no_summary() -> None:
+    assert analyze([synthetic_group(noisy(RISING))], Choices())["models"][0]["tasks"] is None
+    without = [synthetic_group(noisy(RISING), task=task, ks=(0, 1, 2)) for task in "ab"]
     assert analyze(without, Choices())["models"][0]["tasks"] is None
 
 
-def test_a_k_that_one_task_lacks_is_in_no_row() -> None:
-    groups = [made_group(noisy(RISING), task="a"), made_group(noisy(RISING), task="b", ks=(0, 2, "all"))]
+def test_a_k_missing_in_one_task_has_no_row() -> None:
+    groups = [synthetic_group(noisy(RISING), task="a"), synthetic_group(noisy(RISING), task="b", ks=(0, 2, "all"))]
     rows = analyze(groups, Choices())["models"][0]["tasks"]["rows"]
     assert [row["trainable"] for row in rows] == ["last 0", "last 2", "all"]
 
 
-def test_a_task_in_which_full_learns_nothing_counts_nowhere_and_is_named() -> None:
+def test_a_task_in_which_full_is_not_above_the_baseline_does_not_count() -> None:
     nothing = dict.fromkeys(RISING, 0.45)
-    groups = [made_group(noisy(RISING, 0.005), task="a"), made_group(noisy(nothing, 0.01), task="b")]
+    groups = [synthetic_group(noisy(RISING, 0.005), task="a"), synthetic_group(noisy(nothing, 0.01), task="b")]
     model = analyze(groups, Choices(target=0.9))["models"][0]
     assert model["tasks"]["undefined"] == ["b"]
-    sure = next(p for p in model["tasks"]["points"] if p["target"] == 0.9)["sure"]
-    assert sure == "last 4" and model["sentence"].startswith(
+    confident = next(p for p in model["tasks"]["points"] if p["target"] == 0.9)["confident"]
+    assert confident == "last 4" and model["sentence"].startswith(
         "Tuning the last 4 layers of 4 reaches 90 % of the gain of full fine-tuning over the baseline in the one task that "
         "counts, with 95 % confidence (without b: full fine-tuning is not above the baseline)"
     )

@@ -1,4 +1,4 @@
-"""The tables of our own runs of the studies follow from the result files next to them."""
+"""The documented tables of our runs of the studies match the stored results."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def mean_and_deviation(scores: pd.Series) -> str:
     return f"{scores.mean():.3f} ({scores.std():.3f})".replace("0.", ".")
 
 
-def test_the_low_data_table_follows_from_its_runs() -> None:
+def test_the_low_data_table_matches_its_runs() -> None:
     runs, heads = (pd.read_csv(RESULTS / f"lowdata2021-minilm{name}.csv") for name in ("", "-head"))
     rows = table_rows("**Few examples (lowdata2021) with MiniLM**")
     assert len(rows) == 10
@@ -34,7 +34,7 @@ def test_the_low_data_table_follows_from_its_runs() -> None:
             assert cell == mean_and_deviation(scores), name
 
 
-def test_the_table_of_lee_et_al_follows_from_its_runs() -> None:
+def test_the_table_of_lee_et_al_matches_its_runs() -> None:
     runs = pd.read_csv(RESULTS / "lee2019-minilm.csv")
     rows = table_rows("**Lee et al. with MiniLM**")
     assert {name.split(", ")[0] for name, *_ in rows} == set(runs["task"]) and len(rows) == 6

@@ -1,4 +1,4 @@
-"""Parameter counts from configurations are those that the publications print."""
+"""Parameter counts from configurations are those of the publications."""
 
 from pathlib import Path
 

@@ -13,9 +13,9 @@ NAMES = ("amazon-tutorial", "jeong2025", "lee2019", "lowdata2021")
 
 def test_a_wrong_name_gets_the_nearest_study() -> None:
     assert tuple(protocol_names()) == NAMES
-    with pytest.raises(FrostlineError, match="did you mean lee2019"):
+    with pytest.raises(FrostlineError, match="did you mean 'lee2019'"):
         load_protocol("lee2020")
-    with pytest.raises(FrostlineError, match="choose one of these"):
+    with pytest.raises(FrostlineError, match="choose from amazon-tutorial"):
         load_protocol("x")
 
 

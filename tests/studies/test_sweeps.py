@@ -10,7 +10,7 @@ from frostline import FrostlineError
 from frostline.report.answer.groups import load_groups, sweep_groups
 from frostline.studies.protocol import Protocol, load_protocol
 from frostline.studies.sweeps import StudySweep, run_sweeps, study_sweeps
-from frostline.sweep.execution.progress import Progress
+from frostline.sweep.progress import Progress
 from tiny import QUICK, sentences, write_csv
 
 

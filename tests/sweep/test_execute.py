@@ -1,6 +1,7 @@
-"""Sweeps carried out: what may differ, what goes on, what fails, what is left as it was."""
+"""Execution of sweeps: resuming, failed runs, refused models, and results that do not depend on other runs."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,43 +19,43 @@ from frostline.report.rebuild import rebuild
 from frostline.report.recommended_model import _is_saved
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import execute
-from frostline.sweep.execution.progress import Progress
+from frostline.sweep.progress import Progress
 from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store
 from frostline.training.rows import train_rows, validation_rows
 from frostline.training.run import run
-from tiny import contents, go
+from tiny import contents, run_sweep
 
 
-def test_what_is_there_is_not_run_again(
+def test_finished_runs_are_not_trained_again(
     finished_small: Path, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
-    before, ran = contents(out / "runs"), []
-    monkeypatch.setattr(execute_module, "run", lambda spec, *_, **__: ran.append(spec))
-    go(settings)
-    assert not ran and contents(out / "runs") == before
+    before, trained = contents(out / "runs"), []
+    monkeypatch.setattr(execute_module, "run", lambda spec, *_, **__: trained.append(spec))
+    run_sweep(settings)
+    assert not trained and contents(out / "runs") == before
 
 
-def test_an_interrupted_sweep_ends_like_an_undisturbed_one(
+def test_a_resumed_sweep_has_the_same_results_as_an_uninterrupted_one(
     finished_small: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran = []
+    trained = []
 
     def stop_at_the_third(spec: Any, context: Any, **more: Any) -> Any:
-        ran.append(spec)
-        if len(ran) == 3:
+        trained.append(spec)
+        if len(trained) == 3:
             raise KeyboardInterrupt
         return run(spec, context, **more)
 
     settings = {**settings, "stack": 1}
     monkeypatch.setattr(execute_module, "run", stop_at_the_third)
     with pytest.raises(KeyboardInterrupt):
-        go(settings)
+        run_sweep(settings)
     assert len(Store(settings["out"]).results()) == 2
-    again = go(settings)
-    assert len(ran) == 5
+    again = run_sweep(settings)
+    assert len(trained) == 5
     pd.testing.assert_frame_equal(table(again), table(Sweep(**{**settings, "out": finished_small})))
     ours, theirs = Store(settings["out"]), Store(finished_small)
     for digest in theirs.results():
@@ -62,18 +63,18 @@ def test_an_interrupted_sweep_ends_like_an_undisturbed_one(
             assert np.array_equal(ours.predictions(digest)[name], logits)
 
 
-def test_weights_that_cannot_be_kept_lose_no_run(settings: dict[str, Any], tmp_path: Path) -> None:
-    sweep, said = Sweep(progress=Progress(), **settings), []
+def test_trained_parameters_that_cannot_be_stored_do_not_fail_the_run(settings: dict[str, Any], tmp_path: Path) -> None:
+    sweep, notes = Sweep(progress=Progress(), **settings), []
     prepared, progress = sweep._prepare(Progress()), Progress()
-    progress.note = said.append  # type: ignore[method-assign]
+    progress.note = notes.append  # type: ignore[method-assign]
     register(prepared)
     (tmp_path / "file").touch()
-    execute(prepared, sweep._requested(prepared), progress, weights=BestWeights(tmp_path / "file" / "weights"))
+    execute(prepared, sweep._requested(prepared), progress, weights=BestWeights.in_folder(tmp_path / "file"))
     assert set(sweep.table().status) == {"done"}
-    assert any("learned cannot be kept" in note for note in said)
+    assert any(re.search(r"The trained parameters of last \d, seed \d could not be stored", note) for note in notes)
 
 
-def test_a_run_that_raises_is_failed_said_and_tried_again(
+def test_a_run_that_raises_is_recorded_as_failed_and_repeated(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(spec: Any, context: Any, **more: Any) -> Any:
@@ -82,7 +83,7 @@ def test_a_run_that_raises_is_failed_said_and_tried_again(
         return run(spec, context, **more)
 
     monkeypatch.setattr(execute_module, "run", fails)
-    rows = go(settings).table().set_index(["trainable", "seed"])
+    rows = run_sweep(settings).table().set_index(["trainable", "seed"])
     assert rows.status.to_dict() == {
         ("last 0", 0): "done",
         ("last 1", 0): "failed",
@@ -93,11 +94,11 @@ def test_a_run_that_raises_is_failed_said_and_tried_again(
     answer = rebuild(settings["out"])
     assert answer["runs"]["failed"] == 1 and answer["sizes"][0]["missing"][0]["trainable"] == "last 1"
     monkeypatch.undo()
-    again = go(settings)
+    again = run_sweep(settings)
     assert set(again.table().status) == {"done"} and not list(settings["out"].glob("runs/*.failed.json"))
 
 
-def test_a_full_disk_ends_the_sweep_and_is_no_failed_run(
+def test_a_full_disk_ends_the_sweep_without_a_failed_run(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(self: Store, digest: str, result: Any) -> None:
@@ -105,59 +106,64 @@ def test_a_full_disk_ends_the_sweep_and_is_no_failed_run(
 
     monkeypatch.setattr(Store, "publish", full)
     with pytest.raises(FrostlineError, match="The disk is full"):
-        go(settings)
+        run_sweep(settings)
     assert not list(settings["out"].glob("runs/*"))
 
 
+@pytest.mark.parametrize("k, shown", [(1, " at k = 1"), ("all", " at k = all"), (None, "")])
 def test_a_model_that_cannot_be_cut_exactly_leaves_no_folder(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, k: Any, shown: str
 ) -> None:
-    from frostline.frozen.check.trial import Check
+    from frostline.frozen.check.cut_comparison import Check
 
-    monkeypatch.setattr(execute_module, "check", lambda *_, **__: [Check(1, None, None, None, "Its layers talk.")])
-    with pytest.raises(FrostlineError, match=r"cannot be swept exactly \(k = 1\): Its layers talk\."):
+    monkeypatch.setattr(execute_module, "check", lambda *_, **__: [Check(k, None, None, None, "Its layers talk.")])
+    with pytest.raises(FrostlineError, match=rf"cannot be cut exactly{shown}: Its layers talk\."):
         Sweep(progress=Progress(), **settings).run()
     assert not settings["out"].exists()
 
 
-def test_the_cut_of_named_parts_is_proven_before_they_are_trained(
+def test_the_cut_of_named_parts_is_checked_before_they_are_trained(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, prove = [], execute_module.check
+    calls, check = [], execute_module.check
 
     def spy(model: Any, **what: Any) -> Any:
-        asked.append(what)
-        return prove(model, **what)
+        calls.append(what)
+        return check(model, **what)
 
     monkeypatch.setattr(execute_module, "check", spy)
-    go(settings, tune="0,named", tune_modules="layer.1,pooler")
-    assert asked == [{"tuned_layers": [0, None], "tune_modules": ("layer.1", "pooler"), "uncut_trains": 0}]
-    go(settings, tune="1,all", out=settings["out"].with_name("all"))
-    assert asked[1:] == [{"tuned_layers": [1, None], "tune_modules": None, "uncut_trains": None}]
+    run_sweep(settings, tune="0,named", tune_modules="layer.1,pooler")
+    assert calls == [{"tuned_layers": [0, "all"], "tune_modules": ("layer.1", "pooler"), "max_uncut_layers": 0}]
+    run_sweep(settings, tune="1,all", out=settings["out"].with_name("all"))
+    assert calls[1:] == [{"tuned_layers": [1, "all"], "tune_modules": None, "max_uncut_layers": None}]
 
 
-def test_a_run_gives_the_same_scores_beside_full(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_scores_of_a_run_do_not_depend_on_full_fine_tuning_in_the_sweep(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
     wanted = {**settings, "tune": "1", "stack": 1, "workers": 1}
-    alone = table(go(wanted)).drop(columns=["run"], errors="ignore").reset_index(drop=True)
-    more = table(go({**wanted, "tune": "1,all", "out": tmp_path / "all"})).query("trainable == 'last 1'")
+    alone = table(run_sweep(wanted)).drop(columns=["run"], errors="ignore").reset_index(drop=True)
+    more = table(run_sweep({**wanted, "tune": "1,all", "out": tmp_path / "all"})).query("trainable == 'last 1'")
     pd.testing.assert_frame_equal(alone, more.drop(columns=["run"], errors="ignore").reset_index(drop=True))
 
 
-def test_what_a_killed_process_left_half_written_is_no_other_thing(settings: dict[str, Any]) -> None:
+def test_unfinished_files_of_a_killed_process_do_not_block_the_folder(settings: dict[str, Any]) -> None:
     settings["out"].mkdir()
     (settings["out"] / ".sweep.toml.12345678.part").write_text("model = ")
-    assert set(go(settings, tune="0", seeds=1).table().status) == {"done"}
+    assert set(run_sweep(settings, tune="0", seeds=1).table().status) == {"done"}
 
 
 @pytest.mark.parametrize("name", ["validation.parquet", "data.json"])
-def test_what_can_be_written_anew_is_said_so(finished_small: Path, tmp_path: Path, name: str) -> None:
+def test_the_message_for_a_damaged_file_says_how_to_write_it_again(
+    finished_small: Path, tmp_path: Path, name: str
+) -> None:
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
     (out / name).write_bytes(b"x")
     with pytest.raises(FrostlineError, match=f"{name} is .*damaged: run the sweep's command again to write it"):
         rebuild(out)
 
 
-def test_what_is_saved_is_known_by_run_and_sentence(tmp_path: Path) -> None:
+def test_a_saved_model_is_recognized_by_run_and_sentence(tmp_path: Path) -> None:
     assert not _is_saved(tmp_path, "aa", "Tune.")
     (tmp_path / "frostline.json").write_text(json.dumps({"run": "aa", "sentence": "Tune."}))
     assert _is_saved(tmp_path, "aa", "Tune.")
@@ -166,11 +172,11 @@ def test_what_is_saved_is_known_by_run_and_sentence(tmp_path: Path) -> None:
     assert not _is_saved(tmp_path, "aa", "Tune.")
 
 
-def test_folds_score_every_row_by_a_run_that_did_not_train_on_it(
+def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {**settings, "tune": "0,1", "seeds": 5, "folds": 5, "train_size": None}
-    sweep = go(settings)
+    sweep = run_sweep(settings)
     prepared, folder = sweep._prepare(Progress()), Folder(settings["out"])
     context, answer = prepared.context, rebuild(settings["out"])
     texts = prepared.data.train.texts
@@ -183,13 +189,13 @@ def test_folds_score_every_row_by_a_run_that_did_not_train_on_it(
         assert (scored_by == 1).all()
     assert answer["validation_rows"] == len(texts)
     assert answer["sizes"][0]["train_size"] == prepared.data.train_rows < len(texts)
-    again = go({**settings, "seeds": 6})
+    again = run_sweep({**settings, "seeds": 6})
     assert len(again.table()) == 12 and again.table().status.eq("done").all()
     frostline.Sweep(progress=Progress(), **settings).run()
     assert (folder.out / "report.html").exists() and (folder.out / "model" / "config.json").exists()
 
 
-def test_a_stack_is_of_one_fold(settings: dict[str, Any]) -> None:
+def test_runs_of_different_folds_are_not_stacked(settings: dict[str, Any]) -> None:
     folds = [
         spec.stack_key
         for spec in frostline.Sweep(**{**settings, "tune": "0", "seeds": 4, "folds": 2}).plan(timed=False).runs

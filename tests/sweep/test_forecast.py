@@ -1,4 +1,4 @@
-"""What a sweep is said to take: made without a trace, shown, recorded. No test depends on what the clock says."""
+"""Forecasts: they change nothing, and are shown and recorded. No test depends on measured times."""
 
 import random
 from collections.abc import Mapping
@@ -19,16 +19,16 @@ from frostline.frozen.cache.loading import load_or_compute, missing_rows
 from frostline.frozen.selection import StateSelection
 from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.execute import execute
-from frostline.sweep.execution.progress import Progress
-from frostline.sweep.forecast import prediction as foresee_module
+from frostline.sweep.forecast import prediction as prediction_module
 from frostline.sweep.forecast import timer as timer_module
 from frostline.sweep.forecast.calibration import calibrate, calibrate_plain
 from frostline.sweep.forecast.pace import Pace
 from frostline.sweep.forecast.prediction import make_forecast
-from frostline.sweep.forecast.record import Cell, Forecast, complete, record, recorded
-from frostline.sweep.forecast.workload import Workload
+from frostline.sweep.progress import Progress
+from frostline.sweep.results.forecast_record import Cell, Forecast, record, record_measured, recorded
 from frostline.sweep.results.store import Store
-from tiny import SMALL, contents, go
+from frostline.sweep.work.workload import Workload
+from tiny import SMALL, contents, run_sweep
 
 PLANNED = {"tune": "0,1,2,all", "seeds": 2}
 
@@ -69,12 +69,12 @@ def test_a_plan_forecasts_every_cell_and_leaves_no_trace(
     assert all(torch.equal(before["weights"][name], after["weights"][name]) for name in fresh)
     assert torch.equal(before["torch"], after["torch"])
     assert before["numpy"] == after["numpy"] and before["python"] == after["python"]
-    assert not prepared.pretrained._changed and all(p.grad is None for p in model.parameters())
+    assert not prepared.pretrained._pretrained and all(p.grad is None for p in model.parameters())
     assert prepared.context.states is None and not list(tmp_path.iterdir())
 
 
-def test_results_after_a_forecast_are_bit_equal(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
-    plain = go({**SMALL, "model": tiny_bert, "train": tiny_table, "out": tmp_path / "plain", **PLANNED})
+def test_results_after_a_forecast_are_bitwise_identical(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    plain = run_sweep({**SMALL, "model": tiny_bert, "train": tiny_table, "out": tmp_path / "plain", **PLANNED})
     sweep = sweep_of(tiny_bert, tiny_table, tmp_path / "timed")
     sweep.plan()
     sweep.run(save_model=False)
@@ -85,7 +85,7 @@ def test_results_after_a_forecast_are_bit_equal(tiny_bert: Path, tiny_table: Pat
             assert np.array_equal(ours.predictions(digest)[name], logits)
 
 
-def test_what_is_done_takes_nothing(finished_small: Path, settings: dict[str, Any], capsys: Any) -> None:
+def test_finished_runs_cost_nothing(finished_small: Path, settings: dict[str, Any], capsys: Any) -> None:
     sweep = frostline.Sweep(progress=Progress(), **{**settings, "out": finished_small})
     before = contents(finished_small / "runs")
     made = sweep.plan()
@@ -95,14 +95,14 @@ def test_what_is_done_takes_nothing(finished_small: Path, settings: dict[str, An
     assert "All requested runs are done" in capsys.readouterr().out
 
 
-def test_only_what_is_missing_is_forecast(finished_small: Path, settings: dict[str, Any]) -> None:
+def test_only_missing_runs_are_forecast(finished_small: Path, settings: dict[str, Any]) -> None:
     made = frostline.Sweep(progress=Progress(), **{**settings, "out": finished_small, "tune": "0,1,2"}).plan()
     assert made.forecast is not None and [(cell.trainable, cell.runs) for cell in made.forecast.cells] == [
         ("last 2", 2)
     ]
 
 
-def test_a_short_sweep_times_nothing_and_says_so(settings: dict[str, Any]) -> None:
+def test_a_short_sweep_times_nothing_and_records_no_forecast(settings: dict[str, Any]) -> None:
     sweep = frostline.Sweep(progress=Progress(), **settings)
     prepared = sweep._prepare(Progress())
     assert make_forecast(prepared, sweep._requested(prepared)) is None
@@ -111,19 +111,17 @@ def test_a_short_sweep_times_nothing_and_says_so(settings: dict[str, Any]) -> No
     assert (sweep.out / "tables" / "predicted.csv").read_text().count("\n") == 1
 
 
-def test_without_time_for_the_deepest_nothing_is_said_but_a_plan_takes_it(settings: dict[str, Any]) -> None:
+def test_a_budget_too_small_for_the_largest_k_gives_no_calibration_except_for_a_plan(settings: dict[str, Any]) -> None:
     sweep = frostline.Sweep(progress=Progress(), **{**settings, "tune": "0,1,2,3"})
     prepared = sweep._prepare(Progress())
     workload = Workload(prepared.context, prepared.plan.cached)
-    wanted = workload.wanted(sweep._requested(prepared))
-    assert calibrate(workload, wanted, 1e9, budget=0.0, ends=False) is None
-    found = calibrate(workload, wanted, 1e9, budget=0.0, ends=True)
-    assert found is not None and set(found.cut) == set(calibrate_plain(workload, wanted, 1e9)) == {0, 3}
+    cases = workload.timing_cases(sweep._requested(prepared))
+    assert calibrate(workload, cases, 1e9, budget=0.0, ends=False) is None
+    found = calibrate(workload, cases, 1e9, budget=0.0, ends=True)
+    assert found is not None and set(found.points) == set(calibrate_plain(workload, cases, 1e9)) == {0, 3}
 
 
-def test_runs_that_are_trained_as_one_are_timed_as_one(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stacked_runs_are_timed_as_a_stack(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     together: list[int] = []
     run_stacked = timer_module.run_stacked
 
@@ -136,7 +134,7 @@ def test_runs_that_are_trained_as_one_are_timed_as_one(
     made = sweep.plan()
     assert made.forecast is not None
     head, layer = made.forecast.cells
-    assert together == [1, 3, 1, 1]  # the last layer, heads as one, and twice as plain transformers
+    assert together == [1, 3, 1, 1]  # the last layer, a stack at k = 0, and two runs of plain transformers
     assert head.runs == layer.runs == 3 and 0 < head.seconds < layer.seconds
     assert head.memory_bytes > 0
     together.clear()
@@ -145,7 +143,7 @@ def test_runs_that_are_trained_as_one_are_timed_as_one(
 
 
 @pytest.mark.parametrize(("workers", "sizes"), [(1, [1, 3, 1, 1]), (2, [1, 2, 1, 1])])
-def test_of_heads_each_worker_times_its_own(
+def test_each_worker_times_its_own_stack_at_k_0(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, workers: int, sizes: list[int]
 ) -> None:
     together: list[int] = []
@@ -156,12 +154,13 @@ def test_of_heads_each_worker_times_its_own(
         return run_stacked(specs, context, **more)
 
     monkeypatch.setattr(timer_module, "run_stacked", counted)
-    monkeypatch.setattr(foresee_module, "in_each", lambda workers, work: [work()])  # here, where they are counted
+    # in this process, so that runs are counted
+    monkeypatch.setattr(prediction_module, "run_in_each_worker", lambda workers, work: [work()])
     frostline.Sweep(progress=Progress(), **{**settings, "seeds": 3, "workers": workers}).plan()
     assert together == sizes
 
 
-def test_a_class_that_no_row_has_is_foreseen_too(settings: dict[str, Any], tiny_table: Path) -> None:
+def test_a_class_without_examples_can_be_forecast(settings: dict[str, Any], tiny_table: Path) -> None:
     rows = pd.read_csv(tiny_table).to_dict("records")
     names = ["negative", "positive", "neither"]
     kinds = Features({"text": Value("string"), "label": ClassLabel(names=names)})
@@ -170,25 +169,25 @@ def test_a_class_that_no_row_has_is_foreseen_too(settings: dict[str, Any], tiny_
     sweep = frostline.Sweep(progress=Progress(), **{**settings, "train": train, "class_weights": "balanced"})
     made = sweep.plan()
     assert made.forecast is not None and made.forecast.seconds > 0
-    assert set(go({**settings, "train": train, "class_weights": "balanced"}).table().status) == {"done"}
+    assert set(run_sweep({**settings, "train": train, "class_weights": "balanced"}).table().status) == {"done"}
 
 
-def test_a_plan_shows_it_in_words(tiny_bert: Path, tiny_table: Path, tmp_path: Path, capsys: Any) -> None:
+def test_a_plan_prints_its_forecast(tiny_bert: Path, tiny_table: Path, tmp_path: Path, capsys: Any) -> None:
     named = {"tune": "0,named,all", "tune_modules": "layer.1"}
     made = sweep_of(tiny_bert, tiny_table, tmp_path / "o", **named).plan()
     print_plan(made)
     print_forecast(made.forecast)
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for words in ("per run", "memory", "Forecast from timed steps", "transformers' Trainer and its defaults"):
-        assert words in said
-    assert "Full trains everything" in said and "Named parts: freezing all else saves" in said
-    assert "last layer, nearest in parameters, would save" in said
+        assert words in printed
+    assert "Full fine-tuning freezes nothing" in printed and "Named parts: a training step takes" in printed
+    assert "with the last layer, which has about as many parameters, it would take" in printed
 
 
-def test_a_sweep_records_its_forecast_and_what_it_took(
+def test_a_sweep_records_its_forecast_and_the_measured_time(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foresee_module, "SHARE", 1e6)
+    monkeypatch.setattr(prediction_module, "TIMING_SHARE", 1e6)
     sweep = frostline.Sweep(progress=Progress(), **settings)
     sweep.run(save_model=False)
     (call,) = recorded(sweep.out)
@@ -203,26 +202,26 @@ def test_a_sweep_records_its_forecast_and_what_it_took(
     assert len(recorded(sweep.out)) == 2
 
 
-def test_records_that_are_damaged_say_nothing(tmp_path: Path) -> None:
+def test_a_damaged_record_is_an_empty_record(tmp_path: Path) -> None:
     assert recorded(tmp_path) == []
     call = record(tmp_path, Forecast((), 1.0, 3.0))
-    record(tmp_path, Forecast((), 2.0, 3.0))  # of another process on the same folder
-    complete(tmp_path, call, {"seconds": 4.0, "forward_pass_seconds": 1.0})
+    record(tmp_path, Forecast((), 2.0, 3.0))  # by another process in the same folder
+    record_measured(tmp_path, call, {"seconds": 4.0, "forward_pass_seconds": 1.0})
     first, second = recorded(tmp_path)
     assert first["predicted"]["forward_pass_seconds"] == 1.0 and first["measured"]["seconds"] == 4.0
     assert second["measured"] is None
     for damage in ("", "[]", '{"calls": 3}'):
         (tmp_path / "forecast.json").write_text(damage)
         assert recorded(tmp_path) == []
-        complete(tmp_path, call, {"seconds": 4.0})
+        record_measured(tmp_path, call, {"seconds": 4.0})
 
 
-def test_the_progress_goes_by_the_forecast(settings: dict[str, Any]) -> None:
+def test_progress_is_measured_in_forecast_seconds(settings: dict[str, Any]) -> None:
     class Watched(Progress):
-        said: tuple[Any, ...] = ()
+        arguments: tuple[Any, ...] = ()
 
         def start(self, runs: int, work: float, *, seconds: bool = False) -> None:
-            self.said = (runs, work, seconds)
+            self.arguments = (runs, work, seconds)
             super().start(runs, work, seconds=seconds)
 
     sweep, watched = frostline.Sweep(progress=Progress(), **settings), Watched()
@@ -230,11 +229,11 @@ def test_the_progress_goes_by_the_forecast(settings: dict[str, Any]) -> None:
     assert forecast is not None
     prepared = sweep._prepare(Progress())
     execute(prepared, sweep._requested(prepared), watched)
-    assert watched.said == (4, pytest.approx(forecast.seconds), True)
+    assert watched.arguments == (4, pytest.approx(forecast.seconds), True)
     assert watched.done == pytest.approx(watched.total)
 
 
-def test_rows_that_are_kept_need_no_pass(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_cached_rows_are_not_missing(settings: dict[str, Any], tmp_path: Path) -> None:
     prepared = frostline.Sweep(progress=Progress(), **settings)._prepare(Progress())
     context, need = prepared.context, StateSelection((2,), head=True)
     recipe = recipe_of(prepared.pretrained, context.machine, context.forward_pass(need))
@@ -252,7 +251,7 @@ POINTS: dict[int | str, tuple[float, float]] = {0: (1.0, 0.5), 2: (20.0, 2.0), 6
 
 
 @given(st.floats(2, 200), st.floats(1, 50))
-def test_seconds_rise_with_operations_and_batches(operations: float, count: float) -> None:
+def test_seconds_increase_with_operations_and_batches(operations: float, count: float) -> None:
     pace = Pace(POINTS)
     for k in (0, 1, 4, 12, "named"):
         one = pace.seconds(k, count, count * operations)
@@ -262,7 +261,7 @@ def test_seconds_rise_with_operations_and_batches(operations: float, count: floa
     assert pace.seconds(4, 0.0, 0.0) == 0.0
 
 
-def test_what_was_timed_is_given_back_and_what_lies_between_lies_between() -> None:
+def test_timed_points_are_reproduced_and_others_are_interpolated() -> None:
     pace = Pace(POINTS)
     for k, (operations, seconds) in POINTS.items():
         assert pace.seconds(k, 3, 3 * operations) == pytest.approx(3 * seconds)
@@ -274,7 +273,7 @@ def test_what_was_timed_is_given_back_and_what_lies_between_lies_between() -> No
 CELL = {"trainable": "last 1", "train_size": 10, "training_seconds": 1.0, "evaluation_seconds": 1.0, "timed": True}
 
 
-def test_forecasts_add_up() -> None:
+def test_cells_of_a_forecast_add_up() -> None:
     def cell(runs: int, seconds: float, **other: Any) -> Cell:
         values: Mapping[str, Any] = {**CELL, "runs": runs, "seconds": seconds, "trainer_seconds": 2 * seconds}
         return Cell(**{"memory_bytes": 5.0, **values, **other})
@@ -282,3 +281,5 @@ def test_forecasts_add_up() -> None:
     both = Forecast((cell(2, 3.0), cell(1, 4.0, memory_bytes=9.0)), 5.0, 0.1)
     assert (both.runs, both.seconds, both.trainer_seconds, both.memory_bytes) == (3, 15.0, 20.0, 9.0)
     assert Forecast((cell(2, 3.0), cell(1, 4.0, trainer_seconds=None)), 5.0, 0.1).trainer_seconds is None
+    # two workers: one trains the run of 8 seconds, the other one both runs of 6 seconds
+    assert Forecast(both.cells, 5.0, 0.1, workers=2).seconds == 5.0 + 12.0

@@ -1,4 +1,4 @@
-"""Sweeps whose folder grows: more runs, sizes and values of tune."""
+"""Sweeps that are extended in the same folder: more seeds, train sizes and values of k."""
 
 import shutil
 from pathlib import Path
@@ -13,12 +13,12 @@ from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.report.finish import finish
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
-from frostline.sweep.execution.progress import Progress
 from frostline.sweep.prepare import prepare
+from frostline.sweep.progress import Progress
 from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
 from frostline.training.run import run
-from tiny import go
+from tiny import run_sweep
 
 
 def cells(sweep: Sweep) -> set[tuple[Any, ...]]:
@@ -26,19 +26,19 @@ def cells(sweep: Sweep) -> set[tuple[Any, ...]]:
     return set(done[["trainable", "seed", "train_size", "learning_rate"]].itertuples(index=False, name=None))
 
 
-def test_a_grown_sweep_is_the_sweep_that_was_large_from_the_start(settings: dict[str, Any], tmp_path: Path) -> None:
-    go(settings, seeds=1, tune="1")
-    go(settings, seeds=2, tune="all,1")
-    grown = go(settings, seeds=2, tune="0")
-    whole = go(settings, seeds=2, tune="0,1,all", out=tmp_path / "whole")
+def test_an_extended_sweep_equals_the_same_grid_in_one_call(settings: dict[str, Any], tmp_path: Path) -> None:
+    run_sweep(settings, seeds=1, tune="1")
+    run_sweep(settings, seeds=2, tune="all,1")
+    grown = run_sweep(settings, seeds=2, tune="0")
+    whole = run_sweep(settings, seeds=2, tune="0,1,all", out=tmp_path / "whole")
     assert grown.spec.tune == (0,) and set(grown.table().trainable) == {"last 0", "last 1", "all"}
     pd.testing.assert_frame_equal(table(grown), table(whole))
 
 
-def test_two_processes_that_grow_one_folder_leave_what_both_asked_for(settings: dict[str, Any]) -> None:
+def test_two_processes_that_extend_one_folder_train_the_runs_of_both(settings: dict[str, Any]) -> None:
     first = Sweep(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
-    prepared = first._prepare(Progress())  # it has looked at the folder when the other comes
-    go(settings, tune="1,all", seeds=2)
+    prepared = first._prepare(Progress())  # it has read the folder before the other call changes it
+    run_sweep(settings, tune="1,all", seeds=2)
     register(prepared)
     execute(prepared, first._requested(prepared), Progress())
     both = {(k, seed, 20, 1e-3) for k in ("last 1", "all") for seed in (0, 1)} | {("last 0", 0, 20, 1e-2)}
@@ -54,32 +54,32 @@ def test_two_processes_that_grow_one_folder_leave_what_both_asked_for(settings: 
     assert ["the same command again to save the model" in note for note in notes] == [True]
 
 
-def test_a_sweep_in_a_folder_that_has_grown_since_saves_whatever_is_best(settings: dict[str, Any]) -> None:
+def test_a_sweep_in_a_folder_that_was_extended_since_saves_the_recommended_model(settings: dict[str, Any]) -> None:
     first = Sweep(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
     first.run()
-    go({**settings, "target": 1.0}, tune="0,all", seeds=3)
+    run_sweep({**settings, "target": 1.0}, tune="0,all", seeds=3)
     shutil.rmtree(first.out / "model", ignore_errors=True)
     first.run()
     assert (first.out / "model" / "config.json").exists()
 
 
-def test_fewer_asked_later_loses_nothing_and_runs_only_what_is_asked(settings: dict[str, Any]) -> None:
-    go(settings, tune="0,1", seeds=2)
-    fewer = go(settings, tune="1", seeds=1, learning_rate=1e-2)
+def test_a_smaller_grid_later_removes_nothing_and_trains_only_its_own_runs(settings: dict[str, Any]) -> None:
+    run_sweep(settings, tune="0,1", seeds=2)
+    fewer = run_sweep(settings, tune="1", seeds=1, learning_rate=1e-2)
     assert len(cells(fewer)) == 5 and ("last 1", 0, 20, 1e-2) in cells(fewer)
     assert (fewer.table().status == "done").all()
 
 
-def test_sizes_grow_too_also_from_all_rows(settings: dict[str, Any]) -> None:
+def test_train_sizes_can_be_added_to_a_sweep_on_all_examples(settings: dict[str, Any]) -> None:
     settings = {**settings, "train_size": None, "seeds": 1, "tune": "0"}
-    go(settings)
-    both = go(settings, train_size="30")
+    run_sweep(settings)
+    both = run_sweep(settings, train_size="30")
     assert {cell[2] for cell in cells(both)} == {30, 144}
 
 
-def test_shallow_then_full_then_shallow_is_as_one_grid(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_results_do_not_depend_on_the_order_of_calls(settings: dict[str, Any], tmp_path: Path) -> None:
     wanted = {**settings, "tune": "1,2,all", "workers": 1}
-    whole = go({**wanted, "out": tmp_path / "whole"})
+    whole = run_sweep({**wanted, "out": tmp_path / "whole"})
     sweep = Sweep(progress=Progress(), **wanted)
     prepared = sweep._prepare(Progress())
     register(prepared)
@@ -93,18 +93,18 @@ def test_shallow_then_full_then_shallow_is_as_one_grid(settings: dict[str, Any],
         assert all(np.array_equal(mine[name], theirs[name]) for name in theirs)
 
 
-def test_named_parts_join_a_sweep_and_others_need_another_folder(settings: dict[str, Any]) -> None:
-    go(settings, tune="0,1")
-    both = go(settings, tune_modules="pooler,layer.1", tune=None)
+def test_named_parts_can_be_added_but_other_named_parts_need_another_folder(settings: dict[str, Any]) -> None:
+    run_sweep(settings, tune="0,1")
+    both = run_sweep(settings, tune_modules="pooler,layer.1", tune=None)
     assert set(both.table().trainable) == {"last 0", "last 1", "named"} and set(both.table().status) == {"done"}
-    assert set(go(settings, tune="2").table().trainable) == {"last 0", "last 1", "last 2", "named"}
+    assert set(run_sweep(settings, tune="2").table().trainable) == {"last 0", "last 1", "last 2", "named"}
     with pytest.raises(FrostlineError, match=r"whose named parts are layer\.1, pooler: choose another --out"):
-        go(settings, tune="named", tune_modules="pooler")
+        run_sweep(settings, tune="named", tune_modules="pooler")
 
 
-def test_the_model_of_a_grown_sweep_reads_its_own_rows(settings: dict[str, Any]) -> None:
-    """Every seed has rows of its own; those of an older run are kept states too when its model is made later."""
-    go(settings, tune="1", seeds=1, num_train_epochs=1)
+def test_an_older_run_of_an_extended_sweep_reads_its_own_rows(settings: dict[str, Any]) -> None:
+    """Every seed has its own training examples. Their hidden states are loaded when an older run is trained again."""
+    run_sweep(settings, tune="1", seeds=1, num_train_epochs=1)
     grown = Sweep(progress=Progress(), **{**settings, "tune": "1", "seeds": 2})
     prepared = prepare(grown.spec, {}, Progress())
     execute(prepared, prepared.plan.runs, Progress())

@@ -1,4 +1,4 @@
-"""What a sweep would run and share, before anything runs."""
+"""Plans: the runs of a grid, the hidden states that they share, and their parameter groups."""
 
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import frostline
 from frostline.frozen.selection import StateSelection
-from frostline.sweep.execution.progress import Progress
 from frostline.sweep.plan import Identity, expand
+from frostline.sweep.progress import Progress
 from frostline.sweep.specification import make_spec
 from frostline.training.run import run
 
@@ -28,7 +28,7 @@ def spec(**values: Any) -> Any:
     return make_spec({"model": "m", "train": "t.csv", "tune": "0,2,all", "out": "o", **values})
 
 
-def test_every_cell_of_the_grid_once_and_all_k_of_a_seed_together() -> None:
+def test_every_run_of_the_grid_appears_once_and_all_k_of_a_seed_are_together() -> None:
     runs = expand(spec(tune="all,2,0", seeds="1,0", learning_rate="3e-4,1e-4", train_size="50,20"), IDENTITY)
     cells = [(run.train_size, run.seed, run.learning_rate, run.tune) for run in runs]
     assert cells == [
@@ -41,13 +41,13 @@ def test_every_cell_of_the_grid_once_and_all_k_of_a_seed_together() -> None:
     assert {run.head_learning_rate for run in runs} == {None, 1e-3}
 
 
-def test_a_run_takes_what_was_found_out_and_all_rows_by_default() -> None:
+def test_a_run_has_the_resolved_defaults_and_all_examples() -> None:
     run = expand(spec(metric="f1", max_length=None), IDENTITY)[0]
     assert (run.metric, run.precision, run.max_length, run.train_size) == ("accuracy", "float32", 128, 1000)
     assert (run.weights, run.vocabulary, run.data) == ("w", "v", "d")
 
 
-def test_where_a_sweep_lies_does_not_change_its_runs() -> None:
+def test_paths_and_names_do_not_change_the_runs() -> None:
     here, there = (expand(spec(out=out, model=out, task=out), IDENTITY) for out in ("here", "there"))
     assert [run.digest for run in here] == [run.digest for run in there]
 
@@ -56,7 +56,7 @@ def test_the_plan_of_a_tiny_sweep(tiny_bert: Path, tiny_table: Path, tmp_path: P
     made = plan_of(
         model=tiny_bert, train=tiny_table, tune="0,1,3,all", seeds=2, out=tmp_path / "o", precision="float32"
     )
-    assert len(made.runs) == len(made.missing) == 8 and not made.done
+    assert len(made.runs) == 8 and not made.done
     # head 32 * 32 + 32 (pooler) + 2 * 32 + 2; a layer 8544; embeddings (28 + 32 + 2) * 32 + 64
     assert dict(made.trainable) == {0: 1122, 1: 9666, 3: 26754, "all": 28802} and made.parameters == 28802
     assert made.wanted == made.cached == StateSelection((2,), head=True)
@@ -67,7 +67,7 @@ def test_the_plan_of_a_tiny_sweep(tiny_bert: Path, tiny_table: Path, tmp_path: P
     assert not (tmp_path / "o").exists()
 
 
-def test_the_plan_says_what_is_kept_to_the_byte(
+def test_the_planned_size_of_the_cache_is_exact(
     tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))
@@ -80,7 +80,7 @@ def test_the_plan_says_what_is_kept_to_the_byte(
     assert sum(path.stat().st_size for path in files) == planned + headers
 
 
-def test_a_limit_keeps_the_cuts_nearest_the_head(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+def test_a_cache_limit_prefers_the_cuts_closest_to_the_head(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     settings = {"model": tiny_bert, "train": tiny_table, "tune": "0,1,2", "seeds": 1, "out": tmp_path / "o"}
     whole = plan_of(**settings)
     assert whole.cached == StateSelection((1, 2), head=True)
@@ -90,24 +90,25 @@ def test_a_limit_keeps_the_cuts_nearest_the_head(tiny_bert: Path, tiny_table: Pa
     assert nothing.cached == StateSelection((), head=False) and nothing.cache_bytes < whole.cache_bytes / 10
 
 
-def test_only_the_rows_that_are_used_pass(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+def test_only_used_rows_are_in_the_forward_pass(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     settings = {"model": tiny_bert, "train": tiny_table, "tune": 1, "train_size": 20, "out": tmp_path / "o"}
     assert plan_of(**settings, seeds=1).rows == 32 + 20
     assert 32 + 20 < plan_of(**settings, seeds=3).rows <= 32 + 60
     assert plan_of(**settings, seeds=3, subset="fixed").rows == 32 + 20
 
 
-def test_what_is_done_is_planned_as_done(finished_sweep: Path, tiny_bert: Path, tiny_table: Path) -> None:
+def test_finished_runs_are_planned_as_done(finished_sweep: Path, tiny_bert: Path, tiny_table: Path) -> None:
     from tiny import QUICK
 
     made = plan_of(model=tiny_bert, train=tiny_table, tune="0,1,2,all", seeds=2, out=finished_sweep, **QUICK)
-    assert len(made.runs) == 8 and len(made.done) == 6 and {run.tune for run in made.missing} == {2}
+    assert len(made.runs) == 8 and len(made.done) == 6
+    assert {run.tune for run in made.runs if run.digest not in made.done} == {2}
 
 
 NAMED = {"tune": "0,named,all", "tune_modules": "layer.1,layer.2.output", "seeds": 1}
 
 
-def test_named_runs_alone_carry_the_names() -> None:
+def test_only_runs_of_named_parts_have_module_names() -> None:
     runs = expand(spec(tune="named,all,2", tune_modules="pooler"), IDENTITY)
     assert [(run.tune, run.tune_modules) for run in runs[:3]] == [(2, None), ("all", None), ("named", ("pooler",))]
     plain = expand(spec(tune="all,2"), IDENTITY)
@@ -116,7 +117,7 @@ def test_named_runs_alone_carry_the_names() -> None:
     assert {run.tune for run in others if run.digest in {same.digest for same in runs}} == {2, "all"}
 
 
-def test_named_parts_are_cut_below_the_lowest_and_what_they_cost_is_said(
+def test_named_parts_are_cut_below_the_lowest_one_and_a_note_reports_their_cost(
     tiny_bert: Path, tiny_table: Path, tmp_path: Path
 ) -> None:
     settings = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "seeds": 1}
@@ -125,11 +126,11 @@ def test_named_parts_are_cut_below_the_lowest_and_what_they_cost_is_said(
     assert [note.split(":")[0] for note in made.notes].count("Named parts") == 2
     assert "2 of 3 layers must run in each step although only 1 of them is trained" in made.notes[-1]
     nothing = plan_of(**settings, tune_modules="embeddings,classifier")
-    assert nothing.wanted == StateSelection((), head=False) and "nothing is frozen below" in nothing.notes[-1]
+    assert nothing.wanted == StateSelection((), head=False) and "all 3 layers run in each step" in nothing.notes[-1]
     assert not any("Named" in note for note in plan_of(**settings, tune="0").notes)
 
 
-def test_every_parameter_stands_in_one_group(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+def test_every_parameter_is_in_exactly_one_group(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     made = plan_of(
         model=tiny_bert, train=tiny_table, out=tmp_path / "o", learning_rate="1e-4,1e-3", weight_decay=0.1, **NAMED
     )
@@ -150,7 +151,7 @@ def test_every_parameter_stands_in_one_group(tiny_bert: Path, tiny_table: Path, 
 
 
 @pytest.mark.parametrize("tune", [0, "all", "named"])
-def test_the_groups_are_those_that_the_optimizer_is_given(
+def test_the_planned_groups_are_the_groups_of_the_optimizer(
     tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Any
 ) -> None:
     sweep = frostline.Sweep(model=tiny_bert, train=tiny_table, out=tmp_path / "o", progress=Progress(), **NAMED)
@@ -171,7 +172,7 @@ def test_the_groups_are_those_that_the_optimizer_is_given(
 
 
 @given(st.lists(st.integers(0, 12), unique=True), st.booleans(), st.integers(0, 10**7))
-def test_what_is_kept_is_within_the_limit_and_nearest_the_head(cuts: list[int], head: bool, limit: int) -> None:
+def test_cached_states_are_within_the_limit_and_closest_to_the_head(cuts: list[int], head: bool, limit: int) -> None:
     need = StateSelection(tuple(sorted(cuts)), head)
     cached = need.largest_part(lambda part: part.bytes(100, 2000, 64) <= limit)
     assert cached == StateSelection((), False) or cached.bytes(100, 2000, 64) <= limit

@@ -1,4 +1,4 @@
-"""Sweeps made ready: what may differ from what is in the folder, what is refused before anything is written."""
+"""Preparing a sweep: what may differ from the sweep in the folder, and what is refused before anything is written."""
 
 import shutil
 from pathlib import Path
@@ -11,10 +11,10 @@ import pytest
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.report.rebuild import rebuild
-from frostline.sweep.execution.progress import Progress
 from frostline.sweep.make_plan import rows_needed
 from frostline.sweep.prepare import prepare
-from tiny import contents, go, tiny_bert_folder
+from frostline.sweep.progress import Progress
+from tiny import contents, run_sweep, tiny_bert_folder
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from tiny import contents, go, tiny_bert_folder
         ({"labels": "positive,negative"}, "data is different"),
     ],
 )
-def test_a_folder_of_another_sweep_is_refused_by_the_name_of_what_differs(
+def test_a_folder_with_another_sweep_is_refused_and_the_message_names_the_difference(
     finished_small: Path, settings: dict[str, Any], tmp_path: Path, other: dict[str, Any], named: str
 ) -> None:
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
@@ -46,10 +46,10 @@ def test_a_folder_of_another_sweep_is_refused_by_the_name_of_what_differs(
     assert contents(out / "runs") == before
 
 
-def test_what_is_kept_already_needs_no_room(
+def test_cached_hidden_states_need_no_more_disk_space(
     finished_small: Path, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sweep whose hidden states have filled the disk goes on with them."""
+    """A sweep whose hidden states have filled the disk can be resumed."""
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
     monkeypatch.setattr("frostline.sweep.cache_space.free_bytes", lambda path: 0)
     again = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
@@ -57,10 +57,10 @@ def test_what_is_kept_already_needs_no_room(
     monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "empty"))
     elsewhere = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
     assert not elsewhere.plan.cached.cuts
-    assert not (tmp_path / "empty").exists()  # nothing is made where nothing is kept
+    assert not (tmp_path / "empty").exists()  # planning creates no cache
 
 
-def test_precision_auto_goes_on_with_what_the_sweep_began_with(
+def test_precision_auto_uses_the_precision_of_the_sweep_in_the_folder(
     finished_small: Path, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
@@ -69,43 +69,48 @@ def test_precision_auto_goes_on_with_what_the_sweep_began_with(
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         ({"tune": "0,9"}, "9 tuned layers were requested, but the model has 3"),
-        ({"train_size": 1}, "train_size = 1 cannot show all 2 classes"),
+        ({"train_size": 1}, "train_size = 1 is too small for one example of each of the 2 classes"),
         ({"train_size": 5000}, "train_size = 5,000 is more than the 144 training rows"),
         ({"metric": "pearson"}, "There is no metric 'pearson' for this task"),
         ({"max_length": 1}, "max_length = 1 does not suit"),
         ({"max_length": 600}, "give a number from 3 to 32"),
-        ({"max_length": 6}, "losing .* % of all tokens .*: raise --max-length, or consent with --max-truncated"),
+        (
+            {"max_length": 6},
+            "% of all tokens would be lost; .* Raise --max-length, or allow truncation with --max-truncated",
+        ),
         ({"class_weights": {"positive": 1, "neg": 1}}, "the labels are 'negative', 'positive': name these"),
         ({"model": "no/such/folder"}, "There is no model folder"),
         ({"text_column": "txt"}, "there is no column 'txt'"),
     ],
 )
-def test_bad_settings_leave_no_folder(settings: dict[str, Any], other: dict[str, Any], said: str) -> None:
-    with pytest.raises(FrostlineError, match=said):
+def test_bad_settings_leave_no_folder(settings: dict[str, Any], other: dict[str, Any], message: str) -> None:
+    with pytest.raises(FrostlineError, match=message):
         Sweep(progress=Progress(), **{**settings, **other}).run()
     assert not settings["out"].exists()
 
 
-def test_class_weights_are_not_for_numbers(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_class_weights_are_refused_for_regression(settings: dict[str, Any], tmp_path: Path) -> None:
     rows = pd.DataFrame({"text": [f"the film {n}" for n in range(60)], "label": np.linspace(0, 5, 60)})
-    with pytest.raises(FrostlineError, match="class_weights are for classes, and this is a regression"):
+    with pytest.raises(FrostlineError, match="class_weights are for classes, but this is a regression"):
         Sweep(progress=Progress(), **{**settings, "train": rows, "class_weights": "balanced"}).run()
     assert not settings["out"].exists()
 
 
-def test_longer_texts_than_the_model_takes_ask_for_consent_only(settings: dict[str, Any]) -> None:
+def test_for_examples_longer_than_the_model_takes_only_truncation_is_suggested(settings: dict[str, Any]) -> None:
     rows = pd.DataFrame({"text": ["the film was very " * 12 + str(n) for n in range(60)], "label": ["a", "b"] * 30})
-    with pytest.raises(FrostlineError, match=r"this model takes no more; consent with --max-truncated 1\."):
+    with pytest.raises(
+        FrostlineError, match=r"The model takes no more tokens: allow truncation with --max-truncated 1\."
+    ):
         Sweep(progress=Progress(), **{**settings, "train": rows}).run()
     made = Sweep(progress=Progress(), **{**settings, "train": rows, "max_truncated": 1}).plan()
     assert made.truncated == {"train": 1.0, "validation": 1.0} and made.truncated_by_class == {"a": 1.0, "b": 1.0}
 
 
 @pytest.mark.parametrize("folds", [0, 3])
-def test_only_texts_that_are_used_are_encoded(settings: dict[str, Any], folds: int) -> None:
+def test_only_used_examples_are_tokenized(settings: dict[str, Any], folds: int) -> None:
     given = {**settings, "train_size": [8, 16], "seeds": [0, 1], "folds": folds}
     sweep = Sweep(progress=Progress(), **(given if not folds else {**given, "validation": None}))
     prepared = prepare(sweep.spec, sweep.sources, Progress())
@@ -116,7 +121,7 @@ def test_only_texts_that_are_used_are_encoded(settings: dict[str, Any], folds: i
     assert (context.tokens.lengths[used] > 0).all() and not context.tokens.lengths[np.setdiff1d(train, used)].any()
 
 
-def test_a_folder_with_other_things_in_it_is_left_alone(settings: dict[str, Any]) -> None:
+def test_a_folder_with_other_files_is_refused_and_not_changed(settings: dict[str, Any]) -> None:
     settings["out"].mkdir()
     (settings["out"] / "thesis.tex").write_text("mine")
     with pytest.raises(FrostlineError, match="exists and holds no sweep"):
@@ -129,7 +134,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(settings: dict[str, Any]
 
 
 @pytest.mark.parametrize("change", ["", "x = 1\n", "[identity]\nlayers = 3\n"])
-def test_a_damaged_specification_is_said(
+def test_a_damaged_sweep_toml_is_refused(
     finished_small: Path, settings: dict[str, Any], tmp_path: Path, change: str
 ) -> None:
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
@@ -140,27 +145,27 @@ def test_a_damaged_specification_is_said(
     assert (out / "sweep.toml").read_text() == change
 
 
-def test_a_wrong_word_in_the_specification_names_the_file(finished_small: Path, tmp_path: Path) -> None:
+def test_the_message_for_a_wrong_value_in_sweep_toml_names_the_file(finished_small: Path, tmp_path: Path) -> None:
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
     text = (out / "sweep.toml").read_text()
     (out / "sweep.toml").write_text(text.replace("seeds = [0, 1]", 'seeds = "two"'))
     with pytest.raises(FrostlineError, match=r"sweep\.toml is damaged \(seeds cannot be 'two'"):
         rebuild(out)
     (out / "sweep.toml").write_text(text.replace("layers = 3", 'layers = "three"'))
-    with pytest.raises(FrostlineError, match="a word stands where a number belongs"):
+    with pytest.raises(FrostlineError, match="a number is expected, but there is text"):
         rebuild(out)
 
 
-def test_head_rate_same_is_found_again(settings: dict[str, Any]) -> None:
-    sweep = go(settings, head_learning_rate="same", seeds=1)
+def test_head_learning_rate_same_works(settings: dict[str, Any]) -> None:
+    sweep = run_sweep(settings, head_learning_rate="same", seeds=1)
     assert set(sweep.table().status) == {"done"}
 
 
-def test_labels_of_any_letters_are_class_weights(settings: dict[str, Any], tiny_table: Path) -> None:
+def test_class_weights_work_with_unusual_labels(settings: dict[str, Any], tiny_table: Path) -> None:
     odd = {"negative": 'négatif "=" 😀', "positive": "'[x]\n"}
     rows = pd.read_csv(tiny_table)
     weights = dict.fromkeys(odd.values(), 2.0)
-    sweep = go(settings, train=rows.assign(label=rows.label.map(odd)), class_weights=weights, seeds=1)
+    sweep = run_sweep(settings, train=rows.assign(label=rows.label.map(odd)), class_weights=weights, seeds=1)
     assert set(sweep.table().status) == {"done"}
 
 
@@ -174,15 +179,15 @@ def test_a_renamed_file_does_not_rename_the_sweep(
         assert prepared.identity.task == named and len(prepared.plan.done) == 4
 
 
-def test_a_glue_task_says_the_metric_unless_another_is_asked_for(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_a_glue_task_sets_the_metric_unless_another_is_requested(settings: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "CoLA").mkdir()
     for name, rows in (("train", 40), ("dev", 20)):
         lines = [f"gj04\t{i % 2}\t\tthe film was very {name} {i}\n" for i in range(rows)]
         (tmp_path / "CoLA" / f"{name}.tsv").write_text("".join(lines))
-    asked = {**settings, "train": None, "data": tmp_path / "CoLA", "glue": "cola"}
-    identity = prepare(Sweep(**asked).spec, {}, Progress()).identity
+    requested = {**settings, "train": None, "data": tmp_path / "CoLA", "glue": "cola"}
+    identity = prepare(Sweep(**requested).spec, {}, Progress()).identity
     assert (identity.task, identity.metric) == ("CoLA", "matthews_correlation")
     assert identity.labels == ("unacceptable", "acceptable")
-    assert prepare(Sweep(**asked, metric="f1").spec, {}, Progress()).identity.metric == "f1"
-    with pytest.raises(FrostlineError, match="the nearest is 'CoLA'"):
-        prepare(Sweep(**{**asked, "glue": "colla"}).spec, {}, Progress())
+    assert prepare(Sweep(**requested, metric="f1").spec, {}, Progress()).identity.metric == "f1"
+    with pytest.raises(FrostlineError, match="did you mean 'CoLA'"):
+        prepare(Sweep(**{**requested, "glue": "colla"}).spec, {}, Progress())

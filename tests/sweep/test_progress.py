@@ -1,4 +1,4 @@
-"""The display: what it says, and how long it still takes."""
+"""The progress display: result lines, the time left, and the displays for logs, terminals and notebooks."""
 
 import io
 from pathlib import Path
@@ -9,13 +9,13 @@ import pytest
 from nbclient import NotebookClient
 from rich.console import Console
 
-import frostline.sweep.execution.progress as progress_module
-from frostline.sweep.execution.progress import (
+import frostline.sweep.progress as progress_module
+from frostline.sweep.progress import (
     LineProgress,
     Progress,
     TerminalProgress,
     describe,
-    left,
+    eta,
     suitable_progress,
 )
 
@@ -29,16 +29,16 @@ def facts(**other: Any) -> dict[str, Any]:
     }
 
 
-def test_a_result_in_a_line() -> None:
-    assert describe(facts(), "last 2") == "last 2  seed 1  n 500  rate 0.0003  accuracy 0.8765  2.3 s"
+def test_a_result_is_described_in_one_line() -> None:
+    assert describe(facts(), "last 2") == "last 2  seed 1  500 examples  lr 0.0003  accuracy 0.8765  2.3 s"
     bad = facts(outcome="diverged", reason="the loss is not finite", validation_best=None)
-    assert describe(bad, "all") == "all     seed 1  n 500  rate 0.0003  2.3 s  diverged: the loss is not finite"
+    assert describe(bad, "all") == "all     seed 1  500 examples  lr 0.0003  2.3 s  diverged: the loss is not finite"
     failed = {"spec": facts()["spec"], "status": "failed", "reason": "RuntimeError: no memory"}
-    assert describe(failed, "all").endswith("rate 0.0003  failed: RuntimeError: no memory")
+    assert describe(failed, "all").endswith("lr 0.0003  failed: RuntimeError: no memory")
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [
         (None, "ETA -"),
         (-1.0, "ETA 0 s"),
@@ -48,11 +48,11 @@ def test_a_result_in_a_line() -> None:
         (9000.0, "ETA 2.5 h"),
     ],
 )
-def test_the_time_left_as_one_says_it(seconds: float | None, said: str) -> None:
-    assert left(seconds) == said
+def test_the_time_left_is_shown_in_a_convenient_unit(seconds: float | None, text: str) -> None:
+    assert eta(seconds) == text
 
 
-def test_the_time_left_goes_by_the_work_that_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_left_follows_from_the_speed_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(progress_module, "monotonic", lambda: now[0])
     progress = Progress()
@@ -61,19 +61,19 @@ def test_the_time_left_goes_by_the_work_that_was_done(monkeypatch: pytest.Monkey
     assert progress.seconds_left is None
     progress.begin("last 1, seed 0")
     now[0] = 160.0
-    progress.advance(10.0)
+    progress.set_done(10.0)
     assert progress.seconds_left == pytest.approx(50)
     now[0] = 170.0
     progress.finish(20.0)
     assert progress.seconds_left == pytest.approx(40)
     progress.begin("last 2, seed 0")
-    progress.advance(20.0)
+    progress.set_done(20.0)
     assert progress.seconds_left == pytest.approx(10)
     progress.finish(40.0)
     assert progress.seconds_left == 0
 
 
-def test_a_line_a_result_for_logs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_logs_get_one_line_per_result(capsys: pytest.CaptureFixture[str]) -> None:
     progress = LineProgress()
     progress.start(2, 10.0)
     progress.result(facts(), "last 2")
@@ -82,13 +82,13 @@ def test_a_line_a_result_for_logs(capsys: pytest.CaptureFixture[str]) -> None:
     assert not out and [line.split()[0] for line in err.splitlines()] == ["1/2", "2/2"]
 
 
-def test_a_live_bar_in_a_terminal() -> None:
+def test_a_terminal_shows_a_live_bar() -> None:
     stream = io.StringIO()
     progress = TerminalProgress(Console(file=stream, force_terminal=True, width=120, color_system=None))
     progress.note("text is column [bold]'text'[/bold].")
     progress.begin("hidden [red]states")
     progress.start(4, 100.0)
-    progress.advance(25.0)
+    progress.set_done(25.0)
     progress.bar.refresh()
     progress.result(facts(), "last 2")
     progress.finish(25.0)
@@ -98,13 +98,13 @@ def test_a_live_bar_in_a_terminal() -> None:
     shown = stream.getvalue()
     assert (
         "text is column [bold]'text'[/bold]." in shown and "hidden [red]states" in shown
-    )  # users' words are no markup
+    )  # text of users is not markup
     assert "0 of 4 runs" in shown and "1 of 4 runs" in shown and "ETA" in shown
     assert "1/4  last 2  seed 1" in shown
     assert progress.bar.finished is False and not progress.bar.live.is_started
 
 
-def test_who_watches_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_display_depends_on_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert type(suitable_progress()) is LineProgress
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     made = suitable_progress()
@@ -112,7 +112,7 @@ def test_who_watches_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert type(made) is TerminalProgress
 
 
-def test_a_notebook_shows_one_output_that_ends_with_every_run_done(
+def test_a_notebook_shows_one_output_that_is_updated_in_place(
     tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))

@@ -1,4 +1,4 @@
-"""Settings: what is refused and how, and TOML there and back."""
+"""Settings: accepted and refused values, and a round trip through TOML."""
 
 import itertools
 import tomllib
@@ -28,7 +28,7 @@ def refusal(**values: Any) -> str:
     return str(caught.value)
 
 
-def test_words_of_the_command_line_and_values_of_python_are_one() -> None:
+def test_text_from_the_command_line_and_values_from_python_are_equal() -> None:
     assert spec(tune="0, 2,all") == spec(tune=[0, 2, "all"]) == spec(tune=(0, 2, "all"))
     assert spec(tune=3).tune == (3,) and spec(tune=range(3)).tune == (0, 1, 2)
     assert spec(learning_rate="1e-4,3e-4").learning_rate == (1e-4, 3e-4)
@@ -37,12 +37,12 @@ def test_words_of_the_command_line_and_values_of_python_are_one() -> None:
     assert spec(column_names="id, text,label").column_names == ("id", "text", "label")
 
 
-def test_a_number_of_seeds_is_counted_from_0_and_a_list_is_a_list() -> None:
+def test_seeds_are_a_number_of_seeds_from_0_or_a_list() -> None:
     assert spec().seeds == spec(seeds=5).seeds == spec(seeds="5").seeds == (0, 1, 2, 3, 4)
     assert spec(seeds=[5]).seeds == (5,) and spec(seeds="7,3").seeds == (7, 3)
 
 
-def test_the_head_has_a_rate_of_its_own_or_the_same() -> None:
+def test_the_head_has_its_own_learning_rate_or_that_of_the_layers() -> None:
     assert spec().head_learning_rate == (1e-3,)
     assert spec(head_learning_rate="same").head_learning_rate == (None,)
     assert spec(head_learning_rate="2e-3,same").head_learning_rate == (2e-3, None)
@@ -50,7 +50,7 @@ def test_the_head_has_a_rate_of_its_own_or_the_same() -> None:
         spec(head_learning_rate="1e-3,0")
 
 
-def test_the_head_alone_has_all_rates_of_a_head_and_every_other_k_the_first() -> None:
+def test_k_0_uses_all_learning_rates_of_the_head_and_every_other_k_the_first() -> None:
     one = spec(learning_rate="5e-5,1e-4", head_learning_rate="1e-3,same,1e-2,1e-4")
     assert one.learning_rate_pairs(0) == [(1e-3, None), (5e-5, None), (1e-4, None), (1e-2, None)]
     assert one.learning_rate_pairs(1) == one.learning_rate_pairs("all") == [(5e-5, 1e-3), (1e-4, 1e-3)]
@@ -58,9 +58,9 @@ def test_the_head_alone_has_all_rates_of_a_head_and_every_other_k_the_first() ->
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
-        ({"num_train_epohs": 3}, "There is no setting 'num_train_epohs': did you mean 'num_train_epochs'?"),
+        ({"num_train_epohs": 3}, "There is no setting 'num_train_epohs' (did you mean 'num_train_epochs'?)."),
         ({"zzz": 3}, "There is no setting 'zzz': choose from adam_beta1, "),
         ({"training": {"num_train_epochs": 3}}, "There is no table [training]: move its settings to the top"),
         ({"tune": ""}, "tune cannot be '': give at least one value."),
@@ -68,7 +68,7 @@ def test_the_head_alone_has_all_rates_of_a_head_and_every_other_k_the_first() ->
         ({"tune": "1,1"}, "tune cannot be '1,1': a value appears twice"),
         (
             {"tune": "last"},
-            "tune cannot be 'last': give numbers of layers, from 0 (head only) up, all, and named",
+            "tune cannot be 'last': give numbers of layers, from 0 (classifier head only) up, all, and named",
         ),
         ({"tune": -1}, "tune cannot be -1: give numbers of layers"),
         ({"tune": 1.5}, "tune cannot be 1.5: give numbers of layers"),
@@ -100,12 +100,12 @@ def test_the_head_alone_has_all_rates_of_a_head_and_every_other_k_the_first() ->
         ({"tune_pooler": "maybe"}, "tune_pooler cannot be 'maybe': give true or false"),
     ],
 )
-def test_a_value_that_cannot_be(values: dict[str, Any], said: str) -> None:
-    assert said in refusal(**values)
+def test_impossible_values_are_refused(values: dict[str, Any], message: str) -> None:
+    assert message in refusal(**values)
 
 
 @pytest.mark.parametrize("name", ["model", "tune", "out"])
-def test_a_value_that_is_missing(name: str) -> None:
+def test_missing_values_are_refused(name: str) -> None:
     with pytest.raises(FrostlineError, match=f"{name} is missing: give --{name}, or the key in a TOML file"):
         make_spec({key: value for key, value in LEAST.items() if key != name})
 
@@ -144,19 +144,19 @@ def test_a_sweep_written_as_toml_is_the_same_sweep(values: dict[str, Any]) -> No
     assert make_spec(tomllib.loads(to_toml(made.model_dump(mode="json")))) == made
 
 
-def test_a_file_that_is_not_there_or_no_toml(tmp_path: Path) -> None:
+def test_missing_files_and_invalid_toml_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FrostlineError, match="There is no file"):
         read_toml(tmp_path / "none.toml")
     with pytest.raises(FrostlineError, match="cannot be read"):
         read_toml(tmp_path)
     (tmp_path / "t.csv").write_text("text,label\na,b\n")
-    with pytest.raises(FrostlineError, match=r"is no TOML.*line 1.*--train"):
+    with pytest.raises(FrostlineError, match=r"is not valid TOML.*line 1.*--train"):
         read_toml(tmp_path / "t.csv")
     (tmp_path / "s.toml").write_text('model = "m"\ntune = [0, "all"]\n')
     assert read_toml(tmp_path / "s.toml") == {"model": "m", "tune": [0, "all"]}
 
 
-def test_named_parts_are_tuned_where_nothing_else_is_said() -> None:
+def test_tune_modules_alone_means_named_parts() -> None:
     assert make_spec({"model": "m", "tune_modules": "pooler", "out": "o"}).tune == ("named",)
     assert make_spec({"model": "m", "tune_modules": ["pooler"], "tune": None, "out": "o"}).tune == ("named",)
     both = spec(tune="0,2,named,all", tune_modules="encoder.layer.11, pooler,pooler")
@@ -165,7 +165,7 @@ def test_named_parts_are_tuned_where_nothing_else_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"tune": "named"}, "tune has `named`, but no parts are named: give --tune-modules with module paths, such as"),
         (
@@ -178,11 +178,11 @@ def test_named_parts_are_tuned_where_nothing_else_is_said() -> None:
         ({"tune": "named,named", "tune_modules": "pooler"}, "a value appears twice"),
     ],
 )
-def test_named_parts_have_names_and_are_trained(values: dict[str, Any], said: str) -> None:
-    assert said in refusal(**values)
+def test_named_parts_need_names_and_names_need_named_parts(values: dict[str, Any], message: str) -> None:
+    assert message in refusal(**values)
 
 
-def test_named_parts_of_an_older_sweep_stay() -> None:
+def test_an_extended_sweep_keeps_its_named_parts() -> None:
     older = spec(tune="named,0", tune_modules="pooler")
     assert spec(tune="all").extended(older, 9).tune_modules == ("pooler",)
     assert spec(tune="all").extended(older, 9).tune == ("named", 0, "all")
@@ -207,17 +207,17 @@ PARTS = st.fixed_dictionaries(
 
 
 @given(PARTS, st.lists(PARTS, min_size=1, max_size=4))
-def test_a_sweep_that_grows_gains_what_is_asked_and_nothing_else(first: dict[str, Any], more: list[Any]) -> None:
-    grown, asked = spec(**first), cells(spec(**first))
+def test_extending_a_sweep_adds_the_requested_runs_and_no_others(first: dict[str, Any], more: list[Any]) -> None:
+    grown, requested = spec(**first), cells(spec(**first))
     for part in more:
         grown = spec(**part).extended(grown, 1000)
-        asked |= cells(spec(**part))
-    asked = {(k, seed, size or 1000, rate) for k, seed, size, rate in asked}
-    assert {(k, seed, size or 1000, rate) for k, seed, size, rate in cells(grown)} == asked
+        requested |= cells(spec(**part))
+    requested = {(k, seed, size or 1000, rate) for k, seed, size, rate in requested}
+    assert {(k, seed, size or 1000, rate) for k, seed, size, rate in cells(grown)} == requested
     assert make_spec(tomllib.loads(to_toml(grown.model_dump(mode="json")))) == grown
 
 
-def test_two_grids_are_drawn_together_where_one_says_both() -> None:
+def test_grids_are_merged_if_one_grid_has_the_same_runs() -> None:
     older = spec(tune="0,2", seeds="0,1", target=0.9)
     assert spec(tune="2,0", seeds="1,2").extended(older, 1000).seeds == (0, 1, 2)
     assert spec(tune="0,2", seeds="1,2").extended(older, 1000).grid == ()
@@ -238,7 +238,7 @@ def test_a_grid_of_several_parts() -> None:
     assert "[[grid]]" in refusal(grid="0,1") and "[[grid]]" in refusal(grid=[3])
 
 
-def test_all_rows_are_a_size_like_others() -> None:
+def test_all_examples_are_a_train_size_like_others() -> None:
     assert spec(train_size=50).extended(spec(), 1000).train_size == (1000, 50)
     assert spec().extended(spec(train_size=50), 1000).train_size == (50, 1000)
     assert spec().extended(spec(), 1000).train_size is None
@@ -254,6 +254,6 @@ def test_durations_are_read(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-3", "3 days", "1:30"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations_are_refused(text: str) -> None:
     with pytest.raises(FrostlineError, match="is not a duration"):
         parse_duration(text)

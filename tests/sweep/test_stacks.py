@@ -1,4 +1,4 @@
-"""Which runs are trained as one: those of a kind, as many as pay, and what happens where it cannot be."""
+"""Stacks of runs: which runs are stacked, how large a stack is, and what happens if stacking fails."""
 
 from copy import copy
 from dataclasses import replace
@@ -15,13 +15,13 @@ import frostline.sweep.execution.stacks as stacks_module
 from frostline.api.sweep import Sweep
 from frostline.frozen.selection import StateSelection
 from frostline.sweep.execution.execute import prepare_hidden_states
-from frostline.sweep.execution.progress import Progress
-from frostline.sweep.execution.stacks import _grown, in_stacks, stack_size
+from frostline.sweep.execution.stacks import _fastest_size, in_stacks, stack_size
 from frostline.sweep.prepare import prepare
+from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.training.context import RunContext
 from frostline.training.specification import RunSpec
-from tiny import go
+from tiny import run_sweep
 
 
 def spec_of(tune: int, seed: int, rate: float = 1e-3, **more: Any) -> RunSpec:
@@ -29,22 +29,22 @@ def spec_of(tune: int, seed: int, rate: float = 1e-3, **more: Any) -> RunSpec:
     return RunSpec.model_validate({**values, "learning_rate": rate, **more})
 
 
-def test_runs_of_a_kind_come_together_and_the_others_in_their_order() -> None:
+def test_runs_with_the_same_key_are_stacked_and_the_others_keep_their_order() -> None:
     runs = [spec_of(k, seed) for seed in range(5) for k in (0, 1, 2)]
-    asked = []
+    requested = []
 
     def size_of(some: list[RunSpec]) -> int:
-        asked.append([run.seed for run in some])
+        requested.append([run.seed for run in some])
         return {0: 5, 1: 1, 2: 3}[int(some[0].tune)]
 
     found = [(stack[0].tune, [run.seed for run in stack]) for stack in in_stacks(runs, size_of)]
     assert found == [
         *[(0, [0, 1, 2, 3, 4]), (1, [0]), (2, [0, 1, 2]), (1, [1]), (1, [2]), (1, [3]), (2, [3, 4]), (1, [4])]
     ]
-    assert asked == [[0, 1, 2, 3, 4]] * 3
+    assert requested == [[0, 1, 2, 3, 4]] * 3
 
 
-def test_a_kind_is_all_but_seed_and_learning_rate() -> None:
+def test_runs_are_stacked_if_they_differ_only_in_seed_and_learning_rate() -> None:
     runs = [
         spec_of(1, 0),
         spec_of(1, 1, 1e-4),
@@ -61,25 +61,25 @@ def test_a_kind_is_all_but_seed_and_learning_rate() -> None:
         (lambda n: 1.0, lambda n: n, 8, 100, 8),
         (lambda n: 1.0, lambda n: n, 6, 100, 6),
         (lambda n: 1.0, lambda n: n, 8, 5, 4),
-        (lambda n: float(n), lambda n: n, 8, 100, 1),  # nothing is gained
+        (lambda n: float(n), lambda n: n, 8, 100, 1),  # larger stacks are not faster
         (lambda n: max(4.0, n), lambda n: n, 32, 100, 4),
-        (lambda n: 1.0, lambda n: 90 + n, 32, 200, 16),  # most of it is shared
+        (lambda n: 1.0, lambda n: 90 + n, 32, 200, 16),  # most of the memory is shared
         (lambda n: 1.0, lambda n: n, 1, 100, 1),
-        (lambda n: inf, lambda n: n, 8, 100, 1),  # its loss is not finite: nobody knows
+        (lambda n: inf, lambda n: n, 8, 100, 1),  # the loss is not finite, so no step could be timed
         (lambda n: 1.0 if n < 4 else inf, lambda n: n, 8, 100, 2),
     ],
 )
 def test_a_stack_grows_while_it_pays_and_fits(seconds: Any, used: Any, most: int, limit: int, size: int) -> None:
-    assert _grown(lambda n: (seconds(n), used(n)), most, limit) == size
+    assert _fastest_size(lambda n: (seconds(n), used(n)), most, limit) == size
 
 
-def test_a_rehearsal_that_runs_out_of_memory_ends_the_growth() -> None:
-    def rehearsal(count: int) -> tuple[float, int]:
+def test_a_stack_that_runs_out_of_memory_ends_the_doubling() -> None:
+    def profile(count: int) -> tuple[float, int]:
         if count > 2:
             raise torch.OutOfMemoryError
         return 1.0, 1
 
-    assert _grown(rehearsal, 8, 1000) == 2
+    assert _fastest_size(profile, 8, 1000) == 2
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def context(settings: dict[str, Any]) -> RunContext:
     return prepared.context
 
 
-def test_on_a_cpu_heads_alone_are_stacked_unless_a_number_is_given(context: RunContext) -> None:
+def test_on_a_cpu_only_k_0_is_stacked_unless_a_size_is_given(context: RunContext) -> None:
     notes: list[str] = []
 
     def size(tune: int, wanted: int | str, count: int = 5) -> int:
@@ -106,23 +106,23 @@ def test_on_a_cpu_heads_alone_are_stacked_unless_a_number_is_given(context: RunC
     assert not notes
 
 
-def test_each_worker_has_a_stack_of_its_own_unless_a_number_is_given(context: RunContext) -> None:
+def test_each_worker_gets_one_stack_unless_a_size_is_given(context: RunContext) -> None:
     runs = [spec_of(0, seed) for seed in range(5)]
     found = [stack_size(runs, context, "auto", print, workers=workers) for workers in (1, 2, 3, 5, 9)]
     assert found == [5, 3, 2, 1, 1] and stack_size(runs, context, 4, print, workers=3) == 4
 
 
-def test_what_was_found_is_remembered_and_said_again(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    proofs: list[Any] = []
-    monkeypatch.setattr(stacks_module, "stack_refusal", lambda *_, **__: proofs.append(1) or "Its layers talk.")
+def test_a_refusal_is_remembered_and_shown_again(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks: list[Any] = []
+    monkeypatch.setattr(stacks_module, "stack_refusal", lambda *_, **__: checks.append(1) or "Its layers talk.")
     notes: list[str] = []
     runs = [spec_of(1, seed) for seed in range(4)]
-    for asked in (runs, runs, runs[:2]):
-        assert stack_size(asked, replace(context, workers=2), 3, notes.append) == 1
-    assert len(proofs) == 2 and len(notes) == 3 and len(set(notes)) == 1
+    for some in (runs, runs, runs[:2]):
+        assert stack_size(some, replace(context, workers=2), 3, notes.append) == 1
+    assert len(checks) == 2 and len(notes) == 3 and len(set(notes)) == 1
 
 
-def test_memory_limits_a_stack_of_heads(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_limits_a_stack_at_k_0(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
     head = 4 * (32 * 32 + 32 + 32 * 2 + 2)
     runs = [spec_of(0, seed) for seed in range(9)]
     for limit, size in ((10 * 5 * head, 9), (3 * 5 * head, 3), (0, 1)):
@@ -130,19 +130,19 @@ def test_memory_limits_a_stack_of_heads(context: RunContext, monkeypatch: pytest
         assert stack_size(runs, replace(context, stack_sizes={}), "auto", print) == size
 
 
-def test_a_type_that_cannot_be_stacked_is_said_and_runs_one_by_one(
+def test_a_model_type_that_cannot_be_stacked_runs_one_by_one_with_a_note(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stacks_module, "stack_refusal", lambda *_, **__: "Its layers talk.")
     notes = notes_of(monkeypatch)
-    assert stacked_of(go(settings)) == {0: [1, 1], 1: [1, 1]}
+    assert stacked_of(run_sweep(settings)) == {0: [1, 1], 1: [1, 1]}
     assert "Runs of last 0 are trained one by one. Its layers talk." in notes
 
 
-def test_a_sweep_with_a_number_stacks_every_k(settings: dict[str, Any]) -> None:
-    sweep = go(settings, tune="0,1,all", stack=3, seeds=3)
+def test_a_given_size_stacks_every_k(settings: dict[str, Any]) -> None:
+    sweep = run_sweep(settings, tune="0,1,all", stack=3, seeds=3)
     assert stacked_of(sweep) == {0: [3] * 3, 1: [3] * 3, "all": [3] * 3}
-    alone = go(settings, tune="0,1,all", stack=1, seeds=3, out=Path(settings["out"]).with_name("alone"))
+    alone = run_sweep(settings, tune="0,1,all", stack=1, seeds=3, out=Path(settings["out"]).with_name("alone"))
     assert stacked_of(alone) == {0: [1] * 3, 1: [1] * 3, "all": [1] * 3}
     digests = [sorted(Store(Path(one.spec.out)).results()) for one in (sweep, alone)]
     assert digests[0] == digests[1]
@@ -151,16 +151,16 @@ def test_a_sweep_with_a_number_stacks_every_k(settings: dict[str, Any]) -> None:
         assert mine.keys() == theirs.keys() and all(mine[name].shape == theirs[name].shape for name in mine)
 
 
-def test_heads_of_a_stack_are_those_of_runs_one_by_one(settings: dict[str, Any]) -> None:
-    together = go(settings, tune="0", seeds=4)
-    alone = go(settings, tune="0", seeds=4, stack=1, out=Path(settings["out"]).with_name("alone"))
+def test_a_stack_at_k_0_gives_the_same_predictions_as_single_runs(settings: dict[str, Any]) -> None:
+    together = run_sweep(settings, tune="0", seeds=4)
+    alone = run_sweep(settings, tune="0", seeds=4, stack=1, out=Path(settings["out"]).with_name("alone"))
     assert (stacked_of(together), stacked_of(alone)) == ({0: [4] * 4}, {0: [1] * 4})
     for digest in Store(Path(alone.spec.out)).results():
         mine, theirs = (Store(Path(one.spec.out)).predictions(digest) for one in (together, alone))
         assert all(np.array_equal(mine[name], theirs[name]) for name in theirs)
 
 
-def test_a_stack_that_fails_is_tried_in_halves_and_said(
+def test_a_stack_that_fails_is_retried_in_halves_with_a_note(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, sizes = execute_module.run_stacked, []
@@ -173,9 +173,9 @@ def test_a_stack_that_fails_is_tried_in_halves_and_said(
 
     monkeypatch.setattr(execute_module, "run_stacked", short_of_memory)
     notes = notes_of(monkeypatch)
-    sweep = go(settings, tune="0", seeds=5)
+    sweep = run_sweep(settings, tune="0", seeds=5)
     assert sizes == [5, 2, 3, 2] and stacked_of(sweep) == {0: [2, 2, 1, 2, 2]}
-    assert "5 runs of last 0 failed as one (OutOfMemoryError: out of memory); tried in two halves." in notes
+    assert "A stack of 5 runs of last 0 failed (OutOfMemoryError: out of memory); it is retried in two halves." in notes
     assert set(sweep.table().status) == {"done"}
 
 
@@ -186,7 +186,7 @@ def notes_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def stacked_of(sweep: Sweep) -> dict[Any, list[int]]:
-    """How many runs each was trained with, by k and seed."""
+    """The size of the stack that each run was trained in, by k and seed."""
     found: dict[Any, dict[int, int]] = {}
     for facts in Store(Path(sweep.spec.out)).results().values():
         found.setdefault(facts["spec"]["tune"], {})[facts["spec"]["seed"]] = facts["provenance"]["stacked"]

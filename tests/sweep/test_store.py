@@ -1,4 +1,4 @@
-"""The folder of results: whole files, never overwritten, damage said."""
+"""The store of results: complete files, never overwritten, and messages about damage."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ def result(digest: str, score: float = 0.5, *, test: bool = True) -> Result:
     return made
 
 
-def test_what_is_published_is_read_back(tmp_path: Path) -> None:
+def test_a_published_result_is_read_back(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.publish("aa", result("aa", 0.25))
     assert store.has("aa") and not store.has("bb")
@@ -44,7 +44,7 @@ def test_publishing_never_overwrites(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in store.runs.iterdir()} == before
 
 
-def test_the_file_that_makes_a_run_count_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_that_marks_a_run_as_done_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
 
     def stop_at_the_last(path: Path, content: bytes) -> None:
@@ -68,7 +68,7 @@ def test_files_left_by_a_killed_process_are_not_results(tmp_path: Path) -> None:
     assert list(store.results()) == ["aa"] and store.failures() == {}
 
 
-def test_a_failure_gives_way_to_a_result(tmp_path: Path) -> None:
+def test_a_result_replaces_a_failure(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.fail("aa", {"digest": "aa", "reason": "RuntimeError: first"})
     store.fail("aa", {"digest": "aa", "reason": "RuntimeError: second"})
@@ -79,7 +79,7 @@ def test_a_failure_gives_way_to_a_result(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b'{"digest": "aa"', b"{}", b"[]", b'"aa"', b'{"digest": "bb"}', b"\xff"])
-def test_a_damaged_result_is_said_with_its_name_and_what_to_do(tmp_path: Path, content: bytes) -> None:
+def test_the_message_for_a_damaged_result_names_the_file_and_what_to_do(tmp_path: Path, content: bytes) -> None:
     store = Store(tmp_path)
     store.publish("aa", result("aa"))
     (store.runs / "aa.json").write_bytes(content)
@@ -87,7 +87,7 @@ def test_a_damaged_result_is_said_with_its_name_and_what_to_do(tmp_path: Path, c
         store.results()
 
 
-def test_deleting_what_the_sentence_says_mends_it(tmp_path: Path) -> None:
+def test_deleting_the_files_that_the_message_names_repairs_the_folder(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.publish("aa", result("aa", 0.25))
     for name in ("aa.predictions.safetensors", "aa.test.safetensors", "aa.test.json"):
@@ -102,7 +102,7 @@ def test_deleting_what_the_sentence_says_mends_it(tmp_path: Path) -> None:
     assert store.predictions("aa")["validation_best"][0, 0] == 0.75 and store.test("aa") is not None
 
 
-def test_predictions_that_are_gone_are_said(tmp_path: Path) -> None:
+def test_missing_predictions_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(FrostlineError, match="is damaged"):
         Store(tmp_path).predictions("aa")
 
@@ -121,7 +121,7 @@ def test_the_specification_is_written_and_read(tmp_path: Path) -> None:
 
 
 def test_two_writers_of_one_run(tmp_path: Path) -> None:
-    """Both publish; the folder holds one whole result and nothing beside it."""
+    """Several writers publish one run; the folder contains one complete result and no other file."""
     from concurrent.futures import ThreadPoolExecutor
 
     store = Store(tmp_path)

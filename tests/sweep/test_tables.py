@@ -14,16 +14,16 @@ from frostline import write_report
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tables import COLUMNS, COST, SCORE_COLUMNS, csv_bytes, frame, write_tables
-from tiny import go
+from tiny import run_sweep
 
 DESIGN = """
 model, task, train_size, trainable, tuned_layers, tune_embeddings, seed, learning_rate, status, reason, outcome,
 metric, validation_best, validation_last, train_last, test, best_epoch, trainable_parameters, train_seconds,
-cache_seconds, abreast, peak_memory_bytes
+cache_seconds, concurrent_runs, peak_memory_bytes
 """
 
 
-def test_the_columns_are_those_of_the_design(finished_sweep: Path) -> None:
+def test_the_columns_are_the_documented_ones(finished_sweep: Path) -> None:
     assert [name for name in COLUMNS if name != "run"] == re.findall(r"\w+", DESIGN)
     header = (finished_sweep / "results.csv").read_text().splitlines()[0].split(",")
     assert tuple(header) == COLUMNS == tuple(pd.read_parquet(finished_sweep / "results.parquet").columns)
@@ -31,7 +31,7 @@ def test_the_columns_are_those_of_the_design(finished_sweep: Path) -> None:
     assert set(COST) < set(COLUMNS)
 
 
-def test_one_row_a_run_in_the_order_of_the_grid(finished_sweep: Path) -> None:
+def test_there_is_one_row_per_run_in_the_order_of_the_grid(finished_sweep: Path) -> None:
     table = pd.read_csv(finished_sweep / "results.csv")
     assert table[["seed", "trainable"]].to_numpy().tolist() == [
         [seed, name] for seed in (0, 1) for name in ("last 0", "last 1", "all")
@@ -44,14 +44,14 @@ def test_one_row_a_run_in_the_order_of_the_grid(finished_sweep: Path) -> None:
     assert (table[["train_seconds", "peak_memory_bytes"]] > 0).all().all()
 
 
-def test_all_that_used_the_pass_share_it_whichever_call_they_are_of(
+def test_the_forward_pass_is_split_over_all_runs_that_start_from_the_cache(
     finished_sweep: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Folder(finished_sweep)
     results = folder.store.results()
     used = [facts for facts in results.values() if facts["provenance"]["cut"] is not None]
     assert len(used) == 4 and all(facts["cost"]["forward_pass_seconds"] > 0 for facts in used)
-    for seconds, facts in zip((8.0, 8.0, 2.0, 2.0), used, strict=True):  # two of a later call, which read fewer rows
+    for seconds, facts in zip((8.0, 8.0, 2.0, 2.0), used, strict=True):  # two are of a later call, with fewer rows
         facts["cost"]["forward_pass_seconds"] = seconds
     monkeypatch.setattr(Store, "results", lambda store: results)
     assert [row["cache_seconds"] for row in folder.rows()] == [2.0, 2.0, 0.0] * 2
@@ -60,7 +60,7 @@ def test_all_that_used_the_pass_share_it_whichever_call_they_are_of(
     assert sum(shares) == pytest.approx(8.0) and shares.count(0.0) == 2
 
 
-def test_csv_and_parquet_are_one_table(finished_sweep: Path) -> None:
+def test_csv_and_parquet_have_the_same_contents(finished_sweep: Path) -> None:
     parquet = pd.read_parquet(finished_sweep / "results.parquet")
     text = pd.read_csv(finished_sweep / "results.csv", dtype=dict(parquet.dtypes), keep_default_na=False)
     pd.testing.assert_frame_equal(parquet, text)
@@ -68,7 +68,7 @@ def test_csv_and_parquet_are_one_table(finished_sweep: Path) -> None:
     assert frame([]).dtypes.to_list() == parquet.dtypes.to_list()
 
 
-def test_scores_hold_every_split_and_epoch(finished_sweep: Path) -> None:
+def test_scores_contain_every_split_and_epoch(finished_sweep: Path) -> None:
     scores, table = pd.read_csv(finished_sweep / "scores.csv"), pd.read_csv(finished_sweep / "results.csv")
     assert set(scores.split) == {"validation", "train_running", "train", "test"} and set(scores.run) == set(table.run)
     for _, run in table.iterrows():
@@ -81,7 +81,7 @@ def test_scores_hold_every_split_and_epoch(finished_sweep: Path) -> None:
         assert test.value.item() == run.test and test.epoch.item() == run.best_epoch
 
 
-def test_rebuilt_tables_are_the_same_bytes(finished_sweep: Path, tmp_path: Path) -> None:
+def test_rebuilt_tables_are_identical_files(finished_sweep: Path, tmp_path: Path) -> None:
     out = tmp_path / "films"
     shutil.copytree(finished_sweep, out)
     names = ("results.csv", "scores.csv", "answer.json")
@@ -93,7 +93,7 @@ def test_rebuilt_tables_are_the_same_bytes(finished_sweep: Path, tmp_path: Path)
     assert (out / "results.parquet").exists() and (out / "report.html").exists()
 
 
-def test_a_run_that_is_not_there_yet_is_pending_and_a_failed_one_says_why(finished_sweep: Path, tmp_path: Path) -> None:
+def test_a_missing_run_is_pending_and_a_failed_run_has_a_reason(finished_sweep: Path, tmp_path: Path) -> None:
     out = tmp_path / "films"
     shutil.copytree(finished_sweep, out)
     folder = Folder(out)
@@ -114,10 +114,10 @@ def test_a_run_that_is_not_there_yet_is_pending_and_a_failed_one_says_why(finish
     ("modules", "layers", "embeddings"),
     [("pooler", 0, False), ("layer.1", 2, False), ("layer.0,pooler", 3, False), ("word_embeddings", 3, True)],
 )
-def test_named_parts_are_tuned_from_the_lowest_on(
+def test_the_depth_of_named_parts_is_that_of_the_lowest_one(
     settings: dict[str, Any], modules: str, layers: int, embeddings: bool
 ) -> None:
-    sweep = go(settings, tune="named", tune_modules=modules, seeds=1)
+    sweep = run_sweep(settings, tune="named", tune_modules=modules, seeds=1)
     (row,) = Folder(settings["out"]).rows()
     assert (row["trainable"], row["tuned_layers"], row["tune_embeddings"]) == ("named", layers, embeddings)
     for path in (Path(settings["out"]) / "runs").iterdir():
@@ -133,12 +133,12 @@ def test_a_formula_stays_text(text: str) -> None:
     assert header == ["label", f"'{text}"] and row == [f"'{text}", "1.5"]
 
 
-def test_negative_numbers_are_no_formulas_and_texts_keep_their_commas() -> None:
+def test_negative_numbers_are_not_formulas_and_text_keeps_its_commas() -> None:
     for text in ('x, "y"\nz', "old\rMac", "dos\r\n", "'quoted'", "-1", "+2.5e3"):  # a label may be a number
         written = csv_bytes([{"a": -0.5, "b": text, "c": None}], "abc").decode()
         assert list(csv.reader(io.StringIO(written, newline=""))) == [["a", "b", "c"], ["-0.5", text, ""]]
 
 
-def test_no_row_is_still_a_table() -> None:
+def test_a_table_without_rows_has_its_columns() -> None:
     assert csv_bytes([], SCORE_COLUMNS).decode() == "run,split,epoch,metric,value\n"
     assert tuple(frame([]).columns) == COLUMNS

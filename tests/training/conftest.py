@@ -1,4 +1,4 @@
-"""A tiny BERT with its data, without and with cached hidden states."""
+"""A tiny BERT with its data, with and without cached hidden states."""
 
 import gc
 
@@ -9,7 +9,7 @@ from training.runs import context_of, with_states
 
 @pytest.fixture(scope="session", autouse=True)
 def frozen_objects():
-    """Every run collects garbage before it measures memory; what is there by now need not be searched each time."""
+    """Exclude existing objects from garbage collection, because every run collects garbage before it measures memory."""
     gc.collect()
     gc.freeze()
     yield
@@ -17,12 +17,12 @@ def frozen_objects():
 
 
 @pytest.fixture(scope="session")
-def plain(tiny_bert):
-    """No cached hidden states."""
+def uncached(tiny_bert):
+    """A context without cached hidden states."""
     return context_of(tiny_bert)
 
 
 @pytest.fixture(scope="session")
-def context(plain, tmp_path_factory):
-    """Hidden states cached after every layer; the model is the same object as that of ``plain``."""
-    return with_states(plain, tmp_path_factory.mktemp("cached"))
+def context(uncached, tmp_path_factory):
+    """A context with hidden states cached after every layer. Its model is the same object as that of ``uncached``."""
+    return with_states(uncached, tmp_path_factory.mktemp("cached"))

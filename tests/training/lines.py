@@ -1,4 +1,4 @@
-"""A linear model of a few numbers, for tests of the training loop."""
+"""A linear model with a few parameters, for tests of the training loop."""
 
 import math
 
@@ -7,27 +7,24 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from frostline.data.specification import CLASSIFICATION
 from frostline.training.learner import Learner
 from frostline.training.loop import train
 from frostline.training.optimizer import parameter_groups
 from frostline.training.problem import Problem
 from frostline.training.specification import Settings
 
-CLASSES = "single_label_classification"
-
 ROWS = np.arange(40)
-
 TRAIN, VALIDATION = ROWS[:24], ROWS[24:]
-
 ONE_EPOCH = Settings(num_train_epochs=1, per_device_train_batch_size=4, warmup_steps=0)
 
 
-def problem_of(targets, *, problem_type=CLASSES, weights=None, metric="accuracy"):
+def problem_of(targets, *, problem_type=CLASSIFICATION, weights=None, metric="accuracy"):
     return Problem(problem_type, np.asarray(targets), np.ones(len(targets), np.int64), weights, metric)
 
 
 class Line:
-    """Two classes told apart by a line: ``forward`` and the parameters that it learns."""
+    """A linear model on two linearly separable classes: ``forward`` and its parameters."""
 
     def __init__(self, seed=0):
         draw = torch.Generator().manual_seed(seed)
@@ -90,7 +87,7 @@ def same(one, other):
 
 
 def scripted(line, scores):
-    """Validation logits that are right for the given share of rows, one share an evaluation."""
+    """A forward function whose validation logits are right for the given share of rows: one share for each evaluation."""
     shares = iter(scores)
 
     def forward(rows):
@@ -100,7 +97,7 @@ def scripted(line, scores):
         if math.isnan(share):
             return torch.zeros(len(rows), 1)
         right = np.arange(len(rows)) < round(share * len(rows))
-        picks = np.where(right, line.targets[rows], 1 - line.targets[rows])
-        return F.one_hot(torch.from_numpy(picks), 2).float()
+        predicted = np.where(right, line.targets[rows], 1 - line.targets[rows])
+        return F.one_hot(torch.from_numpy(predicted), 2).float()
 
     return forward

@@ -9,7 +9,7 @@ EXACT = {"precision": "float32"}
 
 
 def write_probe_tables(folder: Path) -> dict[str, Any]:
-    """Training and validation files, as settings; ``label`` is the sentiment, ``words`` the number of words."""
+    """Settings with a training and a validation file. ``label`` is the sentiment, ``words`` the number of words."""
     files = {}
     for split, count, seed in (("train", 120, 0), ("validation", 60, 1)):
         rows = [{**row, "words": str(len(row["text"].split()))} for row in sentences(count, seed=seed)]

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from frostline.data.specification import CLASSIFICATION, REGRESSION
 from frostline.frozen.cache.loading import load_or_compute
 from frostline.frozen.cache.recipe import Recipe
 from frostline.frozen.check.head_token import find_head_reads
@@ -19,12 +20,8 @@ from frostline.training.problem import Problem
 from frostline.training.specification import RunSpec
 from tiny import GOOD, sentences
 
-CLASSES = "single_label_classification"
-
 SIZES = {"train": 48, "validation": 24, "test": 24}
-
 EVERY_CUT = (3, 2, 1)
-
 COST = ("cost", "provenance")
 
 
@@ -33,7 +30,7 @@ def context_of(folder, *, packed=True, precision="float32", regression=False):
     pretrained = load_pretrained(
         str(folder),
         labels=() if regression else ("negative", "positive"),
-        problem_type="regression" if regression else CLASSES,
+        problem_type=REGRESSION if regression else CLASSIFICATION,
     )
     rows = sentences(sum(SIZES.values()))
     encoded = encode(pretrained.tokenizer, [row["text"] for row in rows], None, 32)
@@ -42,10 +39,10 @@ def context_of(folder, *, packed=True, precision="float32", regression=False):
         splits[name] = np.arange(start, start + size)
         start += size
     targets = np.array([row["label"] == "positive" for row in rows], np.int64)
-    problem = Problem(CLASSES, targets, encoded.lengths, None, "accuracy")
+    problem = Problem(CLASSIFICATION, targets, encoded.lengths, None, "accuracy")
     if regression:
         scores = np.array([sum(word in GOOD for word in row["text"].split()) for row in rows], np.float64)
-        problem = Problem("regression", scores, encoded.lengths, None, "pearson")
+        problem = Problem(REGRESSION, scores, encoded.lengths, None, "pearson")
     machine = Machine(torch.device("cpu"), precision)
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
     return RunContext(pretrained, machine, problem, encoded, splits, reads, packed)
@@ -56,9 +53,9 @@ def with_states(context, folder, cuts=EVERY_CUT):
     context.pretrained.restore()
     rows = np.arange(len(context.tokens))
     recipe = Recipe("", "", context.machine.precision, "", "", 1, "", "", "", head_reads=context.head_reads)
-    need = selection_for(cuts, context.pretrained.anatomy, context.head_reads)
+    selection = selection_for(cuts, context.pretrained.anatomy, context.head_reads)
     return replace(
-        context, states=load_or_compute(context.forward_pass(need), context.tokens, rows, recipe, folder=folder)
+        context, states=load_or_compute(context.forward_pass(selection), context.tokens, rows, recipe, folder=folder)
     )
 
 
@@ -82,7 +79,7 @@ def named_spec(*modules, **more):
 
 
 def outcome(result):
-    """The whole result but its cost, to be compared bitwise."""
+    """The whole result except its cost, for bitwise comparisons."""
     facts = {name: value for name, value in result.facts.items() if name not in COST}
     logits = {name: value.tobytes() for name, value in result.logits.items()}
     test = None if result.test_logits is None else result.test_logits.tobytes()
@@ -101,7 +98,7 @@ def losses(result):
     return {(s["split"], s["epoch"]): s["value"] for s in result.facts["scores"] if s["metric"] == "loss"}
 
 
-def furthest(one, other):
+def largest_difference(one, other):
     """The largest relative difference of the losses and logits of two runs."""
     gaps = [abs(a - losses(other)[key]) / abs(a) for key, a in losses(one).items()]
     for name, value in one.logits.items():

@@ -1,4 +1,4 @@
-"""The audit: true of every run, and fatal to a run that trains what it should not."""
+"""The audit: it describes every run correctly, and fails if a run trains a frozen parameter."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from training.runs import spec_of, weights_of
 
 
 @pytest.mark.parametrize("tune, tune_pooler", [(0, True), (1, False), (3, True), ("all", True), ("all", False)])
-def test_the_audit_is_true(context, tune, tune_pooler):
+def test_the_audit_matches_the_parameters_that_changed(context, tune, tune_pooler):
     model, anatomy = context.pretrained.model, context.pretrained.anatomy
     context.pretrained.start_run(frozenset(), 0)
     before = weights_of(context)
@@ -45,14 +45,14 @@ def test_a_run_whose_audit_fails_has_no_result(context, monkeypatch):
     model = context.pretrained.model
     frozen = model.bert.embeddings.word_embeddings.weight
 
-    def nudge(step, total):
+    def change_frozen_weight(step, total):
         with torch.no_grad():
             frozen[0, 0] += 1e-3
 
     with pytest.raises(AssertionError, match=r"audit: \['frozen_bytes_unchanged'\]"):
-        run(spec_of(1), context, on_step=nudge)
+        run(spec_of(1), context, on_step=change_frozen_weight)
     with torch.no_grad():
-        frozen[0, 0] = 0  # the padding token's
+        frozen[0, 0] = 0  # the embedding of the padding token is 0
     monkeypatch.setattr(frostline.training.session, "set_train_mode", lambda model, anatomy, names: model.train())
     with pytest.raises(AssertionError, match=r"audit: \['frozen_in_eval_mode'\]"):
         run(spec_of(1), context)
@@ -66,14 +66,14 @@ def test_a_run_whose_audit_fails_has_no_result(context, monkeypatch):
         run(spec_of(1), context)
 
 
-def test_the_audit_sees_the_gradients_of_frozen_parameters(plain, monkeypatch):
+def test_a_gradient_of_a_frozen_parameter_fails_the_audit(uncached, monkeypatch):
     train = frostline.training.run.train
 
-    def leaking(*args, **kwargs):
-        frozen = next(p for p in plain.pretrained.model.parameters() if not p.requires_grad and p.dim() > 1)
+    def train_with_frozen_gradient(*args, **kwargs):
+        frozen = next(p for p in uncached.pretrained.model.parameters() if not p.requires_grad and p.dim() > 1)
         frozen.grad = torch.ones_like(frozen)
         return train(*args, **kwargs)
 
-    monkeypatch.setattr(frostline.training.run, "train", leaking)
+    monkeypatch.setattr(frostline.training.run, "train", train_with_frozen_gradient)
     with pytest.raises(AssertionError, match="frozen_gradients_none"):
-        run(spec_of(1), plain)
+        run(spec_of(1), uncached)

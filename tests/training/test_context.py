@@ -1,4 +1,4 @@
-"""Runs from cached hidden states: the same as computing the whole model."""
+"""Runs from cached hidden states give the same results as runs of the whole model."""
 
 import numpy as np
 import pytest
@@ -8,57 +8,57 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from frostline.training.run import run
 from tiny import GOOD
-from training.runs import context_of, furthest, outcome, spec_of, with_states
+from training.runs import context_of, largest_difference, outcome, spec_of, with_states
 
 
 @pytest.mark.parametrize("k, packed", [(0, True), (1, True), (2, True), (1, False)])
-def test_cached_hidden_states_give_what_the_whole_model_gives(tiny_bert, tmp_path, k, packed):
-    """The forward pass batches otherwise than a run, so rounding differs; two epochs of steps do not amplify that."""
+def test_runs_from_cached_hidden_states_equal_runs_of_the_whole_model(tiny_bert, tmp_path, k, packed):
+    """The forward pass has other batches than a run, so rounding differs. Two epochs are too few to amplify this."""
     without = context_of(tiny_bert, packed=packed)
     cached = with_states(without, tmp_path)
     one, other = run(spec_of(k), cached), run(spec_of(k), without)
     assert (one.facts["provenance"]["cut"], other.facts["provenance"]["cut"]) == (3 - k, None)
     assert one.facts["validation_best"] == other.facts["validation_best"]
-    assert furthest(one, other) < 1e-3
+    assert largest_difference(one, other) < 1e-3
     assert one.facts["audit"] == other.facts["audit"]
 
 
 @pytest.fixture(scope="module")
 def from_every_cut(context):
-    """Runs of k = 0, 1, 2, each from its own cut."""
+    """Runs with k = 0, 1, 2, each from its own cut."""
     return {k: run(spec_of(k), context) for k in (0, 1, 2)}
 
 
 @pytest.mark.parametrize("cached, cuts", [((3, 1), {0: 3, 1: 1, 2: 1}), ((1,), {0: 1, 1: 1})])
-def test_a_run_whose_cut_is_not_cached_starts_from_the_nearest_below(plain, from_every_cut, tmp_path, cached, cuts):
-    some = with_states(plain, tmp_path, cached)
+def test_a_run_whose_cut_is_not_cached_starts_from_the_nearest_below(uncached, from_every_cut, tmp_path, cached, cuts):
+    some = with_states(uncached, tmp_path, cached)
     for k, cut in cuts.items():
         one, whole = run(spec_of(k), some), from_every_cut[k]
         assert one.facts["provenance"]["cut"] == cut
         assert one.facts["validation_best"] == whole.facts["validation_best"]
-        assert furthest(one, whole) < 1e-3
+        assert largest_difference(one, whole) < 1e-3
         if cut == 3 - k:
             assert outcome(one) == outcome(whole)
 
 
-def test_no_hidden_states_are_used_where_everything_is_trained(context, plain):
-    """k = L begins after the embeddings, full before them."""
+def test_runs_that_train_all_layers_use_no_cached_hidden_states(context, uncached):
+    """This includes full fine-tuning, which also trains the embeddings."""
     for tune in (3, "all"):
         one = run(spec_of(tune), context)
         assert one.facts["provenance"]["cut"] is None and one.facts["cost"]["forward_pass_seconds"] == 0
-        assert outcome(one) == outcome(run(spec_of(tune), plain))
+        assert outcome(one) == outcome(run(spec_of(tune), uncached))
 
 
-def test_hidden_states_are_of_the_pretrained_weights_whatever_ran_before(plain, context, tmp_path):
-    run(spec_of("all"), plain)
-    later = with_states(plain, tmp_path)
-    rows = np.arange(len(plain.tokens))
+def test_hidden_states_come_from_the_pretrained_weights_after_other_runs(uncached, context, tmp_path):
+    run(spec_of("all"), uncached)
+    later = with_states(uncached, tmp_path)
+    rows = np.arange(len(uncached.tokens))
     for cut in (1, 2):
         assert torch.equal(later.states.tokens(cut, rows), context.states.tokens(cut, rows))
 
 
 def test_an_end_token_that_is_also_the_padding_token(tmp_path):
-    """The cached hidden state is that of the token that the head reads."""
+    """The cached hidden state belongs to the token that the head reads."""
     words = Tokenizer(
         models.WordLevel({"<end>": 0, "<unknown>": 1, **{w: n for n, w in enumerate(GOOD, 2)}}, "<unknown>")
     )
@@ -86,4 +86,4 @@ def test_an_end_token_that_is_also_the_padding_token(tmp_path):
     )
     cached = with_states(without, tmp_path / "cached")
     for k in (0, 1):
-        assert furthest(run(spec_of(k), cached), run(spec_of(k), without)) < 1e-3
+        assert largest_difference(run(spec_of(k), cached), run(spec_of(k), without)) < 1e-3

@@ -1,4 +1,4 @@
-"""Probes after every layer: the model's own features, and a choice that never sees validation."""
+"""Probes after every layer: they equal scikit-learn's, and validation scores do not influence the choice."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def probed(tiny_bert: Path, tables: dict[str, Any]) -> Probed:
 
 
 def vectors(folder: Path, texts: list[str]) -> dict[tuple[int, str], Any]:
-    """By transformers, one text at a time: [n, D] after every layer."""
+    """The pooled vectors of transformers after every layer, ``[n, D]``, one text at a time."""
     model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     found: dict[tuple[int, str], list[Any]] = {}
     with torch.no_grad():
@@ -45,22 +45,24 @@ def vectors(folder: Path, texts: list[str]) -> dict[tuple[int, str], Any]:
     return {place: np.stack(some) for place, some in found.items()}
 
 
-def test_probes_are_scikit_learns_on_transformers_own_features(
+def test_probes_equal_scikit_learn_on_features_of_transformers(
     tiny_bert: Path, tables: dict[str, Any], probed: Probed
 ) -> None:
     got = probed
     frames = {name: pd.read_csv(tables[name]) for name in ("train", "validation")}
     train, held = (vectors(tiny_bert, frames[name]["text"].tolist()) for name in ("train", "validation"))
     y = (frames["train"]["label"] == "positive").astype(int)
-    wanted = (frames["validation"]["label"] == "positive").astype(int)
+    expected = (frames["validation"]["label"] == "positive").astype(int)
     *single, last = got.facts["probes"]
     assert [(probe["layers"], probe["vector"]) for probe in single] == [
         (p.layers, p.pooled) for p in single_layer_inputs(3)
     ]
-    flat = [probe for probe in single if probe["unseen"] is None]
-    assert [(probe["layers"], probe["vector"]) for probe in flat] == [((0,), "first")]  # the same for all texts
+    flat = [probe for probe in single if probe["held_out"] is None]
+    assert [(probe["layers"], probe["vector"]) for probe in flat] == [
+        ((0,), "first")
+    ]  # this vector is the same for all texts
     best = max(
-        (probe for probe in single if probe not in flat), key=lambda probe: (probe["unseen"], -probe["layers"][0])
+        (probe for probe in single if probe not in flat), key=lambda probe: (probe["held_out"], -probe["layers"][0])
     )
     assert [(last["layers"], last["vector"])] == [(p.layers, p.pooled) for p in last_layers_inputs(3, best["vector"])]
     for probe in got.facts["probes"]:
@@ -68,11 +70,11 @@ def test_probes_are_scikit_learns_on_transformers_own_features(
             np.concatenate([of[layer, probe["vector"]] for layer in probe["layers"]], 1).astype(float)
             for of in (train, held)
         )
-        hand = make_pipeline(StandardScaler(), RidgeClassifier(probe["strength"] * len(x))).fit(x, y)
-        assert hand.score(new, wanted) == pytest.approx(probe["validation"], abs=1e-12), probe
+        reference = make_pipeline(StandardScaler(), RidgeClassifier(probe["penalty"] * len(x))).fit(x, y)
+        assert reference.score(new, expected) == pytest.approx(probe["validation"], abs=1e-12), probe
 
 
-def test_probes_fitted_in_threads_are_those_of_one_at_a_time(
+def test_probes_fitted_in_threads_equal_probes_fitted_one_by_one(
     tiny_bert: Path, tables: dict[str, Any], probed: Probed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
@@ -80,16 +82,18 @@ def test_probes_fitted_in_threads_are_those_of_one_at_a_time(
     assert got.facts == probed.facts
 
 
-def test_validation_chooses_nothing(tiny_bert: Path, tables: dict[str, Any], probed: Probed) -> None:
+def test_validation_labels_do_not_influence_the_choice_of_the_probe(
+    tiny_bert: Path, tables: dict[str, Any], probed: Probed
+) -> None:
     frame = pd.read_csv(tables["validation"])
     frame["label"] = frame["label"].map({"positive": "negative", "negative": "positive"})
-    (turned,) = frostline.probe(model=tiny_bert, label_columns="label", **{**tables, "validation": frame}, **EXACT)
-    assert turned.best.input == probed.best.input and turned.best.probe.strength == probed.best.probe.strength
-    assert turned.facts["best"]["score"] == pytest.approx(1 - probed.facts["best"]["score"])
+    (flipped,) = frostline.probe(model=tiny_bert, label_columns="label", **{**tables, "validation": frame}, **EXACT)
+    assert flipped.best.input == probed.best.input and flipped.best.probe.penalty == probed.best.probe.penalty
+    assert flipped.facts["best"]["score"] == pytest.approx(1 - probed.facts["best"]["score"])
 
 
-def test_pairs_and_logistic(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear, "STRENGTHS", (1e-2, 1.0))
+def test_logistic_regression_on_pairs(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "PENALTIES", (1e-2, 1.0))
     frame = pd.DataFrame(sentences(80)).assign(text_pair=lambda f: f["text"].iloc[::-1].tolist())
     (got,) = frostline.probe(model=tiny_bert, train=frame, kind="logistic", **EXACT)
     assert got.facts["kind"] == "logistic" and got.facts["columns"]["text_pair"] == "text_pair"

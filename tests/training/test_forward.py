@@ -1,4 +1,4 @@
-"""The forward of a run: in chunks, in bfloat16, with dropout only where something is trained."""
+"""The forward function of a run: in chunks, in bfloat16, and with dropout only in trained layers."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from frostline.frozen.cut import UpperModel
 from frostline.training.run import run
 from training.runs import (
     context_of,
-    furthest,
+    largest_difference,
     named_spec,
     outcome,
     spec_of,
@@ -22,21 +22,21 @@ from training.runs import (
 
 @pytest.mark.parametrize("k", [2, "all"])
 def test_batches_are_scored_in_chunks(context, monkeypatch, k):
-    """As many tokens at a time as memory allows; training batches are not split."""
+    """A chunk has at most as many tokens as fit into memory. Training batches are not split."""
     spec, seen, upper = spec_of(k), [], UpperModel.__call__
 
-    def watched(self, batch, *args, **more):
+    def recorded(self, batch, *args, **more):
         seen.append((torch.is_grad_enabled(), batch["input_ids"].numel()))
         return upper(self, batch, *args, **more)
 
-    monkeypatch.setattr(UpperModel, "__call__", watched)
+    monkeypatch.setattr(UpperModel, "__call__", recorded)
     whole = run(spec, context)
-    trained, scored = ([size for learns, size in seen if learns is kind] for kind in (True, False))
+    trained, scored = ([size for training, size in seen if training is kind] for kind in (True, False))
     seen.clear()
     monkeypatch.setitem(batches.TOKENS, "cpu", 2 * (max(scored) // 3))
     parts = run(spec, context)
-    assert [size for learns, size in seen if learns] == trained
-    again = [size for learns, size in seen if not learns]
+    assert [size for training, size in seen if training] == trained
+    again = [size for training, size in seen if not training]
     assert len(again) > len(scored) and max(again) <= max(scored) // 3
     for name, logits in whole.logits.items():
         np.testing.assert_allclose(parts.logits[name], logits, atol=1e-5)
@@ -45,19 +45,19 @@ def test_batches_are_scored_in_chunks(context, monkeypatch, k):
 def test_bfloat16(tiny_bert, context, tmp_path):
     abilities = torch.cpu.get_capabilities()
     if not (abilities.get("avx512_bf16") or abilities.get("amx_bf16")):
-        pytest.skip("this processor does not multiply in bfloat16")
+        pytest.skip("this processor has no bfloat16 instructions")
     without = context_of(tiny_bert, precision="bfloat16")
     cached = with_states(without, tmp_path)
     for k in (0, 2):
         spec = spec_of(k, precision="bfloat16")
         one = run(spec, cached)
         assert outcome(run(spec, cached)) == outcome(one)
-        assert furthest(one, run(spec, without)) < 0.05
+        assert largest_difference(one, run(spec, without)) < 0.05
         assert outcome(one)[1] != outcome(run(spec_of(k), context))[1]
         assert {p.dtype for p in cached.pretrained.model.parameters()} == {torch.float32}
 
 
-def test_frozen_dropout_caches_nothing_and_leaves_dropout_on(context, plain):
+def test_with_frozen_dropout_nothing_is_cached_and_frozen_layers_have_dropout(context, uncached):
     modes = []
     embeddings = context.pretrained.model.bert.embeddings
     hook = embeddings.register_forward_hook(lambda module, args, out: modes.append(module.dropout.training))
@@ -69,7 +69,7 @@ def test_frozen_dropout_caches_nothing_and_leaves_dropout_on(context, plain):
     assert modes.count(True) == one.facts["cost"]["steps"]
     assert one.facts["audit"]["frozen_in_eval_mode"] is False
     assert one.facts["audit"]["frozen_bytes_unchanged"] is True
-    assert outcome(one)[1] != outcome(run(spec_of(1), plain))[1]
+    assert outcome(one)[1] != outcome(run(spec_of(1), uncached))[1]
 
 
 def test_a_frozen_layer_above_a_named_module_has_no_dropout(context):
@@ -90,21 +90,21 @@ def test_a_frozen_layer_above_a_named_module_has_no_dropout(context):
 
 
 @pytest.mark.parametrize("evaluations", [0, 1])
-def test_deferred_decays_of_embedding_rows_change_nothing_but_the_time(plain, monkeypatch, evaluations):
-    """Words of validation examples that no training example has are read with the decay that was deferred."""
+def test_deferred_weight_decay_of_embedding_rows_changes_no_result(uncached, monkeypatch, evaluations):
+    """Embeddings that only validation examples read get their deferred decay before they are read."""
     spec = spec_of("all", train_size=8, num_train_epochs=4, weight_decay=2.0, evaluations_per_epoch=evaluations)
-    whole, after = run(spec, plain), weights_of(plain)
+    whole, after = run(spec, uncached), weights_of(uncached)
     monkeypatch.setattr(fast_tables, "LARGE", 8)
     seen, read = [], SparseGradient.read
     monkeypatch.setattr(
         SparseGradient, "read", lambda self, ids: [read(self, ids), seen.append((self, len(self.rows)))]
     )
-    few = run(spec, plain)
+    few = run(spec, uncached)
     words, known = max((len(table.index), rows) for table, rows in seen)
-    assert 0 < known < words  # decays of the others are deferred
+    assert 0 < known < words  # the decay of the other rows is deferred
     for name, logits in whole.logits.items():
         np.testing.assert_allclose(few.logits[name], logits, atol=2e-5)
-    for name, value in weights_of(plain).items():
+    for name, value in weights_of(uncached).items():
         torch.testing.assert_close(value, after[name], rtol=1e-4, atol=1e-5)
     for name, value in few.learned.items():
         torch.testing.assert_close(value, whole.learned[name], rtol=1e-4, atol=1e-5)

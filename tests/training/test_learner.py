@@ -1,10 +1,11 @@
-"""A learner's best epoch, its scores, and how it ends."""
+"""The best epoch, the scores and the outcome of one run in the training loop."""
 
 import math
 
 import pytest
 import torch
 
+from frostline.data.specification import REGRESSION
 from frostline.training.specification import Settings
 from training.lines import (
     ONE_EPOCH,
@@ -18,7 +19,7 @@ from training.lines import (
 )
 
 
-def test_a_run_that_diverges_late_leaves_its_best_epoch():
+def test_a_run_that_diverges_restores_its_best_epoch():
     line, steps = Line(), []
 
     def forward(rows):
@@ -34,7 +35,7 @@ def test_a_run_that_diverges_late_leaves_its_best_epoch():
     "scores, best",
     [([0.5, 0.75, 0.5], 1), ([0.5, 0.75, 0.75], 1), ([1, 0.5, 1], 0), ([0.25, 0.5, 0.75], 2), ([0.5] * 3, 0)],
 )
-def test_the_best_epoch_is_restored_and_a_tie_keeps_the_earlier(scores, best):
+def test_the_best_epoch_is_restored_and_of_equal_epochs_the_earlier_one(scores, best):
     settings = Settings(num_train_epochs=3, per_device_train_batch_size=8, warmup_steps=0)
     line, steps = Line(), []
     trained = fit(line, settings, forward=scripted(line, scores), after=lambda step: steps.append(line.values()))
@@ -44,7 +45,7 @@ def test_the_best_epoch_is_restored_and_a_tie_keeps_the_earlier(scores, best):
     assert not same(steps[2], steps[5])
 
 
-def test_the_last_epoch_stays_without_load_best_model_at_end():
+def test_without_load_best_model_at_end_the_last_epoch_is_kept():
     settings = Settings(num_train_epochs=3, per_device_train_batch_size=8, warmup_steps=0, load_best_model_at_end=False)
     line, steps = Line(), []
     scores = [0.5, 0.75, 0.25]
@@ -52,11 +53,11 @@ def test_the_last_epoch_stays_without_load_best_model_at_end():
     assert trained.best == 2 and same(line.values(), steps[-1]) and not same(line.values(), steps[5])
 
 
-def test_an_undefined_score_is_beaten_by_any_other():
-    """The correlation of a constant is not defined."""
+def test_every_defined_score_is_better_than_an_undefined_one():
+    """The correlation of a constant is undefined."""
     settings = Settings(num_train_epochs=2, per_device_train_batch_size=8)
     line = Line()
-    problem = problem_of(line.x[:, 0].numpy().astype(float), problem_type="regression", metric="pearson")
+    problem = problem_of(line.x[:, 0].numpy().astype(float), problem_type=REGRESSION, metric="pearson")
     outputs = iter([torch.zeros(16, 1), -line.x[VALIDATION, :1], torch.zeros(24, 1)])
     calls = []
 
@@ -79,7 +80,7 @@ def test_a_constant_prediction_is_degenerate():
     assert (trained.outcome, trained.reason) == ("degenerate", "it predicts the same for every validation row")
 
 
-def test_a_constant_prediction_is_right_if_all_rows_have_one_class():
+def test_a_constant_prediction_is_valid_if_all_rows_have_the_same_class():
     line = Line()
     targets = line.targets.copy()
     targets[VALIDATION] = 1
@@ -91,7 +92,7 @@ def test_a_constant_prediction_is_right_if_all_rows_have_one_class():
     assert trained.outcome == "ok" and trained.evaluations[0].validation["accuracy"] == 1
 
 
-def test_validation_logits_that_are_not_finite_are_diverged():
+def test_a_run_with_validation_logits_that_are_not_finite_has_diverged():
     line = Line()
     trained = fit(line, ONE_EPOCH, forward=lambda rows: line.forward(rows) * (1 if rows[0] in TRAIN else math.nan))
     assert trained.outcome == "diverged" and math.isnan(trained.evaluations[0].validation["accuracy"])

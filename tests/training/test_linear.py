@@ -1,4 +1,4 @@
-"""Probes against scikit-learn by hand: closed forms, folds, probabilities."""
+"""Probes compared with scikit-learn: closed forms, folds, probabilities."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from frostline.training.probes import linear as linear_probes
-from frostline.training.probes.linear import STRENGTHS, Probe, logistic, ridge
+from frostline.training.probes.linear import PENALTIES, Probe, logistic, ridge
 
 SHAPES = [(60, 8), (20, 30)]  # more rows than features, and fewer
 
 
 def drawn(rows: int, width: int, classes: int, seed: int = 0) -> tuple[Any, Any]:
-    """Features with a constant among them, and targets that they say something of."""
+    """Random features, one of them constant, and targets that depend on three of them."""
     rng = np.random.default_rng(seed)
     features = rng.normal(3.0, 2.0, (rows, width)).astype(np.float32)
     features[:, -1] = 0.25
@@ -29,71 +29,71 @@ def drawn(rows: int, width: int, classes: int, seed: int = 0) -> tuple[Any, Any]
 
 
 @pytest.mark.parametrize(("rows", "width"), SHAPES)
-def test_ridge_of_a_number_is_scikit_learns(rows: int, width: int) -> None:
+def test_ridge_on_a_number_equals_scikit_learn(rows: int, width: int) -> None:
     x, y = drawn(rows, width, 0)
     probe = ridge(x, y, 0)
-    hand = make_pipeline(StandardScaler(), Ridge(probe.strength * rows)).fit(x.astype(float), y)
-    np.testing.assert_allclose(probe.values(x)[:, 0], hand.predict(x.astype(float)), rtol=1e-9)
+    reference = make_pipeline(StandardScaler(), Ridge(probe.penalty * rows)).fit(x.astype(float), y)
+    np.testing.assert_allclose(probe.values(x)[:, 0], reference.predict(x.astype(float)), rtol=1e-9)
     new = drawn(15, width, 0, seed=1)[0]
-    np.testing.assert_allclose(probe.values(new)[:, 0], hand.predict(new.astype(float)), rtol=1e-9)
+    np.testing.assert_allclose(probe.values(new)[:, 0], reference.predict(new.astype(float)), rtol=1e-9)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize(("rows", "width"), SHAPES)
-def test_ridge_of_classes_is_scikit_learns(rows: int, width: int, classes: int) -> None:
+def test_ridge_on_classes_equals_scikit_learn(rows: int, width: int, classes: int) -> None:
     x, y = drawn(rows, width, classes)
     probe = ridge(x, y, classes)
-    hand = make_pipeline(StandardScaler(), RidgeClassifier(probe.strength * rows)).fit(x.astype(float), y)
-    decision = hand.decision_function(x.astype(float))
+    reference = make_pipeline(StandardScaler(), RidgeClassifier(probe.penalty * rows)).fit(x.astype(float), y)
+    decision = reference.decision_function(x.astype(float))
     ours = probe.values(x)
     np.testing.assert_allclose(ours[:, 1] if classes == 2 else ours, decision, rtol=1e-8, atol=1e-10)
     new = drawn(200, width, classes, seed=1)[0]
-    assert (probe.values(new).argmax(1) == hand.predict(new.astype(float))).all()
+    assert (probe.values(new).argmax(1) == reference.predict(new.astype(float))).all()
 
 
 @pytest.mark.parametrize(("rows", "width"), SHAPES)
-def test_left_out_values_and_strength_are_those_of_leaving_each_row_out(rows: int, width: int) -> None:
+def test_held_out_values_and_penalty_equal_leave_one_out(rows: int, width: int) -> None:
     x, y = drawn(rows, width, 0)
     probe = ridge(x, y, 0)
     standard = StandardScaler().fit_transform(x.astype(float))
     errors = {}
-    for strength in STRENGTHS:
-        # The penalty belongs to all rows, not to those that are left.
-        left_out = cross_val_predict(Ridge(strength * rows), standard, y, cv=LeaveOneOut())
-        errors[strength] = np.square(left_out - y).mean()
-        if strength == probe.strength:
-            np.testing.assert_allclose(probe.left_out[:, 0], left_out, rtol=1e-8)
-    assert min(errors, key=lambda strength: errors[strength]) == probe.strength
+    for penalty in PENALTIES:
+        # The penalty is scaled by the number of all rows, not by the number of remaining rows.
+        held_out = cross_val_predict(Ridge(penalty * rows), standard, y, cv=LeaveOneOut())
+        errors[penalty] = np.square(held_out - y).mean()
+        if penalty == probe.penalty:
+            np.testing.assert_allclose(probe.held_out[:, 0], held_out, rtol=1e-8)
+    assert min(errors, key=lambda penalty: errors[penalty]) == probe.penalty
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_logistic_is_scikit_learns(classes: int) -> None:
+def test_logistic_regression_equals_scikit_learn(classes: int) -> None:
     x, y = drawn(80, 6, classes)
     probe = logistic(x, y, classes)
-    assert probe.strength in STRENGTHS
-    model = LogisticRegression(C=1 / (80 * probe.strength), max_iter=10_000)
-    hand = make_pipeline(StandardScaler(), model).fit(x.astype(float), y)
+    assert probe.penalty in PENALTIES
+    model = LogisticRegression(C=1 / (80 * probe.penalty), max_iter=10_000)
+    reference = make_pipeline(StandardScaler(), model).fit(x.astype(float), y)
     new = drawn(50, 6, classes, seed=1)[0]
-    assert (probe.values(new).argmax(1) == hand.predict(new.astype(float))).all()
-    np.testing.assert_allclose(probe.probabilities(new), hand.predict_proba(new.astype(float)), atol=1e-4)
+    assert (probe.values(new).argmax(1) == reference.predict(new.astype(float))).all()
+    np.testing.assert_allclose(probe.probabilities(new), reference.predict_proba(new.astype(float)), atol=1e-4)
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     standard = StandardScaler().fit_transform(x.astype(float))
-    fold = LogisticRegression(C=1 / (64 * probe.strength), max_iter=10_000)
-    left_out = cross_val_predict(fold, standard, y, cv=folds)
-    assert (probe.left_out.argmax(1) == left_out).mean() > 0.98
+    fold = LogisticRegression(C=1 / (64 * probe.penalty), max_iter=10_000)
+    held_out = cross_val_predict(fold, standard, y, cv=folds)
+    assert (probe.held_out.argmax(1) == held_out).mean() > 0.98
 
 
-def test_both_forms_of_ridge_agree_where_they_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_primal_and_the_dual_form_of_ridge_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = drawn(31, 30, 2)
     primal = ridge(x, y, 2)
     monkeypatch.setattr("frostline.training.probes.linear._primal", linear_probes._dual)
     dual = ridge(x, y, 2)
-    assert primal.strength == dual.strength
+    assert primal.penalty == dual.penalty
     np.testing.assert_allclose(primal.weights, dual.weights, atol=1e-10)
-    np.testing.assert_allclose(primal.left_out, dual.left_out, atol=1e-8)
+    np.testing.assert_allclose(primal.held_out, dual.held_out, atol=1e-8)
 
 
-def test_rows_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chunk_size_does_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = drawn(60, 8, 3)
     whole = ridge(x, y, 3)
     monkeypatch.setattr("frostline.training.probes.linear.CHUNK", 7)
@@ -104,39 +104,39 @@ def test_rows_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.integers(0, 1000), st.sampled_from([2, 3]))
 @settings(max_examples=20)
-def test_order_and_scale_of_the_features_do_not_matter(seed: int, classes: int) -> None:
+def test_order_and_scale_of_the_features_do_not_change_the_result(seed: int, classes: int) -> None:
     x, y = drawn(40, 6, classes, seed)
     order = np.random.default_rng(seed).permutation(6)
     one, other = ridge(x, y, classes), ridge(4 * x[:, order], y, classes)
-    assert one.strength == other.strength
+    assert one.penalty == other.penalty
     np.testing.assert_allclose(one.values(x), other.values(4 * x[:, order]), atol=1e-6)
 
 
-def test_noise_is_not_taken_for_knowledge() -> None:
+def test_the_score_on_held_out_rows_shows_that_noise_is_not_informative() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(400, 300)).astype(np.float32), rng.integers(0, 2, 400)
     probe = ridge(x, y, 2)
-    assert (probe.values(x).argmax(1) == y).mean() > 0.6  # of rows that it has seen
-    assert abs((probe.left_out.argmax(1) == y).mean() - 0.5) < 0.1
-    assert probe.strength == max(STRENGTHS)
+    assert (probe.values(x).argmax(1) == y).mean() > 0.6  # on training rows
+    assert abs((probe.held_out.argmax(1) == y).mean() - 0.5) < 0.1
+    assert probe.penalty == max(PENALTIES)
 
 
-def test_probabilities_are_as_sure_as_they_are_right() -> None:
+def test_probabilities_are_calibrated() -> None:
     x, y = drawn(4000, 8, 2)
     probe: Probe = ridge(x[:2000], y[:2000], 2)
     p = probe.probabilities(x[2000:])
     np.testing.assert_allclose(p.sum(1), 1)
-    sure = p.max(1)
+    confidence = p.max(1)
     for low, high in ((0.5, 0.7), (0.7, 0.9), (0.9, 1.0)):
-        some = (sure >= low) & (sure < high)
-        assert abs((p.argmax(1) == y[2000:])[some].mean() - sure[some].mean()) < 0.06
+        some = (confidence >= low) & (confidence < high)
+        assert abs((p.argmax(1) == y[2000:])[some].mean() - confidence[some].mean()) < 0.06
 
 
 @pytest.mark.parametrize("fit", [ridge, logistic])
-def test_a_class_of_one_row_or_none_is_no_trouble(fit: Any) -> None:
+def test_classes_with_one_row_or_none(fit: Any) -> None:
     x, y = drawn(40, 6, 2)
     y = y.copy()
-    y[0] = 3  # 2 is never there
+    y[0] = 3  # class 3 has one row, class 2 has none
     probe = fit(x, y, 4)
     assert probe.values(x).shape == (40, 4) and not (probe.values(x).argmax(1) == 2).any()
     assert np.isfinite(probe.probabilities(x)).all()

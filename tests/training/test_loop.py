@@ -1,4 +1,4 @@
-"""The training loop on models of a few numbers: against a loop written out, and against what must not happen."""
+"""The training loop on models with a few parameters, compared with a plain PyTorch loop."""
 
 import weakref
 
@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from transformers import get_linear_schedule_with_warmup
 
+from frostline.data.specification import CLASSIFICATION
 from frostline.model.loading import load_pretrained
 from frostline.model.modes import set_train_mode
 from frostline.model.packing import packable
@@ -20,14 +21,14 @@ from frostline.training.optimizer import parameter_groups
 from frostline.training.problem import Problem
 from frostline.training.specification import Settings
 from tiny import sentences
-from training.lines import CLASSES, ONE_EPOCH, TRAIN, VALIDATION, Line, fit, same
+from training.lines import ONE_EPOCH, TRAIN, VALIDATION, Line, fit, same
 
 
-def test_no_graph_outlives_its_step():
-    """Otherwise what a node of the graph holds (masks of dropout, copies of weights) would stay beside the next batch."""
+def test_the_autograd_graph_is_freed_after_each_step():
+    """Otherwise tensors of the graph (dropout masks, copies of weights) would need memory during the next step."""
     held = []
 
-    class Through(torch.autograd.Function):
+    class Identity(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
             ctx.own = torch.ones(3)
@@ -43,11 +44,11 @@ def test_no_graph_outlives_its_step():
 
     line = Line()
     settings = Settings(num_train_epochs=1, per_device_train_batch_size=10, evaluations_per_epoch=0)
-    fit(line, settings, forward=lambda rows: Through.apply(line.forward(rows)), after=after)
+    fit(line, settings, forward=lambda rows: Identity.apply(line.forward(rows)), after=after)
     assert len(held) > 3  # training and scoring
 
 
-def test_the_loop_is_the_textbook_loop():
+def test_the_loop_equals_a_plain_pytorch_loop():
     settings = Settings(num_train_epochs=3, per_device_train_batch_size=10, max_grad_norm=0.5, warmup_steps=0.25)
     line, other = Line(), Line()
     order = torch.Generator().manual_seed(0)
@@ -58,7 +59,7 @@ def test_the_loop_is_the_textbook_loop():
         ],
         lr=0.05,
     )
-    schedule = get_linear_schedule_with_warmup(optimizer, 3, 9)  # 3 steps an epoch: 10, 10, 4 rows
+    schedule = get_linear_schedule_with_warmup(optimizer, 3, 9)  # 3 steps per epoch, with 10, 10 and 4 rows
     after = []
     for _ in range(3):
         rows = TRAIN[torch.randperm(24, generator=order).numpy()]
@@ -79,7 +80,7 @@ def test_the_loop_is_the_textbook_loop():
             assert (mine[name] - value).abs().max() < 1e-6
 
 
-def test_scores_are_those_of_the_model_at_that_step():
+def test_scores_belong_to_the_parameters_at_that_step():
     settings = Settings(num_train_epochs=2, per_device_train_batch_size=8, per_device_eval_batch_size=5, warmup_steps=0)
     line, steps = Line(), []
     trained = fit(line, settings, after=lambda step: steps.append(line.values()))
@@ -96,7 +97,7 @@ def test_scores_are_those_of_the_model_at_that_step():
     assert trained.train_last["loss"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_order_follows_its_generator():
+def test_the_generator_determines_the_order():
     settings = Settings(num_train_epochs=2, per_device_train_batch_size=8)
     orders = []
     for seed in (0, 0, 1):
@@ -105,12 +106,12 @@ def test_the_order_follows_its_generator():
         orders.append([call for call in line.calls if set(call) <= set(TRAIN)][:6])
     assert orders[0] == orders[1] != orders[2]
     first, second = (np.concatenate(part).tolist() for part in (orders[0][:3], orders[0][3:]))
-    assert sorted(first) == sorted(second) == TRAIN.tolist() and first != second  # each epoch is shuffled anew
+    assert sorted(first) == sorted(second) == TRAIN.tolist() and first != second  # every epoch has a new order
 
 
-def test_a_loss_that_is_not_finite_stops_before_the_step():
+def test_a_run_ends_before_a_step_whose_loss_is_not_finite():
     line, steps = Line(), []
-    bad = torch.randperm(24, generator=torch.Generator().manual_seed(0))[14]  # comes in the fourth of six batches
+    bad = torch.randperm(24, generator=torch.Generator().manual_seed(0))[14]  # in the fourth of six batches
     line.x[bad] = float("nan")
     trained = fit(line, ONE_EPOCH, after=lambda step: steps.append(line.values()))
     assert (trained.outcome, trained.steps, len(steps)) == ("diverged", 3, 3)
@@ -119,12 +120,12 @@ def test_a_loss_that_is_not_finite_stops_before_the_step():
     assert same(line.values(), steps[-1])
 
 
-def test_a_gradient_that_is_not_finite_stops_before_the_step():
+def test_a_run_ends_before_a_step_whose_gradient_is_not_finite():
     line, steps = Line(), []
 
     def forward(rows):
         logits = line.forward(rows)
-        if len(steps) == 2:  # its value is 0, its slope has no bound
+        if len(steps) == 2:  # the value is 0, and the gradient is infinite
             logits = logits + (line.parameters["bias"] * 0).sqrt().sum()
         return logits
 
@@ -135,7 +136,7 @@ def test_a_gradient_that_is_not_finite_stops_before_the_step():
     assert all(value.isfinite().all() for value in line.values().values())
 
 
-def test_modes_are_set_around_every_evaluation():
+def test_every_evaluation_is_in_evaluation_mode():
     modes = []
     fit(Line(), Settings(num_train_epochs=2, per_device_train_batch_size=8), modes=modes)
     assert modes == [True, False, True, False, True, False]
@@ -143,13 +144,13 @@ def test_modes_are_set_around_every_evaluation():
 
 @pytest.mark.parametrize("tune_pooler", [True, False])
 @pytest.mark.parametrize("k", [0, 1, 2, 3])
-def test_one_optimizer_step_leaves_every_frozen_byte(tiny_bert, k, tune_pooler):
-    pretrained = load_pretrained(str(tiny_bert), labels=("no", "yes"), problem_type=CLASSES)
+def test_an_optimizer_step_changes_no_frozen_parameter(tiny_bert, k, tune_pooler):
+    pretrained = load_pretrained(str(tiny_bert), labels=("no", "yes"), problem_type=CLASSIFICATION)
     model, anatomy = pretrained.model, pretrained.anatomy
     texts = sentences(40)
     tokens = encode(pretrained.tokenizer, [row["text"] for row in texts], None, 32)
     targets = np.array([row["label"] == "positive" for row in texts], np.int64)
-    names = Trainable.last(k, pooler=tune_pooler).parameters(anatomy)
+    names = Trainable(k, pooler=tune_pooler).parameters(anatomy)
     parameters = pretrained.start_run(names, 0)
     before = {name: x.clone() for name, x in model.state_dict().items()}
     settings = Settings(num_train_epochs=1, per_device_train_batch_size=24, warmup_steps=0, weight_decay=0.5)
@@ -158,7 +159,7 @@ def test_one_optimizer_step_leaves_every_frozen_byte(tiny_bert, k, tune_pooler):
         (trained,) = train(
             lambda rows: model(**tokens.batch(rows[0])).logits[None],
             [Learner(parameters, groups, TRAIN, torch.Generator())],
-            Problem(CLASSES, targets, tokens.lengths, None, "accuracy"),
+            Problem(CLASSIFICATION, targets, tokens.lengths, None, "accuracy"),
             VALIDATION,
             settings,
             set_mode=lambda on: set_train_mode(model, anatomy, names) if on else model.eval(),
@@ -166,7 +167,7 @@ def test_one_optimizer_step_leaves_every_frozen_byte(tiny_bert, k, tune_pooler):
     assert trained.steps == 1
     for name, value in model.state_dict().items():
         same_bytes = value.numpy().tobytes() == before[name].numpy().tobytes()
-        # A bias of keys shifts all scores of a query alike: its gradient is 0 but for rounding.
+        # The bias of keys shifts all attention scores of a query equally, so its gradient is 0 up to rounding.
         assert same_bytes == (name not in names) or name.endswith("key.bias"), name
     frozen = [p for name, p in model.named_parameters() if name not in names]
     assert all(p.grad is None and not p.requires_grad for p in frozen)

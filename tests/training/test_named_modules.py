@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from frostline.model.anatomy import HEAD
+from frostline.model.places import HEAD
 from frostline.training.run import run
 from training.runs import (
-    furthest,
+    largest_difference,
     losses,
     named_spec,
     outcome,
@@ -18,24 +18,24 @@ from training.runs import (
 )
 
 
-def outcome_but_for_the_name(result):
+def outcome_without_specification(result):
     facts, logits, test_facts, test = outcome(result)
     facts = {name: value for name, value in json.loads(facts).items() if name not in ("digest", "spec")}
     return facts, logits, test_facts["scores"], test
 
 
 @pytest.mark.parametrize("cached", [True, False])
-def test_the_last_layers_by_name_are_bitwise_the_last_layers(plain, context, cached):
-    used = context if cached else plain
+def test_naming_the_last_layers_is_bitwise_identical_to_their_number(uncached, context, cached):
+    used = context if cached else uncached
     by_number = run(spec_of(2), used)
     weights = weights_of(used)
     by_name = run(named_spec("encoder.layer.1", "layer.2", "pooler", "classifier"), used)
-    assert outcome_but_for_the_name(by_name) == outcome_but_for_the_name(by_number)
+    assert outcome_without_specification(by_name) == outcome_without_specification(by_number)
     assert losses(by_name) == losses(by_number) and same(weights_of(used), weights)
     assert by_name.facts["provenance"]["cut"] == by_number.facts["provenance"]["cut"] == (1 if cached else None)
 
 
-MODULES = [  # and the cut
+MODULES = [  # named modules, and the cut of their runs
     (("pooler",), 3),
     (("layer.1",), 1),
     (("layer.1.output", "layer.2.attention"), 1),
@@ -46,11 +46,11 @@ MODULES = [  # and the cut
 
 
 @pytest.mark.parametrize("modules, cut", MODULES, ids=lambda value: "+".join(value) if isinstance(value, tuple) else "")
-def test_named_modules_with_cached_hidden_states_and_without(plain, context, modules, cut):
-    one, other = run(named_spec(*modules), context), run(named_spec(*modules), plain)
+def test_named_modules_with_and_without_cached_hidden_states(uncached, context, modules, cut):
+    one, other = run(named_spec(*modules), context), run(named_spec(*modules), uncached)
     assert (one.facts["provenance"]["cut"], other.facts["provenance"]["cut"]) == (cut, None)
     assert one.facts["validation_best"] == other.facts["validation_best"]
-    assert furthest(one, other) < 1e-3
+    assert largest_difference(one, other) < 1e-3
     assert one.facts["audit"] == other.facts["audit"]
 
 
@@ -61,12 +61,12 @@ def test_only_the_named_modules_change(context, modules, cut):
     before = weights_of(context)
     audit = run(named_spec(*modules), context).facts["audit"]
     moved = {name for name, value in weights_of(context).items() if not torch.equal(before[name], value)}
-    wanted = {
+    expected = {
         name
         for name, place in anatomy.places.items()
         if place == HEAD or any(f".{part}." in f".{name}" for part in modules)
     }
-    assert moved <= wanted and {name for name in wanted - moved if not name.endswith("key.bias")} == set()
-    assert audit["trainable_parameters"] == sum(before[name].numel() for name in wanted)
-    assert audit["clipped_parameters"] == len(wanted)
+    assert moved <= expected and {name for name in expected - moved if not name.endswith("key.bias")} == set()
+    assert audit["trainable_parameters"] == sum(before[name].numel() for name in expected)
+    assert audit["clipped_parameters"] == len(expected)
     assert not [name for name, value in audit.items() if value is False]

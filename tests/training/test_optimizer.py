@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from frostline.model.anatomy import HEAD, POOLER
+from frostline.model.places import HEAD, POOLER
 from frostline.training.optimizer import make_schedule, parameter_groups
 from frostline.training.run import run
 from frostline.training.seeds import generator_seed
@@ -40,7 +40,7 @@ def test_parameter_groups():
 @pytest.mark.parametrize(
     "field, value", [("max_grad_norm", 0.0), ("weight_decay", 0.5), ("warmup_steps", 3), ("adam_beta1", 0.5)]
 )
-def test_settings_matter(field, value):
+def test_every_setting_changes_the_result(field, value):
     base = {"num_train_epochs": 2, "per_device_train_batch_size": 8, "max_grad_norm": 0.1, "warmup_steps": 0}
     results = []
     for settings in (Settings(**base), Settings(**base | {field: value})):
@@ -50,7 +50,7 @@ def test_settings_matter(field, value):
     assert not torch.equal(results[0]["weight"], results[1]["weight"])
 
 
-def test_head_and_pooler_have_a_learning_rate_of_their_own(context):
+def test_head_and_pooler_have_a_separate_learning_rate(context):
     spec = spec_of(1, learning_rate=1e-12, head_learning_rate=1e-2)
     context.pretrained.start_run(frozenset(), generator_seed(spec.seed, "head"))
     before = weights_of(context)

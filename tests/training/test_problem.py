@@ -1,21 +1,19 @@
-"""Loss, scores and logits of a problem, against torch and by hand."""
+"""Loss, scores and logits of a problem, compared with torch and with explicit formulas."""
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
+from frostline.data.specification import CLASSIFICATION, REGRESSION
 from frostline.training.problem import Problem
-from training.lines import (
-    CLASSES,
-    problem_of,
-)
+from training.lines import problem_of
 
 
-def test_logits_come_back_in_the_order_of_the_rows():
-    """They are computed sorted by length."""
+def test_logits_have_the_order_of_the_rows():
+    """They are computed in batches sorted by length."""
     lengths = np.random.default_rng(0).integers(1, 9, 40)
-    problem = Problem(CLASSES, np.zeros(40, np.int64), lengths, None, "accuracy")
+    problem = Problem(CLASSIFICATION, np.zeros(40, np.int64), lengths, None, "accuracy")
     seen = []
 
     def forward(rows):
@@ -44,7 +42,7 @@ def test_class_weights_change_the_loss_as_in_torch():
 def test_the_loss_of_a_regression_is_the_mean_squared_error():
     targets = np.array([0.5, 2.0, -1.0, 7.0])
     logits = torch.tensor([[1.0], [2.0], [0.0]])
-    problem = problem_of(targets, problem_type="regression", metric="pearson")
+    problem = problem_of(targets, problem_type=REGRESSION, metric="pearson")
     assert problem.loss(logits, np.arange(3)).item() == pytest.approx((0.25 + 0 + 1) / 3)
 
 

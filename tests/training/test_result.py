@@ -1,4 +1,4 @@
-"""Results: plain facts for JSON, with test scores apart."""
+"""Results: facts for JSON, with test scores stored separately."""
 
 import json
 
@@ -9,7 +9,7 @@ from training.runs import (
 )
 
 
-def test_the_result_is_plain_facts(context):
+def test_the_facts_can_be_written_as_json(context):
     result = run(spec_of(2), context)
     facts = json.loads(json.dumps(result.facts, allow_nan=False))
     assert facts["digest"] == spec_of(2).digest and facts["schema_version"] == 1
@@ -33,10 +33,10 @@ def test_the_result_is_plain_facts(context):
     assert result.test_facts["scores"]["accuracy"] == test and "test" not in json.dumps(facts["scores"])
 
 
-def test_a_run_that_diverges_is_a_result(context):
+def test_a_run_that_diverges_has_a_result(context):
     spec = spec_of(1, learning_rate=1e30, head_learning_rate=1e30, max_grad_norm=0, warmup_steps=0)
     result = run(spec, context)
     assert result.facts["outcome"] == "diverged" and "not finite" in result.facts["reason"]
     json.dumps(result.facts, allow_nan=False)
     assert result.test_facts is None
-    assert run(spec_of(1), context).facts["outcome"] != "diverged"  # the next one is not harmed
+    assert run(spec_of(1), context).facts["outcome"] != "diverged"  # the next run is not affected

@@ -1,4 +1,4 @@
-"""Training rows, validation rows and their order; seeds of their own."""
+"""Training and validation rows of a run, their order, and their seeds."""
 
 from itertools import pairwise
 
@@ -7,7 +7,7 @@ import torch
 
 import frostline.training.run
 import frostline.training.session
-from frostline.model.anatomy import HEAD
+from frostline.model.places import HEAD
 from frostline.training.rows import train_rows
 from frostline.training.run import run
 from frostline.training.seeds import generator_seed
@@ -17,7 +17,7 @@ from training.runs import same, spec_of
 def test_subset_head_and_order_are_the_same_for_every_k(context, monkeypatch):
     seen = {}
 
-    def spy(forward, learners, *others, **more):
+    def record(forward, learners, *others, **more):
         (one,) = learners
         head = {
             n: p.detach().clone() for n, p in one.parameters.items() if context.pretrained.anatomy.places[n] == HEAD
@@ -25,7 +25,7 @@ def test_subset_head_and_order_are_the_same_for_every_k(context, monkeypatch):
         seen[k] = one.rows.tolist(), torch.randperm(9, generator=one.order).tolist(), torch.rand(3).tolist(), head
         raise StopIteration
 
-    monkeypatch.setattr(frostline.training.run, "train", spy)
+    monkeypatch.setattr(frostline.training.run, "train", record)
     for k in (0, 1, 2, 3, "all"):
         with pytest.raises(StopIteration):
             run(spec_of(k, seed=4), context)
@@ -38,7 +38,7 @@ def test_subset_head_and_order_are_the_same_for_every_k(context, monkeypatch):
     assert all(seen["other"][n] != first[n] for n in range(3)) and not same(seen["other"][3], first[3])
 
 
-def test_subsets_are_nested_stratified_and_follow_the_seed(context):
+def test_subsets_are_nested_and_stratified_and_depend_on_the_seed(context):
     for subset in ("per-seed", "fixed"):
         rows = [train_rows(context, spec_of(train_size=size, subset=subset)) for size in (4, 16, 32, 48)]
         for smaller, larger in pairwise(rows):
@@ -55,6 +55,6 @@ def test_subsets_are_nested_stratified_and_follow_the_seed(context):
     assert set(fixed[0]) == set(fixed[1]) != set(fixed[2])
 
 
-def test_every_purpose_has_its_own_seed():
+def test_every_purpose_has_a_different_seed():
     seeds = {generator_seed(seed, purpose) for seed in range(50) for purpose in ("head", "order", "dropout", "subset")}
     assert len(seeds) == 200 and all(0 <= seed < 2**63 for seed in seeds)

@@ -1,4 +1,4 @@
-"""Runs of a tiny BERT: pure functions of their specification."""
+"""Runs of a tiny BERT. A run depends only on its specification."""
 
 import numpy as np
 import pytest
@@ -27,8 +27,8 @@ def test_the_same_run_twice_is_bitwise_identical(context, tune):
     assert outcome(other)[1] != outcome(first)[1]
 
 
-def test_no_run_sees_another(context):
-    """Neither the runs before it nor their order leave a trace."""
+def test_a_run_does_not_depend_on_earlier_runs(context):
+    """Neither on which runs were before, nor on their order."""
     short = {"num_train_epochs": 1}
     specs = [
         spec_of(1, **short),
@@ -44,14 +44,14 @@ def test_no_run_sees_another(context):
     assert outcome(run(specs[0], context)) == forwards[0]
 
 
-def test_a_run_leaves_the_generator_of_others_alone(context):
+def test_a_run_does_not_change_the_global_random_state(context):
     torch.manual_seed(5)
     before = torch.get_rng_state()
     run(spec_of(1), context)
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_model_is_left_at_the_best_epoch(context):
+def test_after_a_run_the_model_has_the_weights_of_the_best_epoch(context):
     result = run(spec_of(2), context)
     rows = context.splits["validation"]
     with torch.no_grad():
@@ -59,7 +59,7 @@ def test_the_model_is_left_at_the_best_epoch(context):
     assert np.abs(logits - result.logits["validation_best"]).max() < 1e-4
 
 
-def test_a_run_learns(context):
+def test_training_reduces_the_loss(context):
     result = run(spec_of("all", num_train_epochs=10, train_size=48), context)
     assert losses(result)["train", 10] < losses(result)["train_running", 1] - 0.2
 

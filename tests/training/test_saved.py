@@ -1,4 +1,4 @@
-"""Saved probes: what they predict, damaged, on another model, on no examples."""
+"""Saved probes: predictions, damaged files, and a changed model."""
 
 import json
 import shutil
@@ -12,6 +12,7 @@ import pytest
 import frostline
 from frostline import FrostlineError
 from frostline.data.load import read_unlabelled
+from frostline.data.specification import REGRESSION
 from frostline.training.probes.saved import FACTS, WEIGHTS, saved_probe
 from training.probe_tables import EXACT, write_probe_tables
 
@@ -21,8 +22,10 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return write_probe_tables(tmp_path_factory.mktemp("tables"))
 
 
-def test_a_saved_probe_predicts_as_it_was_fitted(tiny_bert: Path, tables: dict[str, Any], tmp_path: Path) -> None:
-    for labels, more in (("label", {}), ("words", {"problem_type": "regression"})):
+def test_a_saved_probe_gives_the_predictions_of_the_fitted_probe(
+    tiny_bert: Path, tables: dict[str, Any], tmp_path: Path
+) -> None:
+    for labels, more in (("label", {}), ("words", {"problem_type": REGRESSION})):
         (got,) = frostline.probe(
             model=tiny_bert, label_columns=labels, out=tmp_path / labels, **tables, **more, **EXACT
         )
@@ -41,7 +44,7 @@ def test_a_saved_probe_predicts_as_it_was_fitted(tiny_bert: Path, tables: dict[s
 
 @pytest.fixture(scope="module")
 def finished(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a probe. Not to be written into."""
+    """The folder of a probe. Tests must not write into it."""
     out = tmp_path_factory.mktemp("finished") / "o"
     frostline.probe(model=tiny_bert, train=tiny_table, out=out, **EXACT)
     return out / "probe"
@@ -57,7 +60,7 @@ def test_a_model_that_has_changed_is_an_error(folder: Path, tiny_table: Path) ->
     texts, _ = read_unlabelled(tiny_table)
     about = json.loads((folder / FACTS).read_text())
     (folder / FACTS).write_text(json.dumps({**about, "weights": "others"}))
-    with pytest.raises(FrostlineError, match="was fitted on other weights"):
+    with pytest.raises(FrostlineError, match=r"The weights of .* have changed since the probe in"):
         frostline.predict(folder, texts)
 
 
@@ -68,7 +71,7 @@ def test_a_damaged_probe_is_an_error(folder: Path, file: str) -> None:
         saved_probe(folder)
 
 
-def test_pairs_for_a_probe_of_single_texts(finished: Path) -> None:
+def test_pairs_are_refused_by_a_probe_of_single_texts(finished: Path) -> None:
     pairs, _ = read_unlabelled(pd.DataFrame({"sentence1": ["good"], "sentence2": ["bad"]}))
     with pytest.raises(FrostlineError, match="was trained on single texts"):
         frostline.predict(finished, pairs)

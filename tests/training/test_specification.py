@@ -1,4 +1,4 @@
-"""The specification of a run: its digest, its stack, and how it is printed."""
+"""The specification of a run: its digest, its stack key, and its printed name."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ RUN: dict[str, Any] = {
 }
 
 
-def test_the_digest_is_of_the_values_alone() -> None:
+def test_the_digest_depends_only_on_the_values() -> None:
     assert RunSpec(**RUN).digest == RunSpec(**dict(reversed(RUN.items()))).digest
     assert RunSpec(**RUN).digest == RunSpec.model_validate(RunSpec(**RUN).model_dump(mode="json")).digest
     one, other = ({"class_weights": dict(pairs)} for pairs in ((("a", 1), ("b", 2)), (("b", 2), ("a", 1))))
@@ -55,13 +55,13 @@ OTHER: dict[str, Any] = {
 }
 
 
-def test_the_digest_differs_for_every_field() -> None:
+def test_every_field_changes_the_digest() -> None:
     assert set(OTHER) == set(RunSpec.model_fields)
     digests = {RunSpec(**{**RUN, name: value}).digest for name, value in OTHER.items()}
     assert len(digests | {RunSpec(**RUN).digest}) == len(OTHER) + 1
 
 
-def test_digests_do_not_change_by_accident() -> None:
+def test_digests_stay_the_same_in_new_versions() -> None:
     values = {"weights": "w", "vocabulary": "v", "data": "d", "seed": 0, "train_size": 32, "learning_rate": 3e-3}
     digests = [RunSpec(**{**values, "tune": k}).digest for k in (0, 2, "all")]
     assert digests == ["8c59a1fe93988251dbbf", "f9281712e9d0b8bc6744", "ef0f105ad7222d555c01"]
@@ -72,7 +72,7 @@ def test_k_as_it_is_printed() -> None:
     assert printed == ["last 0", "last 2", "all", "named"]
 
 
-def test_runs_that_differ_in_seed_and_learning_rate_may_be_one_stack() -> None:
+def test_runs_that_differ_only_in_seed_and_learning_rate_have_the_same_stack_key() -> None:
     run = RunSpec(**RUN)
     assert RunSpec(**{**RUN, "seed": 7, "learning_rate": 1e-3}).stack_key == run.stack_key
     different = [name for name in OTHER if name not in ("seed", "learning_rate")]
@@ -80,13 +80,13 @@ def test_runs_that_differ_in_seed_and_learning_rate_may_be_one_stack() -> None:
     assert len(keys | {run.stack_key}) == len(different) + 1
 
 
-def test_a_stack_is_scored_on_one_fold() -> None:
+def test_all_runs_of_a_stack_have_the_same_fold() -> None:
     first, second, third = (RunSpec(**{**RUN, "seed": seed, "folds": 2}) for seed in (0, 1, 2))
     assert (first.fold, second.fold, third.fold) == (0, 1, 0)
     assert first.stack_key == third.stack_key != second.stack_key
 
 
 @pytest.mark.parametrize("value", [True, [True]])
-def test_a_boolean_is_no_number(value: Any) -> None:
+def test_a_boolean_is_refused_for_a_number(value: Any) -> None:
     with pytest.raises(ValueError, match="give a number or a word, not true or false"):
         Settings(num_train_epochs=value)

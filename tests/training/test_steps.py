@@ -1,4 +1,4 @@
-"""How many steps a training has, and after which it is evaluated."""
+"""The number of steps of a training, and the steps after which it is evaluated."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""What Python users call; ``frostline/__init__.py`` exports it. May import every folder except ``studies`` and ``cli``.
+"""The functions and classes for Python users. ``frostline/__init__.py`` exports them.
 
-Start with ``sweep.py``. ``probe.py`` and ``prediction.py`` are independent of it; ``demo.py`` is a sweep over generated data.
+Start with ``sweep.py``. ``find.py`` is the search, and ``demo.py`` a sweep on generated data. ``probe.py`` and ``prediction.py``
+are independent of them. May import every folder except ``studies`` and ``cli``.
 """

@@ -7,7 +7,7 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.data.generated.tables import generate
-from frostline.sweep.execution.progress import Progress
+from frostline.sweep.progress import Progress
 
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of model.safetensors
 SIZES = {
@@ -17,7 +17,7 @@ SIZES = {
 SETTINGS: dict[str, Any] = {"tune": "0,1,2,3,4,5,6,all", "train_score_rows": 128}
 TRAINING: dict[str, dict[str, Any]] = {
     "polarity": {"per_device_train_batch_size": 16, "learning_rate": 5e-4, "num_train_epochs": 2},
-    # Agreement is learned slowly: it needs more and smaller steps.
+    # Agreement is hard to learn: it needs more steps at a lower learning rate.
     "agreement": {"per_device_train_batch_size": 16, "learning_rate": 2e-4, "num_train_epochs": 3},
 }
 
@@ -42,7 +42,7 @@ def packaged_model() -> Path:
 
 
 def demo_sweep(out: str | Path, *, task: str = "polarity", seeds: int = 3, progress: Progress | None = None) -> Sweep:
-    """The demo as an ordinary sweep on sentences generated for ``task`` (``polarity`` or ``agreement``)."""
+    """The demo: an ordinary sweep on sentences that are generated for ``task`` (``polarity`` or ``agreement``)."""
     sizes = SIZES.get(task, {"train": 2, "validation": 2, "test": 2})  # generate() refuses an unknown task
     return Sweep(
         model=packaged_model(),

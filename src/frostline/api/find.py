@@ -6,25 +6,12 @@ from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.data.files import make_folder
 from frostline.data.parsing import parse_duration
-from frostline.model.tune import Tune
-from frostline.search.running import Search
-from frostline.sweep.execution.progress import Progress, suitable_progress
+from frostline.search.defaults import DEFAULTS
+from frostline.search.search import Search
+from frostline.statistics.tune import FULL, Tune
 from frostline.sweep.prepare import prepare
+from frostline.sweep.progress import Progress, suitable_progress
 from frostline.sweep.specification import CHOSEN_BY_SEARCH
-from frostline.training.specification import HEAD_LEARNING_RATE
-
-DEFAULTS = {
-    "learning_rate": (5e-5, 1e-4, 2e-4),  # that may be tried
-    "head_learning_rate": (
-        HEAD_LEARNING_RATE,
-        3e-3,
-        1e-2,
-        3e-2,
-    ),  # the first beside layers, all where the head is trained alone
-    "seeds": 5,  # of any k, at most
-    "folds": "auto",
-    "evaluations_per_epoch": 0,  # choosing the best epoch on the validation rows costs time and flatters the score
-}
 
 
 def find(
@@ -37,23 +24,23 @@ def find(
 ) -> dict[str, Any]:
     """Search for the smallest k that reaches the target, with few runs.
 
-    The same call continues an interrupted search. Ctrl-C leaves the best answer so far.
+    Ctrl-C interrupts the search and writes the best answer so far. The same call continues it.
 
     Args:
-        budget: Wall-clock seconds of training, or a text such as ``90s``, ``10min`` or ``2h``. The default is the time of four
+        budget: Wall-clock seconds of training, or a text such as ``90s``, ``10min`` or ``2h``. By default it is the time of four
             full fine-tunings.
-        max_k: The most layers to train. This k then takes the place of full fine-tuning.
+        max_k: The largest k to train. It then replaces full fine-tuning as the reference.
         exhaustive: Train the whole grid.
-        progress: Where progress is reported.
-        settings: The settings of :class:`frostline.Sweep`, except ``tune``, ``tune_modules`` and ``grid``, with one training-set
-            size. ``DEFAULTS`` lists other defaults. ``learning_rate`` gives the learning rates that may be tried,
-            ``head_learning_rate`` those of k = 0, and ``seeds`` the most seeds of any k.
+        progress: Shows progress; by default on the terminal.
+        **settings: The settings of :class:`frostline.Sweep`, except ``tune``, ``tune_modules`` and ``grid``, with one train
+            size. ``learning_rate`` lists the learning rates to try for k > 0, ``head_learning_rate`` those for k = 0. ``seeds``
+            is the largest number of seeds of any k. :data:`frostline.search.defaults.DEFAULTS` has the defaults that differ.
 
     Returns:
         The answer, as in ``answer.json``.
 
     Raises:
-        FrostlineError: A setting or a file is wrong, in a way that a user can correct.
+        FrostlineError: A setting, the data or the model is unusable; the message says what to do.
     """
     for name in CHOSEN_BY_SEARCH:
         if settings.get(name) is not None:
@@ -73,22 +60,20 @@ def find(
     shown = progress or suitable_progress()
     try:
         prepared = prepare(
-            sweep.spec, sweep.sources, shown, tunes=lambda layers: _candidates(layers, max_k), probes=True
+            sweep.spec, sweep.sources, shown, tunes=lambda layers: _values_of_tune(layers, max_k), probes=True
         )
-        tunes = _candidates(prepared.identity.layers, max_k)
         make_folder(prepared.store.out)
         for note in prepared.plan.notes:
             shown.note(note)
-        return Search(prepared, sweep.spec.model_copy(update={"tune": tunes}), shown, budget).carry_out(
-            exhaustive=exhaustive
-        )
+        return Search.start(prepared, shown, budget).run(exhaustive=exhaustive)
     finally:
         shown.close()
 
 
-def _candidates(layers: int, max_k: int | None) -> tuple[Tune, ...]:
+def _values_of_tune(layers: int, max_k: int | None) -> tuple[Tune, ...]:
+    """Every k that a search may train, the reference last."""
     if max_k is None:
-        return (*range(layers + 1), "all")
+        return (*range(layers + 1), FULL)
     if max_k > layers:
         raise FrostlineError(f"max_k = {max_k} is more than the {layers} layers of the model: give at most {layers}.")
     return tuple(range(max_k + 1))

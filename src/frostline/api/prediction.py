@@ -1,10 +1,10 @@
-"""Predict labels of new texts with a model that a sweep saved, a probe, or any classifier of transformers."""
+"""``frostline.predict``: label new texts with a saved model, a saved probe, or any classifier of transformers."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,10 +13,16 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
-from frostline.model.loading import LONGEST, load_tokenizer, most_tokens
+from frostline.data.load import read_unlabelled
+from frostline.data.specification import REGRESSION
+from frostline.model.anatomy import position_limit
+from frostline.model.loading import LONGEST, load_tokenizer
 from frostline.model.model_files import quiet_loading, readable, require_files
 from frostline.model.tokens import Tokens, encode
 from frostline.training.probes.saved import saved_probe
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BATCH = 64
 
@@ -26,21 +32,26 @@ class Predictions:
     """Predictions for N texts.
 
     Attributes:
-        labels: The classes; empty for regression.
-        values: Probabilities ``[N, labels]``, or for regression numbers ``[N, 1]``.
+        texts: The texts, with their row numbers in the source.
+        labels: The C classes; empty for regression.
+        values: Probabilities ``[N, C]``, or for regression predicted numbers ``[N, 1]``.
         truncated: The number of texts that were truncated to the model's length limit.
     """
 
+    texts: Texts
     labels: tuple[str, ...]
     values: NDArray[np.float32]
     truncated: int
 
-    def rows(self, texts: Texts) -> Iterator[dict[str, Any]]:
-        """One row per text: row number, text, label and the probability of each label, or for regression the number."""
-        for n, text in enumerate(texts.texts):
-            row: dict[str, Any] = {"row": int(texts.rows[n]), "text": text}
-            if texts.pairs is not None:
-                row["text_pair"] = texts.pairs[n]
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One dictionary per text: ``row``, ``text``, ``label`` and a probability ``p(LABEL)`` for each label.
+
+        Pairs also have ``text_pair``. For regression, ``prediction`` replaces label and probabilities.
+        """
+        for n, text in enumerate(self.texts.texts):
+            row: dict[str, Any] = {"row": int(self.texts.rows[n]), "text": text}
+            if self.texts.pairs is not None:
+                row["text_pair"] = self.texts.pairs[n]
             if not self.labels:
                 yield {**row, "prediction": float(self.values[n, 0])}
                 continue
@@ -50,9 +61,9 @@ class Predictions:
                 **{f"p({label})": round(float(p), 6) for label, p in zip(self.labels, self.values[n], strict=True)},
             }
 
-    def columns(self, texts: Texts) -> list[str]:
-        """The keys of :meth:`rows`, also if there are no texts."""
-        pair = [] if texts.pairs is None else ["text_pair"]
+    def columns(self) -> list[str]:
+        """The keys of :meth:`rows`."""
+        pair = [] if self.texts.pairs is None else ["text_pair"]
         values = ["label", *(f"p({label})" for label in self.labels)] if self.labels else ["prediction"]
         return ["row", "text", *pair, *values]
 
@@ -64,7 +75,7 @@ def require_model(folder: str | Path) -> None:
 
 
 def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
-    """The columns that a model or probe of frostline was trained on; None for any other classifier."""
+    """The columns that a model or probe was trained on; None if frostline did not train it."""
     for name in ("frostline.json", "probe.json"):
         try:
             columns = json.loads((Path(folder) / name).read_bytes())["columns"]
@@ -75,33 +86,59 @@ def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
     return None
 
 
-def predict(folder: str | Path, texts: Texts, *, trust_remote_code: bool = False) -> Predictions:
+def predict(
+    folder: str | Path,
+    texts: "str | Path | pd.DataFrame | Sequence[str] | Texts",
+    *,
+    text_column: str | None = None,
+    text_pair_column: str | None = None,
+    trust_remote_code: bool = False,
+) -> Predictions:
     """Predict the labels of texts.
 
     Args:
-        folder: The folder of a model or of a probe.
-        texts: The texts, as :func:`frostline.data.read_unlabelled` reads them.
+        folder: The folder of a model, or of a probe.
+        texts: The path of a table, a pandas ``DataFrame``, a list of texts, or what
+            :func:`frostline.data.load.read_unlabelled` has read. Labels in a table are ignored.
+        text_column: The column of the texts in a table. By default it is that of the training data, or found by its name.
+        text_pair_column: The column of the second texts of pairs, likewise.
         trust_remote_code: Whether to run code that comes with the model.
 
     Raises:
-        FrostlineError: The folder contains no model, or transformers cannot classify with it.
+        FrostlineError: The table cannot be read, the folder contains no model, or transformers cannot classify with it.
     """
     require_model(folder)
+    if not isinstance(texts, Texts):
+        texts = _read(texts, text_column, text_pair_column, trained_columns(folder))
     _check_shape(Path(folder), texts)
     if probe := saved_probe(folder):
         values, truncated = probe.values(texts, trust_remote_code=trust_remote_code)
-        return Predictions(tuple(probe.about["labels"]), values, truncated)
+        return Predictions(texts, tuple(probe.about["labels"]), values, truncated)
     model = _load_classifier(Path(folder), trust_remote_code=trust_remote_code)
     tokenizer = load_tokenizer(str(folder), Path(folder), trust_remote_code=trust_remote_code)
     text_config = model.config.get_text_config()
-    if getattr(text_config, "pad_token_id", None) is None:  # some models read the last token that is not padding
+    if getattr(text_config, "pad_token_id", None) is None:  # some models classify by the last token before the padding
         text_config.pad_token_id = tokenizer.pad_token_id
-    limit = min(tokenizer.model_max_length, most_tokens(model) or LONGEST)
+    limit = min(tokenizer.model_max_length, position_limit(model) or LONGEST)
     tokens = encode(tokenizer, texts.texts, texts.pairs, limit)
     logits = _logits(model, tokens)
     labels = _labels(model.config.id2label, model.config.problem_type, logits.shape[1])
     values = logits.softmax(1) if labels else logits
-    return Predictions(labels, values.numpy(), int((tokens.dropped > 0).sum()))
+    return Predictions(texts, labels, values.numpy(), int((tokens.dropped > 0).sum()))
+
+
+def _read(
+    source: Any, text_column: str | None, text_pair_column: str | None, trained: Mapping[str, str | None] | None
+) -> Texts:
+    """The texts of a table or a list."""
+    if isinstance(source, list | tuple):
+        wrong = [one for one in source if not isinstance(one, str)]
+        if wrong or not source:
+            found = f"contains {wrong[0]!r}" if wrong else "is empty"
+            raise FrostlineError(f"The list of texts {found}: give strings, or a DataFrame for pairs of texts.")
+        return Texts(texts=tuple(source), pairs=None, rows=np.arange(1, len(source) + 1), name="the list of texts")
+    texts, _ = read_unlabelled(source, text_column=text_column, text_pair_column=text_pair_column, trained=trained)
+    return texts
 
 
 def _load_classifier(folder: Path, *, trust_remote_code: bool) -> PreTrainedModel:
@@ -128,7 +165,7 @@ def _load_classifier(folder: Path, *, trust_remote_code: bool) -> PreTrainedMode
 
 
 def _logits(model: PreTrainedModel, tokens: Tokens) -> torch.Tensor:
-    """The logits of all texts in their order, computed in batches of similar length."""
+    """The logits ``[N, C]`` of all texts in their order, computed in batches of similar length."""
     order = np.argsort(tokens.lengths, kind="stable")
     with torch.no_grad():
         starts = range(0, len(order), BATCH)
@@ -148,4 +185,4 @@ def _check_shape(folder: Path, texts: Texts) -> None:
 
 
 def _labels(names: Mapping[int, str], problem_type: str | None, outputs: int) -> tuple[str, ...]:
-    return () if problem_type == "regression" or outputs == 1 else tuple(names[n] for n in range(outputs))
+    return () if problem_type == REGRESSION or outputs == 1 else tuple(names[n] for n in range(outputs))

@@ -1,6 +1,5 @@
 """``frostline.probe``: fit linear probes on the frozen features of a model, and write a folder with the results."""
 
-import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,36 +8,31 @@ from typing import Any
 import numpy as np
 
 from frostline import FrostlineError
+from frostline.api.tables import split_off_tables
 from frostline.data.files import make_folder
-from frostline.data.load import Data
 from frostline.data.parsing import comma_separated
 from frostline.fast.malloc import memory_reused
 from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.cache.loading import RESERVED_BYTES, load_or_compute, missing_rows
+from frostline.frozen.cache.loading import load_or_compute, missing_rows
 from frostline.frozen.cache.recipe import cache_folder
 from frostline.frozen.selection import StateSelection
-from frostline.model.device import Machine, free_bytes, this_machine
-from frostline.model.loading import load_pretrained
+from frostline.model.device import Machine, this_machine
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
 from frostline.report.pages.probes import suffixes, write_probes
 from frostline.report.probe_sentence import probe_sentence
 from frostline.statistics.metrics import check_metric
-from frostline.sweep.cache_space import nearest_existing, recipe_of
-from frostline.sweep.execution.progress import Progress
+from frostline.sweep.cache_space import free_cache_bytes, recipe_of
 from frostline.sweep.inputs import encode_splits, length_limit, read_data, splits_of
+from frostline.sweep.prepare import load_model
+from frostline.sweep.progress import Progress
 from frostline.sweep.specification import OF_MODEL_AND_DATA, SweepSpec, make_spec
 from frostline.training.probes.fitting import Probed, fit_probes
-from frostline.training.probes.inputs import vectors_pass
+from frostline.training.probes.inputs import pooled_forward_pass
 from frostline.training.probes.linear import FITS
 
-WRITTEN = (
-    "probe",
-    "figures",
-    "tables",
-    "report.html",
-    "probes.json",
-)  # in the folder; with several label columns a probe_<column> for each
+# What is written into the folder. With several label columns, each has a probe_<column>.
+WRITTEN = ("probe", "figures", "tables", "report.html", "probes.json")
 
 
 def probe(
@@ -51,13 +45,13 @@ def probe(
 ) -> list[Probed]:
     """Fit probes on the first, mean and last token after every layer, and on the last four layers together.
 
-    A probe's penalty and the best probe are chosen on the training examples alone. Validation is only reported. One forward
-    pass over the examples serves all label columns.
+    The penalty of each probe and the best probe are selected on the training examples. The validation examples are only used
+    to report scores. One forward pass over the examples serves all label columns.
 
     Args:
-        label_columns: One or several columns, as a list or with commas; by default the usual label column.
+        label_columns: The label columns, as a list or separated by commas. By default the label column is found by its name.
         kind: ``ridge`` or ``logistic``.
-        out: A folder for page, tables, figures and the best probe of each column.
+        out: The folder for the report, tables, figures and the best probe of each label column. By default nothing is written.
         progress: Shows progress; by default nothing is shown.
         **settings: The settings of :class:`frostline.SweepSpec` for model and data. ``train`` and ``validation`` may also be a
             ``datasets.Dataset``, a ``DataFrame`` or a ``pyarrow.Table``.
@@ -78,14 +72,14 @@ def probe(
     data = [read_data(spec.model_copy(update={"label_column": name}), tables) for name in columns]
     progress.begin("loading the model")
     machine = this_machine(spec.device, spec.precision)
-    pretrained = _load_model(spec, data[0], machine)
+    pretrained = load_model(spec, data[0].task, machine)
     progress.begin("encoding the examples")
     max_length = length_limit(spec, pretrained)
     encoded = [encode_splits(spec, splits_of(one), max_length, pretrained) for one in data]
     if folder is not None:
         make_folder(folder)
     parts = [tokens for splits in encoded for tokens in splits.values()]
-    states = _hidden_states(spec, pretrained, machine, Tokens.join(parts), progress)
+    states = _hidden_states(pretrained, machine, Tokens.join(parts), progress)
     fit = partial(
         fit_probes, pretrained=pretrained, machine=machine, max_length=max_length, kind=kind, describe=probe_sentence
     )
@@ -100,61 +94,41 @@ def probe(
 
 
 def write(folder: Path, found: Sequence[Probed]) -> Path:
-    """Write page, tables and figures into ``folder``, and the best probe of each label column; returns the page's path."""
+    """Write report, tables, figures and the best probe of each label column; returns the path of the report."""
     for one, own in zip(found, probe_folders(folder, found), strict=True):
         one.save(own)
     return write_probes(folder, [one.facts for one in found])
 
 
 def probe_folders(folder: Path, found: Sequence[Probed]) -> list[Path]:
-    """The folders within ``folder`` that hold the best probe of each label column."""
+    """The folder of the best probe of each label column, within ``folder``."""
     return [folder / f"probe{suffix}" for suffix in suffixes([one.facts for one in found])]
 
 
 def _check_folder(out: str | Path | None) -> Path | None:
-    """The folder to write into: empty, missing, or with the probes of an earlier call."""
+    """The folder to write into; an error if it contains anything but the probes of an earlier call."""
     folder = None if out is None else Path(out).expanduser()
-    if folder is not None and folder.exists() and not (folder.is_dir() and _holds_probes_only(folder)):
+    if folder is not None and folder.exists() and not (folder.is_dir() and _has_only_probes(folder)):
         raise FrostlineError(f"{folder} exists and contains no probes: choose another --out, or an empty folder.")
     return folder
 
 
-def _holds_probes_only(folder: Path) -> bool:
-    """Whether an earlier call wrote the folder, even if it was interrupted, or the folder is empty."""
+def _has_only_probes(folder: Path) -> bool:
+    """Whether the folder is empty or was written by an earlier call, which may have been interrupted."""
     own = (path.name in WRITTEN or path.name.startswith(("probe_", ".")) for path in folder.iterdir())
     return (folder / "probes.json").exists() or all(own)
 
 
 def _read_settings(settings: Mapping[str, Any]) -> tuple[SweepSpec, dict[str, Any]]:
-    """The specification, and the tables that were given as objects instead of files."""
+    """The specification, and the tables that are objects instead of files."""
     if unsuitable := [name for name in settings if name not in OF_MODEL_AND_DATA]:
         raise FrostlineError(f"Probes have no setting {unsuitable[0]!r}: choose from {', '.join(OF_MODEL_AND_DATA)}.")
-    tables = {name: settings[name] for name in ("train", "validation") if _is_table(settings.get(name))}
-    plain = {
-        name: os.fspath(value) if isinstance(value, os.PathLike) else value
-        for name, value in settings.items()
-        if name not in tables
-    }
+    tables, plain = split_off_tables(settings)
     return make_spec({**plain, "test": "none", "out": "", "tune": 0}), tables
 
 
-def _is_table(source: Any) -> bool:
-    return source is not None and not isinstance(source, str | Path)
-
-
-def _load_model(spec: SweepSpec, data: Data, machine: Machine) -> Pretrained:
-    return load_pretrained(
-        spec.model,
-        labels=data.task.labels,
-        problem_type=data.task.problem_type,
-        revision=spec.revision,
-        trust_remote_code=spec.trust_remote_code,
-        device=machine.device,
-    )
-
-
 def _rows_by_split(encoded: Sequence[Mapping[str, Tokens]]) -> list[dict[str, Any]]:
-    """For each label column, the rows of each split in the pool of all columns and splits."""
+    """For each label column, the positions of each split's examples in the pool of all columns and splits."""
     found, start = [], 0
     for splits in encoded:
         rows = {}
@@ -165,10 +139,8 @@ def _rows_by_split(encoded: Sequence[Mapping[str, Tokens]]) -> list[dict[str, An
     return found
 
 
-def _hidden_states(
-    spec: SweepSpec, pretrained: Pretrained, machine: Machine, tokens: Tokens, progress: Progress
-) -> HiddenStates:
-    """The feature vectors of all examples after every layer, cached on disk.
+def _hidden_states(pretrained: Pretrained, machine: Machine, tokens: Tokens, progress: Progress) -> HiddenStates:
+    """The features of all examples after every layer, cached on disk.
 
     Raises:
         FrostlineError: There is not enough free disk space.
@@ -176,14 +148,14 @@ def _hidden_states(
     anatomy = pretrained.anatomy
     selection = StateSelection((), head=False, pooled=tuple(range(anatomy.count + 1)))
     rows = np.arange(len(tokens))
-    forward_pass = vectors_pass(pretrained, machine, selection)
+    forward_pass = pooled_forward_pass(pretrained, machine, selection)
     recipe = recipe_of(pretrained, machine, forward_pass)
     missing = len(missing_rows(tokens, rows, selection, recipe))
     size = selection.bytes(missing, 0, anatomy.width)
-    free = free_bytes(nearest_existing(cache_folder())) - RESERVED_BYTES
+    free = free_cache_bytes()
     if size > free:
         raise FrostlineError(
-            f"The features of {missing:,} examples take {size / 1e9:.1f} GB, but only {max(0, free) / 1e9:.1f} GB are free in "
+            f"The features of {missing:,} examples take {size / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free in "
             f"{cache_folder()}: free disk space (`frostline cache rm`), or read fewer examples with --first-rows."
         )
     progress.begin("forward pass over the examples")
@@ -193,7 +165,7 @@ def _hidden_states(
     def advance(more: int) -> None:
         nonlocal done
         done += more
-        progress.advance(done)
+        progress.set_done(done)
 
     with memory_reused():
         states = load_or_compute(forward_pass, tokens, rows, recipe, progress=advance, warn=progress.note)

@@ -1,6 +1,5 @@
 """:class:`Sweep`: plan and run a grid, and read its results."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -8,18 +7,19 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from frostline.api.tables import split_off_tables
 from frostline.fast.garbage_collection import objects_frozen
 from frostline.report.finish import finish
 from frostline.report.rebuild import rebuild
-from frostline.report.recommended_model import best_weights
+from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import check_cuts, execute
-from frostline.sweep.execution.progress import Progress, suitable_progress
 from frostline.sweep.forecast.prediction import make_forecast
-from frostline.sweep.forecast.record import complete, record
 from frostline.sweep.plan import Plan, expand
 from frostline.sweep.prepare import Prepared, prepare
+from frostline.sweep.progress import Progress, suitable_progress
 from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.forecast_record import record, record_measured
 from frostline.sweep.results.search_record import request_again
 from frostline.sweep.results.tables import frame
 from frostline.sweep.specification import SweepSpec, make_spec
@@ -27,8 +27,6 @@ from frostline.training.specification import RunSpec
 
 if TYPE_CHECKING:
     import pandas as pd
-
-SOURCES = ("train", "validation", "test")
 
 
 class Sweep:
@@ -44,15 +42,8 @@ class Sweep:
     """
 
     def __init__(self, *, progress: Progress | None = None, **settings: Any) -> None:
-        self.sources = {
-            name: settings.pop(name)
-            for name in SOURCES
-            if name in settings and not isinstance(settings[name], str | os.PathLike | None)
-        }
-        named = {
-            name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in settings.items()
-        }
-        self.spec: SweepSpec = make_spec(named)
+        self.sources, plain = split_off_tables(settings)
+        self.spec: SweepSpec = make_spec(plain)
         self._progress = progress
         self._prepared: Prepared | None = None
 
@@ -65,7 +56,7 @@ class Sweep:
         """What will run, what the runs share, and what they cost. Nothing is written.
 
         Args:
-            timed: Whether to time a few steps, in about ten seconds, for the forecast of time and memory.
+            timed: Whether to time a few training steps, to forecast time and memory. This takes about ten seconds.
 
         Raises:
             FrostlineError: The same errors that :meth:`run` raises before the first run.
@@ -78,7 +69,7 @@ class Sweep:
             return prepared.plan
 
     def run(self, *, save_model: bool = True) -> dict[str, Any]:
-        """Run what has no result yet. Tables, answer, report and model are written into ``out``.
+        """Train every run that has no result yet, and write tables, answer, report and model into ``out``.
 
         Args:
             save_model: Whether to save the model of the recommended run.
@@ -125,16 +116,16 @@ class Sweep:
         for note in prepared.plan.notes:
             progress.note(note)
         requested = self._requested(prepared)
-        missing = sum(not prepared.store.has(spec.digest) for spec in requested)
+        missing = len(prepared.missing(requested))
         self._check_and_forecast(prepared, progress)
         register(prepared)
         request_again(self.out, {spec.digest for spec in requested})
         forecast = prepared.plan.forecast
         call = record(self.out, forecast) if missing and forecast else None
         begun = perf_counter()
-        execute(prepared, requested, progress, weights=best_weights(self.out) if save_model else None)
+        execute(prepared, requested, progress, weights=BestWeights.in_folder(self.out) if save_model else None)
         if call is not None:
-            complete(
+            record_measured(
                 self.out,
                 call,
                 {"seconds": perf_counter() - begun, "forward_pass_seconds": prepared.context.forward_pass_seconds},
@@ -152,10 +143,10 @@ class Sweep:
         Args:
             prepared: The sweep.
             progress: Shows progress.
-            plain: Whether to forecast the time of Trainer, too.
+            plain: Whether to forecast the time of transformers' Trainer, too.
         """
         requested = self._requested(prepared)
-        missing = sum(not prepared.store.has(spec.digest) for spec in requested)
+        missing = len(prepared.missing(requested))
         if missing:
             progress.begin("checking that the model can be cut")
             check_cuts(prepared)
@@ -164,7 +155,7 @@ class Sweep:
             prepared.plan = replace(prepared.plan, forecast=make_forecast(prepared, requested, plain=plain))
 
     def _requested(self, prepared: Prepared) -> list[RunSpec]:
-        """The runs of this call. The folder may contain a larger grid."""
+        """The runs of this call. The grid in the folder may be larger."""
         return expand(self.spec, prepared.identity)
 
     @contextmanager

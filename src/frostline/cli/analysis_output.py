@@ -1,4 +1,4 @@
-"""The output of an analysis: its choices, its page and what it prints."""
+"""What an analysis writes and prints, and the choices that it uses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ from frostline.cli.printing import print_table
 
 
 def choices_for(protocol: Any, **given: Any) -> Any:
-    """The choices of the command line (where not None), else of the study, else frostline's defaults."""
+    """The choices for an analysis: those given as flags, else those of the study, else frostline's defaults."""
     from frostline.statistics.choices import Choices
 
     chosen = {name: value for name, value in given.items() if value is not None}
@@ -59,7 +59,7 @@ def print_analysis(analysis: Mapping[str, Any], protocol: Any) -> None:
         if model["tasks"]:
             layers = f", {model['layers']} layers" if model["layers"] else ""
             print(f"\n{model['model']}{layers}, over {len(model['tasks']['tasks'])} tasks")
-            print_table(model["tasks"]["points"], ("target", "estimate", "sure", "possible"))
+            print_table(model["tasks"]["points"], ("target", "estimate", "confident", "not_ruled_out"))
     if protocol is not None:
         from frostline.studies.comparison import compare, gap_summary
 

@@ -11,22 +11,27 @@ from frostline.cli.analysis_output import choices_for, print_analysis, protocol_
 from frostline.cli.help import PanelCommand
 from frostline.cli.program import app
 from frostline.cli.values import split_pairs, split_words
+from frostline.data.formats.endings import ENDINGS, either
 from frostline.data.parsing import comma_separated, normalized_name
 
 RESULTS, CHOICES = "Results", "Choices"
 
 Sources = Annotated[
     list[Path],
-    typer.Argument(help="Tables with one row per run (CSV, TSV, JSON lines, Parquet), or folders of sweeps."),
+    typer.Argument(help=f"Tables with one row per run ({either(*ENDINGS)}), or folders of sweeps."),
 ]
 Out = Annotated[Path, typer.Option(help="Folder for report, tables and figures.", rich_help_panel=RESULTS)]
 ColumnNames = Annotated[
     list[str] | None,
-    typer.Option("--columns", help="OURS=THEIRS: the table's names of columns.", rich_help_panel=RESULTS),
+    typer.Option(
+        "--columns", help="OURS=THEIRS: frostline's name and the table's name of a column.", rich_help_panel=RESULTS
+    ),
 ]
 Constants = Annotated[
     list[str] | None,
-    typer.Option("--set", help="OURS=VALUE: one value for a column that the table lacks.", rich_help_panel=RESULTS),
+    typer.Option(
+        "--set", help="OURS=VALUE: a constant value for a column that the table lacks.", rich_help_panel=RESULTS
+    ),
 ]
 Metric = Annotated[
     list[str] | None,
@@ -38,7 +43,7 @@ Chance = Annotated[
 ]
 Paired = Annotated[
     bool,
-    typer.Option("--paired/--unpaired", help="Compare runs of the same seed with each other.", rich_help_panel=CHOICES),
+    typer.Option("--paired/--unpaired", help="Pair runs of the same seed in comparisons.", rich_help_panel=CHOICES),
 ]
 AsPublished = Annotated[
     str | None,
@@ -80,7 +85,9 @@ LeaveOut = Annotated[
 ByMean = Annotated[
     bool | None,
     typer.Option(
-        "--by-mean/--by-interval", help="Compare means with the target, or their intervals.", rich_help_panel=CHOICES
+        "--by-mean/--by-interval",
+        help="Compare the mean of each k with the target, or its interval.",
+        rich_help_panel=CHOICES,
     ),
 ]
 Corrected = Annotated[
@@ -138,7 +145,7 @@ def analyze(
         protocol,
         target=target,
         margin=margin,
-        one_rate=one_learning_rate,
+        one_learning_rate=one_learning_rate,
         failed_below=failed_below,
         by_mean=by_mean,
         corrected=corrected,
@@ -166,25 +173,29 @@ def require_known_tasks(flag: str, names: Iterable[str], tasks: Collection[str])
     Raises:
         FrostlineError: A task is unknown; the message gives the nearest task and all tasks.
     """
-    from frostline.data.wording import nearest
+    from frostline.data.wording import did_you_mean
 
     known = {normalized_name(task) for task in tasks}
     unknown = next((name for name in names if normalized_name(name) not in known), None)
     if unknown is not None:
         raise FrostlineError(
-            f"{flag} {unknown}: there is no such task{nearest(unknown, tasks)}; choose from {', '.join(sorted(tasks))}."
+            f"{flag} {unknown}: there is no such task{did_you_mean(unknown, tasks)}; choose from {', '.join(sorted(tasks))}."
         )
 
 
 def by_task(words: Sequence[str] | None) -> dict[str, str]:
-    """``f1`` for every task (under the empty name), or ``MRPC=f1`` for one."""
+    """Metrics by task. ``f1`` is for every task, under the empty name; ``MRPC=f1`` is for one task."""
     single = [word for some in words or () for word in comma_separated(some) if "=" not in word]
     paired = [word for some in words or () for word in comma_separated(some) if "=" in word]
     return {**({"": single[0]} if single else {}), **split_pairs("--metric", paired)}
 
 
 def number(flag: str, value: str) -> float:
-    """The value of a flag as a number, or an error that names the flag."""
+    """The value of a flag as a number.
+
+    Raises:
+        FrostlineError: It is not a number.
+    """
     try:
         return float(value)
     except ValueError:

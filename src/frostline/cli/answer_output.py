@@ -1,4 +1,4 @@
-"""Print the answer of a sweep or a search."""
+"""Prints the answer of a sweep or a search."""
 
 import sys
 from collections.abc import Mapping

@@ -19,18 +19,22 @@ def check(
 
     The check covers every k, with cached hidden states and with packed batches.
     """
-    from frostline.frozen.check.comparison import TOLERANCE
+    from frostline.data.specification import CLASSIFICATION
+    from frostline.frozen.check.differences import TOLERANCE
     from frostline.frozen.check.exactness import check as check_model
     from frostline.model.loading import load_pretrained
 
-    pretrained = load_pretrained(
-        model, labels=("0", "1"), problem_type="single_label_classification", revision=revision
-    )
+    pretrained = load_pretrained(model, labels=("0", "1"), problem_type=CLASSIFICATION, revision=revision)
     checks = check_model(pretrained.model)
-    rows = [{**vars(row), "tuned_layers": "all" if row.tuned_layers is None else row.tuned_layers} for row in checks]
     refused = [row for row in checks if row.refused]
-    columns = ("tuned_layers", "path", "max_logit_difference", "max_gradient_difference", *["refused"] * bool(refused))
-    print_table(rows, columns)
+    columns = (
+        "tuned_layers",
+        "batches",
+        "max_logit_difference",
+        "max_gradient_difference",
+        *["refused"] * bool(refused),
+    )
+    print_table(map(vars, checks), columns)
     if refused:
         raise FrostlineError(
             f"{model} cannot be used at {len(refused)} of {len(checks)} values of k: {refused[0].refused}"

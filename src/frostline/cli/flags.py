@@ -14,6 +14,7 @@ from frostline.sweep.toml import read_toml
 from frostline.training.specification import Settings
 
 PANELS = ("data", "model", "grid", "training", "resources", "output")
+FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The --out folder of a sweep or search.")]
 File = Annotated[Path | None, typer.Argument(help="TOML file with the same settings; a flag takes precedence over it.")]
 
 
@@ -32,8 +33,8 @@ def with_settings(
     Args:
         file: Whether a TOML file may give settings too.
         only: The settings to offer; by default all of them.
-        leave_out: Settings for which the command has flags of its own.
-        defaults: Text shown as every default, in place of a sweep's own defaults.
+        leave_out: Settings to leave out; the command may have its own flags for them.
+        defaults: The text that the help shows as every default, instead of the defaults of a sweep.
         out: The default output folder.
     """
 
@@ -61,7 +62,7 @@ def with_settings(
 def _settings(
     only: Collection[str] | None, leave_out: Collection[str], defaults: str | None, out: str | None
 ) -> Iterator[inspect.Parameter]:
-    """A parameter for each setting, panel by panel. Within a panel, a sweep's own settings come before those of a run."""
+    """A parameter for each setting, panel by panel. Within a panel, settings of the sweep come before settings of a run."""
     names = [name for name in SweepSpec.model_fields if name not in ("grid", *leave_out)]  # [[grid]] is for files only
     names = [name for name in names if only is None or name in only]
     for name in sorted(names, key=lambda name: (PANELS.index(panel_of(name)), name in Settings.model_fields)):
@@ -86,7 +87,7 @@ def panel_of(setting: str) -> str:
 
 
 def _facts(setting: str) -> dict[str, Any]:
-    """What ``frostline.training.fields.panel`` says about a setting."""
+    """The panel and the default text of a setting, as ``frostline.training.fields.panel`` stores them."""
     extra = SweepSpec.model_fields[setting].json_schema_extra
     assert isinstance(extra, dict), f"{setting} has no panel"
     return extra
@@ -122,12 +123,12 @@ def as_typed(value: Any) -> str:
 
 
 def _settings_in(file: Path) -> dict[str, Any]:
-    """The settings in a TOML file, without the identity that a sweep adds to its own sweep.toml."""
+    """The settings in a TOML file, without the table ``identity`` that a sweep writes into its sweep.toml."""
     return {name: value for name, value in read_toml(file).items() if name != "identity"}
 
 
 def _plain(flags: dict[str, Any]) -> dict[str, Any]:
-    """Values of flags in the form that they have in a TOML file."""
+    """The values of flags in the form that a TOML file has: class weights become a table."""
     weights = flags.get("class_weights", "")
     if "=" in weights:
         parts = [part.rpartition("=") for part in comma_separated(weights)]

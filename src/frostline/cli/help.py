@@ -1,16 +1,29 @@
-"""Help texts: options grouped by panel, verbs in the order of a typical project."""
+"""Help texts: options grouped in panels, commands in the order of a typical project."""
 
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-VERBS = ("demo", "find", "sweep", "plan", "status", "report", "predict", "probe", "check", "analyze", "study", "cache")
-PANELS = ("Arguments", "Options", "Data", "Model", "Grid", "Search", "Probe")  # they come first, in this order
-METAVARS = {"list": "LIST", "path": "PATH", "int": "NUMBER", "float": "NUMBER"}  # by typer's name of the type
+COMMANDS = (
+    "demo",
+    "find",
+    "sweep",
+    "plan",
+    "status",
+    "report",
+    "predict",
+    "probe",
+    "check",
+    "analyze",
+    "study",
+    "cache",
+)
+PANELS = ("Arguments", "Options", "Data", "Model", "Grid", "Search", "Probe")  # these come first, in this order
+METAVARS = {"list": "LIST", "path": "PATH", "int": "NUMBER", "float": "NUMBER"}  # by the name that typer gives a type
 
 
 def panels_of(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
-    """The flags of a command with their help, by panel. The most important panels come first."""
+    """The flags of a command and their help texts, by panel. The most important panels come first."""
     panels: dict[str, list[tuple[str, str]]] = {}
     for param in command.get_params(ctx):
         record = param.get_help_record(ctx)
@@ -22,7 +35,7 @@ def panels_of(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
 
 
 def plain_flag(flag: str, *, argument: bool = False) -> str:
-    """A flag or an argument in the notation of the help: ``--out PATH``, ``FILE``, ``--[no-]tune-pooler``."""
+    """A flag or an argument as the help shows it: ``--out PATH``, ``FILE``, ``--[no-]tune-pooler``."""
     name, _, kind = flag.partition(" <")
     if argument:
         return name.upper()
@@ -33,7 +46,7 @@ def plain_flag(flag: str, *, argument: bool = False) -> str:
 
 
 class PanelCommand(TyperCommand):
-    """A verb whose ``--help`` shows its options panel by panel, in plain text that no terminal truncates."""
+    """A command whose ``--help`` shows its options in panels, as plain text that no terminal truncates."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write one section for each panel."""
@@ -43,8 +56,8 @@ class PanelCommand(TyperCommand):
 
 
 class OrderedGroup(TyperGroup):
-    """The program, whose ``--help`` lists the verbs in the order of a typical project."""
+    """The program. Its ``--help`` lists the commands in the order of a typical project."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of the verbs."""
-        return [name for name in VERBS if name in self.commands]
+        """The names of all commands; those that ``COMMANDS`` lacks come last."""
+        return sorted(self.commands, key=lambda name: COMMANDS.index(name) if name in COMMANDS else len(COMMANDS))

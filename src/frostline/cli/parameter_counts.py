@@ -6,10 +6,12 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.cli.printing import print_table
 from frostline.cli.values import split_words
+from frostline.model.places import EMBEDDINGS, HEAD, POOLER, layer_number, layer_place
+from frostline.statistics.tune import NAMED, name_of
 
 
 def print_counts(name: str, settings: Mapping[str, Any]) -> None:
-    """Print the parameter counts of a study's models, or of those in ``settings``, by place and by k."""
+    """Print the parameters of a study's models, or of the models in ``settings``, by part of the model and by k."""
     from frostline.studies.parameters import model_config, parameter_counts
     from frostline.studies.protocol import load_protocol
     from frostline.studies.tune_values import tune_values
@@ -21,7 +23,7 @@ def print_counts(name: str, settings: Mapping[str, Any]) -> None:
         ks = tune_values(settings.get("tune", protocol.tune), config.num_hidden_layers)
         parts = values.get("tune_modules")
         parts = split_words([parts] if isinstance(parts, str) else parts)
-        if "named" in ks and not parts:
+        if NAMED in ks and not parts:
             raise FrostlineError(f"{name} names no modules to tune: give --tune-modules with module paths.")
         counts = parameter_counts(config, ks, tune_pooler=bool(values.get("tune_pooler", True)), tune_modules=parts)
         print(f"\n{model}: {counts.layers} layers, {counts.total:,} parameters")
@@ -31,7 +33,7 @@ def print_counts(name: str, settings: Mapping[str, Any]) -> None:
         by_k = {row.tuned: int(row.value) for row in printed if row.statistic == "trainable_parameters"}
         rows = [
             {
-                "tune": f"last {k}" if isinstance(k, int) else k,
+                "tune": name_of(k),
                 "trainable parameters": f"{number:,}",
                 "share": f"{100 * number / counts.total:.1f} %",
                 "printed": f"{by_k[k]:,}" if k in by_k else "",
@@ -42,13 +44,13 @@ def print_counts(name: str, settings: Mapping[str, Any]) -> None:
 
 
 def _print_places(counts: Any, printed: Mapping[str, float]) -> None:
-    """Print the parameter counts by place, next to the published numbers if there are any."""
-    output = "pooler" if "pooler" in counts.places else "head"
-    names = {"embeddings": "embedding", "a layer": "per_layer", output: "output", "total": "total"}
-    places = {place: number for place, number in counts.places.items() if not place.startswith("layer ")}
+    """Print the parameters of each part of a model, next to the published numbers if there are any."""
+    output = POOLER if POOLER in counts.places else HEAD
+    names = {EMBEDDINGS: "embedding", "a layer": "per_layer", output: "output", "total": "total"}
+    places = {place: number for place, number in counts.places.items() if layer_number(place) is None}
     parts = {
-        "embeddings": places.pop("embeddings"),
-        "a layer": counts.places["layer 0"],
+        EMBEDDINGS: places.pop(EMBEDDINGS),
+        "a layer": counts.places[layer_place(0)],
         **places,
         "total": counts.total,
     }

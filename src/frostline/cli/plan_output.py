@@ -5,10 +5,11 @@ from typing import Any
 
 from frostline.cli.printing import print_table, size_of
 from frostline.data.wording import duration
+from frostline.statistics.tune import name_of
 
 
 def print_plan(plan: Any) -> None:
-    """Print the runs of a plan, what they share, and the disk space that they need."""
+    """Print the runs of a plan, the hidden states that they share, and the disk space that they need."""
     for note in plan.notes:
         print(note)
     print(f"\n{len(plan.runs)} runs, {len(plan.done)} of them done; {plan.parameters:,} parameters in the model.")
@@ -60,7 +61,7 @@ def _plan_rows(plan: Any) -> Iterator[dict[str, Any]]:
 
 
 def _costs(cell: Any) -> dict[str, str]:
-    """Forecast time and memory of a cell; empty if all its runs are done."""
+    """The forecast time and memory of a cell; empty texts if all its runs are done."""
     if cell is None:
         return dict.fromkeys(("per run", "in total", "memory", "per run with Trainer"), "")
     return {
@@ -72,7 +73,7 @@ def _costs(cell: Any) -> dict[str, str]:
 
 
 def print_forecast(forecast: Any) -> None:
-    """Print how long all runs will take, and how long transformers' Trainer would."""
+    """Print how long all runs will take, and how long they would take with transformers' Trainer."""
     if forecast is None:
         print("\nNo forecast: no step could be timed.")
         return
@@ -101,10 +102,9 @@ def print_forecast(forecast: Any) -> None:
 def print_groups(all_groups: Mapping[Any, Any]) -> None:
     """Print every parameter group of each value of ``tune``."""
     for tune, groups in all_groups.items():
-        name = f"last {tune}" if isinstance(tune, int) else tune
         trained = sum(group.parameters for group in groups if group.trained)
         whole = sum(group.parameters for group in groups)
-        print(f"\ntune {name}: {trained:,} of {whole:,} parameters are trained")
+        print(f"\ntune {name_of(tune)}: {trained:,} of {whole:,} parameters are trained")
         rows = [
             {
                 "": "trained" if group.trained else "frozen",

@@ -1,4 +1,4 @@
-"""Plain tables and sizes on the terminal."""
+"""Prints tables and sizes on the terminal."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from frostline.report import formatting
 
 
 def print_table(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> None:
-    """Print rows as aligned columns, numbers to the right."""
+    """Print rows as aligned columns; numbers are aligned to the right."""
     cells = [[_text(row[name]) for name in columns] for row in rows]
     widths = [max(len(name), *(len(row[n]) for row in cells)) if cells else len(name) for n, name in enumerate(columns)]
     right = [all(row[n][:1] in "-0123456789" for row in cells) for n in range(len(columns))]

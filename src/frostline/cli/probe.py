@@ -17,7 +17,6 @@ LabelColumn = Annotated[
 ]
 Kind = Annotated[str, typer.Option(help="Kind of probe: ridge or logistic.", rich_help_panel="Probe")]
 Out = Annotated[Path, typer.Option(help="Folder for report, table, figure and best probe.", rich_help_panel="Output")]
-VECTORS = ("first", "mean", "last")
 
 
 @app.command(cls=PanelCommand, short_help="Train linear probes on frozen features after every layer.")
@@ -38,7 +37,7 @@ def probe(
     """
     from frostline.api.probe import probe as probe_model
     from frostline.api.probe import probe_folders
-    from frostline.sweep.execution.progress import suitable_progress
+    from frostline.sweep.progress import suitable_progress
 
     progress = suitable_progress()
     try:
@@ -64,8 +63,10 @@ def print_probes(facts: Mapping[str, Any]) -> None:
         name = formatting.layers(one["layers"])
         best = facts["best"]["layers"] == one["layers"] and facts["best"]["vector"] == one["vector"]
         score = "-" if one["validation"] is None else f"{one['validation']:.3f}"
-        rows.setdefault(name, {"after layer": name, **dict.fromkeys(VECTORS, "")})[one["vector"]] = score + " *" * best
+        rows.setdefault(name, {"after layer": name, **dict.fromkeys(names.VECTORS, "")})[one["vector"]] = (
+            score + " *" * best
+        )
     metric, count = names.metric(facts["metric"]), facts["validation_rows"]
     print(f"\n{facts['columns']['label']}: {metric} on {count:,} validation examples")
-    print_table(rows.values(), ("after layer", *VECTORS))
-    print("* best probe by its leave-one-out or held-out score on the training examples")
+    print_table(rows.values(), ("after layer", *names.VECTORS))
+    print("* best probe, selected by its leave-one-out or held-out score on the training examples")

@@ -1,4 +1,4 @@
-"""The program: its exit codes, and one sentence on stderr for a user's mistake."""
+"""The program and its exit codes. A mistake of the user is one sentence on stderr."""
 
 import atexit
 import errno
@@ -13,7 +13,7 @@ from frostline.cli.help import OrderedGroup
 
 FAILED_RUNS, INTERRUPTED = 1, 130  # exit codes: some runs ended in an error; Ctrl-C
 CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
-# With Python's default threshold of 700 new objects, importing torch collects garbage 1,200 times.
+# With Python's default threshold of 700 new objects, garbage is collected 1,200 times while torch is imported.
 GARBAGE_THRESHOLD = 20_000
 
 app = typer.Typer(
@@ -40,7 +40,7 @@ def program(
 
 
 def main() -> None:
-    """Run the program. A user's mistake is one sentence on stderr and exit code 2."""
+    """Run the program. On a mistake of the user, it prints one sentence on stderr and exits with code 2."""
     gc.set_threshold(GARBAGE_THRESHOLD)
     atexit.register(skip_final_garbage_collection)
     try:
@@ -62,9 +62,9 @@ def main() -> None:
 
 
 def skip_final_garbage_collection() -> None:
-    """Freeze all objects at exit. A last collection takes a second, and the system frees everything anyway.
+    """Freeze all objects at exit, so that Python skips its final garbage collection, which takes a second.
 
-    With Triton the collection runs: its bindings (nanobind) print a long warning about every object left at exit.
+    If Triton is loaded, the collection runs, because Triton's bindings (nanobind) warn about every object left at exit.
     """
     if "triton" not in sys.modules:
         gc.freeze()

@@ -1,4 +1,4 @@
-"""`frostline study`: run a published protocol and compare with its published numbers."""
+"""`frostline study`: run the protocol of a published study and compare the results with its numbers."""
 
 import sys
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def study(
 
 
 def print_study(protocol: Any, sweeps: Sequence[Any]) -> None:
-    """Print the sweeps of a study and the parameters that each model would train, without reading weights or data."""
+    """Print the sweeps of a study and the parameter groups of each model. Neither weights nor data are read."""
     from frostline.studies.parameters import model_config, parameter_groups
 
     shared = [
@@ -83,7 +83,7 @@ def print_study(protocol: Any, sweeps: Sequence[Any]) -> None:
 
 
 def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
-    """Run every sweep of a study, then write two pages: with frostline's choices and with the publication's."""
+    """Run every sweep of a study, then write two reports: with frostline's choices, and with those of the publication."""
     from frostline.report.answer.analysis import analyze as analyze_groups
     from frostline.report.answer.groups import load_groups
     from frostline.report.names import model_name

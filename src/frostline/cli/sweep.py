@@ -11,7 +11,7 @@ from frostline.cli.parameter_counts import print_counts
 from frostline.cli.plan_output import print_forecast, print_groups, print_plan
 from frostline.cli.program import app
 
-PLANNED_FOLDER = "frostline-sweep"  # the default folder of a plan, which writes nothing
+PLANNED_FOLDER = "frostline-sweep"  # the default --out of a plan, which writes nothing
 
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan and all parameter groups; train and write nothing.")

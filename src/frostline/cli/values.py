@@ -1,4 +1,4 @@
-"""Flags with several values: separated by commas, or given several times."""
+"""Reads flags with several values, which are separated by commas or given several times."""
 
 from collections.abc import Sequence
 

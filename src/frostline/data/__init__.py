@@ -1,7 +1,7 @@
-"""Data: reads tables, decides the prediction task, draws training subsets, holds out validation and test rows.
+"""Read tables, decide the prediction task, hold out validation and test rows, draw training subsets.
 
-``load.py`` tells the whole story; ``specification.py`` lists what a user can choose. To add a file format, write one module
-in ``formats/`` and name its reader in ``formats/reader.py``; for a data set with splits, see ``dataset_sources.py``.
-``wording.py`` and ``parsing.py`` write and read the values in messages and options; ``files.py`` writes files safely.
-Imports no other folder.
+Start reading in ``load.py``. ``specification.py`` lists what a user can choose. To add a file format, write one module
+in ``formats/``, name its reader in ``formats/reader.py`` and its endings in ``formats/endings.py``; for a data set with
+splits, see ``dataset_sources.py``. ``wording.py`` formats values for messages, ``parsing.py`` parses values of options,
+``files.py`` writes files atomically. Imports no other folder.
 """

@@ -1,4 +1,4 @@
-"""Facts about the data for the report and its warnings. Nothing here refuses any data."""
+"""Facts about the data for the report, and warnings. No data are refused here."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from frostline.data.examples import Examples, Indices, Texts
-from frostline.data.task import REGRESSION, Task
-from frostline.data.wording import listed
-
-SHOWN_ROWS = 10
+from frostline.data.specification import REGRESSION
+from frostline.data.task import Task
+from frostline.data.wording import SHOWN_ROWS, listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +21,11 @@ class SplitReport:
     Attributes:
         source: The file or object that the rows come from.
         rows: The number of rows.
-        label_counts: Rows of each label; empty for regression.
-        target_range: The smallest and the largest target of a regression.
-        characters: Statistics of the lengths in characters, both texts of a pair together.
+        label_counts: The number of rows of each label; empty for regression.
+        target_range: The smallest and the largest target; None for classification.
+        characters: Statistics of the text lengths in characters. The two texts of a pair count together.
         empty_texts: The number of rows with an empty text.
-        empty_rows: The first ten of them, as numbered in the file.
+        empty_rows: The row numbers of the first ten empty texts.
     """
 
     source: str
@@ -44,9 +43,9 @@ class DataReport:
 
     Attributes:
         splits: Facts about each split.
-        repeated: For each split, the rows whose text occurs earlier in the same split.
-        shared: For each pair ``first/second``, the rows of the second split whose text occurs in the first.
-        conflicting: The number of training texts with several different targets.
+        repeated: By split, the number of rows whose text occurs earlier in the same split.
+        shared: By pair of splits ``first/second``, the number of rows of the second whose text also occurs in the first.
+        conflicting: The number of training texts with more than one target.
     """
 
     splits: dict[str, SplitReport]
@@ -55,11 +54,11 @@ class DataReport:
     conflicting: int
 
     def as_dict(self) -> dict[str, Any]:
-        """All facts as plain values for JSON."""
+        """The facts as values for JSON."""
         return asdict(self)
 
     def sentences(self) -> list[str]:
-        """What the user should know before training; an empty list if nothing is unusual."""
+        """Warnings and notes for the user, a sentence each; empty if nothing is unusual."""
         return [*self._warnings(), *(note for split in self.splits for note in self._split_notes(split))]
 
     def _warnings(self) -> list[str]:
@@ -69,7 +68,7 @@ class DataReport:
             if count:
                 rows = self.splits[second].rows
                 have = "row has" if rows == 1 else "rows have"
-                warnings.append(f"Warning: {count:,} of {rows:,} {second} {have} a text that {first} has too.")
+                warnings.append(f"Warning: {count:,} of {rows:,} {second} {have} a text that is also in {first}.")
         if self.conflicting:
             have = "text has" if self.conflicting == 1 else "texts have"
             warnings.append(f"Warning: {self.conflicting:,} training {have} more than one label.")
@@ -77,9 +76,9 @@ class DataReport:
 
     def _split_notes(self, split: str) -> list[str]:
         facts, notes = self.splits[split], []
-        unseen = [label for label, count in facts.label_counts.items() if not count]
-        if unseen:
-            notes.append(f"No {split} row has the label {listed(unseen)}.")
+        absent = [label for label, count in facts.label_counts.items() if not count]
+        if absent:
+            notes.append(f"No {split} row has the label {listed(absent)}.")
         if facts.empty_texts:
             where = ", ".join(str(row) for row in facts.empty_rows)
             more = ", ..." if facts.empty_texts > len(facts.empty_rows) else ""
@@ -89,7 +88,7 @@ class DataReport:
 
 
 def report_on(splits: Mapping[str, Examples], task: Task) -> DataReport:
-    """The facts about all splits, which must be in the order train, validation, test."""
+    """The facts about all splits. ``splits`` must be in the order train, validation, test."""
     keys = {split: _keys(examples) for split, examples in splits.items()}
     return DataReport(
         splits={split: _split_report(examples, task) for split, examples in splits.items()},
@@ -100,13 +99,13 @@ def report_on(splits: Mapping[str, Examples], task: Task) -> DataReport:
 
 
 def overlap(train: Texts, other: Texts) -> Indices:
-    """Positions in ``other`` of the rows whose text (and pair) also occurs in ``train``."""
+    """Positions in ``other`` of the rows whose text (or pair of texts) also occurs in ``train``."""
     known = set(_keys(train))
     return np.array([i for i, key in enumerate(_keys(other)) if key in known], dtype=np.int64)
 
 
 def conflicting(examples: Examples) -> int:
-    """The number of different texts (with their pair) that have more than one target."""
+    """The number of distinct texts (or pairs of texts) with more than one target."""
     text_and_target = set(zip(_keys(examples), examples.targets.tolist(), strict=True))
     return sum(count > 1 for count in Counter(key for key, _ in text_and_target).values())
 

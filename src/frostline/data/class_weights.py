@@ -1,4 +1,4 @@
-"""Class weights in the loss."""
+"""Class weights of the loss."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from frostline import FrostlineError
-from frostline.data.wording import listed, nearest, quoted
+from frostline.data.wording import did_you_mean, listed, quoted
 
 NAMED_WEIGHTS = ("none", "balanced")
 
@@ -18,12 +18,12 @@ def class_weights(
 
     Args:
         targets: Class indices of the training rows, ``[N]``.
-        spec: "none" for a weight of 1 each; "balanced" for rows / (classes x rows of the class), as in scikit-learn, over the
-            classes that occur in ``targets`` (1 for a label without rows); or a weight for every label.
+        spec: "none": every weight is 1. "balanced": rows / (classes x rows of the class), as in scikit-learn, counting only the
+            classes in ``targets``; a label without rows gets 1. Or a weight for every label.
         labels: The names of the classes in the order of their indices.
 
     Raises:
-        FrostlineError: ``spec`` is not known, does not match the labels, or has a weight that is not a positive number or 0.
+        FrostlineError: ``spec`` is unknown, does not match the labels, or has a negative or infinite weight.
     """
     weights = np.ones(len(labels))
     if not isinstance(spec, str):
@@ -36,7 +36,7 @@ def class_weights(
         weights[present] = compute_class_weight("balanced", classes=present, y=targets)
     elif spec != "none":
         raise FrostlineError(
-            f"Class weights {quoted(spec)} are not known{nearest(spec, NAMED_WEIGHTS)}; pass none, balanced or a weight "
+            f"Class weights {quoted(spec)} are not known{did_you_mean(spec, NAMED_WEIGHTS)}; pass none, balanced or a weight "
             "for each label."
         )
     return weights
@@ -45,7 +45,7 @@ def class_weights(
 def _check(spec: Mapping[str, float], labels: Sequence[str]) -> None:
     unknown, missing = [one for one in spec if one not in labels], [one for one in labels if one not in spec]
     if unknown:
-        hint = nearest(str(unknown[0]), labels)
+        hint = did_you_mean(str(unknown[0]), labels)
         raise FrostlineError(
             f"Class weights are given for {listed(unknown)}{hint}; the labels are {listed(labels)}: name these."
         )

@@ -1,12 +1,12 @@
-"""Finds the columns with the text, the second text of a pair, and the label. An ambiguous choice is refused."""
+"""Find the columns of the text, of the second text of a pair, and of the label. An ambiguous choice is an error."""
 
 from dataclasses import dataclass
 
 from frostline import FrostlineError
 from frostline.data.table import Table
-from frostline.data.wording import listed, nearest, quoted
+from frostline.data.wording import did_you_mean, listed, quoted
 
-# Compared without case: the names of GLUE, of its original files, and those that are common elsewhere.
+# Common column names, including those of GLUE and of its original files. Compared case-insensitively.
 TEXTS = (
     *("text", "sentence", "document", "review", "content", "comment", "tweet", "message", "utterance", "query"),
     *("body", "headline", "review_body", "review_text", "comment_text", "reviewtext"),
@@ -31,7 +31,7 @@ LABELS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The names of the columns. ``text_pair`` is None for single texts, ``label`` is None without labels."""
+    """The names of the columns. ``text_pair`` is None for single texts, and ``label`` is None without labels."""
 
     text: str
     text_pair: str | None = None
@@ -51,19 +51,19 @@ def choose_columns(
     label_column: str | None = None,
     label_needed: bool = True,
 ) -> Columns:
-    """The columns that the user names; the others are found by their common names.
+    """The columns that the user gives. Missing ones are found by their common names.
 
-    A column named ``text`` or ``label`` is chosen before others, unless ``text`` is part of a known pair. Of the other common
-    names exactly one must be in the table. A text column that the user names has a pair only if the user names that too.
+    A column named ``text`` or ``label`` takes precedence, unless ``text`` is part of a known pair. Otherwise, exactly one
+    common name must be in the table. If the user gives the text column, there is a pair only if the user gives its column, too.
 
     Raises:
-        FrostlineError: A column does not exist, is named twice, or cannot be chosen without a guess.
+        FrostlineError: A column does not exist, is used twice, or is ambiguous.
     """
     named = {"--text-column": text_column, "--text-pair-column": text_pair_column, "--label-column": label_column}
     for flag, column in named.items():
         if column is not None and column not in table.columns:
             raise FrostlineError(
-                f"{table.name}: there is no column {quoted(column)}{nearest(column, table.columns)}; "
+                f"{table.name}: there is no column {quoted(column)}{did_you_mean(column, table.columns)}; "
                 f"pass one of {listed(table.columns)} with {flag}."
             )
     if text_pair_column is not None and text_column is None:
@@ -83,7 +83,7 @@ def choose_columns(
 
 
 def _find_texts(table: Table, label: str | None) -> tuple[str, str | None]:
-    """The text column by its common name, and the column of its pair if it has one."""
+    """The text column with a common name, and the column of the second text if the texts are pairs."""
     by_name = {name.casefold(): name for name in table.columns if name != label}
     pairs = [(by_name[one], by_name[two]) for one, two in PAIRS if one in by_name and two in by_name]
     paired = {name for pair in pairs for name in pair}

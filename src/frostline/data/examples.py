@@ -1,4 +1,4 @@
-"""Texts, and labelled examples, in the form that all other folders use."""
+"""Texts and labelled examples, as all other folders use them."""
 
 import hashlib
 from collections.abc import Iterable
@@ -16,10 +16,10 @@ class Texts:
     """Texts, or pairs of texts, in the order of their source.
 
     Attributes:
-        texts: The first text of each example, N in all.
+        texts: The first text of each of the N examples.
         pairs: The second text of each example, or None for single texts.
         rows: The row number of each example in its source, ``[N]``.
-        name: The file, or what errors call the source.
+        name: The name of the source in errors: a file or a description.
     """
 
     texts: tuple[str, ...]
@@ -41,14 +41,14 @@ class Texts:
         )
 
     def row_digests(self) -> list[bytes]:
-        """A SHA-256 of 32 bytes for each example: equal only if text and pair are equal."""
+        """A SHA-256 of each example, 32 bytes. Equal digests mean equal texts and pairs."""
         if self.pairs is None:
             return [hashlib.sha256(_framed(text)).digest() for text in self.texts]
         both = zip(self.texts, self.pairs, strict=True)
         return [hashlib.sha256(_framed(text) + _framed(pair)).digest() for text, pair in both]
 
     def digest(self) -> str:
-        """A SHA-256 in hexadecimal of all texts and pairs in their order; row numbers and names have no influence."""
+        """A SHA-256 in hexadecimal of all texts and pairs in their order, without row numbers and names."""
         return _digest(self._parts())
 
     def _parts(self) -> Iterable[bytes]:
@@ -73,7 +73,7 @@ class Examples(Texts):
 
 
 def _framed(text: str) -> bytes:
-    """The text preceded by its length, so that no two pairs of texts give the same bytes."""
+    """The length of a text and its bytes. With the length, different pairs of texts give different bytes."""
     content = text.encode()
     return len(content).to_bytes(8, "little") + content
 

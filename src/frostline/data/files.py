@@ -1,4 +1,4 @@
-"""Durable file writing: a reader finds the old content of a file or the new one, never a part of it."""
+"""Atomic file writing: a reader always finds either the old or the new content, never a part of it."""
 
 import errno
 import json
@@ -16,7 +16,7 @@ from frostline import FrostlineError
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file atomically, in place of an older one; missing parent folders are created.
+    """Write a file atomically, replacing an existing one. Missing parent folders are created.
 
     Raises:
         FrostlineError: The file cannot be written, or the disk is full.
@@ -25,7 +25,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def create_file(path: Path, content: bytes) -> None:
-    """Write a new file atomically; an existing file of this name stays as it is.
+    """Write a new file atomically. An existing file is left unchanged.
 
     Raises:
         FrostlineError: The file cannot be written, or the disk is full.
@@ -40,12 +40,12 @@ def create_file(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
-    """Write plain facts as JSON, atomically; a number that is not finite becomes null."""
+    """Write facts as JSON, atomically. Numbers that are not finite become null."""
     replace_file(path, json_bytes(with_nulls(facts)))
 
 
 def json_bytes(facts: Mapping[str, Any]) -> bytes:
-    """Plain facts as indented JSON.
+    """Facts as indented JSON.
 
     Raises:
         ValueError: A number is not finite, which JSON cannot express.
@@ -54,7 +54,7 @@ def json_bytes(facts: Mapping[str, Any]) -> bytes:
 
 
 def with_nulls(value: Any) -> Any:
-    """Plain facts with None in place of each number that is not finite."""
+    """The facts with None instead of each number that is not finite."""
     if isinstance(value, Mapping):
         return {name: with_nulls(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -63,7 +63,9 @@ def with_nulls(value: Any) -> Any:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder if it is missing, and check that it is writable before any long work starts.
+    """Create a folder if it is missing, and check that it is writable.
+
+    Called before long computations, so that they are not lost.
 
     Raises:
         FrostlineError: The folder cannot be created, or files cannot be written into it.
@@ -77,12 +79,12 @@ def make_folder(folder: Path) -> None:
 
 
 def file_name(name: str) -> str:
-    """The name of a model or task in characters that are safe in a file name."""
+    """The name of a model or task as a safe file name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "data"
 
 
 def _write_temporary(path: Path, content: bytes) -> Path:
-    """Write and sync a temporary file beside ``path``; returns its path."""
+    """Write and sync a temporary file in the folder of ``path``. Returns its path."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +93,7 @@ def _write_temporary(path: Path, content: bytes) -> Path:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        with suppress(OSError):  # report the first error, not that of cleaning up
+        with suppress(OSError):  # report the first error, not an error of the cleanup
             temporary.unlink()
         if error.errno == errno.ENOSPC:
             raise FrostlineError(

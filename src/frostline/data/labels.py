@@ -1,4 +1,4 @@
-"""The cells of a label column, read as texts and checked."""
+"""Read and check the cells of a label column."""
 
 import unicodedata
 from collections import Counter
@@ -10,11 +10,11 @@ from frostline.data.parsing import INTEGER
 from frostline.data.table import Table
 from frostline.data.wording import quoted, visible
 
-HIDDEN = {None, "", "-1", "-1.0"}  # how published test files write a label that they do not disclose
+UNLABELLED = {None, "", "-1", "-1.0"}  # cells that published test files contain instead of labels
 
 
 def label_cells(table: Table, column: str) -> list[str | None]:
-    """The labels as texts, None for a missing one. Indices of a ``ClassLabel`` column become the names of their classes."""
+    """The labels as texts; None for a missing label. In a ``ClassLabel`` column, indices become class names."""
     cells, names = table.cells(column), table.class_names.get(column)
     if names is not None:
         return [names[cell] if cell is not None and 0 <= cell < len(names) else None for cell in cells]
@@ -24,13 +24,13 @@ def label_cells(table: Table, column: str) -> list[str | None]:
             f"{table.location(wrong, column)}: {quoted(cells[wrong])} is neither a text nor a number; give one label per "
             "row, or name another column with --label-column."
         )
-    missing = (cell is None or cell != cell for cell in cells)  # JSON lines may contain NaN, which differs from itself
-    return [None if gone else str(cell) for cell, gone in zip(cells, missing, strict=True)]
+    missing = (cell is None or cell != cell for cell in cells)  # NaN, which JSON lines may contain, differs from itself
+    return [None if is_missing else str(cell) for cell, is_missing in zip(cells, missing, strict=True)]
 
 
-def all_hidden(cells: Sequence[str | None], labels: Sequence[str]) -> bool:
-    """Whether no row has a label, as in the test files of GLUE: all are missing, empty or -1, and -1 is no class."""
-    return set(cells) <= HIDDEN - set(labels)
+def all_unlabelled(cells: Sequence[str | None], labels: Sequence[str]) -> bool:
+    """Whether no row has a label, as in the test files of GLUE: all cells are missing, empty or -1, and -1 is not a class."""
+    return set(cells) <= UNLABELLED - set(labels)
 
 
 def refuse_missing(table: Table, column: str, cells: Sequence[str | None]) -> None:
@@ -59,6 +59,6 @@ def refuse_similar_labels(table: Table, column: str, cells: Sequence[str | None]
 
 
 def _appearance(label: str) -> str:
-    """The label without case, white space, Unicode form and leading zeros."""
+    """The label without differences in case, white space, Unicode form and leading zeros."""
     shown = visible(unicodedata.normalize("NFKC", label))
     return str(int(shown)) if INTEGER.fullmatch(shown) else shown

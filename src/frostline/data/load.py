@@ -1,4 +1,4 @@
-"""The whole story of the data: from what a user names to the examples of a task."""
+"""Load the data: from the user's files and options to the examples of a task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,27 +18,27 @@ from frostline.data.formats.reader import read_table
 from frostline.data.glue.files import read_glue_splits
 from frostline.data.glue.tables import read_glue_table, unify_layouts
 from frostline.data.glue.tasks import MISMATCHED, GlueTask, glue_task, refuse_redundant_options
-from frostline.data.held_out import hold_out_missing
-from frostline.data.labels import all_hidden, label_cells
-from frostline.data.specification import HOLD_OUT, NO_TEST, DataSpec, is_word
+from frostline.data.labels import all_unlabelled, label_cells
+from frostline.data.specification import CLASSIFICATION, HOLD_OUT, NO_TEST, DataSpec, is_keyword
+from frostline.data.splits import complete_splits
 from frostline.data.table import Table
 from frostline.data.targets import targets_of
-from frostline.data.task import CLASSIFICATION, Task, decide_task
-from frostline.data.wording import listed, nearest, quoted
+from frostline.data.task import Task, decide_task
+from frostline.data.wording import did_you_mean, listed, quoted
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """A task and its examples.
+    """A prediction task and its examples.
 
     Attributes:
-        task: What is predicted.
+        task: The prediction task.
         train: The training examples.
         validation: The validation examples; all of ``train`` if there are folds.
         test: The test examples, or None.
-        notes: What was chosen and found, a sentence each, for the user to read.
-        report: Facts about the splits.
-        others: Further labelled splits by name, such as MNLI's "validation_mismatched"; the report leaves them out.
+        notes: Notes for the user about choices and findings, a sentence each.
+        report: Facts about the training, validation and test examples.
+        other_splits: Further labelled splits by name, such as MNLI's "validation_mismatched".
         folds: The fold of each training row, ``[N]``, or None.
     """
 
@@ -48,12 +48,12 @@ class Data:
     test: Examples | None
     notes: tuple[str, ...]
     report: DataReport
-    others: Mapping[str, Examples] = field(default_factory=dict)
+    other_splits: Mapping[str, Examples] = field(default_factory=dict)
     folds: npt.NDArray[np.int64] | None = None
 
     @property
     def train_rows(self) -> int:
-        """The number of rows that one run can train on."""
+        """How many rows every run can train on: all training rows without the largest fold."""
         return len(self.train) - (0 if self.folds is None else int(np.bincount(self.folds).max()))
 
 
@@ -61,7 +61,7 @@ def load_data(spec: DataSpec) -> Data:
     """Read the tables, choose the columns, decide the task, and hold out the rows of missing splits.
 
     Raises:
-        FrostlineError: The data cannot be read, are ambiguous, or do not match the options.
+        FrostlineError: The data cannot be read, are ambiguous, or contradict the options.
     """
     glue = None if spec.glue is None else glue_task(spec.glue)
     tables = _read_tables(spec, glue)
@@ -73,7 +73,7 @@ def load_data(spec: DataSpec) -> Data:
     notes += _descriptions(tables["train"], task)
     if spec.train is None and spec.test is None and "test" in tables and _is_unlabelled(tables["test"], task):
         notes.append(f"{tables.pop('test').name} has no labels and is left out.")
-    complete = hold_out_missing({split: _examples(table, task, split) for split, table in tables.items()}, task, spec)
+    complete = complete_splits({split: _examples(table, task, split) for split, table in tables.items()}, task, spec)
     splits = complete.splits
     report = report_on({split: splits[split] for split in ("train", "validation", "test") if split in splits}, task)
     return Data(
@@ -83,7 +83,7 @@ def load_data(spec: DataSpec) -> Data:
         test=splits.get("test"),
         notes=(*notes, *complete.notes, *report.sentences()),
         report=report,
-        others={split: splits[split] for split in (MISMATCHED,) if split in splits},
+        other_splits={split: splits[split] for split in (MISMATCHED,) if split in splits},
         folds=complete.folds,
     )
 
@@ -96,15 +96,15 @@ def read_unlabelled(
     text_pair_column: str | None = None,
     trained: Mapping[str, str | None] | None = None,
 ) -> tuple[Texts, Columns]:
-    """The texts of a table for prediction, and their columns. The table may have labels or not.
+    """The texts of a table for prediction, and their columns. Labels are not needed.
 
     Args:
         source: A file, ``datasets.Dataset``, ``DataFrame`` or ``pyarrow.Table``.
         column_names: The columns of a CSV or TSV file without a header.
         text_column: The column of the texts.
         text_pair_column: The column of the second texts of pairs.
-        trained: The columns that the model was trained on, ``text`` and ``text_pair``. They are used if the table has them and
-            no column is named.
+        trained: The columns ``text`` and ``text_pair`` that the model was trained on. They are used if the table has them and
+            the user gives no column.
     """
     table = read_table(source, column_names=column_names)
     if trained and text_column is None and text_pair_column is None:
@@ -116,11 +116,11 @@ def read_unlabelled(
 
 
 def _read_tables(spec: DataSpec, glue: GlueTask | None) -> dict[str, Table]:
-    """The tables that the user gives, by split."""
+    """The user's tables by split."""
     if glue is not None:
         refuse_redundant_options(glue, spec)
     if (spec.train is None) == (spec.data is None) and (glue is None or spec.train is not None):
-        raise FrostlineError("Give the data either with --train FILE or with --data NAME, one of the two.")
+        raise FrostlineError("Give the data with either --train FILE or --data NAME.")
     read = partial(read_table, column_names=spec.column_names) if glue is None else partial(read_glue_table, task=glue)
     tables = {"train": read(spec.train, name="The training data")} if spec.train is not None else {}
     if glue is not None and spec.train is None:
@@ -129,10 +129,10 @@ def _read_tables(spec: DataSpec, glue: GlueTask | None) -> dict[str, Table]:
         tables = read_splits(spec.data, config=spec.config, column_names=spec.column_names)
     elif spec.config is not None:
         raise FrostlineError(f"--config {quoted(spec.config)} is for a hub data set given with --data; leave it out.")
-    if is_word(spec.validation, NO_TEST):
+    if is_keyword(spec.validation, NO_TEST):
         raise FrostlineError("--validation none: k is chosen on validation; give a file or leave it out.")
     for split, source in {"validation": spec.validation, "test": spec.test}.items():
-        if is_word(source, HOLD_OUT) or is_word(source, NO_TEST):
+        if is_keyword(source, HOLD_OUT) or is_keyword(source, NO_TEST):
             tables.pop(split, None)
         elif source is not None:
             tables[split] = read(source, name=f"the {split} data")
@@ -140,7 +140,7 @@ def _read_tables(spec: DataSpec, glue: GlueTask | None) -> dict[str, Table]:
 
 
 def _decide_task(tables: Mapping[str, Table], spec: DataSpec, glue: GlueTask | None) -> tuple[dict[str, Table], Task]:
-    """The task of the training table, and the tables with the column names of that table."""
+    """The task of the training table, and all tables with the column names of the training table."""
     if glue is not None:
         unified, columns = unify_layouts(tables, glue)
     else:
@@ -162,7 +162,7 @@ def _decide_task(tables: Mapping[str, Table], spec: DataSpec, glue: GlueTask | N
 
 
 def _source_name(spec: DataSpec) -> str:
-    """The name of the hub data set, folder or file; that of its folder if the file is only called train."""
+    """The name of the hub data set, folder or file. For a file that is only called train, the name of its folder."""
     if spec.data is not None:
         return "-".join(part for part in (Path(spec.data).resolve().name, spec.config) if part)
     if not isinstance(spec.train, str | Path):
@@ -182,16 +182,16 @@ def _descriptions(table: Table, task: Task) -> list[str]:
 
 def _is_unlabelled(table: Table, task: Task) -> bool:
     column = task.columns.label
-    return column is None or column not in table.columns or all_hidden(label_cells(table, column), task.labels)
+    return column is None or column not in table.columns or all_unlabelled(label_cells(table, column), task.labels)
 
 
 def _examples(table: Table, task: Task, split: str) -> Examples:
-    """The texts and targets of a table with the columns of the training table."""
+    """The texts and targets of a table, which must have the columns of the training table."""
     columns = task.columns
     for column in (columns.text, columns.text_pair, columns.label):
         if column is not None and column not in table.columns:
             raise FrostlineError(
-                f"{table.name}: there is no column {quoted(column)}{nearest(column, table.columns)}, which the training "
+                f"{table.name}: there is no column {quoted(column)}{did_you_mean(column, table.columns)}, which the training "
                 f"data has; rename its columns ({listed(table.columns)}) accordingly."
             )
     if split != "train" and _is_unlabelled(table, task):

@@ -1,4 +1,4 @@
-"""How values that users write as text are read: numbers, lists with commas, durations, names."""
+"""Parse values that users write as text: numbers, comma-separated lists, durations, names."""
 
 import re
 
@@ -16,7 +16,7 @@ def comma_separated(text: str) -> list[str]:
 
 
 def normalized_name(name: str) -> str:
-    """The letters and digits of a name in one case: SST-2, sst2 and sst_2 are the same."""
+    """The letters and digits of a name in lower case: SST-2, sst2 and sst_2 give the same."""
     return "".join(char for char in name.casefold() if char.isalnum())
 
 
@@ -24,7 +24,7 @@ def parse_duration(text: str) -> float:
     """Seconds from ``90``, ``90s``, ``10min`` or ``2h``.
 
     Raises:
-        FrostlineError: the text is not a duration.
+        FrostlineError: The text is not a duration.
     """
     found = DURATION.fullmatch(text)
     if not found:

@@ -1,36 +1,41 @@
-"""Everything that a user can choose about the data."""
+"""Everything that a user can choose about the data. Imports no numpy, because the command line reads settings without it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-HOLD_OUT, NO_TEST = "hold out", "none"  # words in place of a file of validation or test
+ProblemType = Literal["single_label_classification", "regression"]  # config.problem_type of transformers
+CLASSIFICATION: Final = "single_label_classification"
+REGRESSION: Final = "regression"
+
+HOLD_OUT, NO_TEST = "hold out", "none"  # keywords that a user can give instead of a validation or test file
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSpec:
-    """Where the examples come from, what is predicted, and how they are split. Give either ``train`` or ``data`` or ``glue``.
+    """The source of the examples, the prediction task, and the splits. Give ``train``, ``data`` or ``glue``.
 
     Attributes:
         train: A file, ``datasets.Dataset``, ``DataFrame`` or ``pyarrow.Table``.
-        validation: The same; it replaces the validation split of ``data``. "hold out" takes rows of ``train`` instead.
-        test: The same as ``validation``; "none" asks for no test set.
+        validation: A source like ``train``, which replaces the validation split of ``data``; or "hold out", to hold out
+            training rows.
+        test: A source like ``train``, which replaces the test split of ``data``; "hold out"; or "none" for no test set.
         data: A folder with splits, or the name of a data set on the Hugging Face hub.
         config: The configuration of the hub data set.
-        glue: The name of a GLUE task. It decides columns, labels, problem type and file layout. Without ``train`` and ``data``
+        glue: The name of a GLUE task. It decides columns, labels, problem type and file layout. Without ``train`` or ``data``,
             the task is loaded from the hub.
         column_names: The columns of a CSV or TSV file without a header.
-        first_rows: Use only so many training rows, before any are held out.
+        first_rows: Use only this many training rows, counted before rows are held out.
         text_column: The column of the texts.
         text_pair_column: The column of the second texts of pairs.
         label_column: The column of the labels.
-        problem_type: Classification or regression, as in ``decide_task``.
+        problem_type: ``CLASSIFICATION`` or ``REGRESSION``; by default decided from the labels.
         labels: The classes in the order of their indices.
-        task_name: The name of the task in all results; by default that of the file, folder or data set.
-        held_out_share: The share of the training rows held out for each of validation and test. By default a tenth and at
+        task_name: The name of the task in all results; by default the name of the file, folder or data set.
+        held_out_share: The share of the training rows to hold out, for each of validation and test. By default a tenth, at
             most 2,000 rows.
-        folds: Score every training row in one of so many folds and hold out no validation rows. "auto" uses folds if there are
+        folds: The number of cross-validation folds, which replace validation rows; 0 for none. "auto" uses folds if there are
             few rows and no validation data.
         data_seed: The seed of all splits.
     """
@@ -56,6 +61,6 @@ class DataSpec:
     data_seed: int = 0
 
 
-def is_word(source: Any, word: str) -> bool:
-    """Whether a source is this word. A data frame must not be compared with ``==``, which compares its cells."""
-    return isinstance(source, str) and source == word
+def is_keyword(source: Any, keyword: str) -> bool:
+    """Whether a source is this keyword and no table. Comparing a data frame with ``==`` would compare its cells."""
+    return isinstance(source, str) and source == keyword

@@ -1,25 +1,108 @@
-"""Splits of the training rows: validation and test rows held out, or folds."""
+"""Complete the splits: hold out training rows for missing validation and test splits, or assign all rows to folds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
+from frostline.data.specification import CLASSIFICATION, HOLD_OUT, NO_TEST, DataSpec, is_keyword
 from frostline.data.subsets import strata, stratified_indices
-from frostline.data.task import CLASSIFICATION, Task
+from frostline.data.task import Task
 from frostline.data.wording import quoted
 
-LEAST_FOLD_ROWS = 5
+NO_TEST_SET = "There is no test set, as requested."
+DEFAULT_SHARE = 0.1  # share of the training rows to hold out, for each of validation and test
+MAX_HELD_OUT = 2000  # most rows to hold out by default, because every run is scored on them
+DEFAULT_FOLDS, FEW_ROWS = 5, 2000  # folds = "auto" uses this many folds for fewer rows
+MIN_FOLD_ROWS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompleteSplits:
+    """All splits, after rows were held out.
+
+    Attributes:
+        splits: Examples by split. "validation" is absent if there are folds.
+        folds: The fold of each training row, ``[N]``, or None.
+        notes: What was held out, a sentence each.
+    """
+
+    splits: Mapping[str, Examples]
+    folds: npt.NDArray[np.int64] | None
+    notes: Sequence[str]
+
+
+def complete_splits(given: Mapping[str, Examples], task: Task, spec: DataSpec) -> CompleteSplits:
+    """Hold out training rows for validation and test if ``given`` lacks them, or assign the training rows to folds.
+
+    Raises:
+        FrostlineError: The options contradict each other, or there are too few rows.
+    """
+    splits, notes = dict(given), list[str]()
+    folds = _number_of_folds(given, spec)
+    without_test = is_keyword(spec.test, NO_TEST)
+    if without_test:
+        notes.append(NO_TEST_SET)
+    elif folds and spec.test is None and "test" not in splits:
+        without_test = True
+        notes.append("No rows are held out for validation or test; --test FILE adds a test set.")
+    unwanted = {"test": without_test, "validation": bool(folds)}
+    missing = [split for split in ("test", "validation") if split not in splits and not unwanted[split]]
+    size = _held_out_size(len(splits["train"]), task, spec.held_out_share, missing)
+    for split in missing:
+        rows = len(splits["train"])
+        splits["train"], splits[split] = hold_out(splits["train"], task, size, spec.data_seed, split=split)
+        notes.append(f"{size:,} of {rows:,} training rows are held out for {split} (data seed {spec.data_seed}).")
+    numbers = None
+    if folds:
+        numbers = fold_numbers(splits["train"], task, folds, spec.data_seed)
+        notes.append(
+            f"All {len(splits['train']):,} rows are validation rows, in {folds} folds: each run is scored on the fold that it "
+            f"does not train on, one fold per seed (data seed {spec.data_seed})."
+        )
+    return CompleteSplits(splits=splits, folds=numbers, notes=notes)
+
+
+def _number_of_folds(given: Mapping[str, Examples], spec: DataSpec) -> int:
+    """The number of folds, 0 for none. Options that contradict folds are an error."""
+    rows, has_validation = len(given["train"]), "validation" in given or spec.validation is not None
+    if spec.folds == "auto":
+        free = not has_validation and spec.held_out_share is None
+        return DEFAULT_FOLDS if free and DEFAULT_FOLDS * MIN_FOLD_ROWS <= rows < FEW_ROWS else 0
+    if spec.folds and has_validation:
+        raise FrostlineError(
+            f"folds = {spec.folds} scores the training rows themselves: leave out either validation or folds."
+        )
+    if spec.folds and spec.held_out_share is not None and not is_keyword(spec.test, HOLD_OUT):
+        raise FrostlineError(f"folds = {spec.folds} holds out no rows: leave out either held_out_share or folds.")
+    return spec.folds
+
+
+def _held_out_size(rows: int, task: Task, share: float | None, missing: Sequence[str]) -> int:
+    """The number of rows to hold out for each missing split, at least one per class."""
+    if share is None:
+        size = min(round(DEFAULT_SHARE * rows), MAX_HELD_OUT)
+    else:
+        size = round(share * rows)
+        if share * len(missing) >= 1:
+            raise FrostlineError(
+                f"held_out_share = {share:g} for each of {' and '.join(missing)} leaves no training rows: give less than "
+                f"{1 / len(missing):g}."
+            )
+    return max(size, len(task.labels), 1)
 
 
 def hold_out(examples: Examples, task: Task, size: int, seed: int, *, split: str) -> tuple[Examples, Examples]:
     """Hold out ``size`` stratified rows as ``split``.
 
     Returns:
-        The remaining rows and the rows held out, both in the order of the file.
+        The remaining rows and the held-out rows, both in the order of the file.
 
     Raises:
-        FrostlineError: A class would lack rows in one of the two.
+        FrostlineError: A class would have no rows in one of the two.
     """
     needed = len(np.unique(examples.targets)) if task.problem_type == CLASSIFICATION else 1
     if not needed <= size < len(examples):
@@ -28,7 +111,7 @@ def hold_out(examples: Examples, task: Task, size: int, seed: int, *, split: str
             f"{examples.name}: {size:,} of {len(examples):,} rows held out for {split} cannot leave {shown} there and "
             f"in training; give more rows or --{split} FILE."
         )
-    # Each split has its own generator: equal draws would make validation and test depend on each other.
+    # Each split has its own generator. With the same draws, validation and test would depend on each other.
     rng = np.random.default_rng([seed, *split.encode()])
     chosen = np.zeros(len(examples), dtype=bool)
     chosen[stratified_indices(examples.targets, size, rng)] = True
@@ -39,9 +122,9 @@ def hold_out(examples: Examples, task: Task, size: int, seed: int, *, split: str
 
 
 def fold_numbers(examples: Examples, task: Task, folds: int, seed: int) -> npt.NDArray[np.int64]:
-    """The fold of each row, 0 to ``folds`` - 1, ``[N]``: stratified and of about equal size.
+    """The fold of each row, 0 to ``folds`` - 1, ``[N]``. Folds are stratified and have nearly the same size.
 
-    Rows with the same text are in the same fold, so that no text is both trained on and scored.
+    Rows with the same text are in the same fold, so that no run is scored on a text that it was trained on.
 
     Raises:
         FrostlineError: A fold has too few rows for a score, or all rows of a class are in one fold.
@@ -53,10 +136,10 @@ def fold_numbers(examples: Examples, task: Task, folds: int, seed: int) -> npt.N
     first: dict[tuple[str, str], int] = {}
     for row, text in enumerate(examples.texts):
         numbers[row] = first.setdefault((text, examples.pairs[row] if examples.pairs else ""), int(numbers[row]))
-    if (smallest := int(np.bincount(numbers, minlength=folds).min())) < LEAST_FOLD_ROWS:
+    if (smallest := int(np.bincount(numbers, minlength=folds).min())) < MIN_FOLD_ROWS:
         raise FrostlineError(
             f"{examples.name}: {folds} folds of {len(examples):,} rows leave {smallest} in one (equal texts stay together), "
-            f"and a score needs {LEAST_FOLD_ROWS}: give fewer --folds, more rows, or --validation FILE."
+            f"and a score needs {MIN_FOLD_ROWS}: give fewer --folds, more rows, or --validation FILE."
         )
     for target in np.unique(examples.targets) if task.problem_type == CLASSIFICATION else ():
         rows = np.flatnonzero(examples.targets == target)

@@ -1,10 +1,9 @@
 """Nested, stratified subsets: every size contains the smaller ones.
 
-The rows are put in one order, and the subset of size m is its first m rows. In that order the j-th row of class c, which has
-n_c of n rows, is only allowed at the positions from (j - 1) n / n_c to j n / n_c. An order that respects these windows has, at
-every size, less than one row too many or too few of each class. Taking the row whose window closes first respects all of them
-(Baruah, Cohen, Plaxton and Varvel, Proportionate progress, Algorithmica 1996, with one processor). One row of each class is
-then moved to the front, so that no subset lacks a class; the other rows wait until that row would have been due.
+All rows get one order, and the subset of size m is its first m rows. The j-th row of class c (n_c of n rows) may only stand
+at positions (j - 1) n / n_c to j n / n_c. At every size such an order has less than one row too many or too few of each class.
+Taking the row whose window closes first satisfies all windows (Baruah et al. 1996). Finally one row of each class moves to the
+front, and its later position is skipped.
 """
 
 import heapq
@@ -19,13 +18,13 @@ from frostline.data.examples import Indices
 
 Targets = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
-RANK_BINS = 10  # strata of the targets of a regression
+RANK_BINS = 10  # strata of regression targets
 
 
 def subset_indices(targets: Targets, size: int, seed: int) -> Indices:
-    """The first ``size`` rows in the order of ``seed``, as positions in ``targets``, ``[size]``.
+    """A subset of ``size`` rows, as positions in ``targets``, ``[size]``. The same ``seed`` gives nested subsets.
 
-    Class indices (int64) are stratified by class, numbers (float64) by their tenths.
+    Class indices (int64) are stratified by class, numbers (float64) by deciles.
 
     Raises:
         FrostlineError: The size is below the number of classes in ``targets``, or above the number of rows.
@@ -45,7 +44,7 @@ def subset_indices(targets: Targets, size: int, seed: int) -> Indices:
 def stratified_indices(targets: Targets, size: int, rng: np.random.Generator) -> Indices:
     """The first ``size`` rows of a random stratified order, as positions in ``targets``, ``[size]``."""
     present, stratum_of = np.unique(strata(targets), return_inverse=True)
-    # Strata get random numbers, so that no class always comes first if two are due at the same position.
+    # Strata are numbered randomly. Otherwise, of two strata with the same deadline, the same one would always come first.
     stratum_of = rng.permutation(len(present))[stratum_of]
     shuffled = rng.permutation(len(targets))
     grouped = shuffled[stratum_of[shuffled].argsort(kind="stable")]
@@ -56,12 +55,12 @@ def stratified_indices(targets: Targets, size: int, rng: np.random.Generator) ->
 
 
 def strata(targets: Targets) -> npt.NDArray[Any]:
-    """The stratum of each row, ``[N]``: its class, or the tenth of its number by rank."""
+    """The stratum of each row, ``[N]``: its class, or the decile of its number."""
     return targets if _are_classes(targets) else targets.argsort(kind="stable").argsort() * RANK_BINS // len(targets)
 
 
 def _order(counts: list[int], size: int) -> list[int]:
-    """The stratum at each of the first ``size`` positions: one row of each, then by the end of their windows."""
+    """The stratum at each of the first ``size`` positions: one row of each stratum, then by deadline."""
     order = sorted(range(len(counts)), key=lambda stratum: -counts[stratum])
     shown: set[int] = set()
     for stratum in _by_deadline(counts):
@@ -74,7 +73,7 @@ def _order(counts: list[int], size: int) -> list[int]:
 
 
 def _by_deadline(counts: list[int]) -> Iterator[int]:
-    """The stratum of every row, each row within its window and earliest deadline first."""
+    """The stratum at every position, such that each row is within its window: the earliest deadline first."""
     total, taken = sum(counts), [0] * len(counts)
     waiting, ready = [(0, stratum) for stratum in range(len(counts))], list[tuple[int, int]]()
     for position in range(total):

@@ -1,4 +1,4 @@
-"""A table of cells with the number that each row has in its source."""
+"""A table of cells, with the row numbers of its source."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,14 +13,14 @@ from frostline.data.wording import listed, quoted
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Table:
-    """Columns of cells, without any knowledge of what the columns mean.
+    """Columns of cells. A table does not know what its columns mean.
 
     Attributes:
-        name: What errors call the table: the path of its file, or a description.
+        name: The name of the table in errors: the path of its file, or a description.
         columns: Cells by column, each a list or an Arrow column.
         rows: The number of each row in its source, ``[N]``.
         class_names: The names of the classes of each ``datasets.ClassLabel`` column.
-        notes: What the user should know about how the table was read, a sentence each.
+        notes: Notes for the user about reading the table, a sentence each.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Table:
         )
 
     def location(self, index: int, column: str) -> str:
-        """The cell at this position as errors name it: ``train.csv, row 17, column 'text'``."""
+        """The location of a cell for error messages: ``train.csv, row 17, column 'text'``."""
         return f"{self.name}, row {self.rows[index]}, column {quoted(column)}"
 
     def texts(self, column: str) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ class Table:
 
 
 def refuse_repeated_columns(name: str, columns: list[str]) -> None:
-    """Raise an error if two columns of the table ``name`` (or file and row) have the same name."""
+    """Raise an error if two columns have the same name. ``name`` is the table, or the file and row, for the message."""
     repeated = [one for one in dict.fromkeys(columns) if columns.count(one) > 1]
     if repeated:
         raise FrostlineError(f"{name}: several columns are named {listed(repeated)}; give each column its own name.")

@@ -1,4 +1,4 @@
-"""The targets of a task, from the label column of any of its tables."""
+"""Read the targets of a task from the label column of a table."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,14 @@ import numpy.typing as npt
 from frostline import FrostlineError
 from frostline.data.labels import label_cells, refuse_missing
 from frostline.data.parsing import NUMBER
+from frostline.data.specification import CLASSIFICATION, REGRESSION
 from frostline.data.table import Table
-from frostline.data.task import CLASSIFICATION, REGRESSION, Task
-from frostline.data.wording import listed, nearest, quoted
+from frostline.data.task import Task
+from frostline.data.wording import did_you_mean, listed, quoted
 
 
 def targets_of(table: Table, task: Task) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
-    """The target of every row, ``[N]``: int64 class indices, or float64 numbers for a regression.
+    """The target of every row, ``[N]``: int64 class indices, or float64 numbers for regression.
 
     Raises:
         FrostlineError: A label is missing, is not a finite number, or is not among the training labels.
@@ -37,8 +38,8 @@ def _class_indices(
     if unknown is not None:
         label = str(cells[unknown])
         raise FrostlineError(
-            f"{table.location(unknown, column)}: the label {quoted(label)} is none of the {len(index)} training labels "
-            f"({listed(labels)}){nearest(label, labels)}; correct it, or add such rows to the training data."
+            f"{table.location(unknown, column)}: the label {quoted(label)}{did_you_mean(label, labels)} is none of the "
+            f"{len(index)} training labels ({listed(labels)}); correct it, or add such rows to the training data."
         )
     return np.array([index[cell] for cell in cells if cell is not None], dtype=np.int64)
 

@@ -1,4 +1,4 @@
-"""The prediction task, decided once on the training table: classes in a fixed order, or a number."""
+"""The prediction task: classes in a fixed order, or a number. It is decided once, from the training table."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,16 +8,16 @@ from frostline import FrostlineError
 from frostline.data.columns import Columns
 from frostline.data.labels import label_cells, refuse_missing, refuse_similar_labels
 from frostline.data.parsing import INTEGER, NUMBER
+from frostline.data.specification import CLASSIFICATION, REGRESSION
 from frostline.data.table import Table
-from frostline.data.wording import listed, nearest, quoted
+from frostline.data.wording import did_you_mean, listed, quoted
 
-CLASSIFICATION, REGRESSION = "single_label_classification", "regression"  # config.problem_type of transformers
-MOST_CLASSES = 20  # more different labels than this may be numbers of a regression, or not labels at all
+MAX_CLASSES = 20  # more distinct labels than this may be the numbers of a regression, or not labels at all
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is to be predicted.
+    """The prediction task.
 
     Attributes:
         name: The name of the task in all results.
@@ -40,18 +40,18 @@ def decide_task(
     problem_type: str | None = None,
     labels: Sequence[str] | None = None,
 ) -> Task:
-    """The task that the labels of the training table show, or the one that the user declares.
+    """The task, decided from the labels of the training table or by the user.
 
-    Texts, booleans and at most 20 different integers are classes. More than 20 different numbers that are not all integers
-    are a regression. The user must decide every other case. The order of the classes is that of ``labels``, else that of the
-    ``ClassLabel`` column, else by value for numbers and by code point for texts.
+    Texts, booleans and at most 20 distinct integers are classes. More than 20 distinct numbers, not all integers, are a
+    regression. In every other case, the user must decide. Classes have the order of ``labels``, else the order of the
+    ``ClassLabel`` column. Without both, numbers are ordered by value and texts by code point.
 
     Raises:
-        FrostlineError: The task is ambiguous, a label is missing, or the labels do not match those that the user declares.
+        FrostlineError: The task is ambiguous, a label is missing, or the table's labels do not match ``labels``.
     """
     if problem_type not in (None, CLASSIFICATION, REGRESSION):
         raise FrostlineError(
-            f"--problem-type {quoted(problem_type)} is not known{nearest(problem_type, [CLASSIFICATION, REGRESSION])}; "
+            f"--problem-type {quoted(problem_type)} is not known{did_you_mean(problem_type, [CLASSIFICATION, REGRESSION])}; "
             f"pass {CLASSIFICATION} or {REGRESSION}."
         )
     assert columns.label is not None
@@ -89,20 +89,20 @@ def _problem_type(table: Table, column: str, cells: Sequence[str | None]) -> str
         fewer = texts if len(texts) <= len(numbers) else numbers
         odd = next(i for i, cell in enumerate(cells) if cell in fewer)
         raise FrostlineError(
-            f"{table.location(odd, column)}: {quoted(cells[odd])} stands among {len(numbers):,} different numbers and "
-            f"{len(texts):,} different texts; correct it, or {choose}."
+            f"{table.location(odd, column)}: the column mixes {len(numbers):,} distinct numbers with "
+            f"{len(texts):,} distinct texts; correct {quoted(cells[odd])}, or {choose}."
         )
     if texts:
-        if len(texts) > max(MOST_CLASSES, len(cells) // 2):
+        if len(texts) > max(MAX_CLASSES, len(cells) // 2):
             raise FrostlineError(
                 f"{table.name}, column {quoted(column)}: {len(texts):,} different labels in {len(cells):,} rows; name "
                 f"the column of the labels with --label-column, or {choose}."
             )
         return CLASSIFICATION
     integers = all(INTEGER.fullmatch(cell.strip()) for cell in numbers)
-    if integers and len(numbers) <= MOST_CLASSES:
+    if integers and len(numbers) <= MAX_CLASSES:
         return CLASSIFICATION
-    if not integers and len(numbers) > MOST_CLASSES:
+    if not integers and len(numbers) > MAX_CLASSES:
         return REGRESSION
     kind = "integers" if integers else "numbers, not all of them integers"
     raise FrostlineError(
@@ -114,17 +114,17 @@ def _problem_type(table: Table, column: str, cells: Sequence[str | None]) -> str
 def _check_declared(table: Table, column: str, labels: tuple[str, ...], counts: Counter[str]) -> None:
     if len(set(labels)) < len(labels):
         raise FrostlineError(f"--labels names {quoted(max(labels, key=labels.count))} more than once; name each once.")
-    unknown, unseen = [one for one in counts if one not in labels], [one for one in labels if one not in counts]
+    unknown, absent = [one for one in counts if one not in labels], [one for one in labels if one not in counts]
     if unknown:
-        hint = nearest(unknown[0], labels)
+        hint = did_you_mean(unknown[0], labels)
         raise FrostlineError(
             f"{table.name}, column {quoted(column)}: {listed(unknown)} is not among --labels{hint}; add it there or "
             "correct it in the file."
         )
-    if unseen:
-        hint = nearest(unseen[0], counts)
+    if absent:
+        hint = did_you_mean(absent[0], counts)
         raise FrostlineError(
-            f"{table.name}, column {quoted(column)}: no row has {listed(unseen)}, which --labels names{hint}; remove it "
+            f"{table.name}, column {quoted(column)}: no row has {listed(absent)}, which --labels names{hint}; remove it "
             "there or add such rows."
         )
 

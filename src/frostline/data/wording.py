@@ -1,11 +1,13 @@
-"""How names, numbers and durations are written in messages."""
+"""How messages show names, numbers, durations and errors."""
 
 import difflib
 from collections.abc import Iterable
 
+SHOWN_ROWS = 10  # the largest number of row numbers in a message or report
+
 
 def quoted(value: object, limit: int = 60) -> str:
-    """The value's ``repr``, shortened to ``limit`` characters: it makes control characters and odd spaces visible."""
+    """The value's ``repr``, shortened to ``limit`` characters. It shows control characters and unusual spaces."""
     shown = repr(value)
     return shown if len(shown) <= limit else shown[: limit - 4] + "..." + shown[-1]
 
@@ -17,25 +19,35 @@ def listed(values: Iterable[object], limit: int = 12) -> str:
     return shown if len(all_values) <= limit else f"{shown} and {len(all_values) - limit:,} more"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """``, the nearest is 'label'`` if one of the known names is similar, else an empty string."""
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`` (did you mean 'label'?)`` if one of the known names is similar, else an empty string."""
+    return "".join(f" (did you mean {quoted(one)}?)" for one in similar_names(name, known))
+
+
+def similar_names(name: str, known: Iterable[str], limit: int = 1) -> list[str]:
+    """The known names that are similar to ``name``, at most ``limit``, the most similar first."""
     by_visible = {visible(one): one for one in known}
-    close = difflib.get_close_matches(visible(name), list(by_visible), n=1, cutoff=0.6)
-    return f", the nearest is {quoted(by_visible[close[0]])}" if close else ""
+    return [by_visible[one] for one in difflib.get_close_matches(visible(name), list(by_visible), n=limit)]
 
 
 def visible(name: str) -> str:
-    """The name in one case and without white space, which readers overlook."""
+    """The name in lower case and without white space: readers easily overlook such differences."""
     return "".join(name.split()).casefold()
 
 
+def first_line(error: BaseException) -> str:
+    """The type of an error and the first line of its message: ``ValueError: not a number``."""
+    lines = str(error).strip().splitlines()
+    return ": ".join([type(error).__name__, *lines[:1]])
+
+
 def capitalized(text: str) -> str:
-    """The text with its first letter in upper case and every other letter as it is."""
+    """The text with its first letter in upper case. All other letters stay as they are."""
     return f"{text[:1].upper()}{text[1:]}"
 
 
 def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Runs of consecutive numbers, in rising order, as pairs of the first and the last number."""
+    """Ranges of consecutive numbers in ascending order, each as its first and its last number."""
     found: list[tuple[int, int]] = []
     for number in sorted(set(numbers)):
         if found and found[-1][1] == number - 1:

@@ -1,4 +1,4 @@
-"""Speed-ups for CPUs, each in one file. ``switch`` turns them off, all at once or one by one.
+"""Speed-ups for CPUs, each in one file. Start reading at ``switch``, which lists them and turns them off.
 
-May import from data and statistics only. ``optimizer``, ``forwards`` and ``glibc`` are what several speed-ups share.
+Several speed-ups share ``optimizer``, ``forwards`` and ``glibc``. May import from data and statistics only.
 """

@@ -1,4 +1,4 @@
-"""Temporary replacements of modules' forwards."""
+"""Temporary replacement of the forwards of modules."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from torch import nn
 
 @contextmanager
 def forwards_replaced(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Iterator[None]:
-    """While the context is open, these modules run these functions; afterwards what they ran before."""
+    """While the context is open, each module runs the given function as its forward. Contexts can be nested."""
     before = {module: vars(module).get("forward") for module in forwards}
     for module, forward in forwards.items():
         module.forward = forward

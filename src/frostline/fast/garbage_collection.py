@@ -1,4 +1,4 @@
-"""Garbage collection without the objects that outlive all runs."""
+"""Exclude objects that outlive all runs from garbage collection."""
 
 import gc
 from collections.abc import Iterator
@@ -9,10 +9,10 @@ from frostline.fast.switch import enabled
 
 @contextmanager
 def objects_frozen() -> Iterator[None]:
-    """While the context is open, the collector leaves all objects alone that exist now.
+    """While the context is open, the garbage collector ignores all objects that existed when it was opened.
 
-    A collection writes to every object that it visits. In a forked worker each such write would copy a page that the
-    processes share. In a nested context, objects that were created since are added.
+    A collection writes to every object that it visits. In a forked worker, each such write would copy a memory page that
+    it shares with other processes. A nested context adds the objects that were created in the meantime.
     """
     outermost = not gc.get_freeze_count()
     gc.collect()

@@ -1,4 +1,4 @@
-"""The C library, where it is glibc, which can be asked about its heap and told how to treat it."""
+"""Access to glibc, which reports the size of its heap (``mallinfo2``) and has options for it (``mallopt``)."""
 
 import ctypes
 import platform
@@ -8,19 +8,19 @@ FIELDS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks",
 
 
 class Mallinfo(ctypes.Structure):
-    """glibc's ``struct mallinfo2``, its own count of its heap."""
+    """glibc's ``struct mallinfo2``: statistics of its heap."""
 
     _fields_ = [(name, ctypes.c_size_t) for name in FIELDS]
 
     @property
     def in_use(self) -> int:
-        """Bytes in use, in the heap and in blocks mapped one by one."""
+        """Bytes in use: in the heap, and in large blocks that are mapped individually."""
         return int(self.uordblks + self.hblkhd)
 
 
 @cache
 def glibc() -> ctypes.CDLL | None:
-    """The C library; None if it is another one, or older than ``mallinfo2``."""
+    """The C library of this process; None if it is not glibc, or a version without ``mallinfo2``."""
     if platform.libc_ver()[0] != "glibc":
         return None
     libc = ctypes.CDLL("libc.so.6")

@@ -1,11 +1,13 @@
-"""The last layer, computed for the head's token only.
+"""Compute the last layer for the token that the head reads only.
 
-Most heads read one token of each text. The last layer then needs keys and values of all tokens, but query, output,
-feed-forward part and norms of that token only. Gradients show which modules those are, so no model type is known by name
-(:func:`frostline.frozen.check.head_token.find_head_token_part`). Each module runs unchanged on fewer rows. Its output is placed
-among zeros. The last layer then costs about a sixth.
+Most classifier heads read one token of each example. The last layer then needs keys and values of all tokens. It needs query,
+attention output, feed-forward part and norms of the head's token only. The cost of the last layer falls to about a sixth.
 
-Shapes: B texts; D width.
+Gradients show which modules can be restricted to the head's token, so no model type is known by name
+(:func:`frostline.frozen.check.head_token.find_head_token_part`). Each of these modules runs unchanged on fewer tokens, and its
+output is scattered into zeros.
+
+Shapes: B examples, S padded length, D width, K stacked runs.
 """
 
 from collections.abc import Callable
@@ -18,34 +20,47 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class HeadTokenPart:
-    """The modules of the last layer that are needed for the head's token only."""
+    """The modules of the last layer that are needed for the head's token only.
 
-    reads: str  # which token of a text the head reads: first or last
-    modules: tuple[str, ...]  # paths within the last layer
-    pad: int | None  # the id of the padding token
+    Attributes:
+        reads: Which token of an example the head reads: ``first`` or ``last``.
+        modules: The paths of these modules within the last layer.
+        pad: The id of the padding token; None if there is none.
+    """
 
-    def places(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """``[B]``: the position of the head's token in each text."""
-        return read_at(self.reads, ids, mask, self.pad)
+    reads: str
+    modules: tuple[str, ...]
+    pad: int | None
+
+    def positions(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """``[B]``: the position of the head's token in each example."""
+        return head_position(self.reads, ids, mask, self.pad)
 
     def forwards(
-        self, layer: nn.Module, read: Callable[[], Tensor | None], runs: int
+        self, layer: nn.Module, head_index: Callable[[], Tensor | None], runs: int
     ) -> dict[nn.Module, Callable[..., Any]]:
-        """For each of the modules a forward that runs it on some rows of the hidden states.
+        """For each of the modules, a forward that computes the head's tokens only.
 
         Args:
             layer: The last layer.
-            read: Gives the indices ``[B]`` of these rows at the moment; None: all rows.
-            runs: The number K of stacked runs; the module sees ``[K, B / K, ...]``.
+            head_index: Returns the current index ``[B]`` of the head's tokens among all tokens; None computes all tokens.
+            runs: The number K of stacked runs. The module itself then runs on ``[K, B / K, ...]``.
         """
-        return {module: _on_rows(module.forward, read, runs) for module in map(layer.get_submodule, self.modules)}
+        modules = map(layer.get_submodule, self.modules)
+        return {module: _on_head_tokens(module.forward, head_index, runs) for module in modules}
 
 
-def read_at(reads: str, ids: Tensor, mask: Tensor, pad: int | None) -> Tensor:
-    """``[B]``: the position of the one token that the head reads, the ``first`` or the last one.
+def head_position(reads: str, ids: Tensor, mask: Tensor, pad: int | None) -> Tensor:
+    """``[B]``: the position in each example of the token that the head ``reads``: ``first`` or ``last``.
 
-    Like transformers, this takes the last token whose id is not that of padding. A text itself may end in that id, where
-    the end-of-text token also pads.
+    The last token is the last one whose id is not the padding id, as in transformers. If the end-of-text token is also used
+    for padding, the tokens of an example may end with it.
+
+    Args:
+        reads: ``first`` or ``last``.
+        ids: Token ids ``[B, S]``.
+        mask: The attention mask ``[B, S]``.
+        pad: The id of the padding token; None if there is none.
     """
     if reads == "first":
         return torch.zeros_like(ids[:, 0])
@@ -53,19 +68,22 @@ def read_at(reads: str, ids: Tensor, mask: Tensor, pad: int | None) -> Tensor:
     return (real * torch.arange(ids.shape[1], device=ids.device)).argmax(1)
 
 
-def _on_rows(whole: Callable[..., Tensor], read: Callable[[], Tensor | None], runs: int) -> Callable[..., Tensor]:
-    def forward(*args: Any, **kwargs: Any) -> Tensor:
-        rows = read()
-        if rows is None:
-            return whole(*args, **kwargs)
-        grid = next(x.shape[:2] for x in (*args, *kwargs.values()))
-        some = [x.flatten(0, 1).index_select(0, rows).unflatten(0, (runs, -1)) for x in (*args, *kwargs.values())]
-        out = whole(*some[: len(args)], **dict(zip(kwargs, some[len(args) :], strict=True)))
-        return placed(out.flatten(0, 1), rows, grid.numel()).view(*grid, *out.shape[2:])
+def _on_head_tokens(
+    forward: Callable[..., Tensor], head_index: Callable[[], Tensor | None], runs: int
+) -> Callable[..., Tensor]:
+    def on_head_tokens(*args: Any, **kwargs: Any) -> Tensor:
+        index = head_index()
+        if index is None:
+            return forward(*args, **kwargs)
+        inputs = (*args, *kwargs.values())
+        shape = next(x.shape[:2] for x in inputs)  # [B, S], or [K, T] if packed
+        selected = [x.flatten(0, 1).index_select(0, index).unflatten(0, (runs, -1)) for x in inputs]
+        out = forward(*selected[: len(args)], **dict(zip(kwargs, selected[len(args) :], strict=True)))
+        return scattered(out.flatten(0, 1), index, shape.numel()).view(*shape, *out.shape[2:])
 
-    return forward
+    return on_head_tokens
 
 
-def placed(x: Tensor, rows: Tensor, count: int) -> Tensor:
-    """``[count, ...]``: ``x`` ``[B, ...]`` at these ``rows``, zeros at the others."""
-    return x.new_zeros(count, *x.shape[1:]).index_copy_(0, rows, x)
+def scattered(x: Tensor, index: Tensor, count: int) -> Tensor:
+    """``[count, ...]``: zeros, with the rows of ``x`` ``[B, ...]`` at the positions ``index`` ``[B]``."""
+    return x.new_zeros(count, *x.shape[1:]).index_copy_(0, index, x)

@@ -1,7 +1,7 @@
-"""Settings of glibc's heap for many short trainings in one process.
+"""Options of glibc's heap for many short trainings in one process.
 
-By default glibc returns large freed blocks to the operating system, and the next step asks for them anew, page by page.
-While runs go on, freed memory stays with the process.
+By default glibc releases large freed blocks to the operating system. The next training step has to request them again, page by
+page. With these options the process keeps freed memory while runs are trained.
 """
 
 from collections.abc import Iterator
@@ -11,18 +11,18 @@ from frostline.fast.garbage_collection import objects_frozen
 from frostline.fast.glibc import glibc
 from frostline.fast.switch import enabled
 
-LARGE = 4 << 20  # bytes from which a block may be mapped by itself
-DEFAULT = 32 << 20  # the value that glibc's dynamic limit reaches once large blocks were freed; once set, it is static
-TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # numbers of mallopt's parameters
+LARGE = 4 << 20  # bytes: larger blocks may be mapped individually, outside of the heap
+DEFAULT = 32 << 20  # bytes: the highest value of glibc's dynamic threshold, which becomes static once mallopt sets it
+TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # mallopt's numbers for its parameters
 
 
 @contextmanager
 def memory_reused(*, release_large: bool = False) -> Iterator[None]:
-    """While the context is open, freed memory stays with the process and existing objects are not searched for garbage.
+    """While the context is open, the process keeps freed memory, and the garbage collector ignores existing objects.
 
     Args:
-        release_large: Return large blocks to the operating system all the same. A heap with both large and small blocks
-            never fills its gaps, so it takes more memory.
+        release_large: Release large freed blocks to the operating system nevertheless. A heap that holds both large and small
+            blocks fragments, so it takes more memory.
     """
     with objects_frozen():
         if not enabled("malloc"):
@@ -37,7 +37,7 @@ def memory_reused(*, release_large: bool = False) -> Iterator[None]:
 
 
 def release_freed_memory() -> None:
-    """Return freed memory to the operating system."""
+    """Release freed memory to the operating system."""
     if (libc := glibc()) and enabled("malloc"):
         libc.malloc_trim(0)
 

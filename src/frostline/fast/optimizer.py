@@ -1,6 +1,6 @@
-"""AdamW, the gradient norm and clipping, where the gradients of large tables are held for the rows that were read only.
+"""AdamW, the gradient norm and gradient clipping, for dense gradients and for sparse gradients of large embedding tables.
 
-On ordinary gradients all of this is torch's own. :mod:`frostline.fast.sparse_gradients` says how tables differ.
+Dense gradients are computed by torch's own functions. :mod:`frostline.fast.sparse_gradients` describes sparse gradients.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,30 +13,36 @@ from frostline.fast.sparse_gradients import sparse_gradient
 
 
 def gradient_of(parameter: Tensor) -> Tensor | None:
-    """The gradient of the current step (of a table: of the rows that were read); None if there is none."""
+    """The gradient of the current step, None if there is none. A sparse gradient has only the rows that were read."""
     sparse = sparse_gradient(parameter)
     return sparse.gradient() if sparse else parameter.grad
 
 
 def total_norm(parameters: Sequence[Tensor]) -> Tensor:
-    """The Euclidean norm of all gradients as one vector."""
+    """The Euclidean norm of all gradients together."""
     return nn.utils.get_total_norm([gradient for p in parameters if (gradient := gradient_of(p)) is not None])
 
 
 def clip(parameters: Iterable[Tensor], limit: float, norm: Tensor) -> None:
-    """Scale gradients whose total norm is ``norm`` down to ``limit``, as ``nn.utils.clip_grads_with_norm_`` does."""
+    """Scale gradients down so that their total norm is at most ``limit``, like ``nn.utils.clip_grads_with_norm_``.
+
+    Args:
+        parameters: All trained parameters.
+        limit: The largest total norm.
+        norm: The current total norm.
+    """
     factor = torch.clamp(limit / (norm + 1e-6), max=1.0)
-    ordinary = []
+    dense = []
     for parameter in parameters:
         if parameter.grad is not None:
-            ordinary.append(parameter)
+            dense.append(parameter)
         if sparse := sparse_gradient(parameter):
             sparse.scale(factor)
-    nn.utils.clip_grads_with_norm_(ordinary, limit, norm)
+    nn.utils.clip_grads_with_norm_(dense, limit, norm)
 
 
 def clear_gradients(parameters: Iterable[Tensor]) -> None:
-    """Set all gradients to None, in whatever form they are held."""
+    """Set all gradients to None, dense and sparse ones."""
     for parameter in parameters:
         parameter.grad = None
         if sparse := sparse_gradient(parameter):
@@ -44,7 +50,7 @@ def clear_gradients(parameters: Iterable[Tensor]) -> None:
 
 
 class AdamW(torch.optim.AdamW):
-    """torch's fused AdamW, for gradients in either form. A step clears the gradients that it used."""
+    """torch's fused AdamW for dense and sparse gradients. Each step also clears the gradients."""
 
     def __init__(self, groups: list[dict[str, Any]], *, betas: tuple[float, float], eps: float) -> None:
         super().__init__(groups, betas=betas, eps=eps, fused=True)
@@ -63,7 +69,7 @@ class AdamW(torch.optim.AdamW):
             clear_gradients(group["params"])
 
     def flush(self) -> None:
-        """Bring all parameters up to date, for anything that reads them other than by a lookup."""
+        """Apply all deferred updates, so that tables can be read in other ways than by lookups."""
         for group in self.param_groups:
             for sparse in filter(None, map(sparse_gradient, group["params"])):
                 sparse.flush()

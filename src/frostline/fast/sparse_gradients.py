@@ -1,8 +1,10 @@
-"""Steps of large embedding tables through the rows that were read so far.
+"""Update only those rows of large embedding tables that were read so far.
 
-A row that no text has read has neither gradient nor moments: each step of AdamW multiplies it by the same factor, the
-weight decay. This multiplication is deferred until somebody reads the row. On the same gradients the steps are torch's own
-but for rounding, because deferred decays are multiplied with each other first.
+A row that no example has read has no gradient, and its Adam moments are zero. A step of AdamW only multiplies it by the weight
+decay factor, which is the same for all such rows. This multiplication is deferred until the row is read.
+
+The updates equal those of torch's AdamW except for rounding, because several deferred decay factors are multiplied with each
+other first.
 
 Shapes: N rows of the table, R rows that were read, D width.
 """
@@ -18,17 +20,16 @@ from torch import Tensor, nn
 from frostline.fast.forwards import forwards_replaced
 from frostline.fast.switch import enabled
 
-LARGE = 4096  # rows from which it pays
-ATTRIBUTE = "sparse_gradient"  # of a parameter
+LARGE = 4096  # rows: smaller tables are updated faster as a whole
+ATTRIBUTE = "sparse_gradient"  # the attribute of a parameter that holds its SparseGradient
 
 
 @contextmanager
 def sparse_gradients(model: nn.Module) -> Iterator[None]:
-    """While the context is open, steps go through those rows of large trained tables that were read. On a GPU nothing
-    changes.
+    """While the context is open, optimizer steps update only those rows of large trained tables that were read.
 
-    Lookups see every row up to date. Code that reads a table in any other way has to do so from the first step on, as
-    everything that a model computes in each step does. Copy a table only after ``AdamW.flush``.
+    Lookups return rows with all updates applied. Code that reads a table in another way has to do so in every step, from the
+    first one on. Call ``AdamW.flush`` before you copy a table. On a GPU nothing changes.
     """
     lookups = [module for module in large_tables(model).values() if module.weight.requires_grad]
     tables = {weight: SparseGradient(weight) for weight in {module.weight for module in lookups}}
@@ -40,7 +41,7 @@ def sparse_gradients(model: nn.Module) -> Iterator[None]:
 
 
 def large_tables(model: nn.Module) -> dict[str, nn.Embedding]:
-    """By path: the modules that look rows up in a large table whose weight no other kind of module holds."""
+    """By path: the embedding modules with a large table that is not also the weight of another kind of module."""
     if not enabled("sparse_gradients"):
         return {}
     found = {
@@ -53,6 +54,7 @@ def large_tables(model: nn.Module) -> dict[str, nn.Embedding]:
 
 
 def _is_plain(module: nn.Embedding) -> bool:
+    """Whether the module is a large ``nn.Embedding`` on a CPU without special options."""
     return (
         type(module) is nn.Embedding
         and len(module.weight) >= LARGE
@@ -64,18 +66,26 @@ def _is_plain(module: nn.Embedding) -> bool:
 
 
 class SparseGradient:
-    """The gradient of a table ``[N, D]`` for the R rows that were read so far; it stays attached until it is closed."""
+    """The gradient of a table ``[N, D]`` for the R rows that were read so far. It is an attribute of the table until closed.
+
+    Attributes:
+        parameter: The table.
+        rows: ``[R]``, the rows that were read, in the order of their first reading.
+        index: ``[N]``, the position of each row in ``rows``; -1 for a row that was not read.
+        values: ``[R, D]``, the gradient of the current step; None if there is none.
+        decay: The deferred decay factor of all rows that were not read.
+    """
 
     def __init__(self, parameter: Tensor) -> None:
         self.parameter = parameter
-        self.rows = torch.empty(0, dtype=torch.long)  # [R], in the order in which they were first read
-        self.index = torch.full((len(parameter),), -1)  # [N], the position of each row in ``rows``
-        self.values: Tensor | None = None  # [R, D], the gradient of the current step
-        self.decay = 1.0  # the deferred factor of all other rows
+        self.rows = torch.empty(0, dtype=torch.long)
+        self.index = torch.full((len(parameter),), -1)
+        self.values: Tensor | None = None
+        self.decay = 1.0
         vars(parameter)[ATTRIBUTE] = self
 
     def read(self, ids: Tensor) -> None:
-        """Bring the rows ``ids`` up to date; to be called before they are read for training."""
+        """Apply the deferred decay to the rows ``ids``. Call this before a training step reads them."""
         rows = torch.unique(ids)
         new = rows[self.index[rows] < 0]
         if not len(new):
@@ -87,7 +97,7 @@ class SparseGradient:
                 self.parameter[new] *= self.decay
 
     def add(self, ids: Tensor, gradient: Tensor, padding: int | None) -> None:
-        """Add the gradient ``[..., D]`` of the rows ``ids [...]``; the row ``padding`` has none."""
+        """Add the gradient ``[..., D]`` of a lookup of ``ids`` ``[...]``. The row ``padding`` gets no gradient."""
         ignored = -1 if padding is None else int(self.index[padding])
         backward = torch.ops.aten.embedding_dense_backward
         self._add(backward(gradient.float(), self.index[ids], len(self.rows), ignored, False))
@@ -97,7 +107,7 @@ class SparseGradient:
 
     def gradient(self) -> Tensor | None:
         """The gradient ``[R, D]`` of the current step; None if there is none."""
-        if self.parameter.grad is not None:  # of code that read the parameter itself, and so all rows
+        if self.parameter.grad is not None:  # code has read the table without a lookup, so all rows were read
             self.read(torch.arange(len(self.index)))
             self._add(self.parameter.grad[self.rows])
             self.parameter.grad = None
@@ -109,18 +119,23 @@ class SparseGradient:
             self.values.mul_(factor)
 
     def clear(self) -> None:
-        """Forget the gradient."""
+        """Delete the gradient."""
         self.values = None
 
     def step(self, group: dict[str, Any], state: dict[str, Any]) -> None:
-        """One step of AdamW, with the options of a parameter ``group`` and the optimizer's ``state`` of the table."""
+        """One step of AdamW.
+
+        Args:
+            group: The options of the table's parameter group.
+            state: The optimizer's state of the table.
+        """
         assert self.values is not None
         count = len(self.rows)
         values = self.parameter[self.rows]
         for name in ("exp_avg", "exp_avg_sq"):
-            known = state.get(name, values[:0])
-            if len(known) < count:  # with capacity for some rows to come
-                state[name] = _with_zeros(known, count + count // 4)
+            moment = state.get(name, values[:0])
+            if len(moment) < count:  # allocate capacity for rows that later steps read
+                state[name] = _with_zeros(moment, count + count // 4)
         moments = {name: x[:count] if x.dim() else x for name, x in state.items()}
         _adamw_step(values, _with_zeros(self.values, count), group, moments)
         state["step"] = moments["step"]
@@ -129,7 +144,7 @@ class SparseGradient:
         self.values = None
 
     def flush(self) -> None:
-        """Multiply all other rows by their deferred decay."""
+        """Apply the deferred decay to all rows that were not read."""
         if self.decay != 1:
             with torch.no_grad():
                 values = self.parameter[self.rows]
@@ -138,18 +153,18 @@ class SparseGradient:
             self.decay = 1.0
 
     def close(self) -> None:
-        """Detach from the parameter, which is then up to date."""
+        """Remove this object from the table and apply all deferred updates."""
         del vars(self.parameter)[ATTRIBUTE]
         self.flush()
 
 
 def sparse_gradient(parameter: Tensor) -> SparseGradient | None:
-    """What holds this parameter's gradient; None if the gradient is an ordinary one."""
+    """The sparse gradient of a parameter; None if its gradient is dense."""
     return vars(parameter).get(ATTRIBUTE)
 
 
 def _adamw_step(values: Tensor, gradient: Tensor, group: dict[str, Any], state: dict[str, Any]) -> None:
-    """torch's fused step of one tensor, in place: ``torch.optim`` has none for some rows of a parameter."""
+    """torch's fused AdamW step of one tensor, in place. ``torch.optim`` cannot step only some rows of a parameter."""
     beta1, beta2 = group["betas"]
     step = state.setdefault("step", torch.zeros(())).add_(1)
     torch._fused_adamw_(
@@ -170,7 +185,7 @@ def _adamw_step(values: Tensor, gradient: Tensor, group: dict[str, Any], state: 
 
 
 def _with_zeros(x: Tensor, rows: int) -> Tensor:
-    """Padded with zeros to this many rows."""
+    """``x``, padded with zeros to this many rows."""
     return x if len(x) == rows else F.pad(x, (0, 0, 0, rows - len(x)))
 
 

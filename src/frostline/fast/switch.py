@@ -1,46 +1,46 @@
 """One switch for all speed-ups, so that tests and benchmarks can compare each with the plain path.
 
 ``FROSTLINE_PLAIN=1`` in the environment turns every speed-up off. ``FROSTLINE_WITHOUT=attention,dropout`` turns off some.
-What then runs is torch's and transformers' own code. Results agree within float rounding, with one exception: without
-``dropout``, ``attention`` or ``packing`` other random numbers decide which elements dropout drops. Their distribution is
+The code of torch and transformers runs instead. Results agree within float rounding, with one exception: without
+``dropout``, ``attention`` or ``packing``, other random numbers decide which elements dropout drops. Their distribution is
 the same.
 
-The environment is read whenever a speed-up is about to be used, so a test can change it, and forked workers inherit it.
+The environment is read each time a speed-up could be used. A test can therefore change it, and forked workers inherit it.
 """
 
-import difflib
 import os
 
 from frostline import FrostlineError
+from frostline.data.wording import did_you_mean
 
-TRICKS = {
-    "attention": "attention over packed short texts, written out",
-    "dropout": "dropout masks from sixteen random bits an element",
-    "sparse_gradients": "steps of embedding tables through the rows that were read",
-    "last_layer": "the last layer computed for the head's token only",
+SPEED_UPS = {
+    "attention": "attention over packed short examples, with a hand-written backward pass",
+    "dropout": "dropout masks with sixteen random bits per element",
+    "sparse_gradients": "optimizer steps update only those rows of embedding tables that were read",
+    "last_layer": "the last layer is computed for the head's token only",
     "packing": "batches without padding",
-    "malloc": "freed memory stays with the process between runs",
-    "garbage_collection": "objects that outlive all runs are not searched for garbage",
-    "workers": "runs side by side in forked processes of one thread",
+    "malloc": "the process keeps freed memory between runs",
+    "garbage_collection": "the garbage collector ignores objects that outlive all runs",
+    "workers": "several runs at once, each in a forked process with one thread",
 }
 
 
-def enabled(trick: str) -> bool:
-    """Whether the environment leaves this speed-up on.
+def enabled(name: str) -> bool:
+    """Whether the speed-up with this name is on.
 
     Raises:
-        FrostlineError: ``FROSTLINE_WITHOUT`` names no speed-up.
+        FrostlineError: ``FROSTLINE_WITHOUT`` contains an unknown name.
     """
-    assert trick in TRICKS, trick
-    return os.environ.get("FROSTLINE_PLAIN", "0") in ("", "0") and trick not in _without()
+    assert name in SPEED_UPS, name
+    return os.environ.get("FROSTLINE_PLAIN", "0") in ("", "0") and name not in _switched_off()
 
 
-def _without() -> list[str]:
+def _switched_off() -> list[str]:
+    """The names in ``FROSTLINE_WITHOUT``."""
     names = [name for part in os.environ.get("FROSTLINE_WITHOUT", "").split(",") if (name := part.strip())]
     for name in names:
-        if name not in TRICKS:
-            nearest = difflib.get_close_matches(name, TRICKS, n=1, cutoff=0.0)[0]
+        if name not in SPEED_UPS:
             raise FrostlineError(
-                f"FROSTLINE_WITHOUT={name} names no speed-up (did you mean {nearest}?): they are {', '.join(TRICKS)}."
+                f"FROSTLINE_WITHOUT={name} names no speed-up{did_you_mean(name, SPEED_UPS)}: choose from {', '.join(SPEED_UPS)}."
             )
     return names

@@ -1,11 +1,11 @@
-"""The frozen layers: cut them off, run them once over all examples, cache the result, check that nothing changes.
+"""The frozen layers: run them once over all examples, cache their hidden states, and train the model above the cut.
 
-- ``cut``: run the real model from a cut on.
+- ``cut``: run the model from a cut on, without the layers below. Start reading here.
 - ``selection``: which hidden states are computed and cached.
-- ``batches``: split examples into batches for the forward pass.
+- ``batches``: split examples into batches for the forward pass over the frozen layers.
 - ``forward_pass``: compute hidden states of many examples.
-- ``cache``: the hidden states on disk.
-- ``check``: the exactness check on the model at hand.
+- ``cache/``: the hidden states on disk.
+- ``check/``: the exactness check of the cut.
 
 May import from data, statistics, fast and model.
 """

@@ -1,11 +1,11 @@
-"""Run the real model from a cut on.
+"""Run the model from a cut on, without the layers below it.
 
-A cut at ``c`` removes the lower ``c`` layers, 0 .. L. Layer ``c`` and the layers above it run unchanged. The layers below
-only pass their input on, and the cached hidden states replace what they would have computed. No architecture's forward is
-rewritten: the code of transformers runs from the input to the logits.
+A cut at ``c`` skips the lower ``c`` layers, with ``c`` from 0 to L. A skipped layer returns its input. The first layer above
+the cut gets the cached hidden states instead of its input, and runs unchanged, as do all layers above it. No architecture's
+forward pass is rewritten: the code of transformers runs from the input to the logits.
 
-At cut 0 the output of the embeddings is replaced. At cut L the output of the last layer is replaced, so that only final
-norm, pooler and head run. None cuts nothing.
+At cut 0, cached hidden states replace the output of the embeddings. At cut L, they replace the output of the last layer, and
+only the final norm, the pooler and the classifier head run. A cut of None cuts nothing.
 
 Shapes: B examples in a batch, S padded length, T tokens, D width, C outputs.
 """
@@ -26,25 +26,25 @@ from frostline.model.packed_layout import Layout
 from frostline.model.packing import Packing
 from frostline.model.trace import Batch, Call
 
-STEP = (
-    16  # on a CPU a packed batch has a multiple of this many tokens, because kernels are prepared anew for each number
-)
+# On a CPU the number of tokens in a packed batch is a multiple of TOKENS_MULTIPLE, because kernels are prepared anew for each
+# number.
+TOKENS_MULTIPLE = 16
 
-Tap = Callable[[int, Tensor], None]  # (number of layers passed, hidden states)
+Tap = Callable[[int, Tensor], None]  # called with a number of layers and the hidden states after them
 
 
 @dataclass
 class UpperModel:
-    """The model above a cut, as :func:`cut_at` opens it.
+    """The model above a cut. :func:`cut_at` makes it.
 
     Attributes:
         cut: The number of lower layers that do not run; None runs all.
         packing: Runs packed batches; None runs padded ones.
-        tap: Sees the hidden states at every cut.
-        runs: How many stacked runs share a batch. The examples of one run follow those of another, and every run has the
-            same number.
+        tap: Called with the hidden states at every cut.
+        runs: How many stacked runs share a batch. The batch holds the examples of the first run, then those of the second,
+            and so on. All runs have the same number of examples.
         head_token: The part of the last layer that runs for the head's token only; None runs all of it for all tokens.
-        read: While the last layer runs, where the tokens stand that the head reads, as ``Layout.rows`` gives it.
+        read: While the last layer runs, the positions of the tokens that the head reads (``Layout.head_index``); else None.
     """
 
     model: PreTrainedModel
@@ -56,27 +56,27 @@ class UpperModel:
     head_token: HeadTokenPart | None = None
     read: Tensor | None = field(default=None, init=False)
     _layout: Layout | None = field(default=None, init=False)
-    _hidden: Tensor | None = field(default=None, init=False)  # the cached hidden states of the batch under way
-    _at: Tensor | None = field(default=None, init=False)  # [B], the position in each example that the head reads
+    _hidden: Tensor | None = field(default=None, init=False)  # the cached hidden states of the current batch
+    _at: Tensor | None = field(default=None, init=False)  # [B], the position of the head's token in each example
 
     def __call__(self, batch: Batch, hidden: Tensor | None = None, *, capacity: int = 0, examples: int = 0) -> Tensor:
         """Logits ``[B, C]``.
 
         Args:
             batch: The model's inputs, padded on the right.
-            hidden: Cached hidden states of the real tokens, ``[1, T, D]``, in the order of the batch. Needed if a cut is set.
-            capacity: Tokens that a packed batch is filled up to; see :mod:`frostline.model.packing`.
-            examples: Examples that a packed batch is filled up to.
+            hidden: Cached hidden states of the real tokens, ``[1, T, D]``, in the order of the batch. Required with a cut.
+            capacity: Copies fill a packed batch up to this many tokens; see :mod:`frostline.model.packing`.
+            examples: Copies fill a packed batch up to this many examples.
         """
         mask = batch["attention_mask"]
-        step = STEP if self.packing and not capacity and mask.device.type == "cpu" else 1
+        step = TOKENS_MULTIPLE if self.packing and not capacity and mask.device.type == "cpu" else 1
         self._layout = Layout(mask.sum(1), mask.shape[1], self.runs, capacity, examples, step)
-        by_run = None if hidden is None else self._layout.apart(hidden)
+        by_run = None if hidden is None else self._layout.split_by_run(hidden)
         self._hidden = by_run if by_run is None or self.packing else self._layout.unpack(by_run)
         if self.packing:
             self.packing.layout = self._layout
         if self.head_token:
-            self._at = self.head_token.places(batch["input_ids"], mask)
+            self._at = self.head_token.positions(batch["input_ids"], mask)
         try:
             return self.model(**batch).logits  # type: ignore[no-any-return]
         finally:
@@ -86,7 +86,7 @@ class UpperModel:
                 self.packing.layout = None
 
     def skipped_forward(self, number: int) -> Callable[..., Any]:
-        """The forward of a layer that does not run: it returns its input, and the last layer the cached hidden states."""
+        """The forward function of a skipped layer. It returns the layer's input; the last layer returns cached hidden states."""
         call, last = self.anatomy.calls[number], number == self.anatomy.count - 1
 
         def forward(*args: Any, **kwargs: Any) -> Any:
@@ -99,7 +99,7 @@ class UpperModel:
         return forward
 
     def before_layer(self, number: int, *, first: bool) -> Callable[..., Any]:
-        """A hook before a layer that runs: the ``first`` gets the cached hidden states; all inputs are packed."""
+        """A hook before a layer that runs. It packs the inputs, and gives the ``first`` layer the cached hidden states."""
         call = self.anatomy.calls[number]
 
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -121,7 +121,7 @@ class UpperModel:
         return hook
 
     def after_last_layer(self, call: Call) -> Callable[..., Any]:
-        """A hook after the last layer: back to the padded grid."""
+        """A hook after the last layer. It restores the padded grid of a packed batch."""
 
         def hook(module: nn.Module, args: Any, out: Any) -> Any:
             hidden = out[0] if call.wrap else out
@@ -137,12 +137,12 @@ class UpperModel:
         return hook
 
     def _set_read(self, at: Tensor | None) -> None:
-        """From here on compute only these positions, ``[B]``, of the examples; None: all tokens."""
+        """From now on, compute only the tokens at these positions of the examples, ``[B]``; None: all tokens."""
         assert self._layout is not None or at is None
         packed = self.packing is not None
-        self.read = None if at is None or self._layout is None else self._layout.rows(at, packed=packed)
+        self.read = None if at is None or self._layout is None else self._layout.head_index(at, packed=packed)
         if self.packing:
-            self.packing.at, self.packing.read = at, self.read
+            self.packing.head_position, self.packing.head_index = at, self.read
 
 
 @contextmanager
@@ -157,19 +157,20 @@ def cut_at(
     runs: int = 1,
     head_token: HeadTokenPart | None = None,
 ) -> Iterator[UpperModel]:
-    """Open ``model`` for running from ``cut`` on; everything is undone on leaving.
+    """Prepare ``model`` to run from ``cut`` on. On exit, the model is restored.
 
     Args:
         model: A classifier of transformers.
         anatomy: Its layers.
         cut: The number of lower layers that do not run; None runs all.
         packing: Run packed batches; None runs padded ones.
-        tap: ``tap(n, hidden)`` sees the input of layer ``n`` and, with ``n`` = L, the output of the last layer.
-        stop: Layers from here on do not run either, where only hidden states below are wanted. The logits are then
+        tap: ``tap(n, hidden)`` is called with the input of every layer ``n`` that runs, and with L and the output of the last
+            layer.
+        stop: Do not run the layers from this number on, if only hidden states below are needed. The logits are then
             meaningless.
         runs: How many stacked runs share a batch.
-        head_token: Run this part of the last layer for the tokens that the head reads. Its output for all other tokens is then
-            meaningless.
+        head_token: Run this part of the last layer only for the token that the head reads. The layer's output for all other
+            tokens is then meaningless.
     """
     layers, start = anatomy.layers(model), cut or 0
     upper = UpperModel(model, anatomy, cut, packing, tap, runs, head_token if start < anatomy.count else None)
@@ -186,7 +187,7 @@ def cut_at(
 
 
 def hidden_states_by_cut(model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> dict[int, Tensor]:
-    """Hidden states of the real tokens at every cut, from one plain forward of ``batch``: cut -> ``[1, T, D]``."""
+    """Hidden states of the real tokens by cut, ``[1, T, D]`` each, from a forward pass over the padded ``batch``."""
     by_cut: dict[int, Tensor] = {}
     mask = batch["attention_mask"].bool()
 

@@ -1,6 +1,7 @@
-"""The forward pass over the frozen layers: hidden states of many examples.
+"""The forward pass over the frozen layers: compute hidden states of many examples.
 
-An example gets bitwise identical hidden states whatever else is in its batch; :mod:`frostline.frozen.batches` says how.
+The hidden states of an example do not depend on the other examples of its batch, not even in the last bit. See
+:mod:`frostline.frozen.batches`.
 
 Shapes: B examples in a batch, T tokens, D width.
 """
@@ -13,12 +14,13 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from frostline.fast.last_layer import HeadTokenPart, read_at
+from frostline.fast.last_layer import HeadTokenPart, head_position
 from frostline.frozen.batches import ForwardBatch, Lengths, Rows, packed_batches, padded_batches, tokens_per_batch
 from frostline.frozen.cut import cut_at
 from frostline.frozen.selection import StateSelection
-from frostline.model.anatomy import EMBEDDINGS, Anatomy
+from frostline.model.anatomy import Anatomy, position_limit
 from frostline.model.packing import packable
+from frostline.model.places import EMBEDDINGS
 from frostline.model.tokens import Tokens
 
 
@@ -29,13 +31,13 @@ class ForwardPass:
     Attributes:
         model: A classifier of transformers.
         anatomy: Its layers.
-        selection: Which hidden states are wanted.
+        selection: The hidden states to compute.
         head_reads: Which tokens the head reads: ``first``, ``last`` or ``all``.
         packed: Whether batches are packed.
-        autocast: Opens the precision of the forward pass.
-        head_token: The part of the last layer that runs for the head's token only. There are then no hidden states of other
-            tokens after the last layer, and no pooled vectors.
-        max_tokens: Tokens of one batch; None: as many as suit the device.
+        autocast: Returns the autocast context of the forward pass.
+        head_token: The part of the last layer that runs for the head's token only. With it, hidden states of other tokens and
+            pooled vectors cannot be selected after the last layer.
+        max_tokens: The most tokens of one batch; None: the default of the device.
     """
 
     model: PreTrainedModel
@@ -49,20 +51,19 @@ class ForwardPass:
 
     @property
     def token_budget(self) -> int:
-        """Tokens of one batch; only a single longer example has more."""
+        """The most tokens of one batch, unless a single example is longer."""
         return tokens_per_batch(self.model.device, self.anatomy) if self.max_tokens is None else self.max_tokens
 
     def batches(self, lengths: Lengths, rows: Rows) -> list[ForwardBatch]:
-        """Batches of these rows of a table whose examples have these ``lengths``."""
-        positions = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        """Split these rows of a table into batches. ``lengths`` are the tokens of every example of the table."""
         split = packed_batches if self.packed else padded_batches
-        return split(lengths, rows, self.token_budget, positions=positions)
+        return split(lengths, rows, self.token_budget, positions=position_limit(self.model))
 
     def hidden_states(self, tokens: Tokens, batches: Sequence[ForwardBatch]) -> Iterator[dict[str, Tensor]]:
-        """Compute the selected hidden states.
+        """Compute the selected hidden states of these batches.
 
         Yields:
-            For each batch, by name: ``tokens-<cut>`` ``[T, D]``, ``head`` ``[B, D]``, ``pooled-<layers>`` ``[B, 3 D]``.
+            For each batch, tensors by name: ``tokens-<cut>`` ``[T, D]``, ``head`` ``[B, D]``, ``pooled-<layers>`` ``[B, 3 D]``.
         """
         model, selection, last = self.model, self.selection, self.anatomy.count
         by_cut: dict[int, Tensor] = {}
@@ -86,7 +87,7 @@ class ForwardPass:
                 yield selected
 
     def _selected(self, by_cut: dict[int, Tensor], inputs: dict[str, Tensor], examples: int) -> dict[str, Tensor]:
-        """The selected hidden states of a batch's own ``examples``, which stand before the copies that fill it."""
+        """The selected hidden states of the first ``examples`` of a batch; copies after them are ignored."""
         selection, mask = self.selection, inputs["attention_mask"][:examples].bool()
         lengths = mask.sum(1)
 
@@ -97,15 +98,15 @@ class ForwardPass:
         selected = {f"tokens-{cut}": real(cut) for cut in selection.cuts}
         if selection.head:
             pad = self.model.config.get_text_config().pad_token_id
-            at = read_at(self.head_reads, inputs["input_ids"][: len(mask)], mask, pad)
+            at = head_position(self.head_reads, inputs["input_ids"][: len(mask)], mask, pad)
             selected["head"] = real(self.anatomy.count)[lengths.cumsum(0) - lengths + at]
         return selected | {f"pooled-{cut}": _pooled(real(cut).float(), lengths) for cut in selection.pooled}
 
 
 def embeddings_are_lookups(model: PreTrainedModel, anatomy: Anatomy) -> bool:
-    """Whether nothing below the layers is a matrix product.
+    """Whether the modules below the layers contain no matrix product.
 
-    Only then does every product of a packed forward pass see packed tokens. Below the layers it would see the padded grid.
+    A packed batch is packed at the first layer, so a product below it would have a varying number of padded tokens.
     """
     tables = {f"{path}.weight" for path, module in model.named_modules() if isinstance(module, nn.Embedding)}
     return not any(
@@ -115,8 +116,8 @@ def embeddings_are_lookups(model: PreTrainedModel, anatomy: Anatomy) -> bool:
 
 
 def _pooled(hidden: Tensor, lengths: Tensor) -> Tensor:
-    """``[B, 3 D]``: first token, mean and last token of examples whose tokens follow each other in ``hidden`` ``[T, D]``."""
-    if hidden.device.type == "mps":  # which has no segment_reduce
+    """First token, mean and last token of each example, ``[B, 3 D]``, from the tokens of all examples, ``[T, D]``."""
+    if hidden.device.type == "mps":  # MPS has no segment_reduce
         hidden, lengths = hidden.cpu(), lengths.cpu()
     ends = lengths.cumsum(0)
     mean = torch.segment_reduce(hidden, "mean", lengths=lengths, axis=0)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from frostline.model.anatomy import Anatomy
 
-POOLED = ("first", "mean", "last")  # the pooled vectors of an example: its first token, the mean of all, its last token
+POOLED = ("first", "mean", "last")  # the pooled vectors of an example: first token, mean of all tokens, last token
 
 
 @dataclass(frozen=True)
@@ -13,9 +13,9 @@ class StateSelection:
     """A selection of hidden states.
 
     Attributes:
-        cuts: After how many layers the hidden states of all tokens are cached, ascending.
-        head: Whether the one token that the head reads is cached after the last layer.
-        pooled: After how many layers the pooled vectors of each example are cached; see ``POOLED``.
+        cuts: Cache the hidden states of all tokens after these numbers of layers; ascending.
+        head: Cache the hidden state of the head's token after the last layer.
+        pooled: Cache the pooled vectors of each example after these numbers of layers; see ``POOLED``.
     """
 
     cuts: tuple[int, ...]
@@ -23,19 +23,19 @@ class StateSelection:
     pooled: tuple[int, ...] = ()
 
     def bytes(self, examples: int, tokens: int, width: int) -> int:
-        """Bytes on disk for so many examples and tokens."""
+        """Bytes on disk for this number of examples and tokens."""
         vectors = self.head + len(POOLED) * len(self.pooled)
         return 4 * width * (len(self.cuts) * tokens + vectors * examples) + 24 * examples
 
     def depth(self, layers: int) -> int:
-        """How many of a model's ``layers`` must run to compute it."""
+        """How many of a model's ``layers`` must run to compute this selection."""
         return layers if self.head else max((*self.cuts, *self.pooled), default=layers)
 
     def largest_part(self, fits: Callable[["StateSelection"], bool]) -> "StateSelection":
-        """The largest part for which ``fits`` is true.
+        """The largest part of this selection for which ``fits`` is true.
 
-        Cuts closest to the head stay longest, because they save most computation. Pooled vectors stay only where no cut is
-        dropped for them.
+        The cuts farthest from the head are dropped first, because they save the least computation. Pooled vectors are dropped
+        before any cut.
         """
         parts = [
             replace(self, cuts=self.cuts[first:], pooled=pooled)
@@ -46,9 +46,9 @@ class StateSelection:
 
 
 def selection_for(cuts: Sequence[int], anatomy: Anatomy, head_reads: str) -> StateSelection:
-    """The hidden states that runs from these cuts read.
+    """The hidden states that runs from these cuts need.
 
-    After the last layer one token of each example is enough, unless the head reads ``all``.
+    After the last layer, the head's token of each example is enough, unless the head reads ``all`` tokens.
     """
     one_token = head_reads != "all" and anatomy.count in cuts
     cached = {cut for cut in cuts if not (one_token and cut == anatomy.count)}

@@ -1,10 +1,10 @@
-"""Pretrained models: their layers, what is trainable, loading, tokenizing, packed batches.
+"""Pretrained models: layers, trainable parameters, loading, tokenization, packed batches.
 
 - ``loading``, ``model_files``: from a hub name or a folder to a ``Pretrained`` (``pretrained``).
-- ``anatomy``: the layers, and the place of each parameter; ``trace``, ``module_paths`` help to find them.
-- ``tune``, ``trainable``: what a run trains. A new way to choose it begins here.
-- ``tokens``: examples as token numbers; ``packed_layout``, ``packing``: batches without padding.
-- ``stacking``: several runs in one model; ``modes``: train and eval mode.
+- ``anatomy``: the layers of a model and the place of each parameter. ``places``, ``trace`` and ``module_paths`` support it.
+- ``trainable``: the parameters that a run trains. Start here to add a new choice.
+- ``tokens``: encoded examples. ``packed_layout``, ``packing``: batches without padding.
+- ``stacking``: several runs in one model. ``modes``: train and eval mode.
 - ``device``, ``memory``: the machine and its memory.
 
 May import from data, statistics and fast.

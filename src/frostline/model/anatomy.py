@@ -1,7 +1,8 @@
-"""The layers of a model, and the place of every parameter.
+"""Find the layers of a model and the place of every parameter.
 
-Nothing here knows an architecture by name. The layers are the ``ModuleList`` with the most parameters whose modules a traced
-forward pass calls once each, in order, with one vector per token in and out. What does not fit is refused with the reason.
+No architecture is known by name. The layers are the ``ModuleList`` with the most parameters whose modules a traced forward
+pass reaches. Each module must be called once, in order, and map one vector per token to one vector per token. A model
+that does not fit is refused with the reason.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -12,27 +13,32 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from frostline import FrostlineError
+from frostline.model.places import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, layer_number, layer_place
 from frostline.model.trace import Batch, Call, Trace
 
-EMBEDDINGS, FINAL_NORM, POOLER, HEAD = "embeddings", "final norm", "pooler", "head"
-LAYER = "layer "  # followed by its number: the place of the parameters of a layer
-CHARACTERS = 1_000  # random tokens of a model without a vocabulary (it reads characters) are below this number
+CHARACTERS = 1_000  # a model without a vocabulary reads characters: its random tokens are below this number
 
 
 @dataclass(frozen=True)
 class Anatomy:
     """The layers of a model and the place of every parameter.
 
-    ``places`` maps each parameter to exactly one place: ``embeddings`` (also for what all layers share), ``layer 0`` to
-    ``layer L-1``, ``final norm``, ``pooler`` or ``head``.
+    Attributes:
+        path: The module path of the ``ModuleList`` that holds the layers.
+        count: The number of layers, L.
+        places: The place of each parameter, by name (:mod:`frostline.model.places`). Parameters that all layers share are in
+            ``embeddings``.
+        calls: How the model calls each layer.
+        width: The width of the hidden states, D.
+        idle: Names of parameters whose module does not run.
     """
 
-    path: str  # of the ModuleList
-    count: int  # L
+    path: str
+    count: int
     places: Mapping[str, str]
-    calls: tuple[Call, ...]  # one a layer
-    width: int  # D
-    idle: frozenset[str] = frozenset()  # parameters of modules that do not run
+    calls: tuple[Call, ...]
+    width: int
+    idle: frozenset[str] = frozenset()
 
     def layers(self, model: nn.Module) -> list[nn.Module]:
         stack = model.get_submodule(self.path)
@@ -40,26 +46,38 @@ class Anatomy:
         return list(stack)
 
     def depth(self, names: Set[str]) -> int | None:
-        """The number of layers from the lowest one that holds any of ``names`` to the top; None if embeddings hold one.
+        """How many of the last layers must run to train the parameters ``names``; None if one of them is in the embeddings.
 
-        A run that trains ``names`` may start from hidden states below that many layers.
+        The number counts from the lowest layer that holds one of ``names``. A run can start from the hidden states below it.
         """
         places = {self.places[name] for name in names}
         if EMBEDDINGS in places:
             return None
-        return max(
-            (self.count - int(place.removeprefix(LAYER)) for place in places if place.startswith(LAYER)), default=0
-        )
+        numbers = [number for place in places if (number := layer_number(place)) is not None]
+        return self.count - min(numbers, default=self.count)
+
+
+def position_limit(model: PreTrainedModel) -> int | None:
+    """The most tokens per example that the model's positions allow; None if its configuration sets no limit.
+
+    Some types write a number below 1 for "no limit" (XLNet: -1).
+    """
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if positions is None or positions < 1:
+        return None
+    tables = [m for m in model.modules() if isinstance(m, nn.Embedding) and m.num_embeddings == positions]
+    # RoBERTa and similar types start numbering after the position of padding: 514 positions allow 512 tokens.
+    return int(positions - max((m.padding_idx + 1 for m in tables if m.padding_idx is not None), default=0))
 
 
 def probe_batch(model: PreTrainedModel, lengths: Sequence[int] = (23, 17, 9), *, seed: int = 0) -> dict[str, Tensor]:
-    """A batch of random tokens of these ``lengths``, for models that need only tokens and a mask.
+    """A batch of random tokens with these ``lengths``, for models that need only tokens and a mask.
 
-    A model without a vocabulary reads characters (CANINE). A limit of positions below 1 means no limit (XLNet: -1).
+    A model without a vocabulary gets random characters (CANINE). Lengths beyond the model's positions are shortened.
     """
     config = model.config.get_text_config()
-    positions = getattr(config, "max_position_embeddings", None) or 0
-    lengths = [min(length, positions) if positions > 0 else length for length in lengths]
+    limit = position_limit(model)
+    lengths = [length if limit is None else min(length, limit) for length in lengths]
     vocabulary = getattr(config, "vocab_size", None) or CHARACTERS
     pad = config.pad_token_id if config.pad_token_id is not None else 0
     generator = torch.Generator().manual_seed(seed)
@@ -74,10 +92,10 @@ def probe_batch(model: PreTrainedModel, lengths: Sequence[int] = (23, 17, 9), *,
 
 
 def find_layers(model: PreTrainedModel, batch: Batch | None = None) -> Anatomy:
-    """Find the layers of ``model`` by a traced forward pass of ``batch`` (random tokens by default).
+    """Find the layers of ``model`` in a traced forward pass of ``batch`` (by default random tokens).
 
     Raises:
-        FrostlineError: The type cannot be cut, with the reason.
+        FrostlineError: The model cannot be cut. The message says why.
     """
     kind = model.config.model_type
     if model.config.is_encoder_decoder:
@@ -95,40 +113,47 @@ def find_layers(model: PreTrainedModel, batch: Batch | None = None) -> Anatomy:
     for path, stack in stacks:
         trace = Trace(model, stack)
         trace.run(batch)
-        if not trace.reached:  # a list for images, or a list of embeddings
+        if not trace.reached:  # for example the layers of an image encoder, or a list of embeddings
             continue
-        problem = trace.complaint() or trace.parallel(path, [other for other, _ in stacks if other != path])
+        problem = trace.refusal() or trace.parallel_lists(path, [other for other, _ in stacks if other != path])
         if problem:
             break
         return Anatomy(
             path=path,
             count=len(stack),
-            places=dict(_places(model, path, trace.owners, trace.left[-1])),
+            places=dict(_places(model, path, trace.first_called, trace.after_layer[-1])),
             calls=tuple(trace.calls),
             width=trace.width,
-            idle=frozenset(n for n, _ in model.named_parameters() if n.rpartition(".")[0] not in trace.owners),
+            idle=frozenset(n for n, _ in model.named_parameters() if n.rpartition(".")[0] not in trace.first_called),
         )
     raise FrostlineError(f"A model of type {kind!r} cannot be cut: {problem}. Choose another model.")
 
 
 def _stacks(model: nn.Module) -> list[tuple[str, nn.ModuleList]]:
-    """Module lists that are in no other list, the one with the most parameters first."""
+    """The module lists that no other list contains, by path; the one with the most parameters comes first."""
     lists = {name: m for name, m in model.named_modules() if isinstance(m, nn.ModuleList) and len(m)}
     outer = {name: m for name, m in lists.items() if not any(name.startswith(f"{other}.") for other in lists)}
     return sorted(outer.items(), key=lambda pair: -sum(p.numel() for p in pair[1].parameters()))
 
 
-def _places(model: PreTrainedModel, path: str, owners: Mapping[str, int], last: int) -> Iterator[tuple[str, str]]:
-    """The place of each parameter: in a layer, outside the base model, or by when its module ran."""
+def _places(
+    model: PreTrainedModel, path: str, first_called: Mapping[str, int], after_layers: int
+) -> Iterator[tuple[str, str]]:
+    """The place of each parameter.
+
+    A parameter in the list of layers is in its layer, one outside the base model is in the head. All others are placed by
+    their module's first call (``first_called``): until the last layer returns (``after_layers``) they are embeddings, later
+    final norm or pooler.
+    """
     prefix = model.base_model_prefix
     base = f"{prefix}." if prefix and hasattr(model, prefix) else ""
     for name, _ in model.named_parameters():
         owner, _, _ = name.rpartition(".")
         if name.startswith(f"{path}."):
-            yield name, f"{LAYER}{name.removeprefix(f'{path}.').split('.')[0]}"
+            yield name, layer_place(int(name.removeprefix(f"{path}.").split(".")[0]))
         elif not name.startswith(base):
             yield name, HEAD
-        elif owners.get(owner, 0) <= last:
+        elif first_called.get(owner, 0) <= after_layers:
             yield name, EMBEDDINGS
         elif "norm" in type(model.get_submodule(owner)).__name__.lower() and "pool" not in owner:
             yield name, FINAL_NORM
@@ -137,5 +162,5 @@ def _places(model: PreTrainedModel, path: str, owners: Mapping[str, int], last: 
 
 
 def count_parameters(model: nn.Module, names: frozenset[str] | None = None) -> int:
-    """The number of parameters of ``model``, or of those with these names."""
+    """The number of parameters of ``model``; with ``names``, of these parameters only."""
     return sum(p.numel() for name, p in model.named_parameters() if names is None or name in names)

@@ -1,4 +1,4 @@
-"""The machine that a run uses: device, precision, threads, room on its disk."""
+"""The machine that a run uses: device, precision, threads, free disk space."""
 
 import os
 import platform
@@ -18,24 +18,30 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a sweep runs; ``precision`` is that of matrix products, weights are always fp32."""
+    """The device of a sweep and the precision of its matrix products. Weights are always stored in float32.
+
+    Attributes:
+        device: The CPU or GPU.
+        precision: ``float32``, or ``bfloat16`` for matrix products under autocast.
+    """
 
     device: torch.device
     precision: str
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of matrix products."""
+        """The data type of matrix products."""
         return PRECISIONS[self.precision]
 
     @property
     def autocast(self) -> Callable[[], AbstractContextManager[object]]:
+        """A function that opens a context in which matrix products have this precision."""
         if self.precision == "float32":
             return nullcontext
         return lambda: torch.autocast(self.device.type, self.dtype)
 
     def facts(self) -> dict[str, str | int]:
-        """What can change the last bits of a result, for the record."""
+        """Hardware, versions and thread count, for the result file. If one changes, the last bits of a result can change."""
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else platform.machine()
         return {
             "device": self.device.type,
@@ -53,10 +59,15 @@ def _versions() -> dict[str, str]:
 
 
 def this_machine(device: str = "auto", precision: str = "auto") -> Machine:
-    """The device asked for, and bf16 where its processor multiplies in it; looked up, not assumed.
+    """The machine with the requested device and precision.
+
+    Args:
+        device: ``cpu``, ``cuda`` or ``mps``. ``auto`` is ``cuda`` if this machine has it, else ``cpu``.
+        precision: ``float32`` or ``bfloat16``. ``auto`` is ``bfloat16`` if the device has instructions for it, else
+            ``float32``.
 
     Raises:
-        FrostlineError: unknown name, or a device that is not here.
+        FrostlineError: An unknown name, or a device that this machine does not have.
     """
     known = ("auto", "cpu", "cuda", "mps")
     if device not in known or precision not in ("auto", *PRECISIONS):
@@ -64,10 +75,10 @@ def this_machine(device: str = "auto", precision: str = "auto") -> Machine:
             f"device = {device!r}, precision = {precision!r} is not known: devices are {', '.join(known)}, "
             f"precisions auto, {', '.join(PRECISIONS)}."
         )
-    here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if device == "auto":
-        device = "cuda" if here["cuda"] else "cpu"
-    if not here[device]:
+        device = "cuda" if available["cuda"] else "cpu"
+    if not available[device]:
         raise FrostlineError(f"This machine has no device {device!r}: use --device cpu.")
     if precision == "auto":
         precision = "bfloat16" if _has_bf16(device) else "float32"
@@ -75,14 +86,15 @@ def this_machine(device: str = "auto", precision: str = "auto") -> Machine:
 
 
 def _has_bf16(device: str) -> bool:
+    """Whether the device has bfloat16 instructions. Emulation does not count."""
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device == "mps":
         return False
-    abilities = torch.cpu.get_capabilities()
-    return bool(abilities.get("avx512_bf16") or abilities.get("amx_bf16"))
+    instructions = torch.cpu.get_capabilities()
+    return bool(instructions.get("avx512_bf16") or instructions.get("amx_bf16"))
 
 
 def free_bytes(path: os.PathLike[str]) -> int:
-    """Free bytes of the disk that holds ``path``."""
+    """Free bytes on the disk that holds ``path``."""
     return int(psutil.disk_usage(os.fspath(path)).free)

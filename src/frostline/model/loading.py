@@ -1,11 +1,10 @@
-"""Loading a model, its configuration and its tokenizer for classification."""
+"""Load a model, its configuration and its tokenizer for classification."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
@@ -16,7 +15,7 @@ from transformers import (
 )
 
 from frostline import FrostlineError
-from frostline.model.anatomy import HEAD, POOLER, Anatomy, find_layers
+from frostline.model.anatomy import Anatomy, find_layers, position_limit
 from frostline.model.model_files import (
     MODEL_FILES,
     files_digest,
@@ -26,9 +25,10 @@ from frostline.model.model_files import (
     require_files,
     tokenizer_files,
 )
+from frostline.model.places import HEAD, POOLER
 from frostline.model.pretrained import Pretrained
 
-LONGEST = 512  # tokens, unless the user or the model sets a lower limit
+LONGEST = 512  # tokens of an example, unless the user or the model sets another limit
 
 
 def load_pretrained(
@@ -40,10 +40,10 @@ def load_pretrained(
     trust_remote_code: bool = False,
     device: torch.device | str = "cpu",
 ) -> Pretrained:
-    """Load a hub model or a folder for classification into ``labels`` (empty: regression).
+    """Load a hub model or a model folder as a classifier with these ``labels`` (no labels: regression).
 
     Raises:
-        FrostlineError: No such model, no tokenizer, weights that are not safetensors, or a type that cannot be cut.
+        FrostlineError: There is no such model or it has no tokenizer, its weights are not safetensors, or it cannot be cut.
     """
     if trust_remote_code and not revision and not Path(name).expanduser().is_dir():
         raise FrostlineError("trust_remote_code runs code from the hub: pin it with --revision COMMIT.")
@@ -90,7 +90,7 @@ def _set_labels(config: PreTrainedConfig, labels: Sequence[str], problem_type: s
 
 
 def _read_model(name: str, folder: Path, config: PreTrainedConfig, **trust: bool) -> tuple[PreTrainedModel, Any]:
-    """The model in fp32, and transformers' report about missing and mismatched weights."""
+    """The model in float32, and transformers' report of missing and mismatched weights."""
     with quiet_loading():
         return readable(  # type: ignore[no-any-return]
             lambda: AutoModelForSequenceClassification.from_pretrained(
@@ -118,10 +118,10 @@ def load_config(name: str, *, revision: str | None = None) -> PreTrainedConfig:
 
 
 def _new_parameters(model: PreTrainedModel, anatomy: Anatomy, info: Any) -> frozenset[str]:
-    """The head, and the pooler if the checkpoint has none.
+    """Names of the parameters that each run initializes: the head, and the pooler if the checkpoint has none.
 
     Raises:
-        FrostlineError: Parameters of the body are missing.
+        FrostlineError: The checkpoint lacks other parameters.
     """
     absent = set(info["missing_keys"]) | {key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"]}
     parameters = dict(model.named_parameters())
@@ -131,31 +131,21 @@ def _new_parameters(model: PreTrainedModel, anatomy: Anatomy, info: Any) -> froz
     if body:
         raise FrostlineError(
             f"The model's weights lack {len(body)} parameters of its body ({body[0]}, ...): the folder does not hold "
-            "the checkpoint that its config.json describes. Download it again."
+            "the checkpoint that its config.json describes. Download the model again."
         )
     return frozenset(head | missing)
 
 
-def most_tokens(model: PreTrainedModel) -> int | None:
-    """The most tokens that the model's positions allow; None if its configuration sets no limit.
-
-    Some types write a number below 1 for "no limit" (XLNet: -1).
-    """
-    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    if positions is None or positions < 1:
-        return None
-    tables = [m for m in model.modules() if isinstance(m, nn.Embedding) and m.num_embeddings == positions]
-    # RoBERTa and similar types number positions after that of padding: 514 positions take 512 tokens.
-    return int(positions - max((m.padding_idx + 1 for m in tables if m.padding_idx is not None), default=0))
-
-
 def _max_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    positions = getattr(model.config.get_text_config(), "n_positions", None)
-    return int(min(tokenizer.model_max_length, most_tokens(model) or positions or LONGEST, LONGEST))
+    """The most tokens that tokenizer and model allow, at most ``LONGEST``."""
+    positions = getattr(model.config.get_text_config(), "n_positions", None)  # the limit's name in some configurations
+    return int(min(tokenizer.model_max_length, position_limit(model) or positions or LONGEST, LONGEST))
 
 
 def load_tokenizer(name: str, folder: Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
-    """The tokenizer in ``folder``, padding on the right; one without a padding token pads with another, which attention ignores.
+    """The tokenizer in ``folder``, set to pad on the right.
+
+    A tokenizer without a padding token pads with its end-of-text or unknown token. Attention masks padding in any case.
 
     Raises:
         FrostlineError: The model called ``name`` has no usable tokenizer.

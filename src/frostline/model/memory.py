@@ -1,4 +1,4 @@
-"""Measured memory: the peak of a run, and what one training may take."""
+"""Memory: the measured peak of a run, and the limit for one training."""
 
 import gc
 import threading
@@ -14,21 +14,21 @@ from frostline.fast.glibc import glibc
 from frostline.model.device import Machine
 
 SHORTEST, LONGEST = 0.02, 0.25  # seconds between two samples
-OVERHEAD = 50  # the pause after a sample is at least this many times the processor time that it took
+OVERHEAD = 50  # the pause after a sample lasts at least this many times the sample's own processor time
 
 
 class PeakMemory:
-    """The highest sample so far, in bytes."""
+    """The highest sample so far."""
 
     bytes = 0
 
 
 @contextmanager
 def peak_memory(machine: Machine) -> Iterator[PeakMemory]:
-    """Measure the peak memory of what runs inside; ``bytes`` is final when the context closes.
+    """Measure the peak memory while the context is open; ``bytes`` is final when it closes.
 
-    On a GPU this is the peak of torch's allocator. Elsewhere it is the memory in use by this process, sampled 4 to 50
-    times a second, which takes at most 2 % of one core. Files mapped from disk do not count.
+    On a GPU this is the peak of torch's allocator. Elsewhere it is the memory that this process has in use, without files
+    mapped from disk. It is sampled 4 to 50 times a second, which takes at most 2 % of one core.
     """
     gc.collect()
     if machine.device.type == "cuda":
@@ -43,15 +43,15 @@ def peak_memory(machine: Machine) -> Iterator[PeakMemory]:
 
 @contextmanager
 def sampled_peak(used: Callable[[], int]) -> Iterator[PeakMemory]:
-    """The highest value of ``used()`` while the context is open, sampled by a thread and once more at the end."""
+    """The highest value of ``used()`` while the context is open. A thread samples it, with one last sample at the end."""
     peak, done = PeakMemory(), threading.Event()
 
     def sample() -> None:
         ended = False
         while not ended:
-            begun = thread_time()
+            started = thread_time()
             peak.bytes = max(peak.bytes, used())
-            ended = done.wait(min(max(SHORTEST, OVERHEAD * (thread_time() - begun)), LONGEST))
+            ended = done.wait(min(max(SHORTEST, OVERHEAD * (thread_time() - started)), LONGEST))
         peak.bytes = max(peak.bytes, used())
 
     thread = threading.Thread(target=sample, daemon=True)
@@ -64,8 +64,10 @@ def sampled_peak(used: Callable[[], int]) -> Iterator[PeakMemory]:
 
 
 def memory_limit(device: torch.device) -> int:
-    """Bytes that one training may take: 85 % of the GPU memory that others leave free, or half of the machine's available
-    memory."""
+    """Bytes that one training may take.
+
+    On a GPU: 85 % of the memory that other processes leave free. Elsewhere: half of the machine's available memory.
+    """
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(0.85 * (free + torch.cuda.memory_reserved(device)))
@@ -73,21 +75,21 @@ def memory_limit(device: torch.device) -> int:
 
 
 def anonymous_memory(process: psutil.Process) -> int:
-    """Bytes that a process holds apart from mapped files."""
+    """Bytes of memory that a process holds, without mapped files."""
     memory = process.memory_info()
     return int(memory.rss - getattr(memory, "shared", 0))
 
 
 @cache
 def _meter() -> Callable[[], int]:
-    """A function that gives the bytes that this process has in use.
+    """A function that returns the bytes that this process has in use.
 
-    glibc reports its own heap, so freed memory that the process still holds for the next run does not count. With other C
-    libraries it counts.
+    The process may hold freed memory for its next allocations. With glibc, which reports the size of its heap, this memory
+    does not count. With other C libraries it does.
     """
     libc = glibc()
     if libc is None:
-        return lambda: anonymous_memory(psutil.Process())  # the process that calls it, which may be a fork of this one
-    libc.malloc_trim(0)  # now the process holds what is in use and no more
+        return lambda: anonymous_memory(psutil.Process())  # the calling process, which may be a fork of this one
+    libc.malloc_trim(0)  # releases freed memory: afterwards the process holds only memory in use
     outside = anonymous_memory(psutil.Process()) - libc.mallinfo2().in_use
     return lambda: outside + libc.mallinfo2().in_use

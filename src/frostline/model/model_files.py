@@ -1,4 +1,4 @@
-"""The files of a model, in a folder or from the hub."""
+"""The files of a model, in a folder or downloaded from the hub."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -12,6 +12,7 @@ from huggingface_hub.errors import HFValidationError
 from safetensors import SafetensorError
 
 from frostline import FrostlineError
+from frostline.data.wording import first_line
 
 MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 TOKENIZER_FILES = {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "spm.model"}
@@ -19,10 +20,15 @@ OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".h5", ".msgpack", ".ckpt")
 
 
 def model_folder(name: str, revision: str | None, files: list[str]) -> tuple[Path, str | None]:
-    """The folder of a model, and the commit if it comes from the hub.
+    """The folder of a model, and its commit if it comes from the hub.
+
+    Args:
+        name: A folder or a hub name.
+        revision: A branch, tag or commit of a hub model; None: its main branch.
+        files: Patterns of the files to download.
 
     Raises:
-        FrostlineError: No such folder, no such hub model, or a revision of a folder.
+        FrostlineError: There is no such folder or hub model, or a revision is given for a folder.
     """
     path = Path(name).expanduser()
     if path.is_dir():
@@ -43,16 +49,16 @@ def model_folder(name: str, revision: str | None, files: list[str]) -> tuple[Pat
     except (OSError, ValueError, HFValidationError) as error:
         raise FrostlineError(
             f"The model {name!r} (revision {revision or 'main'}) is neither a folder nor available from the hub "
-            f"({type(error).__name__}): check its name, or download it where there is a network and give its folder."
+            f"({type(error).__name__}): check its name, or download it on a machine with a network and give its folder."
         ) from error
     return snapshot, snapshot.name
 
 
 def require_files(name: str, folder: Path) -> None:
-    """Refuse a folder without weights in safetensors or without a tokenizer.
+    """Check that a folder has weights in safetensors and a tokenizer.
 
     Raises:
-        FrostlineError: With what is missing.
+        FrostlineError: One of them is missing.
     """
     if not list(folder.glob("*.safetensors")):
         other = [p.name for p in folder.iterdir() if p.suffix in OTHER_WEIGHTS]
@@ -64,12 +70,12 @@ def require_files(name: str, folder: Path) -> None:
     if not tokenizer_files(folder):
         raise FrostlineError(
             f"The model {name} has no tokenizer: tokenizer.json or a vocabulary file belongs beside config.json. "
-            "Copy those of the model it came from."
+            "Copy the tokenizer's files from the model that this one was made from."
         )
 
 
 def tokenizer_files(folder: Path) -> set[str]:
-    """Names of the tokenizer's files in a folder."""
+    """Names of the tokenizer files in a folder."""
     return {
         p.name
         for p in folder.iterdir()
@@ -77,11 +83,12 @@ def tokenizer_files(folder: Path) -> set[str]:
     }
 
 
-def readable(load: Any, name: str, what: str) -> Any:
-    """Call ``load``, and turn an error about unusable files into one sentence.
+def readable(load: Any, name: str, problem: str) -> Any:
+    """Call ``load``; an error about unusable files becomes a ``FrostlineError``.
 
     Raises:
-        FrostlineError: With the model's name, ``what`` is wrong, and the first line of the library's message.
+        FrostlineError: ``load`` failed. The message has the model's ``name``, the ``problem``, and the first line of the
+            library's message.
     """
     try:
         return load()
@@ -95,16 +102,15 @@ def readable(load: Any, name: str, what: str) -> Any:
         RuntimeError,
         SafetensorError,
     ) as error:
-        first = next(iter(str(error).strip().splitlines()), "")
         raise FrostlineError(
-            f"The model {name} cannot be used: {what} ({type(error).__name__}: {first[:200].rstrip('.')}). "
-            "Get its files again, or choose another model."
+            f"The model {name} cannot be used: {problem} ({first_line(error)[:200].rstrip('.')}). "
+            "Download its files again, or choose another model."
         ) from error
 
 
 @contextmanager
 def quiet_loading() -> Iterator[None]:
-    """Hide transformers' table of newly initialized parameters and its progress bar; both are expected here."""
+    """While the context is open, hide transformers' table of newly initialized parameters and its progress bar."""
     level = transformers.utils.logging.get_verbosity()
     transformers.utils.logging.set_verbosity_error()
     bars = transformers.utils.logging.is_progress_bar_enabled()
@@ -118,7 +124,7 @@ def quiet_loading() -> Iterator[None]:
 
 
 def files_digest(files: Sequence[Path]) -> str:
-    """A digest of the names and contents of files."""
+    """A digest of the files' names and contents."""
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.name.encode() + b"\0")

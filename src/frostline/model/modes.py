@@ -1,34 +1,39 @@
-"""Training mode for what is trained, eval mode for what is frozen."""
+"""Train mode for trained modules, eval mode for frozen ones."""
 
 from collections.abc import Iterator
 
 from torch import nn
 from transformers import PreTrainedModel
 
-from frostline.model.anatomy import EMBEDDINGS, LAYER, Anatomy
+from frostline.model.anatomy import Anatomy
+from frostline.model.places import EMBEDDINGS, layer_place
 
 
 def set_train_mode(model: PreTrainedModel, anatomy: Anatomy, trained: frozenset[str]) -> None:
-    """Set trained modules and those around the head to train mode, and frozen modules to eval mode."""
+    """Set train mode for trained modules and for modules outside the base model, and eval mode for frozen modules.
+
+    A layer or the embeddings are in train mode as a whole if one of their parameters is in ``trained``. Frozen modules
+    inside them are in eval mode.
+    """
     places = {anatomy.places[name] for name in trained}
     model.train(EMBEDDINGS in places)
     for number, layer in enumerate(anatomy.layers(model)):
-        layer.train(f"{LAYER}{number}" in places)
+        layer.train(layer_place(number) in places)
     for path in {name.rpartition(".")[0] for name in trained}:
         model.get_submodule(path).training = True
     base = getattr(model, model.base_model_prefix, None)
-    inside = set() if base is None else set(base.modules())
+    in_base = set() if base is None else set(base.modules())
     for module in model.modules():
-        if module is not model and module not in inside:
+        if module is not model and module not in in_base:
             module.training = True
     for module in frozen_modules(model, trained):
         module.eval()
 
 
 def frozen_modules(model: nn.Module, trained: frozenset[str]) -> Iterator[nn.Module]:
-    """Modules with parameters of which none is trained, and all modules inside them."""
-    train = {id(p) for name, p in model.named_parameters() if name in trained}
+    """All modules that have parameters but no trained ones, and the modules inside them."""
+    trained_ids = {id(p) for name, p in model.named_parameters() if name in trained}
     for module in model.modules():
-        held = {id(p) for p in module.parameters()}
-        if held and not held & train:
+        own_ids = {id(p) for p in module.parameters()}
+        if own_ids and not own_ids & trained_ids:
             yield from module.modules()

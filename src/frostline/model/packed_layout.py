@@ -1,13 +1,16 @@
-"""Where the tokens of a packed batch stand.
+"""Where the tokens of a packed batch are.
 
-Shapes: B examples, S padded length, T tokens of the packed batch, D width, H heads, C head size, K stacked runs.
+Shapes: B examples, S padded length, T tokens of the packed batch, D width, H attention heads, C head size, K stacked runs.
 
 A packed batch holds the real tokens of a right-padded batch, one after another: hidden states are ``[1, T, D]``. For K
-stacked runs they are ``[K, T, D]``, where T is the number of tokens of the longest run, rounded up to a multiple of ``step``. The
-rest is filled with copies of a run's own first token.
+stacked runs they are ``[K, T, D]``. T is the number of tokens of the longest run, rounded up to a multiple. A run with fewer
+tokens is filled up with copies of its own first token.
 
-With a ``room``, nothing that is computed for an example depends on the other examples of its batch. T is then the room, as many
-tokens are read as there could be examples, and attention sees examples of one rounded length in a grid of that length.
+With a ``capacity``, nothing that is computed for an example depends on the other examples of its batch. T is then the
+capacity, and the head always reads the same number of tokens. Attention sees examples of one rounded length together, in a
+grid of that length.
+
+Names: ``grid_index`` holds positions in a flattened padded grid, ``packed_index`` holds positions in a packed batch.
 """
 
 from dataclasses import dataclass, field
@@ -16,27 +19,37 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from frostline.fast.attention import Places
+from frostline.fast.attention import HeadGrid
 
-LONG = 128  # tokens: from this length on, attention groups examples of similar length, or takes one at a time
-STEP = 8  # with a room, an example's length is rounded up to a multiple of this
+MAX_SHORT = 127  # tokens: attention groups longer examples by length, or takes them one at a time
+LENGTH_MULTIPLE = 8  # with a capacity, an example's length is rounded up to a multiple of this
 ALIGNED = 64  # bytes: the last bits of a product may depend on its address unless it is a multiple of this
-GROUP_COST = 50_000  # one more group takes about as long as this many pairs of tokens
+GROUP_COST = 50_000  # one more group takes about as long as attention over this many pairs of tokens
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the real tokens of a right-padded batch are in its grid."""
+    """Where the real tokens of a right-padded batch are in its grid and in the packed batch.
 
-    lengths: Tensor  # [B], each at least 1
-    length: int  # S
-    runs: int = 1  # K, with the same number of examples each
-    room: int = 0  # capacity for tokens, if larger than their number; 0: none
-    texts: int = 0  # with a room: how many tokens the head reads, at most
-    step: int = 1  # T is a multiple of it
+    Attributes:
+        lengths: ``[B]``, the number of tokens of each example, at least 1.
+        length: S.
+        runs: K. Every run has the same number of examples.
+        capacity: T, if it exceeds the number of real tokens. The packed batch is then filled up to this number; 0 sets none.
+        examples: With a capacity: how many tokens the head reads, including copies.
+        tokens_multiple: T is rounded up to a multiple of this.
+    """
+
+    lengths: Tensor
+    length: int
+    runs: int = 1
+    capacity: int = 0
+    examples: int = 0
+    tokens_multiple: int = 1
 
     @property
-    def batch(self) -> int:
+    def batch_size(self) -> int:
+        """B"""
         return len(self.lengths)
 
     @cached_property
@@ -44,11 +57,11 @@ class Layout:
         return (torch.arange(self.length, device=self.lengths.device) < self.lengths[:, None]).long()
 
     @cached_property
-    def index(self) -> Tensor:  # [T], positions of the real tokens in the flattened grid
+    def grid_index(self) -> Tensor:  # [all real tokens], the position of each in the flattened grid [B * S]
         return self.mask.flatten().nonzero()[:, 0]
 
     @cached_property
-    def taken(self) -> Tensor:  # [K, T], true at real tokens
+    def is_real(self) -> Tensor:  # [K, T], false at copies that fill up
         counts = self.lengths.view(self.runs, -1).sum(1)
         return torch.arange(self.tokens, device=counts.device) < counts[:, None]
 
@@ -56,176 +69,205 @@ class Layout:
     def tokens(self) -> int:
         """T"""
         most = int(self.lengths.view(self.runs, -1).sum(1).max())
-        return max(self.room, -(-most // self.step) * self.step)
+        return max(self.capacity, -(-most // self.tokens_multiple) * self.tokens_multiple)
 
     @cached_property
-    def filling(self) -> Tensor:  # [K * T], the number of the real token at each position
-        counts = self.taken.sum(1)
-        inside = torch.arange(self.taken.shape[1], device=counts.device) * self.taken
-        return (inside + (counts.cumsum(0) - counts)[:, None]).flatten()
+    def source_index(self) -> Tensor:  # [K * T], which of all real tokens is at each position
+        counts = self.is_real.sum(1)
+        within_run = torch.arange(self.is_real.shape[1], device=counts.device) * self.is_real
+        return (within_run + (counts.cumsum(0) - counts)[:, None]).flatten()
 
     @cached_property
-    def places(self) -> Tensor:  # the position of each real token among the K * T
-        return self.taken.flatten().nonzero()[:, 0]
+    def packed_index(self) -> Tensor:  # [all real tokens], the position of each in the flattened packed batch [K * T]
+        return self.is_real.flatten().nonzero()[:, 0]
 
     @cached_property
-    def groups(self) -> list["Group"]:
-        """Examples of similar length, if attention then computes far fewer pairs; with a room, those of one rounded length.
+    def groups(self) -> list["LengthGroup"]:
+        """Groups of examples of similar length; empty if all examples share one grid.
 
-        Empty if all examples share one grid.
+        With a capacity, there is one group for each rounded length. Without one, there are groups only where they save
+        attention more time than they cost.
         """
-        if self.room:
-            rounded = (-(-self.lengths // STEP) * STEP).clamp(max=self.length)
+        if self.capacity:
+            rounded = (-(-self.lengths // LENGTH_MULTIPLE) * LENGTH_MULTIPLE).clamp(max=self.length)
             return [
-                Group.of(self.lengths, (rounded == length).nonzero()[:, 0], length)
+                LengthGroup.of(self.lengths, (rounded == length).nonzero()[:, 0], length)
                 for length in sorted(set(rounded.tolist()), reverse=True)
             ]
-        if self.runs > 1 or self.length < LONG or self.lengths.device.type != "cpu":
+        if self.runs > 1 or self.length <= MAX_SHORT or self.lengths.device.type != "cpu":
             return []
-        texts = torch.argsort(self.lengths, descending=True, stable=True)
+        by_length = torch.argsort(self.lengths, descending=True, stable=True)
 
         def chunks(count: int) -> list[Tensor]:
-            return list(torch.split(texts, -(-self.batch // count)))
+            return list(torch.split(by_length, -(-self.batch_size // count)))
 
-        def pairs(count: int) -> int:
-            return sum(len(some) * int(self.lengths[some[0]]) ** 2 + GROUP_COST for some in chunks(count))
+        def cost(count: int) -> int:
+            return sum(len(chunk) * int(self.lengths[chunk[0]]) ** 2 + GROUP_COST for chunk in chunks(count))
 
-        best = min((1, 2, 4, 8), key=pairs)
-        return [Group.of(self.lengths, some, int(self.lengths[some[0]])) for some in chunks(best)] if best > 1 else []
+        best = min((1, 2, 4, 8), key=cost)
+        if best == 1:
+            return []
+        return [LengthGroup.of(self.lengths, chunk, int(self.lengths[chunk[0]])) for chunk in chunks(best)]
 
-    def places_of(self, heads: int) -> Places:
-        """Where the heads of each token are in a grid whose rows short examples share."""
-        if heads not in self._places:
-            self._places[heads] = Places.shared(self.lengths, heads, self.tokens)
-        return self._places[heads]
+    def head_grid(self, heads: int) -> HeadGrid:
+        """The grid for this number of attention heads, in which short examples share rows."""
+        if heads not in self._head_grids:
+            self._head_grids[heads] = HeadGrid.with_shared_rows(self.lengths, heads, self.tokens)
+        return self._head_grids[heads]
 
     @cached_property
-    def _places(self) -> dict[int, Places]:
+    def _head_grids(self) -> dict[int, HeadGrid]:
         return {}
 
-    def from_groups(self, parts: list[Tensor]) -> Tensor:
-        """Join values of the groups, ``[1, t, ...]`` each, to ``[1, T, ...]`` in the order of the batch; zeros fill the room."""
-        empty = self.tokens - sum(part.shape[1] for part in parts)
-        if empty:
-            parts = [*parts, parts[0].new_zeros(1, empty, *parts[0].shape[2:])]
-        whole = torch.cat(parts, 1)
-        return whole if self._order is None else whole.index_select(1, self._order)
+    def from_groups(self, values: list[Tensor]) -> Tensor:
+        """Join the groups' values, ``[1, t, ...]`` each, to ``[1, T, ...]`` in the order of the batch, followed by zeros."""
+        missing = self.tokens - sum(x.shape[1] for x in values)
+        if missing:
+            values = [*values, values[0].new_zeros(1, missing, *values[0].shape[2:])]
+        joined = torch.cat(values, 1)
+        return joined if self._order is None else joined.index_select(1, self._order)
 
     @cached_property
     def _order(self) -> Tensor | None:
-        """``[T]``: for each position, where its token is among those of the groups; None if the order is the same."""
+        """``[T]``: where the groups have the token of each position; None if both have the same order."""
         grouped = torch.cat([group.tokens for group in self.groups])
-        every = torch.arange(self.tokens, device=grouped.device)
-        order = torch.cat([torch.argsort(grouped), every[len(grouped) :]])
-        return None if torch.equal(order, every) else order
+        positions = torch.arange(self.tokens, device=grouped.device)
+        order = torch.cat([torch.argsort(grouped), positions[len(grouped) :]])
+        return None if torch.equal(order, positions) else order
 
-    def rows(self, at: Tensor, *, packed: bool) -> Tensor:
-        """``[B]``: positions of one token per example, among the K * T or in the grid; ``[texts]`` with a room."""
+    def head_index(self, head_position: Tensor, *, packed: bool) -> Tensor:
+        """The index of the one token per example that the head reads.
+
+        Args:
+            head_position: ``[B]``, the position of this token in each example.
+            packed: Index into the flattened packed batch ``[K * T]``; otherwise into the flattened grid ``[B * S]``.
+
+        Returns:
+            ``[B]``; with a capacity ``[examples]``, filled up with the index 0.
+        """
         if not packed:
-            return torch.arange(self.batch, device=at.device) * self.length + at
-        tokens = self.lengths.cumsum(0) - self.lengths + at
-        if self.room:
-            return torch.cat([tokens, tokens.new_zeros(self.texts - self.batch)])
-        return tokens if self.runs == 1 else self.places[tokens]
+            return torch.arange(self.batch_size, device=head_position.device) * self.length + head_position
+        tokens = self.lengths.cumsum(0) - self.lengths + head_position
+        if self.capacity:
+            return torch.cat([tokens, tokens.new_zeros(self.examples - self.batch_size)])
+        return tokens if self.runs == 1 else self.packed_index[tokens]
 
-    def whole(self, *, causal: bool) -> Tensor:
-        """The mask ``[1, 1, S, S]`` of a grid without padding, for which transformers builds none."""
-        if causal not in self._whole:
-            every = torch.ones(1, 1, self.length, self.length, dtype=torch.bool, device=self.lengths.device)
-            self._whole[causal] = every.tril() if causal else every
-        return self._whole[causal]
+    def full_mask(self, *, causal: bool) -> Tensor:
+        """The attention mask ``[1, 1, S, S]`` of a grid without padding, for which transformers builds none."""
+        if causal not in self._full_masks:
+            everything = torch.ones(1, 1, self.length, self.length, dtype=torch.bool, device=self.lengths.device)
+            self._full_masks[causal] = everything.tril() if causal else everything
+        return self._full_masks[causal]
 
     @cached_property
-    def _whole(self) -> dict[bool, Tensor]:
+    def _full_masks(self) -> dict[bool, Tensor]:
         return {}
 
-    def pack(self, x: Tensor) -> Tensor:  # [B or 1, S, ...] -> [K, T, ...]
-        grid = x.expand(self.batch, *x.shape[1:]).reshape(self.batch * self.length, *x.shape[2:])
-        return self.apart(grid.index_select(0, self.index)[None])
+    def pack(self, x: Tensor) -> Tensor:
+        """``[B or 1, S, ...]`` to ``[K, T, ...]``"""
+        grid = x.expand(self.batch_size, *x.shape[1:]).reshape(self.batch_size * self.length, *x.shape[2:])
+        return self.split_by_run(grid.index_select(0, self.grid_index)[None])
 
-    def apart(self, x: Tensor) -> Tensor:  # [1, all tokens, ...], those of a run one after another -> [K, T, ...]
-        assert x.shape[1] == len(self.index), "the tokens are not those of this batch"
+    def split_by_run(self, x: Tensor) -> Tensor:
+        """``[1, all real tokens, ...]``, run after run, to ``[K, T, ...]``"""
+        assert x.shape[1] == len(self.grid_index), "the tokens are not those of this batch"
         if self.runs == 1 and x.shape[1] == self.tokens:
             return x
-        return x[0].index_select(0, self.filling).view(*self.taken.shape, *x.shape[2:])
+        return x[0].index_select(0, self.source_index).view(*self.is_real.shape, *x.shape[2:])
 
-    def unpack(self, x: Tensor) -> Tensor:  # [K, T, ...] -> [B, S, ...], zeros where there is no token
-        tokens = x[0, : len(self.index)] if self.runs == 1 else x.flatten(0, 1).index_select(0, self.places)
-        grid = x.new_zeros(self.batch * self.length, *x.shape[2:])
-        return grid.index_copy(0, self.index, tokens).view(self.batch, self.length, *x.shape[2:])
+    def unpack(self, x: Tensor) -> Tensor:
+        """``[K, T, ...]`` to ``[B, S, ...]``, with zeros as padding"""
+        count = len(self.grid_index)
+        tokens = x[0, :count] if self.runs == 1 else x.flatten(0, 1).index_select(0, self.packed_index)
+        grid = x.new_zeros(self.batch_size * self.length, *x.shape[2:])
+        return grid.index_copy(0, self.grid_index, tokens).view(self.batch_size, self.length, *x.shape[2:])
 
 
 @dataclass(frozen=True)
-class Group:
-    """Some examples of a batch, and where their tokens are."""
+class LengthGroup:
+    """Examples of similar length in a batch.
 
-    lengths: Tensor  # [B], of all examples of the batch
-    layout: Layout  # of these examples only
-    texts: Tensor  # [b]
-    tokens: Tensor  # [t], positions among the tokens of the batch
-    _needed: list[tuple[Tensor, bool, Tensor | None]] = field(default_factory=list)  # for the last masks
+    Shapes: b examples of the group, s their padded length, t their tokens.
+
+    Attributes:
+        lengths: ``[B]``, of all examples of the batch.
+        layout: The layout of the group's examples only.
+        examples: ``[b]``, their positions in the batch.
+        tokens: ``[t]``, the positions of their tokens among the tokens of the batch.
+    """
+
+    lengths: Tensor
+    layout: Layout
+    examples: Tensor
+    tokens: Tensor
+    _required_masks: list[tuple[Tensor, bool, Tensor | None]] = field(default_factory=list)  # of the last two masks
 
     @classmethod
-    def of(cls, lengths: Tensor, texts: Tensor, length: int) -> "Group":
-        """The group of ``texts`` among examples of these ``lengths``, in a grid of this ``length``."""
-        own = lengths[texts]
-        starts = (lengths.cumsum(0) - lengths)[texts] - (own.cumsum(0) - own)
+    def of(cls, lengths: Tensor, examples: Tensor, length: int) -> "LengthGroup":
+        """The group of these ``examples`` of a batch with these ``lengths``; its padded length is ``length``."""
+        own = lengths[examples]
+        starts = (lengths.cumsum(0) - lengths)[examples] - (own.cumsum(0) - own)
         tokens = starts.repeat_interleave(own) + torch.arange(int(own.sum()), device=own.device)
-        return cls(lengths, Layout(own, length), texts, tokens)
+        return cls(lengths, Layout(own, length), examples, tokens)
 
     @cached_property
-    def alone(self) -> list["Group"]:
-        """One group per example on a CPU, where the last bits of some products depend on the number of examples.
+    def one_per_example(self) -> list["LengthGroup"]:
+        """On a CPU: one group per example. On other devices: this group only.
 
-        A long example then has no padding. On other devices, all examples stay together.
+        On a CPU the last bits of some products depend on the number of examples. A long example has no padding then.
         """
         if self.lengths.device.type != "cpu":
             return [self]
         length = self.layout.length
         return [
-            Group.of(self.lengths, text, length if length < LONG else int(self.lengths[text]))
-            for text in torch.split(self.texts, 1)
+            LengthGroup.of(self.lengths, example, length if length <= MAX_SHORT else int(self.lengths[example]))
+            for example in torch.split(self.examples, 1)
         ]
 
     @cached_property
     def start(self) -> int | None:
-        """Where the tokens of one long example without padding begin, on a CPU; None in all other cases."""
-        full = len(self.texts) == 1 and len(self.tokens) == self.layout.length >= LONG
+        """The first token of one long example without padding, on a CPU; None for all other groups."""
+        full = len(self.examples) == 1 and len(self.tokens) == self.layout.length > MAX_SHORT
         return int(self.tokens[0]) if full and self.lengths.device.type == "cpu" else None
 
-    def places_of(self, heads: int) -> Places:
-        """Where the heads of each token are in the grid of these examples."""
-        if heads not in self.layout._places:
-            self.layout._places[heads] = Places.alone(self.lengths, heads, self.texts, self.layout.length)
-        return self.layout._places[heads]
+    def head_grid(self, heads: int) -> HeadGrid:
+        """The grid for this number of attention heads, with one row per example."""
+        if heads not in self.layout._head_grids:
+            grid = HeadGrid.with_own_rows(self.lengths, heads, self.examples, self.layout.length)
+            self.layout._head_grids[heads] = grid
+        return self.layout._head_grids[heads]
 
     def unpack(self, x: Tensor) -> Tensor:
-        """Heads ``[1, H, T, C]`` of the batch to those of these examples, ``[b, H, s, C]``."""
+        """Attention heads of the batch, ``[1, H, T, C]``, to those of the group's examples, ``[b, H, s, C]``."""
         if self.start is not None and x.stride(2) * x.element_size() % ALIGNED == 0:
             return x.narrow(2, self.start, self.layout.length)
         return self.layout.unpack(x.index_select(2, self.tokens).transpose(1, 2)).transpose(1, 2)
 
     def pack(self, x: Tensor) -> Tensor:
-        """``[b, s, ...]`` of these examples to ``[1, t, ...]``."""
+        """``[b, s, ...]`` to ``[1, t, ...]``"""
         return self.layout.pack(x) if self.start is None else x
 
-    def part(self, bias: Tensor | None) -> Tensor | None:
-        """The part of ``[B or 1, H or 1, S or 1, S]`` that belongs to these examples."""
-        if bias is None:
+    def mask_of_group(self, mask: Tensor | None) -> Tensor | None:
+        """The part for the group's examples of a mask or bias of the batch, ``[B or 1, H or 1, S or 1, S]``."""
+        if mask is None:
             return None
-        bias = bias if len(bias) == 1 else bias.index_select(0, self.texts)
-        return bias[:, :, : self.layout.length, : self.layout.length]
+        mask = mask if len(mask) == 1 else mask.index_select(0, self.examples)
+        return mask[:, :, : self.layout.length, : self.layout.length]
 
-    def needed(self, mask: Tensor | None, *, causal: bool) -> Tensor | None:
-        """The same for an attention mask; None if one long example needs no mask beyond a ``causal`` one."""
+    def required_mask(self, mask: Tensor | None, *, causal: bool) -> Tensor | None:
+        """The part of an attention mask for the group's examples; None if attention gives the same result without it.
+
+        This holds for one long example without padding, whose mask hides nothing, or with ``causal`` only later tokens.
+        """
         if mask is None or self.start is None or mask.dtype != torch.bool:
-            return self.part(mask)
-        for seen, how, part in self._needed:
-            if seen is mask and how == causal:
-                return part
-        part = self.part(mask)
-        assert part is not None
-        every = torch.ones(part.shape[2:], dtype=torch.bool)
-        found = None if torch.equal(part, (every.tril() if causal else every).expand_as(part)) else part
-        self._needed[:] = [(mask, causal, found), *self._needed[:1]]
-        return found
+            return self.mask_of_group(mask)
+        for known_mask, known_causal, required in self._required_masks:
+            if known_mask is mask and known_causal == causal:
+                return required
+        own = self.mask_of_group(mask)
+        assert own is not None
+        everything = torch.ones(own.shape[2:], dtype=torch.bool)
+        redundant = torch.equal(own, (everything.tril() if causal else everything).expand_as(own))
+        required = None if redundant else own
+        self._required_masks[:] = [(mask, causal, required), *self._required_masks[:1]]
+        return required

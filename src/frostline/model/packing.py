@@ -1,9 +1,11 @@
-"""Packed batches: only attention sees padding.
+"""Packed batches: only attention computes padding.
 
-Between the first layer that runs and the last, hidden states are ``[1, T, D]``. Attention works on the grid ``[B, H, S, C]``:
-the attention function registered here scatters the heads into it, calls the attention of transformers with the mask that
-transformers built, and gathers the real tokens again. On a CPU, short examples use :mod:`frostline.fast.attention`. Everything
-else in a layer works token by token, as transformers wrote it. :mod:`frostline.model.packed_layout` has the shapes.
+Between the first layer that runs and the last, hidden states are ``[1, T, D]``: the real tokens, one after another. All parts
+of a layer but attention work token by token and run as transformers wrote them.
+
+The attention function that this module registers works on the padded grid ``[B, H, S, C]``. It scatters the heads into the
+grid, calls transformers' attention with the mask that transformers built, and gathers the real tokens again. On a CPU, short
+examples use :mod:`frostline.fast.attention` instead. :mod:`frostline.model.packed_layout` has the shapes.
 """
 
 from collections.abc import Iterator
@@ -16,143 +18,165 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from frostline.fast.attention import attend, attended
+from frostline.fast.attention import attention, attention_without_gradient
 from frostline.fast.dropout import Dropout
-from frostline.fast.last_layer import placed
+from frostline.fast.last_layer import scattered
 from frostline.fast.switch import enabled
-from frostline.model.packed_layout import LONG, Layout
+from frostline.model.packed_layout import MAX_SHORT, Layout
 
 ATTENTION = "frostline_packed"
-SCORED = 65  # below this length, examples that are only scored use the attention for short examples
+MAX_SHORT_SCORED = 64  # tokens: up to this length, examples that are only scored use the attention for short examples
 
 
 class Packing:
-    """What the attention of one model knows about the current batch; ``layout`` is None for a padded batch."""
+    """The state that the attention of one model reads during a packed batch.
+
+    Attributes:
+        layout: The layout of the batch; None for a padded batch.
+        head_position: ``[B]``, the position in each example of the token that the head reads. It is set while the last layer
+            runs for these tokens only.
+        head_index: Their positions in the packed batch, as ``Layout.head_index`` returns them; set at the same time.
+        dropout: Draws the dropout masks; None: torch does.
+        calls: How often packed attention ran. A model whose layers never call it cannot be packed.
+    """
 
     layout: Layout | None = None
-    at: Tensor | None = None  # [B], while the last layer runs for one token per example: its position in the example
-    read: Tensor | None = None  # the same among the K * T (Layout.rows)
-    dropout: Dropout | None = None  # None: torch's own dropout
-    calls = 0  # how often packed attention ran; a layer that never calls it cannot be packed
+    head_position: Tensor | None = None
+    head_index: Tensor | None = None
+    dropout: Dropout | None = None
+    calls = 0
 
 
 def _attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """transformers' attention function: ``[K, H, T, C]`` heads in, ``[K, T, H, C]`` out (``[B, H, S, C]`` when padded)."""
+    """The attention function that transformers calls.
+
+    It takes heads ``[K, H, T, C]`` and returns ``[K, T, H, C]``. For a padded batch it takes ``[B, H, S, C]`` and returns
+    ``[B, S, H, C]``.
+    """
     packing: Packing | None = getattr(module, "frostline_packing", None)
     if packing is None or packing.layout is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)  # type: ignore[no-any-return]
     layout = packing.layout
     packing.calls += 1
-    if layout.room and attention_mask is None:  # results must not depend on whether other examples need a mask
-        attention_mask = layout.whole(causal=_is_causal(module, None, **kwargs))
-    if packing.read is not None and not _is_causal(module, attention_mask, **kwargs):
-        return _of_read(packing, module, query, key, value, attention_mask, **kwargs), None
-    short = layout.length < (LONG if _learns(query) else SCORED)
+    if layout.capacity and attention_mask is None:  # results must not depend on whether other examples need a mask
+        attention_mask = layout.full_mask(causal=_is_causal(module, None, **kwargs))
+    if packing.head_index is not None and not _is_causal(module, attention_mask, **kwargs):
+        return _of_head_tokens(packing, module, query, key, value, attention_mask, **kwargs), None
     if layout.groups:
         return _by_group(packing, module, query, key, value, attention_mask, **kwargs), None
-    if short and _is_plain(packing, module, query, key, value, attention_mask, **kwargs):
+    is_short = layout.length <= (MAX_SHORT if _needs_gradient(query) else MAX_SHORT_SCORED)
+    if is_short and _is_plain(packing, module, query, key, value, attention_mask, **kwargs):
         return _short(packing, query, key, value, attention_mask, **kwargs), None
     query, key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
-    return layout.pack(_attend(packing, module, query, key, value, attention_mask, **kwargs)), None
+    return layout.pack(_in_padded_grid(packing, module, query, key, value, attention_mask, **kwargs)), None
 
 
 def _is_causal(module: nn.Module, mask: Tensor | None, **kwargs: Any) -> bool:
-    """Whether later tokens are hidden although no mask says so."""
+    """Whether attention must hide later tokens by itself, because there is no mask that hides them."""
     causal = kwargs.get("is_causal")
     return mask is None and bool(getattr(module, "is_causal", True) if causal is None else causal)
 
 
-def _learns(x: Tensor) -> bool:
-    """Whether this call needs gradients."""
+def _needs_gradient(x: Tensor) -> bool:
     return x.requires_grad and torch.is_grad_enabled()
 
 
 def _is_plain(
     packing: Packing, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
 ) -> bool:
-    """Whether this is plain attention of one run on a CPU."""
+    """Whether :mod:`frostline.fast.attention` can compute this call: plain attention of one run on a CPU."""
     layout = packing.layout
     assert layout is not None
-    alike = key.shape == value.shape == query.shape  # no fewer heads of keys
-    ours = packing.dropout is not None or not kwargs.get("dropout")
+    same_heads = key.shape == value.shape == query.shape  # no grouped-query attention
+    own_dropout = packing.dropout is not None or not kwargs.get("dropout")
     special = any(kwargs.get(name) is not None for name in ("position_bias", "softcap", "cache"))
-    unmasked = _is_causal(module, mask, **kwargs)
-    possible = query.device.type == "cpu" and layout.runs == 1 and alike and ours and not special and not unmasked
-    return possible and enabled("attention")
+    on_cpu = query.device.type == "cpu" and layout.runs == 1
+    causal = _is_causal(module, mask, **kwargs)
+    return on_cpu and same_heads and own_dropout and not special and not causal and enabled("attention")
 
 
 def _short(packing: Packing, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any) -> Tensor:
-    """Attention of short examples: see :mod:`frostline.fast.attention`."""
+    """Attention of short examples, by :mod:`frostline.fast.attention`."""
     assert packing.layout is not None
-    places, scale, dropped = (
-        packing.layout.places_of(query.shape[1]),
+    grid, scale, dropout_p = (
+        packing.layout.head_grid(query.shape[1]),
         kwargs.get("scaling"),
         kwargs.get("dropout") or 0.0,
     )
-    if not (dropped or _learns(query)):
-        return attended(query, key, value, mask, places, scale=scale)
-    return attend(query, key, value, mask, places, scale=scale, dropout=packing.dropout, dropped=dropped)
+    if not (dropout_p or _needs_gradient(query)):
+        return attention_without_gradient(query, key, value, mask, grid, scale=scale)
+    return attention(query, key, value, mask, grid, scale=scale, dropout=packing.dropout, dropout_p=dropout_p)
 
 
 def _by_group(
     packing: Packing, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
 ) -> Tensor:
-    """Attention in which examples of similar length share a grid."""
-    layout, parts, causal = packing.layout, [], _is_causal(module, None, **kwargs)
+    """Attention in which each group of examples of similar length has its own grid."""
+    layout, values, causal = packing.layout, [], _is_causal(module, None, **kwargs)
     assert layout is not None
-    ours = layout.room and not kwargs.get("dropout") and _is_plain(packing, module, query, key, value, mask, **kwargs)
+    scored = layout.capacity and not kwargs.get("dropout")
+    use_fast = scored and _is_plain(packing, module, query, key, value, mask, **kwargs)
     bias = kwargs.pop("position_bias", None)
     for group in layout.groups:
-        if ours and group.layout.length < LONG:
-            places = group.places_of(query.shape[1])
-            parts.append(attended(query, key, value, mask, places, scale=kwargs.get("scaling")))
+        if use_fast and group.layout.length <= MAX_SHORT:
+            grid = group.head_grid(query.shape[1])
+            values.append(attention_without_gradient(query, key, value, mask, grid, scale=kwargs.get("scaling")))
             continue
-        for one in group.alone if layout.room else [group]:
-            grid = (one.unpack(x) for x in (query, key, value))
-            hidden = one.needed(mask, causal=causal)
-            out = _attend(packing, module, *grid, hidden, **kwargs, position_bias=one.part(bias))
-            parts.append(one.pack(out))
-    return layout.from_groups(parts)
+        for part in group.one_per_example if layout.capacity else [group]:
+            heads = (part.unpack(x) for x in (query, key, value))
+            own_mask, own_bias = part.required_mask(mask, causal=causal), part.mask_of_group(bias)
+            out = _in_padded_grid(packing, module, *heads, own_mask, **kwargs, position_bias=own_bias)
+            values.append(part.pack(out))
+    return layout.from_groups(values)
 
 
-def _of_read(
+def _of_head_tokens(
     packing: Packing, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
 ) -> Tensor:
-    """Attention of the tokens that the head reads; zeros for all others."""
-    layout, at, read = packing.layout, packing.at, packing.read
-    assert layout is not None and at is not None and read is not None
-    places, read = query.shape[0] * query.shape[2], read[: layout.batch]  # K T; [B]
-    one = query.transpose(1, 2).flatten(0, 1).index_select(0, read)[:, :, None]  # [B, H, 1, C]
+    """Attention of the tokens that the head reads; the output for all other tokens is zero."""
+    layout, position, index = packing.layout, packing.head_position, packing.head_index
+    assert layout is not None and position is not None and index is not None
+    index = index[: layout.batch_size]  # [B]
+    head_query = query.transpose(1, 2).flatten(0, 1).index_select(0, index)[:, :, None]  # [B, H, 1, C]
     if mask is not None and mask.shape[2] > 1:
-        mask = mask.expand(layout.batch, *mask.shape[1:])
-        mask = mask[torch.arange(layout.batch, device=at.device), :, at][:, :, None]
-    if layout.room:
-        fused = key.shape[1] == one.shape[1]  # with fewer key heads, products may span all examples
-        groups = [
-            some
-            for group in layout.groups
-            for some in ([group] if fused and group.layout.length < LONG else group.alone)
-        ]
-        parts = []
-        for some in groups:
-            twice = one[some.texts].repeat(1, 1, 2, 1)  # the last bits of a single row may depend on its address
-            # without a mask, torch would treat two equal rows as the first two of a causal example
-            hidden = some.part(mask) if _is_causal(module, None, **kwargs) else some.needed(mask, causal=False)
-            parts.append(_attend(packing, module, twice, some.unpack(key), some.unpack(value), hidden, **kwargs))
-        order = torch.argsort(torch.cat([some.texts for some in groups]))
-        out = torch.cat(parts)[order, 0]  # [B, H, C]
+        mask = mask.expand(layout.batch_size, *mask.shape[1:])
+        mask = mask[torch.arange(layout.batch_size, device=position.device), :, position][:, :, None]
+    if layout.capacity:
+        out = _of_head_tokens_by_group(packing, module, head_query, key, value, mask, **kwargs)
     else:
         key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (key, value))
-        out = _attend(packing, module, one, key, value, mask, **kwargs)[:, 0]
-    return placed(out, read, places).view(query.shape[0], query.shape[2], *out.shape[1:])
+        out = _in_padded_grid(packing, module, head_query, key, value, mask, **kwargs)[:, 0]
+    runs, tokens = query.shape[0], query.shape[2]
+    return scattered(out, index, runs * tokens).view(runs, tokens, *out.shape[1:])
 
 
-def _attend(packing: Packing, module: nn.Module, *grid: Tensor | None, **kwargs: Any) -> Tensor:
-    """transformers' attention with frostline's dropout masks; heads and mask in the padded grid, output ``[B, S, H, C]``."""
+def _of_head_tokens_by_group(
+    packing: Packing, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
+) -> Tensor:
+    """Attention of the tokens that the head reads, for a batch with a capacity: query ``[B, H, 1, C]`` to ``[B, H, C]``."""
+    layout, values, parts = packing.layout, [], []
+    assert layout is not None
+    same_heads = key.shape[1] == query.shape[1]  # with fewer key heads, one product may span all examples
+    for group in layout.groups:
+        together = same_heads and group.layout.length <= MAX_SHORT
+        parts += [group] if together else group.one_per_example
+    for part in parts:
+        # The last bits of a single row may depend on its address, so each row is computed twice.
+        # Without a mask, torch would treat two equal rows as the first two tokens of a causal example.
+        twice = query[part.examples].repeat(1, 1, 2, 1)
+        causal = _is_causal(module, None, **kwargs)
+        own_mask = part.mask_of_group(mask) if causal else part.required_mask(mask, causal=False)
+        values.append(_in_padded_grid(packing, module, twice, part.unpack(key), part.unpack(value), own_mask, **kwargs))
+    order = torch.argsort(torch.cat([part.examples for part in parts]))
+    return torch.cat(values)[order, 0]
+
+
+def _in_padded_grid(packing: Packing, module: nn.Module, *heads_and_mask: Tensor | None, **kwargs: Any) -> Tensor:
+    """transformers' attention with frostline's dropout masks: heads ``[B, H, S, C]`` and a mask to ``[B, S, H, C]``."""
     with packing.dropout.in_attention() if packing.dropout and kwargs.get("dropout") else nullcontext():
-        out: Tensor = sdpa_attention_forward(module, *grid, **kwargs)[0]
+        out: Tensor = sdpa_attention_forward(module, *heads_and_mask, **kwargs)[0]
     return out
 
 
@@ -161,14 +185,14 @@ AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
 def is_packable(model: PreTrainedModel) -> bool:
-    """Whether the type of ``model`` uses transformers' attention interface with its usual function."""
+    """Whether ``model`` uses transformers' attention interface with its function ``sdpa``."""
     possible = model._can_set_attn_implementation() and model.config._attn_implementation == "sdpa"
     return bool(possible) and enabled("packing")
 
 
 @contextmanager
 def packable(model: PreTrainedModel) -> Iterator[Packing | None]:
-    """Let ``model`` run packed batches inside the context; yields None if its type does not use the interface."""
+    """Let ``model`` run packed batches while the context is open; yields None if the model cannot (:func:`is_packable`)."""
     if not is_packable(model):
         yield None
         return

@@ -1,4 +1,4 @@
-"""A pretrained model that many runs share: its weights, and how they are restored before each run."""
+"""A pretrained model that many runs share. Each run starts from its pretrained weights."""
 
 from collections.abc import Set
 from dataclasses import dataclass, field
@@ -14,7 +14,21 @@ from frostline.model.anatomy import Anatomy
 
 @dataclass
 class Pretrained:
-    """A model with its pretrained weights, and everything needed to restore them before each run."""
+    """A model with its pretrained weights, which it restores before each run.
+
+    Attributes:
+        name: The hub name or folder that the user gave.
+        folder: Where the model's files are.
+        revision: The commit of a hub model; None for a folder.
+        model: The classifier.
+        tokenizer: Its tokenizer.
+        anatomy: Its layers and the place of each parameter.
+        weights: A digest of configuration and weights.
+        vocabulary: A digest of the tokenizer's files.
+        max_length: The most tokens per example unless the user sets another limit.
+        new: Names of parameters that each run initializes from its seed: the head, and all that the checkpoint lacks.
+        use_cache: The configuration's own value, because training sets it to False; None if it has none.
+    """
 
     name: str
     folder: Path
@@ -22,43 +36,41 @@ class Pretrained:
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     anatomy: Anatomy
-    weights: str  # digest of configuration and weights
-    vocabulary: str  # digest of the tokenizer's files
-    max_length: int  # the most tokens that the model takes, at most LONGEST
-    new: frozenset[str]  # parameters missing from the checkpoint, initialized from each run's seed
-    use_cache: bool | None = None  # the configuration's own value (training sets it to False); None: it has none
-    _changed: dict[str, Tensor] = field(
-        default_factory=dict
-    )  # pretrained values of parameters that were trained in a copy
+    weights: str
+    vocabulary: str
+    max_length: int
+    new: frozenset[str]
+    use_cache: bool | None = None
+    _pretrained: dict[str, Tensor] = field(default_factory=dict)  # the pretrained values of parameters that hold a copy
 
     def start_run(self, names: frozenset[str], generator_seed: int) -> dict[str, nn.Parameter]:
-        """Make exactly ``names`` trainable, restore their pretrained values, and initialize the head from the seed.
+        """Make exactly ``names`` trainable, restore all pretrained values, and initialize new parameters from the seed.
 
         Returns:
             The trainable parameters by name.
         """
-        self.restore(self._changed.keys() - names)  # a parameter that this run does not train needs no copy
+        self.restore(self._pretrained.keys() - names)  # the run does not train these, so they need no copy
         parameters = dict(self.model.named_parameters())
         with torch.no_grad():
-            for name, value in self._changed.items():
+            for name, value in self._pretrained.items():
                 parameters[name].copy_(value)
-        for name in names - self.new - self._changed.keys():
+        for name in names - self.new - self._pretrained.keys():
             value = parameters[name].data
-            parameters[name].data = value.clone()  # may run out of memory; nothing has changed then
-            self._changed[name] = value
+            parameters[name].data = value.clone()  # if this runs out of memory, nothing has changed yet
+            self._pretrained[name] = value
         self._initialize_new(generator_seed)
         for name, parameter in parameters.items():
             parameter.requires_grad_(name in names)
         return {name: p for name, p in parameters.items() if name in names}
 
     def restore(self, names: Set[str] | None = None) -> None:
-        """Restore the pretrained values of ``names`` (None: all); drop the trained copies and all gradients."""
-        for name in list(self._changed if names is None else names):
-            self.model.get_parameter(name).data = self._changed.pop(name)
+        """Restore the pretrained values of ``names`` (None: all), and delete their trained copies and all gradients."""
+        for name in list(self._pretrained if names is None else names):
+            self.model.get_parameter(name).data = self._pretrained.pop(name)
         clear_gradients(self.model.parameters())
 
     def _initialize_new(self, seed: int) -> None:
-        """Initialize new parameters as transformers does, from this seed alone."""
+        """Initialize new parameters as transformers does. Their values depend on the seed only."""
         modules = sorted({name.rpartition(".")[0] for name in self.new})
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(seed)
@@ -73,7 +85,7 @@ class Pretrained:
                         module.get_parameter(name).copy_(value)
 
     def frozen_digest(self, trained: frozenset[str]) -> str:
-        """A digest of every byte of the frozen parameters (not trained, not new)."""
+        """A digest of all parameters that are neither trained nor new."""
         import xxhash
 
         digest = xxhash.xxh3_128()

@@ -1,15 +1,14 @@
-"""Runs trained as one: what K runs train of a model is there K times, and one forward takes the rows of all.
+"""Several runs trained in one model: trained parameters exist K times, and one forward pass computes the examples of all runs.
 
-No architecture's forward is rewritten, and none is known by name. A batch holds the texts of all runs, those of a run one
-after another, so the leading dimension of what a module is given falls into K equal shares. A module that holds trained
-parameters treats each share with that run's own. What is frozen is shared, and takes the rows as they come.
+No architecture's forward is rewritten, and none is known by name. A batch holds the examples of all runs, run after run, so a
+leading batch dimension splits into K equal parts. A module with trained parameters processes each part with that run's own
+parameters. Frozen modules process the whole batch.
 
-There are two ways to treat the shares. Run by run: the module's own forward, once for each, with the run's parameters
-in place of the module's. As one: a batched product for ``Linear`` and ``Conv1D``, a broadcast for norms. The second pays
-where starting an operation takes longer than carrying it out; other modules go run by run there, too. The first costs
-little more than the second on a CPU, and computes the very numbers of the run alone.
+There are two ways. Run by run: the module's own forward once per run, with that run's parameters. Batched: one batched
+product (``Linear``, ``Conv1D``) or broadcast (norms). Batched pays where launching an operation takes longer than computing it.
+Run by run costs little more on a CPU and gives exactly the numbers of the run alone.
 
-Not every type can be stacked. :func:`frostline.frozen.check.stacking.stack_refusal` finds out on the model at hand.
+Some types of model cannot be stacked. :func:`frostline.frozen.check.stacking.stack_refusal` tests a given model.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -23,33 +22,42 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-Start = Callable[[int], Mapping[str, nn.Parameter]]  # a run's number -> the model's parameters, with its first values
-Way = Callable[[nn.Module, Mapping[str, Tensor], Tensor], Tensor]  # module, parameters [K, ...], rows [K, n, ...]
+Start = Callable[
+    [int], Mapping[str, nn.Parameter]
+]  # a run's number -> the model's parameters with the run's first values
+# Arguments: a module, its parameters of all runs, [K, ...], and its input for all runs, [K, n, ...].
+BatchedForward = Callable[[nn.Module, Mapping[str, Tensor], Tensor], Tensor]
 
 
 @contextmanager
 def stacked(
-    model: PreTrainedModel, names: Set[str], runs: int, start: Start, *, as_one: bool
+    model: PreTrainedModel, names: Set[str], runs: int, start: Start, *, batched: bool
 ) -> Iterator[list[dict[str, Tensor]]]:
-    """Open ``model`` for the rows of K = ``runs`` runs that train the parameters ``names``; undone on leaving.
+    """While the context is open, ``model`` takes the examples of K runs, each with its own trained parameters.
 
-    Gives each run's parameters by name: tensors for an optimizer, whose gradients come from the run's own rows alone.
-    The model's own parameters stay as ``start`` left them, and get no gradients.
+    Args:
+        model: A classifier of transformers. Its own parameters stay as ``start`` left them, and get no gradients.
+        names: The trained parameters.
+        runs: K.
+        start: Sets the model's parameters to the first values of a run and returns them.
+        batched: Compute the runs together in those modules for which a batched forward is known, otherwise run by run.
+
+    Yields:
+        Each run's own trained parameters by name, for an optimizer. Their gradients come from the run's own examples only.
     """
-    held = {name: Held.of(model, name) for name in names}
-    modules = {name.rpartition(".")[0]: one.module for name, one in held.items()}
-    ways = {path: _way(module) if as_one else None for path, module in modules.items()}
-    stack = _Stack(runs)
+    locations = {name: ParameterLocation.of(model, name) for name in names}
+    modules = {name.rpartition(".")[0]: location.module for name, location in locations.items()}
+    forwards = {path: _batched_forward(module) if batched else None for path, module in modules.items()}
+    stack = _Stack(runs, {name for name in names if forwards[name.rpartition(".")[0]] is not None})
     for run in range(runs):
         values = start(run)
-        for name, value in values.items():  # in their order, in which norms are summed
-            stack.take(run, name, value.detach(), together=ways[name.rpartition(".")[0]] is not None)
+        stack.add_run(run, values)
     for parameter in values.values():
         parameter.requires_grad_(False)
-    hook = model.register_forward_pre_hook(stack.look, with_kwargs=True)
+    hook = model.register_forward_pre_hook(stack._count_examples, with_kwargs=True)
     try:
         for path, module in modules.items():
-            module.forward = stack.forward(module, path, held, ways[path])
+            module.forward = stack.forward(module, path, locations, forwards[path])
         yield stack.own
     finally:
         hook.remove()
@@ -58,23 +66,25 @@ def stacked(
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """Where a parameter is."""
+class ParameterLocation:
+    """The module that holds a parameter, and the parameter's name in this module."""
 
     module: nn.Module
-    leaf: str  # its name in the module
+    leaf: str
 
     @classmethod
-    def of(cls, model: nn.Module, name: str) -> "Held":
+    def of(cls, model: nn.Module, name: str) -> "ParameterLocation":
         path, _, leaf = name.rpartition(".")
         return cls(model.get_submodule(path), leaf)
 
     @contextmanager
     def replaced(self, value: Tensor) -> Iterator[None]:
-        """While this is open, the module finds ``value`` there: Python looks into the instance before it asks the module
-        for its parameters."""
+        """While the context is open, the module's attribute is ``value`` instead of the parameter.
+
+        Python looks an attribute up in the instance before it asks the module for its parameters.
+        """
         instance = vars(self.module)
-        before = instance.get(self.leaf)  # of a module around this one
+        before = instance.get(self.leaf)  # set if the forward of an enclosing module has replaced it already
         instance[self.leaf] = value
         try:
             yield
@@ -85,133 +95,168 @@ class Held:
 
 
 class _Stack:
-    """The parameters of K runs, and the forwards of the modules that hold them."""
+    """The parameters of K runs, and the forwards of the modules that hold them.
 
-    def __init__(self, runs: int) -> None:
+    Attributes:
+        runs: K.
+        own: Each run's own parameters by name.
+        batched: The parameters of modules with a batched forward, by name: ``[K, ...]``.
+        examples_per_run: Examples of each run in the current batch.
+        current_run: The run that an enclosing module is computing; None outside of such modules.
+    """
+
+    def __init__(self, runs: int, batched_names: Set[str]) -> None:
         self.runs = runs
         self.own: list[dict[str, Tensor]] = [{} for _ in range(runs)]
-        self.whole: dict[str, nn.Parameter] = {}  # [K, ...], of what is computed as one
-        self.texts = 0  # of one run, in the batch under way
-        self.at: int | None = None  # whose share a module around this one is computing
+        self.batched: dict[str, nn.Parameter] = {}
+        self.examples_per_run = 0
+        self.current_run: int | None = None
+        self._batched_names = batched_names
 
-    def take(self, run: int, name: str, value: Tensor, *, together: bool) -> None:
-        """The first value of a run's parameter."""
-        if not together:
-            self.own[run][name] = nn.Parameter(value.clone())
-            return
-        if run == 0:
-            whole = self.whole[name] = nn.Parameter(value.new_empty(self.runs, *value.shape))
-            whole.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-                lambda whole: self._hand_out(name, whole)
-            )
-        self.own[run][name] = self.whole[name].detach()[run].copy_(value)
+    def add_run(self, run: int, values: Mapping[str, Tensor]) -> None:
+        """Set the first values of a run's parameters. Their order is the order in which gradient norms are summed."""
+        for name, parameter in values.items():
+            value = parameter.detach()
+            if name not in self._batched_names:
+                self.own[run][name] = nn.Parameter(value.clone())
+                continue
+            if run == 0:
+                self._add_batched(name, value)
+            self.own[run][name] = self.batched[name].detach()[run].copy_(value)
 
-    def _hand_out(self, name: str, whole: Tensor) -> None:
-        """To each run its part of a gradient."""
-        assert whole.grad is not None
-        for own, gradient in zip(self.own, whole.grad, strict=True):
+    def _add_batched(self, name: str, value: Tensor) -> None:
+        batched = self.batched[name] = nn.Parameter(value.new_empty(self.runs, *value.shape))
+        batched.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+            lambda batched: self._split_gradient(name, batched)
+        )
+
+    def _split_gradient(self, name: str, batched: Tensor) -> None:
+        """Give each run its part of the gradient of a batched parameter."""
+        assert batched.grad is not None
+        for own, gradient in zip(self.own, batched.grad, strict=True):
             own[name].grad = gradient
-        whole.grad = None
+        batched.grad = None
 
-    def look(self, model: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
-        """Before each forward of the model: how many texts it is given."""
-        self.texts = len(kwargs["input_ids"]) // self.runs
+    def _count_examples(self, model: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
+        """A hook before each forward of the model."""
+        self.examples_per_run = len(kwargs["input_ids"]) // self.runs
 
-    def forward(self, module: nn.Module, path: str, names: Mapping[str, Held], way: Way | None) -> Callable[..., Any]:
-        """The forward, for the rows of all runs, of the module at ``path``; ``names`` are all that is trained."""
-        alone = module.forward
-        inside = {name: held for name, held in names.items() if name.startswith(f"{path}.".removeprefix("."))}
-        own = {held.leaf: name for name, held in inside.items() if held.module is module}
+    def forward(
+        self,
+        module: nn.Module,
+        path: str,
+        locations: Mapping[str, ParameterLocation],
+        batched_forward: BatchedForward | None,
+    ) -> Callable[..., Any]:
+        """The forward for the examples of all runs of the module at ``path``.
+
+        Args:
+            module: A module that holds trained parameters.
+            path: Its path in the model.
+            locations: All trained parameters by name.
+            batched_forward: Computes all runs together; None computes run by run.
+        """
+        original = module.forward
+        prefix = f"{path}.".removeprefix(".")
+        inside = {name: location for name, location in locations.items() if name.startswith(prefix)}
+        own = {location.leaf: name for name, location in inside.items() if location.module is module}
 
         def of_run(run: int, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             with ExitStack() as stack:
-                for name, held in inside.items():
-                    stack.enter_context(held.replaced(self.parameter(run, name)))
-                return alone(*args, **kwargs)
+                for name, location in inside.items():
+                    stack.enter_context(location.replaced(self.parameter(run, name)))
+                return original(*args, **kwargs)
 
         def run_by_run(*args: Any, **kwargs: Any) -> Any:
-            if self.at is not None:
-                return of_run(self.at, args, kwargs)
-            outs = []
+            if self.current_run is not None:
+                return of_run(self.current_run, args, kwargs)
+            outputs = []
             try:
                 for run in range(self.runs):
-                    self.at = run
-                    share = {name: self._share(x, run) for name, x in kwargs.items()}
-                    outs.append(of_run(run, [self._share(x, run) for x in args], share))
+                    self.current_run = run
+                    own_kwargs = {name: self._part(x, run) for name, x in kwargs.items()}
+                    outputs.append(of_run(run, [self._part(x, run) for x in args], own_kwargs))
             finally:
-                self.at = None
-            return self._joined(outs, for_all=all(_is_for_all(x) for x in (*args, *kwargs.values())))
+                self.current_run = None
+            return self._concatenated(outputs, shared=all(_is_shared(x) for x in (*args, *kwargs.values())))
 
-        def as_one(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-            if way is None or self.at is not None or args or kwargs:
+        def batched(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+            if batched_forward is None or self.current_run is not None or args or kwargs:
                 return run_by_run(x, *args, **kwargs)
-            return way(module, {leaf: self.whole[name] for leaf, name in own.items()}, self._shares(x)).flatten(0, 1)
+            parameters = {leaf: self.batched[name] for leaf, name in own.items()}
+            return batched_forward(module, parameters, self._split(x)).flatten(0, 1)
 
-        return run_by_run if way is None else as_one
+        return run_by_run if batched_forward is None else batched
 
     def parameter(self, run: int, name: str) -> Tensor:
-        """A run's parameter, within the graph of all."""
-        return self.whole[name][run] if name in self.whole else self.own[run][name]
+        """A run's parameter. If it is batched, the result is a view of the run's part, so that gradients flow back."""
+        return self.batched[name][run] if name in self.batched else self.own[run][name]
 
-    def _shares(self, x: Tensor) -> Tensor:  # [K * n, ...] -> [K, n, ...]
+    def _split(self, x: Tensor) -> Tensor:  # [K * n, ...] -> [K, n, ...]
         return x.view(self.runs, len(x) // self.runs, *x.shape[1:])
 
-    def _share(self, x: Any, run: int) -> Any:
-        return x if _is_for_all(x) else self._shares(x)[run]
+    def _part(self, x: Any, run: int) -> Any:
+        """The part of an input that belongs to a run."""
+        return x if _is_shared(x) else self._split(x)[run]
 
-    def _joined(self, outs: Sequence[Any], *, for_all: bool) -> Any:
-        """What the runs gave, one after another; what is the same for all texts of a run is said for each."""
-        if isinstance(outs[0], tuple):
-            return tuple(self._joined(parts, for_all=for_all) for parts in zip(*outs, strict=True))
-        if outs[0] is None:
+    def _concatenated(self, outputs: Sequence[Any], *, shared: bool) -> Any:
+        """The outputs of all runs, run after run.
+
+        With ``shared`` inputs, each run has one output for all its examples. It is repeated for each of them.
+        """
+        if isinstance(outputs[0], tuple):
+            return tuple(self._concatenated(items, shared=shared) for items in zip(*outputs, strict=True))
+        if outputs[0] is None:
             return None
-        return torch.cat([out.expand(self.texts, *out.shape[1:]) for out in outs] if for_all else list(outs))
+        return torch.cat([x.expand(self.examples_per_run, *x.shape[1:]) for x in outputs] if shared else list(outputs))
 
 
-def _is_for_all(x: Any) -> bool:
-    """Whether every run is given this whole: no tensor, or one that leads with 1, such as positions."""
+def _is_shared(x: Any) -> bool:
+    """Whether all runs get the whole input: it is no tensor, or its leading dimension is 1 (for example positions)."""
     return not isinstance(x, Tensor) or not x.dim() or len(x) == 1
 
 
-def _way(module: nn.Module) -> Way | None:
-    """How a module treats the rows of all runs as one; None where no such way is known."""
+def _batched_forward(module: nn.Module) -> BatchedForward | None:
+    """The function that computes a module for all runs together; None if none is known."""
     if type(module) in (nn.Linear, Conv1D):
         return _product
     if type(module) in (nn.LayerNorm, nn.RMSNorm):
         return _scaled_norm
-    plain = not list(module.children()) and all(p.dim() == 1 for p in module.parameters())
-    named_so = "norm" in type(module).__name__.lower() and not isinstance(module, (nn.LayerNorm, nn.RMSNorm))
-    return _broadcast if plain and named_so else None
+    elementwise = not list(module.children()) and all(p.dim() == 1 for p in module.parameters())
+    is_other_norm = "norm" in type(module).__name__.lower() and not isinstance(module, (nn.LayerNorm, nn.RMSNorm))
+    return _broadcast if elementwise and is_other_norm else None
 
 
-def _product(module: nn.Module, whole: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    rows = x.flatten(1, -2)
-    weight = whole["weight"].transpose(1, 2) if isinstance(module, nn.Linear) else whole["weight"]  # [K, in, out]
-    bias = whole.get("bias")
-    out = torch.bmm(rows, weight) if bias is None else torch.baddbmm(bias[:, None], rows, weight)
+def _product(module: nn.Module, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    flat = x.flatten(1, -2)  # [K, n, in]
+    weight = (
+        parameters["weight"].transpose(1, 2) if isinstance(module, nn.Linear) else parameters["weight"]
+    )  # [K, in, out]
+    bias = parameters.get("bias")
+    out = torch.bmm(flat, weight) if bias is None else torch.baddbmm(bias[:, None], flat, weight)
     return out.view(*x.shape[:-1], -1)
 
 
-def _scaled_norm(module: nn.Module, whole: Mapping[str, Tensor], x: Tensor) -> Tensor:
+def _scaled_norm(module: nn.Module, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
     if isinstance(module, nn.LayerNorm):
         out = F.layer_norm(x, module.normalized_shape, eps=module.eps)
     else:
         assert isinstance(module, nn.RMSNorm)
         out = F.rms_norm(x, list(module.normalized_shape), eps=module.eps)
     for leaf, combine in (("weight", torch.mul), ("bias", torch.add)):
-        if leaf in whole:
-            out = combine(out, _beside(whole[leaf], x))
+        if leaf in parameters:
+            out = combine(out, _broadcastable(parameters[leaf], x))
     return out
 
 
-def _broadcast(module: nn.Module, whole: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    """The module's own forward, which is taken to do nothing with its parameters but to multiply and add."""
+def _broadcast(module: nn.Module, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """The module's own forward. It is assumed to only multiply by its parameters and add them."""
     with ExitStack() as stack:
-        for leaf, parameter in whole.items():
-            stack.enter_context(Held(module, leaf).replaced(_beside(parameter, x)))
+        for leaf, parameter in parameters.items():
+            stack.enter_context(ParameterLocation(module, leaf).replaced(_broadcastable(parameter, x)))
         return type(module).forward(module, x)  # type: ignore[no-any-return]
 
 
-def _beside(parameter: Tensor, x: Tensor) -> Tensor:
-    """A parameter ``[K, ...]`` in a shape that lies over ``x``, ``[K, n, ...]``."""
+def _broadcastable(parameter: Tensor, x: Tensor) -> Tensor:
+    """A parameter ``[K, ...]`` in a shape that broadcasts to ``x``, ``[K, n, ...]``."""
     return parameter.view(len(parameter), *[1] * (x.dim() - parameter.dim()), *parameter.shape[1:])

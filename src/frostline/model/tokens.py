@@ -1,4 +1,4 @@
-"""Texts as token numbers: encoded once, kept flat, padded only when a batch is made."""
+"""Encoded examples: encoded once, stored in flat arrays, and padded only in a batch."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -12,19 +12,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-CHUNK = 8192  # texts handed to the tokenizer at a time: bounds its memory
+CHUNK = 8192  # examples in one call of the tokenizer, to limit its memory
 
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """N texts as one flat array for each input of the model, and where each text begins.
+    """The tokens of N examples, in one flat array for each input of the model.
 
-    ``inputs``: name -> ``[T]`` (or ``[T, ...]``), T tokens in all; ``offsets``: ``[N + 1]``; ``padding``: what fills a batch;
-    ``dropped``: ``[N]``, tokens that each text lost to the length limit.
+    An example that was not encoded has no tokens.
+
+    Attributes:
+        inputs: By name of the model's input: ``[T]`` or ``[T, ...]``, the T tokens of all examples.
+        offsets: ``[N + 1]``, where the tokens of each example begin, and T.
+        padding: By name of the model's input: the value of padded positions.
+        dropped: ``[N]``, how many tokens of each example were truncated.
     """
 
     inputs: dict[str, NDArray[np.int32]]
-    offsets: NDArray[np.int64]  # of a text that was not encoded the same as of the next: it has no tokens
+    offsets: NDArray[np.int64]
     padding: dict[str, int]
     dropped: NDArray[np.int32]
 
@@ -33,50 +38,60 @@ class Tokens:
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
+        """``[N]``, the number of tokens of each example; 0 if it was not encoded."""
         return np.diff(self.offsets)
 
     def truncated(self, rows: NDArray[np.bool_] | None = None) -> float:
-        """The share of texts that are cut, of those that were encoded (among these ``rows``); NaN where there are none."""
+        """The share of encoded examples that were truncated; NaN if none was encoded.
+
+        Args:
+            rows: ``[N]``, true for the examples that count; None: all.
+        """
         encoded = self.lengths > 0 if rows is None else rows & (self.lengths > 0)
         return float((self.dropped[encoded] > 0).mean()) if encoded.any() else float("nan")
 
     def batch(self, rows: NDArray[np.int64], length: int | None = None) -> dict[str, Tensor]:
-        """The model's inputs for these rows, ``[B, S]`` each; S is ``length`` or the longest row."""
+        """The model's inputs for the examples ``rows``, ``[B, S]`` each. S is ``length``, or by default the longest length."""
         lengths = self.lengths[rows]
-        assert lengths.all(), "some of these texts were not encoded"
+        assert lengths.all(), "some of these examples were not encoded"
         real = np.arange(length or int(lengths.max())) < lengths[:, None]  # [B, S]
-        where = flat_positions(self.offsets, rows)
+        positions = flat_positions(self.offsets, rows)
         batch = {}
         for name, flat in self.inputs.items():
             grid = np.full(real.shape + flat.shape[1:], self.padding.get(name, 0), np.int64)
-            grid[real] = flat[where]
+            grid[real] = flat[positions]
             batch[name] = torch.from_numpy(grid)
         batch["attention_mask"] = torch.from_numpy(real.astype(np.int64))
         return batch
 
     def one_token(self, rows: NDArray[np.int64], *, last: bool) -> dict[str, Tensor]:
-        """The same rows as texts of one token, their first or last, ``[B, 1]``: all that some heads look at."""
-        assert self.lengths[rows].all(), "some of these texts were not encoded"
-        where = self.offsets[1:][rows] - 1 if last else self.offsets[rows]
-        batch = {name: torch.from_numpy(flat[where].astype(np.int64))[:, None] for name, flat in self.inputs.items()}
+        """The first or last token of the examples ``rows``, as inputs ``[B, 1]`` of the model.
+
+        This is enough for a classifier head that reads no other token.
+        """
+        assert self.lengths[rows].all(), "some of these examples were not encoded"
+        positions = self.offsets[1:][rows] - 1 if last else self.offsets[rows]
+        batch = {
+            name: torch.from_numpy(flat[positions].astype(np.int64))[:, None] for name, flat in self.inputs.items()
+        }
         batch["attention_mask"] = torch.ones(len(rows), 1, dtype=torch.long)
         return batch
 
     @cached_property
     def keys(self) -> NDArray[np.void]:
-        """One 16-byte digest a row, of everything that the model is given for it."""
+        """``[N]``: for each example, a 16-byte digest of all its inputs."""
         names = sorted(self.inputs)
         digests = bytearray()
         for start, stop in zip(self.offsets[:-1], self.offsets[1:], strict=True):
-            row = hashlib.blake2b(digest_size=16)
+            digest = hashlib.blake2b(digest_size=16)
             for name in names:
-                row.update(name.encode() + self.inputs[name][start:stop].tobytes())
-            digests += row.digest()
+                digest.update(name.encode() + self.inputs[name][start:stop].tobytes())
+            digests += digest.digest()
         return np.frombuffer(bytes(digests), dtype=np.dtype("V16"))
 
     @staticmethod
     def join(parts: Sequence["Tokens"]) -> "Tokens":
-        """The rows of several, one after the other."""
+        """The examples of several ``Tokens``, one after the other."""
         sizes = [part.lengths for part in parts]
         return Tokens(
             inputs={name: np.concatenate([part.inputs[name] for part in parts]) for name in parts[0].inputs},
@@ -87,20 +102,29 @@ class Tokens:
 
 
 def flat_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where the tokens of these rows stand in a flat array, ``[T]``."""
+    """``[T]``: the positions in the flat arrays of all tokens of the examples ``rows``."""
     starts, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
     ends = np.cumsum(lengths)
     positions: NDArray[np.int64] = np.repeat(starts - (ends - lengths), lengths)
     return positions + np.arange(len(positions))
 
 
-def parts_within(lengths: NDArray[np.int64], room: int) -> Iterator[slice]:
-    """Texts that have these ``lengths``, ``[K, B]``, in parts along B: of each of the K at most ``room`` places in a padded
-    grid, or one text."""
+def chunks_within(lengths: NDArray[np.int64], capacity: int) -> Iterator[slice]:
+    """Split batches of K runs along their examples, so that no padded grid of a run exceeds ``capacity`` tokens.
+
+    A chunk that would be empty holds one example.
+
+    Args:
+        lengths: ``[K, B]``, the tokens of each example.
+        capacity: Tokens of the padded grid of one run's examples, at most.
+
+    Yields:
+        Slices of B, in order.
+    """
     start, count = 0, lengths.shape[1]
     while start < count:
-        places = np.maximum.accumulate(lengths[:, start:].max(0)) * np.arange(1, count - start + 1)
-        end = start + max(1, int(np.searchsorted(places, room, "right")))
+        tokens = np.maximum.accumulate(lengths[:, start:].max(0)) * np.arange(1, count - start + 1)
+        end = start + max(1, int(np.searchsorted(tokens, capacity, "right")))
         yield slice(start, end)
         start = end
 
@@ -112,44 +136,51 @@ def encode(
     max_length: int,
     rows: NDArray[np.int64] | None = None,
 ) -> Tokens:
-    """Texts (or pairs of texts) as tokens, at most ``max_length`` each; ``rows``: only these, the others stay without.
+    """Encode texts, or pairs of texts, as examples of at most ``max_length`` tokens.
 
-    A text for which a tokenizer gives no token at all (GPT-2 and the empty text) becomes one end-of-text token.
+    Some tokenizers return no token for an empty text (GPT-2). Such an example gets one end-of-text token.
+
+    Args:
+        tokenizer: The model's tokenizer.
+        texts: The text of each example.
+        pairs: The second text of each example, if there is one.
+        max_length: Longer examples are truncated.
+        rows: The examples to encode; None: all. Other examples get no tokens.
     """
     names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
     flat: dict[str, list[NDArray[np.int32]]] = {name: [] for name in names}
     lengths, dropped = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int32)
-    nothing = next(
+    for_empty = next(
         x for x in (tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, 0) if x is not None
     )
 
-    def call(where: Sequence[int], **limit: Any) -> Any:
-        second = {} if pairs is None else {"text_pair": [pairs[n] for n in where]}
-        return tokenizer([texts[n] for n in where], **second, return_attention_mask=False, verbose=False, **limit)
+    def tokenize(chunk: Sequence[int], **limit: Any) -> Any:
+        second = {} if pairs is None else {"text_pair": [pairs[n] for n in chunk]}
+        return tokenizer([texts[n] for n in chunk], **second, return_attention_mask=False, verbose=False, **limit)
 
     chosen: list[int] = list(range(len(texts))) if rows is None else np.unique(rows).tolist()
     for start in range(0, len(chosen), CHUNK):
-        where = chosen[start : start + CHUNK]
-        found = call(where)
-        whole = np.array([len(ids) for ids in found["input_ids"]])
-        if len(long := np.flatnonzero(whole > max_length)):
-            short = call([where[place] for place in long], truncation=True, max_length=max_length)
+        chunk = chosen[start : start + CHUNK]
+        encoded = tokenize(chunk)
+        full_lengths = np.array([len(ids) for ids in encoded["input_ids"]])
+        if len(too_long := np.flatnonzero(full_lengths > max_length)):
+            truncated = tokenize([chunk[n] for n in too_long], truncation=True, max_length=max_length)
             for name in names:
-                for place, ids in zip(long, short[name], strict=True):
-                    found[name][place] = ids
-        for place in np.flatnonzero(whole == 0):
+                for n, ids in zip(too_long, truncated[name], strict=True):
+                    encoded[name][n] = ids
+        for n in np.flatnonzero(full_lengths == 0):
             for name in names:
-                found[name][place] = [nothing if name == "input_ids" else 0]
+                encoded[name][n] = [for_empty if name == "input_ids" else 0]
         for name in names:
-            flat[name] += [np.asarray(row, np.int32) for row in found[name]]
-        lengths[where] = [len(ids) for ids in found["input_ids"]]
-        dropped[where] = np.maximum(whole - lengths[where], 0)
+            flat[name] += [np.asarray(row, np.int32) for row in encoded[name]]
+        lengths[chunk] = [len(ids) for ids in encoded["input_ids"]]
+        dropped[chunk] = np.maximum(full_lengths - lengths[chunk], 0)
     padding = dict.fromkeys(names, 0)
     padding["input_ids"] = tokenizer.pad_token_id
     if "token_type_ids" in padding:
         padding["token_type_ids"] = tokenizer.pad_token_type_id
     return Tokens(
-        inputs={name: np.concatenate([np.zeros(0, np.int32), *some]) for name, some in flat.items()},
+        inputs={name: np.concatenate([np.zeros(0, np.int32), *arrays]) for name, arrays in flat.items()},
         offsets=np.concatenate([[0], np.cumsum(lengths)]),
         padding=padding,
         dropped=dropped,

@@ -1,4 +1,4 @@
-"""One forward pass, traced: in which order a model calls its modules, and what its layers take and return."""
+"""Trace one forward pass: the order in which a model calls its modules, and the inputs and outputs of its layers."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -14,72 +14,95 @@ Batch = Mapping[str, Tensor]  # the model's inputs, [B, S] each, padded on the r
 
 @dataclass(frozen=True)
 class Call:
-    """How the model calls one of its layers."""
+    """How the model calls one of its layers.
 
-    hidden: int | str  # the argument that carries the hidden states: a position or a name
-    per_token: tuple[int | str, ...]  # other arguments with one entry per token (positions, rotary tables)
-    wrap: type | None  # what a layer returns: None for a bare tensor, else tuple or list
-    length: int  # how many items it has, hidden states first
+    Attributes:
+        hidden: The argument that carries the hidden states: its position or its name.
+        per_token: Other arguments with one entry per token (positions, rotary tables): their positions or names.
+        wrap: The type that the layer returns: ``tuple`` or ``list``; None for a bare tensor.
+        length: The number of returned items, of which the hidden states are the first.
+    """
+
+    hidden: int | str
+    per_token: tuple[int | str, ...]
+    wrap: type | None
+    length: int
 
     def output(self, hidden: Tensor) -> Any:
-        """Hidden states in the form in which the layer returns them, with no other outputs."""
+        """``hidden`` as the layer would return it: wrapped like its own output, with None for all other outputs."""
         return hidden if self.wrap is None else self.wrap([hidden, *[None] * (self.length - 1)])
 
 
 class Trace:
-    """What one forward pass shows: the order of calls, and each layer's inputs and outputs."""
+    """Records one forward pass: the order of module calls, and the inputs and outputs of each layer.
 
-    def __init__(self, model: PreTrainedModel, stack: nn.ModuleList) -> None:
-        self.model, self.stack = model, stack
-        self.clock = 0
-        self.owners: dict[str, int] = {}  # module path -> when it was first entered
-        self.order: list[int] = []  # layer numbers, in the order of calls
-        self.left: list[int] = []
+    Attributes:
+        calls_so_far: How many module calls have begun.
+        first_called: By module path: the number of the module's first call.
+        order: The numbers of the layers, in the order of their calls.
+        after_layer: For each layer call: ``calls_so_far`` when it returned.
+        calls: How each layer is called.
+        width: The width of the hidden states.
+        reached: Whether a module of the list gets a floating-point tensor with three dimensions, like hidden states.
+        problem: Why some layer cannot be cut; empty if all can.
+    """
+
+    def __init__(self, model: PreTrainedModel, layers: nn.ModuleList) -> None:
+        self.model, self.layers = model, layers
+        self.calls_so_far = 0
+        self.first_called: dict[str, int] = {}
+        self.order: list[int] = []
+        self.after_layer: list[int] = []
         self.calls: list[Call] = []
         self.width = 0
-        self.reached = False  # whether hidden states of any shape go into the modules of this list
+        self.reached = False
         self.problem = ""
 
     def run(self, batch: Batch) -> None:
+        """Trace the forward pass of ``batch`` in eval mode; the model is left as it was."""
         grid = batch["input_ids"].shape
         mode = self.model.training
         self.model.eval()
         try:
             with ExitStack() as hooks, torch.no_grad():
                 for name, module in self.model.named_modules():
-                    hooks.callback(module.register_forward_pre_hook(self._clock(name)).remove)
-                for number, layer in enumerate(self.stack):
-                    enter, leave = self._layer(number, grid)
+                    hooks.callback(module.register_forward_pre_hook(self._count_call(name)).remove)
+                for number, layer in enumerate(self.layers):
+                    enter, leave = self._layer_hooks(number, grid)
                     hooks.callback(layer.register_forward_pre_hook(enter, with_kwargs=True).remove)
                     hooks.callback(layer.register_forward_hook(leave, with_kwargs=True).remove)
                 self.model(**batch)
         finally:
             self.model.train(mode)
 
-    def _clock(self, name: str) -> Any:
-        def tick(module: nn.Module, args: Any) -> None:
-            self.clock += 1
-            self.owners.setdefault(name, self.clock)
+    def _count_call(self, name: str) -> Any:
+        """A hook that runs before the module at path ``name``."""
 
-        return tick
+        def hook(module: nn.Module, args: Any) -> None:
+            self.calls_so_far += 1
+            self.first_called.setdefault(name, self.calls_so_far)
 
-    def _layer(self, number: int, grid: torch.Size) -> tuple[Any, Any]:
+        return hook
+
+    def _layer_hooks(self, number: int, grid: torch.Size) -> tuple[Any, Any]:
+        """Hooks that run before and after layer ``number``; ``grid`` is the shape ``[B, S]`` of the batch."""
+
         def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             self.order.append(number)
             given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
             self.reached |= any(x.is_floating_point() and x.dim() == 3 for x in given)
 
         def leave(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-            self.left.append(self.clock)
+            self.after_layer.append(self.calls_so_far)
             named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
             hidden = next((key for key, x in named if _is_hidden(x, grid)), None)
             wrap = next((kind for kind in (tuple, list) if type(out) is kind), None)
             first = out[0] if wrap else out
             if hidden is None or not _is_hidden(first, grid):
-                seen = next((tuple(x.shape) for _, x in named if isinstance(x, Tensor)), "no tensor")
+                given = next((tuple(x.shape) for _, x in named if isinstance(x, Tensor)), "no tensor")
                 self.problem = (
                     f"its layers do not take and return one vector per token (for a batch of {tuple(grid)} tokens they "
-                    f"are given {seen} and return {_shape(out)})"
+                    f"are given {given} and return {_shape(out)})"
                 )
                 return
             if dict(named)[hidden].shape != first.shape:
@@ -90,24 +113,30 @@ class Trace:
 
         return enter, leave
 
-    def complaint(self) -> str:
-        """Why this is not a plain chain of layers; empty if it is one."""
-        if len(self.order) > len(set(self.order)) or self._tied():
+    def refusal(self) -> str:
+        """Why the modules are not layers that run one after the other; empty if they are."""
+        if len(self.order) > len(set(self.order)) or self._layers_share_weights():
             return "it shares weights between layers, so no layer is tuned alone"
-        if self.order != list(range(len(self.stack))):
+        if self.order != list(range(len(self.layers))):
             return f"its layers are not called one after the other, but in the order {self.order}"
         return self.problem
 
-    def parallel(self, path: str, others: Sequence[str]) -> str:
-        """Which other lists hold modules that run between the first and the last layer; empty if none."""
-        start, end = self.owners[f"{path}.0"], self.left[-1]
-        when = {other: [t for name, t in self.owners.items() if name.startswith(f"{other}.")] for other in others}
-        beside = [other.rpartition(".")[2] for other in others if any(start < t <= end for t in when[other])]
-        names = ", ".join([path.rpartition(".")[2], *beside])
-        return f"its layers are spread over parallel lists of modules ({names})" if beside else ""
+    def parallel_lists(self, path: str, others: Sequence[str]) -> str:
+        """Why the list at ``path`` does not hold whole layers; empty if it does.
 
-    def _tied(self) -> bool:
-        parameters = [id(p) for layer in self.stack for p in set(layer.parameters())]
+        Each layer is then spread over several lists: modules of ``others`` run between the first and the last module of this
+        list.
+        """
+        start, end = self.first_called[f"{path}.0"], self.after_layer[-1]
+        calls = {
+            other: [n for name, n in self.first_called.items() if name.startswith(f"{other}.")] for other in others
+        }
+        parallel = [other.rpartition(".")[2] for other in others if any(start < n <= end for n in calls[other])]
+        names = ", ".join([path.rpartition(".")[2], *parallel])
+        return f"its layers are spread over parallel lists of modules ({names})" if parallel else ""
+
+    def _layers_share_weights(self) -> bool:
+        parameters = [id(p) for layer in self.layers for p in set(layer.parameters())]
         return len(parameters) > len(set(parameters))
 
 

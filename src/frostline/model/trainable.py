@@ -1,49 +1,44 @@
-"""What a run trains: the last k layers, everything, or modules that are named.
+"""Choose the parameters that a run trains: the last k layers, everything, or named modules.
 
-A new way to choose what is trained is a new value of ``frostline.model.tune.Tune`` and a branch of
-:meth:`Trainable.parameters`. Everything else follows from the names of the parameters: the cut, the exactness check, the cost and
-the audit.
+To add a new choice, add a value to ``frostline.statistics.tune.Tune`` and a branch to :meth:`Trainable.parameters`. The cut, the
+exactness check, the cost and the audit follow from the names that this method returns.
 """
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from frostline import FrostlineError
-from frostline.model.anatomy import FINAL_NORM, HEAD, LAYER, POOLER, Anatomy
+from frostline.model.anatomy import Anatomy
 from frostline.model.module_paths import parameters_in, topmost_modules
-from frostline.model.tune import Tune
+from frostline.model.places import FINAL_NORM, HEAD, POOLER, layer_number, layer_place
+from frostline.statistics.tune import FULL, NAMED, Tune
 
 
 @dataclass(frozen=True)
 class Trainable:
-    """The choice of what is trained. The classifier head is always trained, because it is newly initialized.
+    """Which part of a model is trained. The classifier head is always trained, because it is newly initialized.
 
-    Args:
-        tune: The number of last layers; ``all`` for everything; ``named`` for ``modules``.
-        modules: Module paths or whole segments of them, for ``named``.
-        pooler: Whether a pooler is trained with the head.
+    Attributes:
+        tune: The number of last layers to train, k; ``all`` to train everything; ``named`` to train ``modules``.
+        modules: Module paths, or whole segments of paths, for ``named``.
+        pooler: Whether the pooler is trained with the last layers or with everything.
     """
 
     tune: Tune
     modules: tuple[str, ...] | None = None
     pooler: bool = True
 
-    @classmethod
-    def last(cls, layers: int | None, *, pooler: bool = True) -> "Trainable":
-        """The last ``layers`` layers; None is full: everything."""
-        return cls("all" if layers is None else layers, pooler=pooler)
-
     def parameters(self, anatomy: Anatomy) -> frozenset[str]:
         """Names of the trained parameters.
 
-        The final norm belongs to the last layer, so it is frozen at k = 0.
+        The final norm is trained with the last layer, so it is frozen at k = 0.
 
         Raises:
-            FrostlineError: More layers than the model has, or a name that matches no module.
+            FrostlineError: The model has fewer layers, or a name matches no module.
         """
-        if self.tune == "all":
+        if self.tune == FULL:
             return frozenset(name for name, place in anatomy.places.items() if self.pooler or place != POOLER)
-        if self.tune == "named":
+        if self.tune == NAMED:
             assert self.modules
             return parameters_in(anatomy, self.modules) | _in_places(anatomy, {HEAD})
         if not 0 <= self.tune <= anatomy.count:
@@ -51,15 +46,20 @@ class Trainable:
                 f"{self.tune} tuned layers were requested, but the model has {anatomy.count}: "
                 f"give numbers from 0 to {anatomy.count}, or `all`."
             )
-        layers = {f"{LAYER}{n}" for n in range(anatomy.count - self.tune, anatomy.count)}
+        layers = {layer_place(n) for n in range(anatomy.count - self.tune, anatomy.count)}
         return _in_places(anatomy, {HEAD, *layers, *[POOLER] * self.pooler, *[FINAL_NORM] * bool(layers)})
 
     def depth(self, anatomy: Anatomy) -> int | None:
-        """The number of layers from the lowest trained one to the top; None if embeddings are trained."""
+        """How many of the last layers must run in training; None if embeddings are trained (:meth:`Anatomy.depth`)."""
         return anatomy.depth(self.parameters(anatomy))
 
     def notes(self, anatomy: Anatomy, new: Set[str]) -> Iterator[str]:
-        """What a user should know about named modules before they are trained; ``new`` are newly initialized parameters."""
+        """Notes for the user about named modules, before training.
+
+        Args:
+            anatomy: The model's layers.
+            new: Names of newly initialized parameters.
+        """
         if self.modules is None:
             return
         named, trained = parameters_in(anatomy, self.modules), self.parameters(anatomy)
@@ -73,28 +73,30 @@ class Trainable:
 
 
 def _in_places(anatomy: Anatomy, places: Set[str]) -> frozenset[str]:
+    """Names of the parameters in these places."""
     return frozenset(name for name, place in anatomy.places.items() if place in places)
 
 
 def _cost_note(anatomy: Anatomy, names: Set[str]) -> str | None:
-    """What named modules cost if they are not simply the last layers; else None."""
-    layers = {anatomy.places[name] for name in names if anatomy.places[name].startswith(LAYER)}
-    count, reach, trained = anatomy.count, anatomy.depth(names), len(layers)
-    if reach is None:
-        return f"embeddings are among them, so nothing is frozen below: all {count} layers run in each step."
-    if reach > trained:
+    """What it costs to train the parameters ``names``; None if they are exactly the last layers."""
+    layers = {place for name in names if layer_number(place := anatomy.places[name]) is not None}
+    count, depth, trained = anatomy.count, anatomy.depth(names), len(layers)
+    if depth is None:
+        return f"they include embeddings, so all {count} layers run in each step."
+    if depth > trained:
         return (
-            f"they are not the last layers: {reach} of {count} layers must run in each step although only {trained} of "
+            f"they are not the last layers: {depth} of {count} layers must run in each step although only {trained} of "
             f"them {'is' if trained == 1 else 'are'} trained. Tuning the last {_layers(trained)} instead would run only "
             f"{trained}."
         )
     if not _in_places(anatomy, layers) <= names:
         return (
-            f"they are only a part of the last {_layers(reach)}, which must run in each step. Tuning all of "
+            f"they are only a part of the last {_layers(depth)}, which must run in each step. Tuning all of "
             "them costs little more."
         )
     return None
 
 
 def _layers(count: int) -> str:
+    """The words that follow "the last"."""
     return "layer" if count == 1 else f"{count} layers"

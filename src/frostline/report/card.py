@@ -11,6 +11,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
+from frostline.data.specification import REGRESSION
 from frostline.model.pretrained import Pretrained
 from frostline.report import formatting, names
 from frostline.report.answer.recommendation import cell_of
@@ -20,16 +21,16 @@ from frostline.training.specification import RunSpec
 TEMPLATE = Path(__file__).with_name("templates") / "card.md.j2"
 VERSIONS = ("frostline", "transformers", "torch", "safetensors")
 MARKDOWN = re.compile(r"([\\`*_\[\]#|~$])")
-PATH = re.compile(r"(^|\s)[~/]\S")  # paths of this machine, which a published card must not show
+PATH = re.compile(r"(^|\s)[~/]\S")  # a path of this machine, which must not be published
 
 
 @dataclass(frozen=True)
 class Saved:
-    """How the saved weights were obtained.
+    """The origin of the saved weights.
 
     Attributes:
         gap: The largest difference between their validation logits and those in the run's result.
-        trained_again: Whether the run was trained a second time; otherwise its weights were stored.
+        trained_again: Whether the run was trained a second time. Otherwise its weights had been stored.
     """
 
     gap: float
@@ -39,7 +40,7 @@ class Saved:
 def model_card(
     pretrained: Pretrained, identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: Saved
 ) -> ModelCard:
-    """The model card of the recommended run ``spec``; ``saved`` says how its weights were obtained."""
+    """The model card of the recommended run ``spec``; ``saved`` is the origin of its weights."""
     size = answer["sizes"][0]
     recommended = size["recommended"]
     base, name = _hub_name(pretrained.name), names.model_name(pretrained.name)
@@ -87,12 +88,12 @@ def model_card(
 
 
 def _eval_results(identity: Identity, recommended: Mapping[str, Any]) -> list[EvalResult]:
-    """The scores of the saved weights, which are not means over seeds."""
+    """The scores of the saved weights. They are scores of one run, not means over seeds."""
     scores = {"validation": recommended["validation_best"], "test": recommended.get("test")}
     return [
         EvalResult(
             task_type="text-classification",
-            task_name="Text regression" if identity.problem_type == "regression" else "Text classification",
+            task_name="Text regression" if identity.problem_type == REGRESSION else "Text classification",
             dataset_type=identity.task,
             dataset_name=identity.task,
             dataset_split=split,
@@ -111,7 +112,7 @@ def _hub_name(name: str) -> str | None:
 
 
 def _license(folder: Path) -> str | None:
-    """The license of the base model's own card, if that is beside the weights."""
+    """The license in the base model's own card, if the card is in the folder of the weights."""
     card = folder / "README.md"
     if not card.is_file():
         return None
@@ -123,5 +124,5 @@ def _license(folder: Path) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """A user's text on one line, escaped so that Markdown shows it unchanged."""
+    """Text from a user on one line, escaped so that Markdown shows it unchanged."""
     return MARKDOWN.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))

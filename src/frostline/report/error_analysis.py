@@ -10,15 +10,15 @@ from scipy.special import log_softmax
 
 from frostline.data.examples import Examples
 
-MAX_CLASSES = 12  # in a readable confusion matrix
-MAX_CHARACTERS = 600  # of a text that is shown
+MAX_CLASSES = 12  # in a confusion matrix
+MAX_CHARACTERS = 600  # of a printed text
 
 
 @dataclass(frozen=True)
 class Confusion:
     """Counts ``[C, C]`` by true class (rows) and predicted class (columns).
 
-    ``others`` classes are summed in the last row and column; C counts them once.
+    The last row and column sum ``others`` classes, so C counts these as one class.
     """
 
     labels: tuple[str, ...]
@@ -33,7 +33,7 @@ class Confusion:
 
 @dataclass(frozen=True)
 class PredictionError:
-    """One validation example; in regression the probabilities are None, and ``label`` and ``predicted`` are numbers."""
+    """One validation example. In regression ``label`` and ``predicted`` are numbers, and the probabilities are None."""
 
     row: int
     text: str
@@ -46,7 +46,7 @@ class PredictionError:
 
 
 def confusion(targets: NDArray[Any], predictions: NDArray[Any], labels: Sequence[str]) -> Confusion:
-    """The confusion matrix; of many classes the most confused ones, with the others summed."""
+    """The confusion matrix. Of many classes it has the most confused ones, and the sum of the others."""
     counts = np.zeros((len(labels), len(labels)), np.int64)
     np.add.at(counts, (targets, predictions), 1)
     if len(labels) <= MAX_CLASSES:
@@ -62,7 +62,7 @@ def confusion(targets: NDArray[Any], predictions: NDArray[Any], labels: Sequence
 def largest_errors(
     examples: Examples, logits: NDArray[np.float32], labels: Sequence[str], count: int = 10
 ) -> list[PredictionError]:
-    """The examples with the largest loss; for a classifier only misclassified ones."""
+    """The examples with the largest loss. For a classifier these are misclassified examples only."""
     errors = _residuals(examples, logits) if not labels else _misclassified(examples, logits, labels)
     return sorted(errors, key=lambda error: (-error.loss, error.row))[:count]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from frostline.report.rebuild import rebuild
 from frostline.report.recommended_model import save_recommended
-from frostline.sweep.execution.progress import Progress
 from frostline.sweep.prepare import Prepared
+from frostline.sweep.progress import Progress
 
 
 def finish(prepared: Prepared, progress: Progress, *, save_model: bool = True) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Numbers as pages, tables and the model card print them. An unknown value is a dash, never a number."""
+"""Numbers as pages, tables, sentences and the model card print them. An unknown value is printed as a dash."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,8 @@ from typing import Any
 
 from frostline.data.wording import duration
 
-UNKNOWN = "–"
-UNBROKEN = "\u00a0"  # no line ends between a number and its unit
+UNKNOWN, NO_BOUND = "–", "no bound"
+UNBROKEN = "\u00a0"  # a space between a number and its unit, where no line breaks
 
 
 def score(value: float | None) -> str:
@@ -18,7 +18,12 @@ def score(value: float | None) -> str:
 
 def percent(share: float | None) -> str:
     """A share in percent with one decimal."""
-    return UNKNOWN if share is None else f"{100 * share:.1f}{UNBROKEN}%".replace("-", "−")
+    return UNKNOWN if share is None else f"{percent_number(share)}{UNBROKEN}%"
+
+
+def percent_number(share: float | None) -> str:
+    """A share in percent without the percent sign."""
+    return UNKNOWN if share is None else f"{100 * share:.1f}".replace("-", "−")
 
 
 def difference(value: float | None) -> str:
@@ -55,7 +60,7 @@ def percent_interval(low: float | None, high: float | None) -> str:
     """The confidence interval of a share; an unbounded side is printed as ``no bound``."""
     if low is None and high is None:
         return UNKNOWN
-    sides = ("no bound" if side is None else percent(side).removesuffix(f"{UNBROKEN}%") for side in (low, high))
+    sides = (NO_BOUND if side is None else percent_number(side) for side in (low, high))
     return f"{' to '.join(sides)}{UNBROKEN}%"
 
 
@@ -87,9 +92,12 @@ def _scaled(count: float | None, units: Sequence[str]) -> str:
 
 def times(factor: float | None) -> str:
     """A factor: ``2.5×``."""
-    if factor is None:
-        return UNKNOWN
-    return f"{factor:.0f}×" if factor >= 9.95 else f"{factor:.1f}×"
+    return UNKNOWN if factor is None else f"{times_number(factor)}×"
+
+
+def times_number(factor: float) -> str:
+    """A factor with two significant digits, without the sign."""
+    return f"{factor:.0f}" if factor >= 9.95 else f"{factor:.1f}"
 
 
 def ratio(value: float | None) -> str:
@@ -108,7 +116,7 @@ def layers(numbers: Sequence[int]) -> str:
 
 
 def target(share: float) -> str:
-    """A target share in percent, without needless decimals."""
+    """A target share in percent, without trailing zeros."""
     return f"{100 * share:g}{UNBROKEN}%"
 
 
@@ -118,5 +126,5 @@ def threshold(point: Mapping[str, Any]) -> str:
 
 
 def unbroken(sentence: str) -> str:
-    """The sentence with a non-breaking space before every percent sign."""
+    """The sentence with a non-breaking space between every number and its percent sign."""
     return re.sub(r"(?<=\d) (?=%)", UNBROKEN, sentence)

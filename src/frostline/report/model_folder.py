@@ -38,7 +38,7 @@ def save_model(
 ) -> Path:
     """Write the model with its tokenizer, card and ``frostline.json`` into the folder ``target``, and return the folder.
 
-    The folder appears complete or not at all. An older one is removed only after the new one is complete.
+    The folder is written atomically. An older one is removed only after the new one is complete.
 
     Args:
         target: The folder.
@@ -46,7 +46,7 @@ def save_model(
         identity: The task, labels and metric of the sweep.
         answer: The answer of the sweep.
         spec: The recommended run.
-        saved: How its weights were obtained.
+        saved: The origin of its weights.
 
     Raises:
         FrostlineError: The folder cannot be written.
@@ -98,7 +98,7 @@ def _facts(identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: 
 
 @contextmanager
 def _as_published(pretrained: Pretrained, max_length: int) -> Iterator[None]:
-    """Give tokenizer and configuration the settings to publish: the length limit of the sweep, none of the training."""
+    """While this is open, tokenizer and configuration have the settings to publish: the length limit, none of the training."""
     tokenizer, config = pretrained.tokenizer, pretrained.model.config
     longest, init, bars = tokenizer.model_max_length, tokenizer.init_kwargs, logging.is_progress_bar_enabled()
     tokenizer.model_max_length = max_length
@@ -117,7 +117,7 @@ def _as_published(pretrained: Pretrained, max_length: int) -> Iterator[None]:
 
 
 def _swap_in(aside: Path, target: Path) -> None:
-    """Move the complete folder to ``target``; an older folder is removed after that."""
+    """Move the complete folder to ``target``, then remove an older folder."""
     if not target.exists():
         os.rename(aside, target)
         return

@@ -1,56 +1,79 @@
-"""Names of models, metrics, baselines and choices of k, as tables, figures and sentences print them."""
+"""Names of models, metrics, baselines, costs and values of k, as tables, figures and sentences print them.
+
+A value of k is given by its name in results.csv: ``last 0``, ``last 3``, ``all`` or ``named``.
+"""
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import PurePath
 
-from frostline.statistics.cells import FULL, NAMED
+from frostline.statistics.metrics import CONSTANT_BASELINE, METRICS
+from frostline.statistics.tune import FULL, NAMED, k_of, name_of
 
-HEAD_ONLY, LAST = "last 0", "last "  # in ``trainable`` of results.csv
+HEAD_ONLY = name_of(0)
+VECTORS = {"first": "first token", "mean": "mean of all tokens", "last": "last token"}  # that a probe reads
 
-METRICS = {
-    "f1": "F1",
-    "f1_macro": "macro F1",
-    "matthews_correlation": "Matthews correlation",
-    "spearmanr": "Spearman’s ρ",
-}
-BASELINES = {
-    "accuracy": "majority-class baseline",
-    **dict.fromkeys(("pearson", "spearmanr", "r2"), "mean baseline"),
+
+@dataclass(frozen=True)
+class Cost:
+    """How a cost is printed.
+
+    Attributes:
+        name: One word.
+        title: The title of a figure.
+        units: The size of each unit, the largest first.
+    """
+
+    name: str
+    title: str
+    units: Mapping[str, float]
+
+
+COSTS: Mapping[str, Cost] = {  # the costs of a cell in answer.json
+    "seconds": Cost("time", "training time of a run", {"hours": 3600, "minutes": 60, "seconds": 1}),
+    "trainable_parameters": Cost(
+        "parameters", "trainable parameters", {"billions": 1e9, "millions": 1e6, "thousands": 1e3, "": 1}
+    ),
+    "peak_memory_bytes": Cost("memory", "peak memory", {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3, "bytes": 1}),
 }
 
 
 def trainable(name: str) -> str:
-    """The name of k in tables, from its ``trainable`` in results.csv (``last 0``, ``last 3``, ``all`` or ``named``)."""
-    return {HEAD_ONLY: "head only", "last 1": "last layer", NAMED: "named parts"}.get(name, name)
+    """The name of k in tables: ``classifier head only``, ``last layer``, ``last 3``, ``all``, ``named parts``."""
+    return {HEAD_ONLY: "classifier head only", name_of(1): "last layer", NAMED: "named parts"}.get(name, name)
 
 
 def depth(name: str) -> str:
-    """The label of k on an axis: 0, 3, all or named."""
-    return name.removeprefix(LAST)
+    """The label of k on an axis: ``0``, ``3``, ``all``, ``named``."""
+    k = k_of(name)
+    return name if k is None else str(k)
 
 
 def tuning(name: str | None) -> str:
     """What k trains, as the subject of a sentence: ``tuning the last 3 layers``, ``full fine-tuning``."""
-    fixed = {None: "no choice", FULL: "full fine-tuning", NAMED: "tuning the named parts"}
-    if name in fixed:
-        return fixed[name]
-    k = int(str(name).removeprefix(LAST))
-    part = "the head only" if k == 0 else "the last layer" if k == 1 else f"the last {k} layers"
-    return f"tuning {part}"
+    if name is None:
+        return "no choice"
+    k = k_of(name)
+    if k is None:
+        return "full fine-tuning" if name == FULL else "tuning the named parts"
+    part = "classifier head only" if k == 0 else "last layer" if k == 1 else f"last {k} layers"
+    return f"tuning the {part}"
 
 
 def metric(name: str) -> str:
-    """The name of a metric in text."""
-    return METRICS.get(name, name.replace("_", " "))
+    """The name of a metric in text; that of an unknown metric without underscores."""
+    return METRICS[name].label if name in METRICS else name.replace("_", " ")
 
 
 def baseline(metric: str) -> str:
-    """The name of the best constant prediction, which a metric's gain is measured from."""
-    return BASELINES.get(metric, "constant baseline")
+    """The name of the best constant prediction, which the gain in this metric is measured from."""
+    return METRICS[metric].baseline if metric in METRICS else CONSTANT_BASELINE
 
 
 def model_name(model: str) -> str:
-    """The name of a model; of a local folder only the last telling part, so that no path of a machine is shown."""
+    """The name of a model. For a local folder it is the last part of the path except ``model``, so that no path
+    of this machine is shown."""
     if not (os.path.isabs(model) or model.startswith((".", "~")) or "\\" in model):
         return model
     parts = [part for part in PurePath(model).parts if part not in ("model", "/", ".", "..", "~")]

@@ -5,14 +5,11 @@ from typing import Any
 
 from frostline.report import formatting, names
 
-VECTORS = {"first": "the first token", "mean": "the mean of all tokens", "last": "the last token"}
+ProbeFacts = Mapping[str, Any]  # one label column in probes.json
 
 
-def probe_sentence(facts: Mapping[str, Any]) -> str:
-    """What the best probe reaches, and whether that is significantly better than the constant baseline.
-
-    ``facts`` are those of one label column in probes.json.
-    """
+def probe_sentence(facts: ProbeFacts) -> str:
+    """The score of the best probe, and whether it is significantly better than the constant baseline."""
     best, metric = facts["best"], names.metric(facts["metric"])
     if best["score"] is None or best["low"] is None or best["high"] is None:
         return (
@@ -22,10 +19,10 @@ def probe_sentence(facts: Mapping[str, Any]) -> str:
     count = facts["validation_rows"]
     examples = f"{count:,} validation example{'' if count == 1 else 's'}"
     layers = f"layer{'s' if len(best['layers']) > 1 else ''} {formatting.layers(best['layers'])} of {facts['layers']}"
-    probe = f"{facts['kind']} probe on {VECTORS[best['vector']]} after {layers}"
+    probe = f"{facts['kind']} probe on the {names.VECTORS[best['vector']]} after {layers}"
     interval = f"95 % interval {best['low']:.3f} to {best['high']:.3f}"
     baseline = names.baseline(facts["metric"])
-    tfidf = "" if facts["words"] is None else f", the TF-IDF baseline {facts['words']:.3f}"
+    tfidf = "" if facts["tfidf_score"] is None else f", the TF-IDF baseline {facts['tfidf_score']:.3f}"
     baselines = f"The {baseline} reaches {facts['chance']:.3f}{tfidf}."
     if not best["low"] > facts["chance"]:
         return (

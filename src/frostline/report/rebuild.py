@@ -1,4 +1,4 @@
-"""The answer, the tables and the page of a sweep, rebuilt from the results in its folder."""
+"""Rebuild the answer, the tables and the page of a sweep from the results in its folder."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,11 +11,13 @@ from frostline.data.files import with_nulls, write_json
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.scores_on_test import add_test_scores
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
+from frostline.report.formatting import score, score_interval
+from frostline.report.names import metric
 from frostline.statistics.choices import Choices
 from frostline.statistics.outcomes import ANSWERS
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.search_record import PROBE, chosen_rates, has_probe, read_search
+from frostline.sweep.results.search_record import PROBE, SearchRecord, has_probe, read_search, selected_learning_rates
 from frostline.sweep.results.tables import write_tables
 from frostline.sweep.specification import SweepSpec
 
@@ -32,20 +34,20 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     if validation is None:
         raise FrostlineError(f"{out} holds no validation.parquet: run the sweep's command again.")
     store, search = folder.store, read_search(folder.out)
-    of_search = [row for row in rows if search and row["train_size"] == search["train_size"]]
+    of_search = [row for row in rows if search and row["train_size"] == search.train_size]
     answer = make_answer(
         rows,
         validation,
         folder.predictions,
-        replace(choices_of(folder.spec), rates=chosen_rates(search, of_search) if search else {}),
+        replace(choices_of(folder.spec), learning_rates=selected_learning_rates(search, of_search) if search else {}),
         layers=folder.identity.layers,
         search=_search_outcome(search, of_search) if search else NO_SEARCH,
     )
     if search:
-        answer["sizes"][0]["sentence"] += _better_probe(folder.out, search["probes"], answer)
+        answer["sizes"][0]["sentence"] += _better_probe(folder.out, search.probes, answer)
         answer["sentence"] = answer["sizes"][0]["sentence"]
-    answer["search"] = search
-    test = _labelled(folder, "test") if folder.stands else None
+    answer["search"] = search and search.to_json()
+    test = _labelled(folder, "test") if folder.is_complete else None
     if test is not None:
         done = [row for row in rows if row["test"] is not None]
 
@@ -73,37 +75,38 @@ def write_report(out: str | Path) -> Path:
 
 
 def choices_of(spec: SweepSpec) -> Choices:
-    """The target or margin of a sweep's answer."""
+    """The options of a sweep's answer: its target or margin."""
     if spec.margin is None:
         return Choices(target=spec.target)
     return Choices(target=spec.target, margin=spec.margin, by_margin=True)
 
 
-def _search_outcome(search: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> SearchOutcome:
+def _search_outcome(search: SearchRecord, rows: Sequence[Mapping[str, Any]]) -> SearchOutcome:
     """The outcome of a search for the answer about these runs, of which some may be newer than the search."""
     trained = {row["trainable"] for row in rows}
     return SearchOutcome(
-        chosen=search["named"],
-        interim_analyses=search["looks"],
-        skipped=[k for k in search["skipped"] if k not in trained],
-        operations=search["operations"],
+        chosen=search.recommended,
+        interim_analyses=search.interim_analyses,
+        skipped=[k for k in search.skipped if k not in trained],
+        operations=search.operations,
         instead=_instead(search, rows),
-        awaited=search["awaits"],
-        train_size=search["train_size"],
+        awaited=search.pending_reference,
+        train_size=search.train_size,
     )
 
 
-def _instead(search: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> str | None:
+def _instead(search: SearchRecord, rows: Iterable[Mapping[str, Any]]) -> str | None:
     """The sentence of a search that ended without a k to recommend; None if there is one, or if newer runs give one."""
-    if search["by_probe"] and all(row["tuned_layers"] == 0 for row in rows):
-        return f"Train no layer. {search['probes']['sentence']}"
-    if search["lacks"] and not any(row["trainable"] == search["lacks"] and row["outcome"] in ANSWERS for row in rows):
-        return str(search["why"])
+    if search.by_probe and search.probes and all(row["tuned_layers"] == 0 for row in rows):
+        return f"Train no layer. {search.probes['sentence']}"
+    failed = search.failed_reference
+    if failed and not any(row["trainable"] == failed and row["outcome"] in ANSWERS for row in rows):
+        return search.why
     return None
 
 
 def _better_probe(out: Path, facts: Mapping[str, Any] | None, answer: Mapping[str, Any]) -> str:
-    """A sentence that the saved probe scores higher than the recommended k; empty if it does not."""
+    """A sentence if the saved probe scores higher than the recommended k; else empty."""
     size = answer["sizes"][0]
     if facts is None or size["recommended"] is None or not has_probe(out):
         return ""
@@ -112,8 +115,8 @@ def _better_probe(out: Path, facts: Mapping[str, Any] | None, answer: Mapping[st
     if len(answer["sizes"]) > 1 or best["score"] is None or not best["score"] > mean:
         return ""
     return (
-        f" A linear probe on frozen features scores higher, {answer['metric']} {best['score']:.3f} (95 % confidence interval "
-        f"{best['low']:.3f} to {best['high']:.3f}), without training a layer. "
+        f" A linear probe on frozen features scores higher, {metric(answer['metric'])} {score(best['score'])} (95 % confidence "
+        f"interval {score_interval(best['low'], best['high'])}), without training a layer. "
         f"The folder {PROBE} holds it for `frostline predict`."
     )
 

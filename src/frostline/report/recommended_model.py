@@ -7,8 +7,8 @@ from typing import Any
 
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import prepare_hidden_states
-from frostline.sweep.execution.progress import Progress
 from frostline.sweep.prepare import Prepared
+from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.training.run import restore, run
 
@@ -16,26 +16,26 @@ from frostline.training.run import restore, run
 def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Progress) -> Path | None:
     """Save the model of the recommended run as a Hugging Face model folder, and return the folder.
 
-    The sweep stored the trained weights of the best runs. If they are missing, the run is trained once more. In both cases
-    its predictions are compared with those in its result, and the model card reports the largest difference. None if
-    nothing is recommended, or if another process has added runs meanwhile.
+    The sweep stored the trained weights of the best runs. If they are missing, the run is trained again. In both cases the
+    predictions are compared with those in the run's result, and the model card reports the largest difference. None if nothing is
+    recommended, or if another process has added runs in the meantime.
     """
     from frostline.report.card import Saved
     from frostline.report.model_folder import save_model
 
-    weights = best_weights(prepared.store.out)
+    weights = BestWeights.in_folder(prepared.store.out)
     recommended = answer["sizes"][0]["recommended"]
     if prepared.grown():
         progress.note("Another process has added runs to this folder: run the same command again to save the model.")
         return None
     if recommended is None:
-        weights.drop()
+        weights.remove()
         return None
     target = prepared.store.out / "model"
     if not _is_saved(target, recommended["run"], answer["sentence"]):
         spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended["run"])
         prepare_hidden_states(prepared, [spec], progress)
-        learned = weights.of(spec.digest)
+        learned = weights.load(spec.digest)
         if learned is None:
             logits = run(spec, prepared.context).logits["validation_best"]
         else:
@@ -43,13 +43,8 @@ def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Pr
         gap = float(abs(prepared.store.predictions(spec.digest)["validation_best"] - logits).max())
         saved = Saved(gap, trained_again=learned is None)
         save_model(target, prepared.pretrained, prepared.identity, answer, spec, saved)
-    weights.drop()
+    weights.remove()
     return target
-
-
-def best_weights(out: Path) -> BestWeights:
-    """The weights of the best runs that a sweep has stored."""
-    return BestWeights(out / "weights")
 
 
 def _is_saved(folder: Path, run: str, sentence: str) -> bool:

@@ -1,33 +1,33 @@
-"""Probes on the frozen layers, before a search trains any: their scores, and the k that they suggest."""
+"""Probes on the frozen layers, fitted before a search trains anything: their scores, and the k that they suggest."""
 
 from dataclasses import replace
 
 from frostline.frozen.selection import POOLED
 from frostline.report.probe_sentence import probe_sentence
-from frostline.search.guesses import by_layer, by_probes, logme
-from frostline.sweep.execution.progress import Progress
+from frostline.search.estimates import by_layer, by_probes, logme
 from frostline.sweep.prepare import Prepared
+from frostline.sweep.progress import Progress
 from frostline.training.probes.fitting import Probed, fit_probes
 from frostline.training.rows import train_rows, validation_rows
 from frostline.training.specification import RunSpec
 
-PROBED = 5000  # training rows that probes see, at most: an estimate needs no more
+MAX_EXAMPLES = 5000  # training examples for the probes; more would hardly improve an estimate
 
 
 def probe_frozen_layers(
     prepared: Prepared, first: RunSpec, progress: Progress
 ) -> tuple[Probed, dict[str, int | None]] | None:
-    """Fit probes on the examples of a run.
+    """Fit probes on the examples of the run ``first``.
 
     Returns:
-        The probes, and the estimates of k by method; None if the hidden states could not be cached.
+        The probes, and the estimate of k by each method; None if the hidden states could not be cached.
     """
     context, identity = prepared.context, prepared.identity
     states = context.states
     if states is None or not states.selection.pooled:
         return None
     progress.begin("probing the frozen layers")
-    rows = {"train": train_rows(context, first)[:PROBED], "validation": validation_rows(context, first)}
+    rows = {"train": train_rows(context, first)[:MAX_EXAMPLES], "validation": validation_rows(context, first)}
     examples = prepared.data.train.take(rows["train"] - context.splits["train"][0])
     scored = prepared.data.validation.take(rows["validation"] - context.splits["validation"][0])
     probed = fit_probes(

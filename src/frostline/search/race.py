@@ -1,12 +1,12 @@
-"""The order in which a search trains runs: a pure function of the scores seen so far.
+"""Decides which runs a search trains next: a pure function of the scores seen so far.
 
 The race never touches a model, so tests feed it synthetic scores. A stopped search replays the recorded scores and continues
 with the same steps, given the same number of workers.
 
-It compares every k with the reference by the same test as the answer of a sweep (:mod:`frostline.statistics.inference.pair`),
+Every k is compared with the reference by the same test as in the answer of a sweep (:mod:`frostline.statistics.inference.pair`),
 paired by seed and row. Intervals are corrected for the number of interim analyses
-(:func:`frostline.search.trials.interim_seeds`). Estimates from probes decide where the race begins, never which k is
-recommended. Only a probe that no k could beat by much ends the race at once.
+(:func:`frostline.search.trials.interim_seeds`). Probes decide which k is trained first, never which k is recommended. If a probe
+reaches the target even if the reference had the highest possible score, the race ends without training any layer.
 """
 
 import math
@@ -15,7 +15,6 @@ from collections.abc import Callable, Generator, Sequence
 import numpy as np
 
 from frostline.data.wording import duration
-from frostline.model.tune import Tune
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import (
     CLEAR_DROP,
@@ -28,19 +27,22 @@ from frostline.search.trials import (
     name_of,
     reference_failed,
 )
+from frostline.statistics.tune import Tune
 
 Steps = Generator[Step, None, Verdict]
 Train = Callable[[Sequence[Trial], str], Generator[Step, None, None]]
 
-HEAD_IS_ENOUGH = "k = 0 is so good that no larger k can be much better."
-PROBE_IS_ENOUGH = "A probe on frozen features is so good that no k can be much better."
+HEAD_IS_ENOUGH = "k = 0 reaches the target even if the reference had the highest possible score."
+PROBE_IS_ENOUGH = (
+    "A linear probe on frozen features reaches the target even if the reference had the highest possible score."
+)
 
 
 def race(board: Scoreboard) -> Steps:
-    """Look for the smallest k that reaches the goal.
+    """Search for the smallest k that reaches the goal.
 
     Yields:
-        The next step. The caller trains its trials and adds their outcomes to the ``board``.
+        The next step. The caller must train its trials and add their outcomes to the ``board``.
 
     Returns:
         The verdict.
@@ -92,24 +94,26 @@ def race(board: Scoreboard) -> Steps:
 def _train_reference(
     board: Scoreboard, train: Train, try_lower_rates: Callable[[Tune], Generator[Step, None, None]], rate: float
 ) -> Generator[Step, None, Verdict | None]:
-    """Train two seeds of the reference, at ``rate`` or a lower one; a verdict if it cannot be trained."""
+    """Train two seeds of the reference at the learning rate ``rate`` or a lower one; returns a verdict if that fails."""
     settings, reference = board.settings, board.settings.reference
     usual = rate if settings.learning_rate_k == reference else min(rate, settings.middle_rate())
     two = [Trial(reference, usual, one) for one in settings.seeds[:2]]
     if settings.budget is not None and board.best_learning_rate(reference) is None and not board.fits_budget(two[:1]):
-        return Verdict(None, _over_budget(board, two[0]), alone=True)
-    lower = "" if usual == rate else ", at a lower learning rate, as it often needs one"
+        return Verdict(None, _over_budget(board, two[0]), no_reference=True)
+    lower = "" if usual == rate else " at a lower learning rate, which it often needs"
     yield from train(two if board.fits_budget(two) else two[:1], f"Train {name_of(reference)}{lower}.")
     if board.best_learning_rate(reference) is None:
         yield from try_lower_rates(reference)
     if board.best_learning_rate(reference) is None:
-        return Verdict(None, reference_failed(reference), alone=True)
+        return Verdict(None, reference_failed(reference), no_reference=True)
     return None
 
 
 def _try_to_learn(board: Scoreboard, train: Train) -> Generator[Step, None, Verdict | None]:
-    """Train the reference at other learning rates while nothing is above the baseline with 95 % confidence; a verdict if
-    that does not help."""
+    """Train the reference at other learning rates until some run is above the baseline with 95 % confidence.
+
+    Returns a verdict if no learning rate helps.
+    """
     settings, reference, first = board.settings, board.settings.reference, board.settings.learning_rate_k
     trained: list[Tune] = [reference, first, 0]
     likely = board.best_learning_rate(first)
@@ -125,12 +129,12 @@ def _try_to_learn(board: Scoreboard, train: Train) -> Generator[Step, None, Verd
         tried = {trial.learning_rate for trial in board.outcomes if trial.tune == reference}
         left = ", ".join(f"{one:g}" for one in settings.learning_rates if one not in tried)
         untried = f" The budget did not allow {name_of(reference)} at a learning rate of {left}." if left else ""
-        return Verdict(None, f"{NOTHING_LEARNED}{untried}", unlearned=True)
+        return Verdict(None, f"{NOTHING_LEARNED}{untried}", nothing_learned=True)
     return None
 
 
 def _next(board: Scoreboard, rate: float) -> Step | Verdict:
-    """The next step once the reference has a score; a k without a trial is trained at the learning rate ``rate``."""
+    """The next step once the reference has a score. A k without a trial is trained at the learning rate ``rate``."""
     settings, reference = board.settings, board.settings.reference
     smallest = board.smallest_reaching_goal()
     other = _other_reference_rate(board)
@@ -160,7 +164,7 @@ def _next(board: Scoreboard, rate: float) -> Step | Verdict:
 
 
 def _decide_uncertain(board: Scoreboard, smallest: Tune) -> Step | Verdict:
-    """More seeds of every k that is uncertain; a verdict if there is none, or if more seeds cannot help."""
+    """Train more seeds of every uncertain k; returns a verdict if there is none, or if more seeds cannot help."""
     settings, reference = board.settings, board.settings.reference
     uncertain = [k for k in board.candidates() if board.certain(k) is None and board.best_learning_rate(k) is not None]
     if not uncertain:
@@ -184,9 +188,9 @@ def _decide_uncertain(board: Scoreboard, smallest: Tune) -> Step | Verdict:
 
 
 def _for_idle_workers(board: Scoreboard, trials: Sequence[Trial]) -> list[Trial]:
-    """Trials for workers that would be idle during these: the next k, and second seeds. They must not make the step longer."""
+    """Trials for workers that would be idle during a step: the next k, and second seeds. They must not make it longer."""
     settings, extra = board.settings, list[Trial]()
-    if not board.predicted_seconds(trials):  # nothing is known about times yet
+    if not board.predicted_seconds(trials):  # no run has been timed yet
         return []
     rate = board.best_learning_rate(settings.learning_rate_k) or settings.middle_rate()
     next_ones = [Trial(k, rate, board.pairing_seed) for k in board.untried_ks()]
@@ -198,13 +202,13 @@ def _for_idle_workers(board: Scoreboard, trials: Sequence[Trial]) -> list[Trial]
 
 
 def _listed(trials: Sequence[Trial]) -> str:
-    """The names of all k, each once."""
+    """The names of the k of these trials, each once, as a phrase."""
     *names, last = dict.fromkeys(name_of(trial.tune) for trial in trials)
     return f"{', '.join(names)} and {last}" if names else last
 
 
 def _over_budget(board: Scoreboard, trial: Trial) -> str:
-    """A sentence that says that the reference cannot be trained within the budget."""
+    """The message for a reference that cannot be trained within the budget."""
     needed, left = (duration(one) for one in (board.run_seconds(trial.tune), max(0.0, board.budget - board.spent)))
     return (
         f"One run of {name_of(trial.tune)} takes about {needed}, but only {left} of the budget are left. Without it there is "
@@ -213,7 +217,7 @@ def _over_budget(board: Scoreboard, trial: Trial) -> str:
 
 
 def _untried(board: Scoreboard) -> str:
-    """A sentence on the k that the budget left out; empty if there is none."""
+    """A sentence that names the k for which the budget was too small; empty if there is none."""
     untried = board.untried_ks()
     if not untried:
         return ""
@@ -222,7 +226,7 @@ def _untried(board: Scoreboard) -> str:
 
 
 def _second_seed(board: Scoreboard, smallest: Tune) -> list[Trial]:
-    """A second seed of the k that would be recommended and of the reference, where they have only one."""
+    """A second seed for the k that would be recommended and for the reference, if they have only one."""
     rates = {k: board.best_learning_rate(k) for k in (smallest, board.settings.reference)}
     seeds = board.settings.seeds[:2]
     return [
@@ -234,7 +238,7 @@ def _second_seed(board: Scoreboard, smallest: Tune) -> list[Trial]:
 
 
 def _lower_rate(board: Scoreboard, tune: Tune) -> float | None:
-    """A lower learning rate for a k if the lowest one so far is its best; None for k = 0, where all are tried at once."""
+    """A lower learning rate for a k, if the lowest one so far is its best. None for k = 0: there, all are tried at once."""
     if tune == 0:
         return None
     lowest = min((trial.learning_rate for trial in board.outcomes if trial.tune == tune), default=None)
@@ -244,7 +248,7 @@ def _lower_rate(board: Scoreboard, tune: Tune) -> float | None:
 
 
 def _lower_is_better(board: Scoreboard, tune: Tune) -> bool:
-    """Whether the lowest learning rate of a k is clearly better than the second lowest, or one of the two failed."""
+    """Whether the lowest learning rate of a k is clearly better than the second lowest, or one of the two has no score."""
     lowest, *higher = sorted({trial.learning_rate for trial in board.outcomes if trial.tune == tune})
     known = [list(board.scores(tune, rate).values()) for rate in (lowest, *higher[:1])]
     if len(known) < 2 or not all(known):
@@ -254,8 +258,11 @@ def _lower_is_better(board: Scoreboard, tune: Tune) -> bool:
 
 
 def _other_reference_rate(board: Scoreboard) -> float | None:
-    """A learning rate at which the reference may score better: the best one of the k that was tuned first, unless the
-    reference failed at or below it, or a lower one if its lowest so far is its best."""
+    """A learning rate at which the reference may score better.
+
+    It is the best one of the k at which learning rates were compared, unless the reference failed at or below it. Else it is
+    a lower one, if the lowest one so far is the best of the reference.
+    """
     settings = board.settings
     tried = {trial.learning_rate for trial in board.outcomes if trial.tune == settings.reference}
     failed = [rate for rate in tried if not board.scores(settings.reference, rate)]
@@ -266,18 +273,18 @@ def _other_reference_rate(board: Scoreboard) -> float | None:
 
 
 def _deeper_misses_goal(board: Scoreboard, k: int) -> bool:
-    """Whether a larger k misses the goal. Then k probably misses it too, and the next k may be trained in the same step."""
+    """Whether a larger k misses the goal. Then this k probably misses it too, so the next k can be in the same step."""
     return any(board.reaches_goal(deeper) is False for deeper in board.settings.ks if deeper > k)
 
 
 def _is_cheap(settings: RaceSettings, tune: Tune) -> bool:
-    """Whether this k is below the one at which learning rates are compared first."""
+    """Whether this k is smaller than the one at which learning rates are compared first."""
     first = settings.learning_rate_k
     return isinstance(tune, int) and isinstance(first, int) and tune < first
 
 
 def _more_seeds(board: Scoreboard, uncertain: Sequence[Tune]) -> list[Trial]:
-    """The trials that these k and the reference lack until the next interim analysis."""
+    """The missing trials of these k and of the reference up to the next interim analysis."""
     settings = board.settings
     rates = {k: board.best_learning_rate(k) for k in (*uncertain, settings.reference)}
     known = {k: (rate, len(board.seeds_tried(k, rate))) for k, rate in rates.items() if rate is not None}

@@ -1,6 +1,5 @@
-"""All scores and times seen so far, and what they say about each k."""
+"""All scores and times seen so far, and what follows from them for each k."""
 
-import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from frostline.model.tune import Tune
-from frostline.search.trials import DEFAULT_BUDGET, Outcome, RaceSettings, Trial
+from frostline.search.defaults import DEFAULT_BUDGET
+from frostline.search.trials import Outcome, RaceSettings, Trial
 from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.goal import seeds_to_decide
-from frostline.statistics.inference.pair import FULL, Pair
+from frostline.statistics.inference.pair import FULL_MEAN, Pair
 from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
+from frostline.statistics.tune import Tune
+from frostline.sweep.work.makespan import makespan
 
 
 @dataclass
@@ -38,7 +39,7 @@ class Scoreboard:
         return sum(map(self.step_seconds, self.steps))
 
     def step_seconds(self, step: Sequence[Trial]) -> float:
-        """Wall-clock seconds of a step."""
+        """Wall-clock seconds of a step, whose runs share the workers."""
         ended = [self.outcomes[trial] for trial in step if trial in self.outcomes]
         return makespan([one.seconds for one in ended], max((one.workers for one in ended), default=1))
 
@@ -52,18 +53,20 @@ class Scoreboard:
 
     @property
     def budget_is_final(self) -> bool:
-        """Whether the budget was given or the reference was timed. Until then it is an estimate from other runs."""
+        """Whether the budget was given, or a run of the reference was timed. Until then it is an estimate from other runs."""
         return self.settings.budget is not None or bool(self._reference_seconds)
 
     @property
     def _reference_seconds(self) -> list[float]:
-        """Seconds of each finished run of the reference, divided by the runs trained at the same time."""
+        """Seconds of each finished run of the reference, divided by the number of runs trained at the same time."""
         finished = (one for trial, one in self.outcomes.items() if trial.tune == self.settings.reference)
         return [one.seconds / one.workers for one in finished if one.score is not None]
 
     def run_seconds(self, tune: Tune) -> float:
-        """Predicted seconds of one run of this k: the median of its finished runs. If there are none, the median of the k with
-        the nearest number of operations, in proportion to the operations."""
+        """Predicted seconds of one run of this k: the median of its finished runs.
+
+        If there are none, it is the median of the k with the closest number of operations, scaled by the operations.
+        """
         taken: dict[Tune, list[float]] = {}
         for trial, outcome in self.outcomes.items():
             if outcome.score is not None:
@@ -79,7 +82,7 @@ class Scoreboard:
         return makespan([self.run_seconds(trial.tune) for trial in self.missing(trials)], self.settings.workers)
 
     def fits_budget(self, *steps: Sequence[Trial]) -> bool:
-        """Whether these steps, one after the other, fit into the rest of the budget."""
+        """Whether these steps, trained one after the other, fit into the rest of the budget."""
         return self.spent + sum(map(self.predicted_seconds, steps)) <= self.budget
 
     def missing(self, trials: Sequence[Trial]) -> tuple[Trial, ...]:
@@ -95,7 +98,7 @@ class Scoreboard:
         return {run["seed"]: run["validation_best"] for run in good}
 
     def _finished(self) -> list[Run]:
-        """All finished runs, with the columns of runs.csv that the statistics need."""
+        """All finished runs, with the columns of results.csv that the statistics need."""
         return [
             {
                 **{"trainable": trial.tune, "learning_rate": trial.learning_rate, "seed": trial.seed, "status": "done"},
@@ -123,8 +126,10 @@ class Scoreboard:
 
     @property
     def pairing_seed(self) -> int:
-        """The first seed that the reference has at its best learning rate, so that other k can be paired with it; the first of
-        all seeds if the reference has no score."""
+        """The first seed for which the reference has a score at its best learning rate. Other k are paired with it.
+
+        It is the first of all seeds if the reference has no score.
+        """
         rate = self.best_learning_rate(self.settings.reference)
         has = {} if rate is None else self.scores(self.settings.reference, rate)
         return next((seed for seed in self.settings.seeds if seed in has), self.settings.seeds[0])
@@ -135,7 +140,7 @@ class Scoreboard:
         return None if rate is None else float(np.mean(list(self.scores(tune, rate).values())))
 
     def runs(self, tune: Tune) -> list[Run]:
-        """The runs at the best learning rate that count for the mean, as ``evidence`` takes them."""
+        """The runs at the best learning rate that count for the mean, as rows for ``evidence``."""
         rate = self.best_learning_rate(tune)
         good = {} if rate is None else self.scores(tune, rate)
         return [
@@ -145,7 +150,7 @@ class Scoreboard:
         ]
 
     def pair(self, tune: Tune) -> Pair | None:
-        """This k and the reference; None if one of them has no run."""
+        """The comparison of this k with the reference; None if one of them has no run."""
         return self.evidence.pair(self.runs(tune), self.runs(self.settings.reference))
 
     def reaches_goal(self, tune: Tune) -> bool | None:
@@ -155,26 +160,29 @@ class Scoreboard:
         both = self.pair(tune)
         return None if both is None else self.settings.goal.distance(both) >= 0
 
-    def standing(self) -> list[dict[str, Any]]:
-        """For every k with a score: its runs, its mean, and the distance of the mean from the goal with its 95 % interval."""
+    def results_so_far(self) -> list[dict[str, Any]]:
+        """For every k with a score: its runs, its mean, and the distance of the mean from the goal with its 95 % interval.
+
+        A negative distance is below the goal. It and its interval are None while they are unknown.
+        """
         found = []
         for k in (*self.settings.ks, self.settings.reference):
             both, mean = self.pair(k), self.mean(k)
             if mean is None:
                 continue
-            beyond = None if both is None else self.settings.goal.distance(both)
+            distance = None if both is None else self.settings.goal.distance(both)
             ends = self._interval(both)
             low, high = (None, None) if ends is None else (end - self.settings.goal.threshold for end in ends)
             runs = len(self.runs(k))
-            found.append({"tune": k, "runs": runs, "mean": mean, "beyond": beyond, "low": low, "high": high})
+            found.append({"tune": k, "runs": runs, "mean": mean, "distance": distance, "low": low, "high": high})
         return found
 
     def _interval(self, both: Pair | None) -> tuple[float, float] | None:
-        """The 95 % confidence interval of what the goal compares; None with fewer than two seeds."""
+        """The 95 % confidence interval of the quantity that the goal limits; None with fewer than two seeds."""
         return None if both is None or both.runs < 2 else both.interval(self.settings.goal.weights)
 
     def certain(self, tune: Tune) -> bool | None:
-        """Whether this k reaches the goal, with 95 % confidence; None if that is uncertain, as it always is with one seed."""
+        """Whether this k reaches the goal, with 95 % confidence. None if that is uncertain; with one seed it always is."""
         if tune == self.settings.reference or self.needs_no_reference(tune):
             return True
         ends = self._interval(self.pair(tune))
@@ -184,28 +192,31 @@ class Scoreboard:
         return True if low >= self.settings.goal.threshold else False if high < self.settings.goal.threshold else None
 
     def limited_by_validation_rows(self, tune: Tune) -> bool:
-        """Whether more seeds would hardly help: all rows are scored, most of the uncertainty comes from the validation rows,
-        and the allowed seeds are probably too few for a decision."""
+        """Whether more seeds would hardly help.
+
+        That is the case if every row is scored, if most of the uncertainty comes from the sample of validation rows, and if the
+        allowed seeds are probably too few for a decision.
+        """
         both, folds = self.pair(tune), self.settings.folds
         if both is None or both.runs < 2 or (folds and len({run["seed"] % folds for run in self.runs(tune)}) < folds):
             return False
         wanted = seeds_to_decide(both, self.settings.goal)
         weights = self.settings.goal.weights
-        by = {"seeds": 0.0, "rows": 0.0}
-        for error in both.errors:
-            by[error.source] += float(weights @ error.covariance @ weights)
-        return (wanted is None or wanted > len(self.settings.seeds)) and by["seeds"] < by["rows"]
+        rows_dominate = both.variance(weights, "seeds") < both.variance(weights, "rows")
+        return (wanted is None or wanted > len(self.settings.seeds)) and rows_dominate
 
     def above_baseline(self, tune: Tune) -> bool:
-        """Whether the mean of this k, or one of its runs, is above the baseline with 95 % confidence. One such run is enough to
-        show that there is something to learn."""
+        """Whether the mean of this k, or one of its runs, is above the baseline with 95 % confidence.
+
+        One such run is enough to show that something can be learned.
+        """
         return bool(self.evidence.learned(self.runs(tune), sum(trial.tune == tune for trial in self.outcomes)))
 
     def needs_no_reference(self, tune: Tune) -> bool:
         """Whether this k reaches the goal, with 95 % confidence, even if the reference had the highest possible score."""
         runs = self.runs(tune)
         both = self.evidence.pair(runs, runs) if len(runs) > 1 else None
-        return both is not None and both.interval(FULL)[0] > self.settings.goal.required_score(
+        return both is not None and both.interval(FULL_MEAN)[0] > self.settings.goal.required_score(
             self.settings.highest_score
         )
 
@@ -219,22 +230,14 @@ class Scoreboard:
         return [k for k in self.settings.ks if not isinstance(smallest, int) or k < smallest]
 
     def untried_ks(self) -> list[int]:
-        """Those of the smaller k that have no trial yet."""
+        """The smaller k that have no trial yet."""
         return [k for k in self.smaller_ks() if all(trial.tune != k for trial in self.outcomes)]
 
     def failed_ks(self) -> list[int]:
-        """Those of the smaller k whose every trial failed, so that nothing is known about them."""
+        """The smaller k of which every trial failed, so nothing is known about them."""
         tried = {trial.tune for trial in self.outcomes}
         return [k for k in self.smaller_ks() if k in tried and self.best_learning_rate(k) is None]
 
     def candidates(self) -> list[Tune]:
-        """Every k that may still be the answer: the smallest one that reaches the goal so far, and smaller uncertain ones."""
+        """Every k that may still be the answer: smaller uncertain ones, and last the smallest that reaches the goal so far."""
         return [*(k for k in self.smaller_ks() if self.certain(k) is None), self.smallest_reaching_goal()]
-
-
-def makespan(seconds: Sequence[float], workers: int) -> float:
-    """Seconds until the last run ends, if the longest runs start first and every free worker takes the next run."""
-    busy_until = [0.0] * workers
-    for one in sorted(seconds, reverse=True):
-        heapq.heapreplace(busy_until, busy_until[0] + one)
-    return max(busy_until)

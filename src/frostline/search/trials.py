@@ -1,22 +1,21 @@
-"""The vocabulary of a search: trials, their outcomes, the steps and verdict of a race, and its settings."""
+"""The data types of a search: trials, their outcomes, the steps, verdict and settings of a race. Touches no model."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from frostline.data.wording import capitalized
-from frostline.model.tune import Tune
 from frostline.statistics.goal import Goal
+from frostline.statistics.tune import FULL, Tune
 
 NOTHING_LEARNED = "No run scores above the baseline with 95 % confidence."
-DEFAULT_BUDGET = 4  # in runs of the reference; with several workers, in such runs by each worker
-CLEAR_DROP = 0.1  # a learning rate is clearly worse if it loses this share of the gain over the baseline
+CLEAR_DROP = 0.1  # a learning rate is clearly worse if it loses more than this share of the gain over the baseline
 FIRST_INTERIM_SEEDS = (2, 3, 5)  # numbers of seeds at which results are analyzed; after the last one, each doubling
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One run that a search may train."""
+    """A run that a search may train: a k with a learning rate and a seed."""
 
     tune: Tune
     learning_rate: float
@@ -31,7 +30,7 @@ class Outcome:
         score: The best validation score; None if the run failed.
         seconds: Wall-clock seconds from start to end.
         run: The digest of the run; empty if it failed.
-        workers: The number of runs that were trained at the same time, this one included.
+        workers: The number of runs that were trained at the same time, including this one.
         outcome: ``ok`` or ``degenerate``, as in the result of the run.
     """
 
@@ -55,18 +54,18 @@ class Verdict:
     """The end of a race.
 
     Attributes:
-        tune: The smallest k whose mean score reaches the goal; None if no k is recommended, for the reason that a flag gives.
+        tune: The smallest k whose mean score reaches the goal. If it is None, no k is recommended, and one of the flags is set.
         why: Why the race ended, as a sentence.
-        by_probe: A linear probe on frozen features is already good enough.
-        unlearned: No run scores above the baseline with 95 % confidence.
-        alone: The reference has no result, so there is nothing to compare with.
+        by_probe: A linear probe reaches the target even if the reference had the highest possible score.
+        nothing_learned: No run scores above the baseline with 95 % confidence.
+        no_reference: The reference has no result, so no k can be compared with it.
     """
 
     tune: Tune | None
     why: str
     by_probe: bool = False
-    unlearned: bool = False
-    alone: bool = False
+    nothing_learned: bool = False
+    no_reference: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,19 +74,19 @@ class RaceSettings:
 
     Attributes:
         ks: All k below the reference, ascending, from 0.
-        reference: Full fine-tuning, or the largest k that the user allows.
-        learning_rates: Ascending; of every k but 0.
+        reference: What every k is compared with: full fine-tuning, or the largest k that the user allows.
+        learning_rates: The learning rates to try for k > 0, ascending.
         seeds: In the order in which they are used.
         chance: The score of the majority-class or mean baseline.
         highest_score: The highest possible score.
         goal: What a k must reach.
-        head_learning_rates: Those of k = 0.
+        head_learning_rates: The learning rates to try for k = 0.
         operations: Floating-point operations of one run, by k.
         budget: Wall-clock seconds for all runs; None: the time of ``DEFAULT_BUDGET`` runs of the reference.
-        folds: Folds of the rows, one for each seed in turn; 0: every seed is scored on all validation rows.
+        folds: The number of cross-validation folds; each seed is scored on one of them. 0: each is scored on all validation rows.
         probe_score: The lower end of the 95 % confidence interval of the best linear probe.
-        start_k: The k at which learning rates are compared first: cheap, and close to the k that probes suggest.
-        workers: Runs that are trained at the same time.
+        start_k: The k at which learning rates are compared first. It is cheap, and close to the k that probes suggest.
+        workers: The number of runs that are trained at the same time.
     """
 
     ks: tuple[int, ...]
@@ -112,22 +111,24 @@ class RaceSettings:
 
     @property
     def learning_rate_k(self) -> Tune:
-        """The k at which learning rates are compared first. It is the reference if only k = 0, which has learning rates of
-        its own, lies below the reference."""
+        """The k at which learning rates are compared first: ``start_k``, limited to the k of the race.
+
+        It is the reference if only k = 0 is smaller, because k = 0 has learning rates of its own.
+        """
         return min(self.start_k, self.ks[-1]) or self.reference
 
     def trials(self, tune: Tune, learning_rate: float, seeds: Sequence[int]) -> list[Trial]:
-        """Trials of a k with these seeds. k = 0 is so cheap that it is trained at each of its own learning rates."""
+        """Trials of a k with these seeds. k = 0 is cheap, so it is trained at all of its own learning rates."""
         rates = self.head_learning_rates if tune == 0 else (learning_rate,)
         return [Trial(tune, one, seed) for one in rates for seed in seeds]
 
     def middle_rate(self) -> float:
-        """The learning rate in the middle, which is tried first."""
+        """The middle one of the learning rates, which is tried first."""
         return self.learning_rates[(len(self.learning_rates) - 1) // 2]
 
 
 def interim_seeds(seeds: int) -> tuple[int, ...]:
-    """The numbers of seeds at which results are analyzed before more are trained; the last one is ``seeds``."""
+    """The numbers of seeds per k at which results are analyzed before more are trained. The last number is ``seeds``."""
     numbers = list(FIRST_INTERIM_SEEDS)
     while numbers[-1] < seeds:
         numbers.append(2 * numbers[-1])
@@ -135,16 +136,16 @@ def interim_seeds(seeds: int) -> tuple[int, ...]:
 
 
 def interim_analyses(seeds: int) -> int:
-    """The largest number of times that confidence intervals are read during a search."""
+    """The largest number of times that a search reads the confidence intervals."""
     return max(1, len(interim_seeds(seeds)))
 
 
 def reference_failed(reference: Tune) -> str:
-    """A sentence that says that every run of the reference failed."""
+    """The sentence for a reference of which every run failed."""
     return f"Every run of {name_of(reference)} failed, at every learning rate that was tried. There is nothing to compare with."
 
 
 def name_of(tune: Tune, *, capital: bool = False) -> str:
-    """A k as messages name it, with a capital letter at the beginning of a sentence."""
+    """The name of a k in messages; ``capital`` is for the beginning of a sentence."""
     name = f"k = {tune}" if isinstance(tune, int) else "full fine-tuning"
-    return capitalized(name) if capital and tune == "all" else name
+    return capitalized(name) if capital and tune == FULL else name

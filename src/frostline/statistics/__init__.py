@@ -1,7 +1,13 @@
-"""Metrics, confidence intervals, cells of a curve, operating points and comparison of tasks. Imports no torch.
+"""Metrics, confidence intervals, curves, operating points and comparison of tasks. Imports no torch.
 
-To add a metric, add an entry to ``metrics.METRICS``. ``curve`` compares all k of one train size: ``cells`` and ``outcomes``
-say which runs count, ``inference/`` has the formulas, ``operating_points``, ``curve_rules`` and ``pareto`` name k.
-``train_sizes``, ``learning_rates`` and ``across_tasks`` compare curves. ``results_table/`` reads the results of others. May
-import from data.
+To add a metric, add an entry to ``metrics.METRICS``. ``tune`` names what a run trains. Start with ``curve``, which compares all k
+of one train size:
+
+- ``outcomes``, ``learning_rates``, ``cells``: the runs that count, and their summary by k.
+- ``inference/``: the formulas; ``evidence`` with ``scores`` and ``predictions``: the scores that they are applied to.
+- ``operating_points``, ``curve_rules``, ``pareto``: rules that select k; ``goal``, ``choices``: their target and options.
+
+``train_sizes`` and ``across_tasks`` compare curves. ``results_table/`` reads tables of results from other sources.
+
+May import from data.
 """

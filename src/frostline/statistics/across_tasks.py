@@ -7,10 +7,10 @@ import numpy as np
 from scipy import stats
 
 from frostline.data.parsing import normalized_name
-from frostline.statistics.cells import FULL, NAMED
 from frostline.statistics.choices import Choices
+from frostline.statistics.curve import Curve
+from frostline.statistics.tune import FULL, is_k
 
-Curve = Mapping[str, Any]  # what ``curve.compare`` returns, with its ``task``
 Share = Mapping[str, Any] | None  # of full fine-tuning's score or gain: estimate, low, high
 Shares = Mapping[str, Mapping[str, Share]]  # task -> k -> share
 
@@ -18,19 +18,27 @@ Shares = Mapping[str, Mapping[str, Share]]  # task -> k -> share
 def across_tasks(curves: Sequence[Curve], choices: Choices) -> dict[str, Any] | None:
     """Each k over all tasks of a model; None for fewer than two tasks or two k.
 
+    Args:
+        curves: Each with its ``task``.
+        choices: Targets, tasks to leave out, and whether shares are of the gain.
+
     Returns:
-        ``rows``: for each k that every task has, its mean rank (1 is best, ties share), its mean share of full fine-tuning,
-        its worst share and the task of that. ``points``: the smallest k that reaches each target in every task that counts.
-        ``left_out``: tasks excluded by choice. ``undefined``: tasks in which full fine-tuning is not significantly above the
-        baseline, so that shares of its gain have no meaning; they do not count. ``raw``: tasks whose baseline is unknown;
-        their shares are of the score.
+        A dictionary with these keys:
+
+        - ``rows``: for each k that every task has, its mean rank (1 is best, ties share), its mean share of full fine-tuning,
+          its worst share and the task of that;
+        - ``points``: the smallest k that reaches each target in every task that counts;
+        - ``left_out``: tasks excluded by choice;
+        - ``undefined``: tasks in which full fine-tuning is not significantly above the baseline. Shares of its gain have no
+          meaning there, so these tasks do not count;
+        - ``raw``: tasks whose baseline is unknown. Their shares are of the score.
     """
     tasks = {curve["task"]: curve for curve in curves if curve["reference"] == FULL}
     if len(tasks) < 2:
         return None
     cells = {task: {cell["trainable"]: cell for cell in curve["cells"]} for task, curve in tasks.items()}
     first = next(iter(cells.values()))
-    names = [k for k in first if k != NAMED and all(_mean(some, k) is not None for some in cells.values())]
+    names = [k for k in first if is_k(k) and all(_mean(some, k) is not None for some in cells.values())]
     if len(names) < 2:
         return None
     ranks = {
@@ -85,14 +93,14 @@ def _row(
 
 
 def _operating_point(names: Sequence[str], shares: Shares, counting: Sequence[str], target: float) -> dict[str, Any]:
-    """The smallest k that reaches the target in every task: by the means, with 95 % confidence, and not ruled out."""
+    """The smallest k that reaches the target in every task: by its means, with 95 % confidence, or not ruled out."""
 
     def reaches(k: str, end: str, unknown: bool) -> bool:
         values = [None if share is None else share[end] for share in (shares[task][k] for task in counting)]
         return bool(values) and all(unknown if value is None else value >= target for value in values)
 
-    estimate, sure, possible = (
+    estimate, confident, not_ruled_out = (
         next((k for k in names if k == FULL or reaches(k, end, unknown)), None)
         for end, unknown in (("estimate", False), ("low", False), ("high", True))
     )
-    return {"target": target, "estimate": estimate, "sure": sure, "possible": possible}
+    return {"target": target, "estimate": estimate, "confident": confident, "not_ruled_out": not_ruled_out}

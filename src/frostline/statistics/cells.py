@@ -1,4 +1,4 @@
-"""The cells of a curve: the runs of each k, and their summary in plain values."""
+"""The cells of a curve: the runs of each k, and their summary as plain values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,17 +12,18 @@ from frostline.statistics.inference.pair import DIFFERENCE, Pair
 from frostline.statistics.inference.ratio import ratio
 from frostline.statistics.inference.summary import summarize
 from frostline.statistics.outcomes import failures, near_the_best, scored, succeeded
+from frostline.statistics.tune import sort_key
 
-FULL, NAMED = "all", "named"  # in ``trainable`` of results.csv
+CellSummary = Mapping[str, Any]  # one of ``cells`` in answer.json, from :func:`describe`
 
 
 def by_depth(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs of each k by its printed name: k = 0 first, full fine-tuning last, then named parts, which have no k.
+    """The runs of each k by its printed name, in the order of :func:`frostline.statistics.tune.sort_key`.
 
-    Within a k the runs are in the order of train size, learning rate and seed, whatever the order of the table's rows.
+    The runs of a k are sorted by train size, learning rate and seed, so the order of the table's rows does not matter.
     """
     cells: dict[str, list[Run]] = {}
-    for run in sorted(runs, key=lambda run: (_depth(run), _order(run))):
+    for run in sorted(runs, key=lambda run: (sort_key(run["trainable"]), _order(run))):
         cells.setdefault(run["trainable"], []).append(run)
     return cells
 
@@ -31,24 +32,20 @@ def _order(run: Run) -> tuple[Any, ...]:
     return run["train_size"] or 0, run["learning_rate"] or 0.0, isinstance(run["seed"], str), run["seed"]
 
 
-def _depth(run: Run) -> tuple[bool, bool, int]:
-    return run["trainable"] == NAMED, run["trainable"] == FULL, run["tuned_layers"] or 0
-
-
 def counted(runs: Sequence[Run], choices: Choices) -> list[Run]:
-    """The finished runs that the means of a cell are taken over."""
+    """The finished runs that a cell's means include."""
     return succeeded(runs) if choices.failed_below is None else near_the_best(runs, choices.failed_below)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
-    """The runs of one k at the learning rate at which it is shown.
+class CellRuns:
+    """The runs of one k at the learning rate that represents it.
 
     Attributes:
-        runs: All of the grid.
-        ended: The finished ones, with their outcomes.
-        good: Those that the means are taken over.
-        learning_rates: All that were tried.
+        runs: All runs of the grid.
+        ended: The finished runs, with their outcomes.
+        good: The runs that the means include.
+        learning_rates: Every learning rate that was tried for this k.
     """
 
     runs: Sequence[Run]
@@ -57,8 +54,8 @@ class Cell:
     learning_rates: Sequence[float | None]
 
 
-def describe(cell: Cell, evidence: Evidence, comparison: Mapping[str, Any]) -> dict[str, Any]:
-    """A cell in plain values, as in answer.json; ``comparison`` is what :func:`describe_comparison` returned."""
+def describe(cell: CellRuns, evidence: Evidence, comparison: Mapping[str, Any]) -> dict[str, Any]:
+    """A cell as plain values, as in answer.json; ``comparison`` comes from :func:`describe_comparison`."""
     runs, ended, good = cell.runs, cell.ended, cell.good
     in_means = {id(run) for run in good}
     return {
@@ -86,14 +83,14 @@ def describe(cell: Cell, evidence: Evidence, comparison: Mapping[str, Any]) -> d
 
 
 def _costs(ended: Sequence[Run], good: Sequence[Run]) -> dict[str, Any]:
-    """Parameters, mean times and memory of the runs in the means."""
-    concurrent = max((run["abreast"] for run in good if run.get("abreast")), default=None)
-    # The mean time is over the runs with the most workers side by side: a run alone uses all cores and takes longer.
-    timed = [run for run in good if (run.get("abreast") or None) == concurrent]
+    """The number of trainable parameters, and mean times and memory."""
+    concurrent = max((run["concurrent_runs"] for run in good if run.get("concurrent_runs")), default=None)
+    # Only runs with the same number of concurrent runs have comparable times: a run that is trained alone uses all cores.
+    timed = [run for run in good if (run.get("concurrent_runs") or None) == concurrent]
     return {
         "trainable_parameters": next((run.get("trainable_parameters") for run in ended), None),
         "seconds": _mean("train_seconds", timed),
-        "abreast": concurrent,
+        "concurrent_runs": concurrent,
         "shared_seconds": _mean("cache_seconds", good),
         "peak_memory_bytes": _mean("peak_memory_bytes", good),
     }
@@ -115,10 +112,10 @@ def _values(name: str, runs: Sequence[Run]) -> list[float]:
 def describe_comparison(
     pair: Pair | None, chance: float | None, learned: bool | None, pairing_gain: float | None
 ) -> dict[str, Any]:
-    """The comparison of a cell with full fine-tuning in plain values, as in answer.json.
+    """The comparison of a cell with full fine-tuning as plain values, as in answer.json.
 
     Args:
-        pair: Both means and their errors; None if one side has no runs.
+        pair: Both means and their errors; None if one of them has no runs.
         chance: The score of the constant baseline; None: unknown.
         learned: Whether full fine-tuning is significantly above the baseline; None: not tested.
         pairing_gain: See :func:`frostline.statistics.inference.pair.pairing_gain`.
@@ -132,15 +129,15 @@ def describe_comparison(
 
 
 def _difference(pair: Pair | None) -> dict[str, Any] | None:
-    """The cell less full fine-tuning: both means, interval, p-value, standard error and its degrees of freedom."""
+    """The cell's mean minus that of full fine-tuning, with its interval, p-value, standard error and degrees of freedom."""
     if pair is None:
         return None
     value, means = float(pair.means[0] - pair.means[1]), pair.means.tolist()
-    _, error, freedom = pair.contrast(DIFFERENCE) if pair.runs > 1 else (value, np.nan, np.nan)
+    _, error, degrees_of_freedom = pair.contrast(DIFFERENCE) if pair.runs > 1 else (value, np.nan, np.nan)
     if not np.isfinite(error):  # one seed, or a score that is undefined for some groups of rows
-        return {"means": means, "estimate": value, **dict.fromkeys(("low", "high", "p", "error", "freedom"))}
+        return {"means": means, "estimate": value, **dict.fromkeys(("low", "high", "p", "error", "degrees_of_freedom"))}
     low, high = pair.interval(DIFFERENCE)
     return {
         **{"means": means, "estimate": value, "low": low, "high": high, "p": pair.p_value(DIFFERENCE)},
-        **{"error": error, "freedom": freedom},
+        **{"error": error, "degrees_of_freedom": degrees_of_freedom},
     }

@@ -1,4 +1,4 @@
-"""The options of an analysis. The report shows every option that changes a result."""
+"""The options of an analysis. Reports list every option that changes a result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,16 +11,17 @@ TARGETS = (0.90, 0.95, 0.99)
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """How runs become an answer. The defaults are ours; those of a published protocol are in its study.
+    """The options that turn runs into an answer. A study's TOML file has the options of its publication.
 
     Attributes:
         target: The share of full fine-tuning that k must reach.
         margin: The distance below full fine-tuning that counts as equally good, in units of the metric.
         by_margin: Whether the recommended k must be within the margin instead of reaching the target.
-        one_rate: Whether every k is shown at the learning rate that is best for full fine-tuning instead of its own best.
-        rates: The learning rates at which a search compared some k; those are shown.
-        failed_below: Excludes runs that score 0 or at most this share of the best run of their cell; None: our criteria.
-        leave_out: Tasks that do not count for the operating point over several tasks.
+        one_learning_rate: Whether the best learning rate of full fine-tuning represents every k, instead of its own best.
+        learning_rates: Learning rates that a search selected, by k. They take precedence.
+        failed_below: Exclude runs that score 0 or at most this share of the best run of their cell. None: the criteria of
+            ``outcomes.py``.
+        leave_out: Tasks to exclude from the operating points over several tasks.
         by_mean: Whether an operating point is the smallest k whose mean reaches the target, whatever its interval.
         corrected: Whether shares are of the gain over the constant baseline instead of the score.
     """
@@ -28,8 +29,8 @@ class Choices:
     target: float = 0.95
     margin: float = 0.01
     by_margin: bool = False
-    one_rate: bool = False
-    rates: Mapping[str, float] = field(default_factory=dict)
+    one_learning_rate: bool = False
+    learning_rates: Mapping[str, float] = field(default_factory=dict)
     failed_below: float | None = None
     leave_out: tuple[str, ...] = ()
     by_mean: bool = False
@@ -37,18 +38,18 @@ class Choices:
 
     @property
     def targets(self) -> list[float]:
-        """Every share that gets an operating point, in rising order."""
+        """The shares that get an operating point, in ascending order."""
         return sorted({*TARGETS, self.target})
 
     @property
-    def decides(self) -> dict[str, Any]:
-        """The fields that identify the operating point of the recommendation."""
+    def deciding_point(self) -> dict[str, Any]:
+        """The keys of the operating point that the recommendation is based on."""
         if self.by_margin:
             return {"target": None, "corrected": False, "margin": self.margin}
         return {"target": self.target, "corrected": self.corrected, "margin": None}
 
     def goal(self, chance: float | None) -> Goal:
-        """The goal, given the score of the constant baseline (None: unknown)."""
+        """The goal of every k. ``chance`` is the score of the constant baseline; None: unknown."""
         if self.by_margin:
             return Goal.within(self.margin)
         return Goal.of_gain(self.target, (chance or 0.0) if self.corrected else 0.0)

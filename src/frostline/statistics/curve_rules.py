@@ -1,16 +1,16 @@
 """Rules that choose k from the shape of a curve alone: one standard error, and the knee."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-Cell = Mapping[str, Any]  # as ``cells.describe`` returns it
-KNEE = 0.1  # least distance of a knee from the chord, as a share of the curve's height
+from frostline.statistics.cells import CellSummary
+
+KNEE = 0.1  # smallest distance of a knee from the chord, as a share of the curve's height
 
 
-def one_standard_error(cells: Sequence[Cell]) -> str | None:
-    """The smallest k whose mean is at most one standard error below the best mean (Breiman et al. 1984)."""
+def one_standard_error(cells: Sequence[CellSummary]) -> str | None:
+    """The smallest k whose mean is within one standard error of the best mean (Breiman et al. 1984)."""
     known = [cell for cell in cells if cell["validation"]["mean"] is not None]
     best = max(known, key=lambda cell: cell["validation"]["mean"], default=None)
     if best is None or best["validation"]["std"] is None:
@@ -19,11 +19,11 @@ def one_standard_error(cells: Sequence[Cell]) -> str | None:
     return next(str(cell["trainable"]) for cell in known if cell["validation"]["mean"] >= floor)
 
 
-def knee(cells: Sequence[Cell]) -> str | None:
+def knee(cells: Sequence[CellSummary]) -> str | None:
     """The k that lies furthest above the chord from the first to the last mean (Satopaa et al. 2011).
 
-    None for fewer than three k (full fine-tuning, with its embeddings, is excluded), for a curve that does not rise, and for
-    one that bends by less than ``KNEE``.
+    Full fine-tuning, which trains the embeddings too, is excluded. None for fewer than three k, for a curve that does not rise,
+    and for one that bends by less than ``KNEE``.
     """
     known = [c for c in cells if c["validation"]["mean"] is not None and not c["tune_embeddings"]]
     if len(known) < 3:

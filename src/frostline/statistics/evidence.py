@@ -1,4 +1,4 @@
-"""What an analysis knows about the scores of runs: the interface of ``scores.py`` and ``predictions.py``."""
+"""The interface of ``scores.py`` and ``predictions.py``: scores of runs with their uncertainty."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -15,10 +15,10 @@ Run = Mapping[str, Any]  # a row of results.csv
 
 
 class Evidence(Protocol):
-    """Validation scores of runs, with as much as is known about their errors.
+    """Validation scores of runs and their uncertainty.
 
-    ``Scores`` knows one number per run. ``Predictions`` knows every prediction, so it adds the uncertainty that the rows of
-    the validation set cause.
+    ``Scores`` has one number per run. ``RunPredictions`` has every prediction, so its intervals also account for the sample of
+    validation rows.
     """
 
     @property
@@ -38,7 +38,7 @@ class Evidence(Protocol):
     def learned(self, runs: Sequence[Run], among: int | None = None) -> bool | None:
         """Whether these runs are significantly above the baseline; None if that cannot be tested.
 
-        Either the mean over seeds is, or, if predictions are known, the best of ``among`` single runs.
+        The mean over seeds is tested. If predictions are known, the best of ``among`` single runs is tested too.
         """
 
     def pairing(self, cell: Sequence[Run], full: Sequence[Run]) -> float | None:
@@ -48,11 +48,11 @@ class Evidence(Protocol):
         """Descriptive statistics and the interval of the mean, ``low`` and ``high`` (None for fewer than two runs)."""
 
     def rows_of(self, runs: Iterable[str]) -> int | None:
-        """How many validation rows at least one of these runs (by name) is scored on; None if predictions are unknown."""
+        """The number of validation rows that at least one of these runs (by name) is scored on; None if it is unknown."""
 
 
 def same_seeds(cell: Sequence[Run], full: Sequence[Run]) -> list[tuple[Run, Run]]:
-    """The runs of both sides that have a seed in common, in the order of the seeds."""
+    """The pairs of runs with the same seed, in the order of the seeds."""
     ours, theirs = ({run["seed"]: run for run in runs} for runs in (cell, full))
     both = sorted(ours.keys() & theirs.keys(), key=lambda seed: (isinstance(seed, str), seed))
     return [(ours[seed], theirs[seed]) for seed in both]
@@ -61,7 +61,7 @@ def same_seeds(cell: Sequence[Run], full: Sequence[Run]) -> list[tuple[Run, Run]
 def summary_with_interval(
     scores: NDArray[np.float64], interval: tuple[float, float] | None, metric: str
 ) -> dict[str, float | int | None]:
-    """Descriptive statistics and the interval, cut off at the lowest and highest score of a known metric."""
+    """Descriptive statistics and the interval, clipped to the range of the metric if it is known."""
     low, high = interval if interval and np.isfinite(interval).all() else (None, None)
     if low is not None and high is not None and metric in METRICS:
         low, high = max(low, METRICS[metric].lowest), min(high, 1.0)

@@ -11,7 +11,7 @@ from frostline.statistics.inference.power import seeds_needed
 
 @dataclass(frozen=True)
 class Goal:
-    """A cell reaches the goal if ``cell - share * full >= threshold``."""
+    """A cell reaches the goal if ``cell - share * full >= threshold``, where both are mean scores."""
 
     share: float
     threshold: float
@@ -28,32 +28,26 @@ class Goal:
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """The weights of the two means that the threshold is compared with."""
+        """The weights of both means in the contrast that must reach the threshold."""
         return np.array([1.0, -self.share])
 
     def distance(self, pair: Pair) -> float:
-        """How far the cell's mean lies above the goal; negative below it."""
+        """The distance of the cell's mean above the goal; negative if the mean is below it."""
         return float(self.weights @ pair.means) - self.threshold
 
     def required_score(self, full: float) -> float:
-        """The score that reaches the goal if full fine-tuning scores ``full``."""
+        """The lowest score that reaches the goal if full fine-tuning scores ``full``."""
         return self.share * full + self.threshold
 
 
 def seeds_to_decide(pair: Pair | None, goal: Goal) -> int | None:
-    """How many seeds in all would probably show whether a cell reaches the goal, once every row is scored.
+    """The total number of seeds that would probably show whether a cell reaches the goal, with every validation row scored.
 
     None: more than 1,000, or unknown because there is only one seed.
     """
     if pair is None or pair.runs < 2:
         return None
-    weights = goal.weights
-    by = {
-        source: sum(
-            float(weights @ error.covariance @ weights) * n(error) for error in pair.errors if error.source == source
-        )
-        for source, n in (("seeds", lambda error: error.freedom + 1), ("rows", lambda error: 1))
-    }
-    freedom = next((error.freedom for error in pair.errors if error.source == "rows"), 1.0)
-    by_row = by["rows"] * pair.covered
-    return seeds_needed(goal.distance(pair), by["seeds"], by_row, freedom, quantile=pair.quantile)
+    by_seed = pair.variance_of_one_seed(goal.weights)
+    by_row = pair.variance(goal.weights, "rows") * pair.covered
+    degrees_of_freedom = next((error.degrees_of_freedom for error in pair.errors if error.source == "rows"), 1.0)
+    return seeds_needed(goal.distance(pair), by_seed, by_row, degrees_of_freedom, quantile=pair.quantile)

@@ -1,37 +1,38 @@
-"""The learning rate at which each k is shown."""
+"""The learning rate that represents each k."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from frostline.statistics.cells import NAMED
 from frostline.statistics.choices import Choices
 from frostline.statistics.evidence import Run
 from frostline.statistics.outcomes import done, near_the_best, scored
+from frostline.statistics.tune import is_k
 
 
-def at_shown_rates(cells: Mapping[str, Sequence[Run]], chance: float | None, choices: Choices) -> dict[str, list[Run]]:
-    """The runs of each k at the learning rate at which it is shown.
+def runs_at_best_learning_rate(
+    cells: Mapping[str, Sequence[Run]], chance: float | None, choices: Choices
+) -> dict[str, list[Run]]:
+    """The runs of each k at the learning rate that represents it.
 
-    That is the best of this k on validation, or by choice the best of the largest k, if this k has runs with it. A learning
-    rate at which a search compared this k comes before both.
+    By default that is the k's own best learning rate on validation. With ``one_learning_rate`` it is the best one of the largest
+    k, if the k has runs with it. A learning rate that a search selected takes precedence over both.
     """
     best = {k: best_learning_rate(runs, chance, choices) for k, runs in cells.items()}
-    deepest = next((k for k in reversed(list(cells)) if k != NAMED), None)
-    if choices.one_rate and deepest is not None:
-        best |= {
-            k: best[deepest] for k, runs in cells.items() if any(r["learning_rate"] == best[deepest] for r in runs)
-        }
-    best |= {k: rate for k, rate in choices.rates.items() if any(r["learning_rate"] == rate for r in cells.get(k, ()))}
+    largest = next((k for k in reversed(list(cells)) if is_k(k)), None)
+    if choices.one_learning_rate and largest is not None:
+        best |= {k: best[largest] for k, runs in cells.items() if _has(runs, best[largest])}
+    best |= {k: rate for k, rate in choices.learning_rates.items() if _has(cells.get(k, ()), rate)}
     return {k: [run for run in runs if run["learning_rate"] == best[k]] for k, runs in cells.items()}
 
 
 def best_learning_rate(runs: Sequence[Run], chance: float | None, choices: Choices) -> float | None:
     """The learning rate with the best mean score.
 
-    The means are over the seeds that have finished at every learning rate, if these are at least half of the most that one
-    has. A diverged run counts as the baseline's score. Other failed runs count too, unless ``choices`` excludes them.
+    The means are over the seeds that have finished at every learning rate. If these are fewer than half of the seeds of some
+    learning rate, each mean is over all seeds. A diverged run counts with the baseline's score. Other failed runs count with
+    their score, unless ``choices`` excludes them.
     """
     by_rate: dict[float | None, list[Run]] = {}
     for run in sorted(runs, key=lambda run: run["learning_rate"] or 0.0):
@@ -50,3 +51,8 @@ def best_learning_rate(runs: Sequence[Run], chance: float | None, choices: Choic
         return float(np.mean(values)) if values else -np.inf
 
     return max(by_rate, key=mean)
+
+
+def _has(runs: Sequence[Run], learning_rate: float | None) -> bool:
+    """Whether one of these runs has this learning rate."""
+    return any(run["learning_rate"] == learning_rate for run in runs)

@@ -1,7 +1,7 @@
 """The metrics, one entry each in ``METRICS``. To add a metric, add an entry.
 
-Names are Hugging Face's; scores come from scikit-learn and scipy. Every metric is better when it is higher, and 1 is its
-maximum. A score that is undefined (such as the correlation with a constant) is NaN.
+Names are those of Hugging Face; scores come from scikit-learn and scipy. Higher is better for every metric, and 1 is the maximum.
+An undefined score, such as the correlation with a constant, is NaN.
 """
 
 import warnings
@@ -15,20 +15,23 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from frostline import FrostlineError
-from frostline.data.task import CLASSIFICATION, REGRESSION
+from frostline.data.specification import CLASSIFICATION, REGRESSION
 
 Array = NDArray[Any]
 Score = Callable[[Array, Array], float]  # targets [n], predictions [n]
+CONSTANT_BASELINE, MEAN_BASELINE = "constant baseline", "mean baseline"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """All that frostline knows about one metric.
+    """A metric.
 
     Attributes:
         name: Its name in options and files.
+        label: Its name in sentences, tables and figures.
         problem_type: ``CLASSIFICATION`` or ``REGRESSION``.
         score: The score of predictions ``[n]`` (class indices or numbers) for targets ``[n]``.
+        baseline: The name of the best constant prediction, which gains are measured from.
         lowest: The lowest score, at which intervals end.
         bounded: Whether no model can score less than ``lowest``.
         constant: The score of every constant prediction; None if it depends on the targets.
@@ -37,8 +40,10 @@ class Metric:
     """
 
     name: str
+    label: str
     problem_type: str
     score: Score
+    baseline: str = CONSTANT_BASELINE
     lowest: float = 0.0
     bounded: bool = True
     constant: float | None = None
@@ -79,11 +84,19 @@ def _r2(targets: Array, predictions: Array) -> float:
 
 
 _ALL = (
-    Metric(name="accuracy", problem_type=CLASSIFICATION, score=_accuracy, aliases=("acc",)),
-    Metric(name="f1", problem_type=CLASSIFICATION, score=_f1, classes=2),
-    Metric(name="f1_macro", problem_type=CLASSIFICATION, score=_f1_macro),
+    Metric(
+        name="accuracy",
+        label="accuracy",
+        problem_type=CLASSIFICATION,
+        score=_accuracy,
+        baseline="majority-class baseline",
+        aliases=("acc",),
+    ),
+    Metric(name="f1", label="F1", problem_type=CLASSIFICATION, score=_f1, classes=2),
+    Metric(name="f1_macro", label="macro F1", problem_type=CLASSIFICATION, score=_f1_macro),
     Metric(
         name="matthews_correlation",
+        label="Matthews correlation",
         problem_type=CLASSIFICATION,
         score=_matthews,
         lowest=-1.0,
@@ -92,22 +105,35 @@ _ALL = (
     ),
     Metric(
         name="pearson",
+        label="Pearson correlation",
         problem_type=REGRESSION,
         score=_correlation(stats.pearsonr),
+        baseline=MEAN_BASELINE,
         lowest=-1.0,
         constant=0.0,
         aliases=("pearsonr",),
     ),
     Metric(
         name="spearmanr",
+        label="Spearman’s ρ",
         problem_type=REGRESSION,
         score=_correlation(stats.spearmanr),
+        baseline=MEAN_BASELINE,
         lowest=-1.0,
         constant=0.0,
         aliases=("spearman", "rho"),
     ),
-    # A model that is worse than the mean can score below -1; intervals end there nevertheless.
-    Metric(name="r2", problem_type=REGRESSION, score=_r2, lowest=-1.0, bounded=False, constant=0.0),
+    # A model that is worse than the mean can score below -1, but intervals end at -1.
+    Metric(
+        name="r2",
+        label="R²",
+        problem_type=REGRESSION,
+        score=_r2,
+        baseline=MEAN_BASELINE,
+        lowest=-1.0,
+        bounded=False,
+        constant=0.0,
+    ),
 )
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
 DEFAULT = {CLASSIFICATION: "accuracy", REGRESSION: "spearmanr"}  # by problem type
@@ -115,12 +141,12 @@ _ALIASES = {alias: metric.name for metric in _ALL for alias in metric.aliases}
 
 
 def canonical_name(name: str) -> str:
-    """Our name of a metric that may be under another name; an unknown name as it is."""
+    """Our name of a metric, given any of its names. An unknown name is returned unchanged."""
     return _ALIASES.get(name.lower(), name)
 
 
 def metrics_for(problem_type: str, classes: int) -> list[Metric]:
-    """The metrics that suit a task with this number of classes."""
+    """The metrics that are defined for a task with this number of classes."""
     return [m for m in _ALL if m.problem_type == problem_type and m.classes in (None, classes)]
 
 
@@ -128,7 +154,7 @@ def check_metric(name: str | None, problem_type: str, classes: int) -> str:
     """The metric's name, or the default of the problem type if it is None.
 
     Raises:
-        FrostlineError: The metric does not suit the task; the message lists those that do.
+        FrostlineError: The metric is not defined for the task; the message lists those that are.
     """
     known = [metric.name for metric in metrics_for(problem_type, classes)]
     if name is None:
@@ -144,13 +170,13 @@ def predict(logits: Array, problem_type: str) -> Array:
 
 
 def score(targets: Array, logits: Array, problem_type: str) -> dict[str, float]:
-    """Every metric that suits the task, for targets ``[n]`` and logits ``[n, C]``; all NaN if a logit is NaN."""
+    """The scores in all metrics of the task, for targets ``[n]`` and logits ``[n, C]``. They are NaN if a logit is NaN."""
     suitable = metrics_for(problem_type, logits.shape[1])
     if np.isnan(logits).any():
         return {metric.name: float("nan") for metric in suitable}
     predictions = predict(logits, problem_type)
     with warnings.catch_warnings():
-        # scikit-learn warns of classes that are never predicted; the score shows that.
+        # scikit-learn warns about classes that are never predicted; the score already shows that
         warnings.simplefilter("ignore", UserWarning)
         return {metric.name: metric.score(targets, predictions) for metric in suitable}
 

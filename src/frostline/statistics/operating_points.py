@@ -3,11 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Cell = Mapping[str, Any]  # as ``cells.describe`` returns it
+from frostline.statistics.cells import CellSummary
+
+DECIDED, UNDECIDED, UNDEFINED = "decided", "undecided", "undefined"  # verdicts
 
 
 def share_point(
-    cells: Sequence[Cell], reference: Cell | None, target: float, *, corrected: bool, by_mean: bool = False
+    cells: Sequence[CellSummary],
+    reference: CellSummary | None,
+    target: float,
+    *,
+    corrected: bool,
+    by_mean: bool = False,
 ) -> dict[str, Any]:
     """The smallest k that reaches a share of the reference.
 
@@ -16,11 +23,15 @@ def share_point(
         reference: The cell that all are compared with.
         target: The share.
         corrected: Whether the share is of the gain over the constant baseline instead of the score.
-        by_mean: Whether the verdict rests on the means alone.
+        by_mean: Whether the verdict depends on the means only.
 
     Returns:
-        The k by its mean (``estimate``), with 95 % confidence (``sure``: its whole interval reaches the target) and the
-        smallest that is not ruled out (``possible``: a part of its interval does), and the ``verdict``.
+        The keys of the target, and
+
+        - ``estimate``: the smallest k whose mean reaches the target;
+        - ``confident``: the smallest k whose whole interval does (95 % confidence);
+        - ``not_ruled_out``: the smallest k whose interval does in part;
+        - ``verdict``: ``decided`` if the last two agree (``by_mean``: if there is an estimate), ``undecided``, or ``undefined``.
     """
     name = "share_corrected" if corrected else "share"
     shares = [cell[name] for cell in cells]
@@ -29,7 +40,7 @@ def share_point(
     return {**point, **_smallest(cells, reference, shares, target, defined=defined, by_mean=by_mean)}
 
 
-def margin_point(cells: Sequence[Cell], reference: Cell | None, margin: float) -> dict[str, Any]:
+def margin_point(cells: Sequence[CellSummary], reference: CellSummary | None, margin: float) -> dict[str, Any]:
     """The smallest k that is at most ``margin`` below the reference, in units of the metric; see :func:`share_point`."""
     differences = [cell["difference"] for cell in cells]
     point = {"target": None, "corrected": False, "margin": margin}
@@ -38,25 +49,26 @@ def margin_point(cells: Sequence[Cell], reference: Cell | None, margin: float) -
 
 
 def _smallest(
-    cells: Sequence[Cell],
-    reference: Cell | None,
+    cells: Sequence[CellSummary],
+    reference: CellSummary | None,
     intervals: Sequence[Mapping[str, Any] | None],
     threshold: float,
     *,
     defined: bool,
     by_mean: bool,
 ) -> dict[str, Any]:
-    estimate = sure = possible = None
+    estimate = confident = not_ruled_out = None
     for cell, interval in zip(cells, intervals, strict=True) if defined else ():
         if interval is not None and interval["estimate"] is not None:
             if estimate is None and interval["estimate"] >= threshold:
                 estimate = cell["trainable"]
-            if sure is None and (cell is reference or (interval["low"] is not None and interval["low"] >= threshold)):
-                sure = cell["trainable"]
-            if possible is None and (interval["high"] is None or interval["high"] >= threshold):
-                possible = cell["trainable"]
+            whole = interval["low"] is not None and interval["low"] >= threshold
+            if confident is None and (cell is reference or whole):
+                confident = cell["trainable"]
+            if not_ruled_out is None and (interval["high"] is None or interval["high"] >= threshold):
+                not_ruled_out = cell["trainable"]
         if cell is reference:
             break
-    decided = estimate is not None if by_mean else sure == possible
-    verdict = "undefined" if not defined else "holds" if decided else "cannot tell"
-    return {"estimate": estimate, "sure": sure, "possible": possible, "verdict": verdict}
+    decided = estimate is not None if by_mean else confident == not_ruled_out
+    verdict = UNDEFINED if not defined else DECIDED if decided else UNDECIDED
+    return {"estimate": estimate, "confident": confident, "not_ruled_out": not_ruled_out, "verdict": verdict}

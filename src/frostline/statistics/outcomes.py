@@ -1,16 +1,17 @@
-"""Which runs failed, and how. Failed runs are counted and shown; the report says which of them are in a mean.
+"""Which runs failed, and how. Reports count failed runs and show which runs each mean includes.
 
 - diverged: no score, because the loss became infinite or NaN.
-- degenerate: it predicts the same for every row.
-- collapsed: far below the other runs of its cell. That means below the median of those that learned anything by half of the
-  best gain over the baseline, and by more than the rows explain.
-- at chance: as collapsed, with less than a tenth of that gain. If the gain is clear, a whole cell may be at chance.
+- degenerate: the same prediction for every row.
+- collapsed: far below the other runs of its cell. The distance to the median of the runs above chance is more than half of the
+  best gain over the baseline, and more than the sample of rows explains.
+- at chance: as collapsed, and with less than a tenth of the best gain. If the best gain is clear, all runs of a cell may be at
+  chance.
 
-The best gain is that of the best run of the curve. A weak run among weak runs has not failed: excluding it would flatter its
-cell. Runs that are not above the baseline are counted apart, whether they failed or not.
+The best gain is that of the best run of the curve. A weak run among weak runs has not failed. Excluding it would make its cell
+look better than it is. Runs that are not above the baseline are counted separately, whether they failed or not.
 
-A mean is taken over the runs that have a score and did not fail, if they are at least half of the cell. Otherwise the cell as
-a whole has not learned, and the mean is taken over every run that has a score.
+A mean includes the runs that have a score and did not fail, if they are at least half of those with a score. Otherwise the mean
+includes every run with a score.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,10 +23,10 @@ from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.inference.intervals import failure_interval
 from frostline.statistics.metrics import METRICS
 
-AT_CHANCE = 0.1  # share of the best gain
-COLLAPSED = 0.5  # share of the best gain that a collapsed run lies below the others
-CLEAR = 4.0  # standard errors of an accuracy on these rows, at most: a larger difference is not due to the rows
-ROUNDING = 1e-9  # a score on a threshold is classified the same wherever the scores begin
+AT_CHANCE = 0.1  # a run with less than this share of the best gain is at chance
+COLLAPSED = 0.5  # a collapsed run is at least this share of the best gain below the others
+CLEAR = 4.0  # a larger distance, in the largest standard error of an accuracy on these rows, is not due to the sample of rows
+ROUNDING = 1e-9  # tolerance for scores that are exactly on a threshold
 FAILURES = ("diverged", "degenerate", "at chance", "collapsed")
 ANSWERS = ("ok", "at chance", "collapsed")  # the predictions of these runs differ between rows
 
@@ -41,7 +42,7 @@ def scored(runs: Iterable[Run]) -> list[Run]:
 
 
 def clear_distance(runs: Iterable[Run], evidence: Evidence) -> float:
-    """The approximate difference between two runs of a curve that is more than their validation rows can cause.
+    """The approximate smallest difference between two runs of a curve that the sample of validation rows does not explain.
 
     0 if the number of rows or the metric is unknown.
     """
@@ -76,7 +77,7 @@ def with_outcomes(runs: Sequence[Run], chance: float | None, clear: float = 0.0)
 def _thresholds(
     runs: Sequence[Run], chance: float | None, clear: float
 ) -> tuple[float | None, dict[tuple[Any, Any], float]]:
-    """The score up to which a failed run is at chance, and for each cell the score below which a run has failed."""
+    """Two thresholds: a failed run up to the first score is at chance. A run below the second one, of its cell, has failed."""
     ended = scored(done(runs))
     if chance is None or not ended:
         return None, {}
@@ -108,14 +109,14 @@ def _outcome(run: Run, floor: float | None, threshold: float) -> str:
 
 
 def succeeded(cell: Sequence[Run]) -> list[Run]:
-    """The runs that a cell's means are taken over."""
+    """The runs that a cell's means include."""
     with_score = scored(cell)
     good = [run for run in with_score if run["outcome"] == "ok"]
     return good if 2 * len(good) >= len(with_score) else with_score
 
 
 def near_the_best(cell: Sequence[Run], share: float) -> list[Run]:
-    """The runs that score more than ``share`` of the best of their cell, and not 0; all if there are none.
+    """The runs that score more than ``share`` of the best run of their cell, and not 0; all runs with a score if there are none.
 
     Some papers exclude failed runs by this criterion.
     """
@@ -125,7 +126,7 @@ def near_the_best(cell: Sequence[Run], share: float) -> list[Run]:
 
 
 def failures(runs: Sequence[Run]) -> dict[str, Any]:
-    """How many of these runs failed in each way, the interval of the failure rate, and how many do not beat the baseline."""
+    """The number of failed runs by kind, the interval of the failure rate, and the number of runs not above the baseline."""
     counts = {name.replace(" ", "_"): sum(run["outcome"] == name for run in runs) for name in FAILURES}
     failed = sum(counts.values())
     known = [run["above_baseline"] for run in runs if run.get("above_baseline") is not None]
@@ -133,12 +134,12 @@ def failures(runs: Sequence[Run]) -> dict[str, Any]:
         **counts,
         **{"failed": failed, "runs": len(runs)},
         "interval": list(failure_interval(failed, len(runs))) if runs else None,
-        "not_above_guessing": known.count(False) if known else None,
+        "not_above_baseline": known.count(False) if known else None,
     }
 
 
 def failure_table(runs: Sequence[Run], by: Mapping[str, Callable[[Run], Any]]) -> list[dict[str, Any]]:
-    """Failures of every group of runs, in the order of the groups; ``by`` gives the columns that define a group."""
+    """The failures of each group of runs, sorted by group. ``by`` maps the columns that define a group to their values."""
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
         groups.setdefault(tuple(column(run) for column in by.values()), []).append(run)

@@ -1,18 +1,18 @@
 """The Pareto front of score and cost."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-Cell = Mapping[str, Any]  # as ``cells.describe`` returns it
+from frostline.statistics.cells import CellSummary
+
 COSTS = ("seconds", "trainable_parameters", "peak_memory_bytes")
 
 
-def pareto(cells: Sequence[Cell]) -> dict[str, list[str]]:
-    """For each cost the k that no other dominates: none has at least its mean for less, nor a higher mean for the same."""
+def pareto(cells: Sequence[CellSummary]) -> dict[str, list[str]]:
+    """For each cost, every k on the front: no other k has the same or a higher mean for less, or a higher mean for the same."""
     return {cost: _front(cells, comparable_costs(cells, cost)) for cost in COSTS}
 
 
-def comparable_costs(cells: Sequence[Cell], cost: str) -> list[float | None]:
+def comparable_costs(cells: Sequence[CellSummary], cost: str) -> list[float | None]:
     """The cost of each cell; None if it cannot be compared.
 
     Seconds include a run's share of the forward pass over the frozen layers. They are compared between cells whose runs
@@ -20,16 +20,16 @@ def comparable_costs(cells: Sequence[Cell], cost: str) -> list[float | None]:
     """
     if cost != "seconds":
         return [cell[cost] for cell in cells]
-    largest = max((cell["abreast"] or 0 for cell in cells), default=0)
+    largest = max((cell["concurrent_runs"] or 0 for cell in cells), default=0)
     return [
         None
-        if cell["seconds"] is None or (cell["abreast"] or 0) < largest
+        if cell["seconds"] is None or (cell["concurrent_runs"] or 0) < largest
         else cell["seconds"] + (cell["shared_seconds"] or 0.0)
         for cell in cells
     ]
 
 
-def _front(cells: Sequence[Cell], costs: Sequence[float | None]) -> list[str]:
+def _front(cells: Sequence[CellSummary], costs: Sequence[float | None]) -> list[str]:
     known = [
         (cell["validation"]["mean"], cost, cell["trainable"])
         for cell, cost in zip(cells, costs, strict=True)

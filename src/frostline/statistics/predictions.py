@@ -1,4 +1,4 @@
-"""Evidence from the predictions of runs on a labelled split."""
+"""Evidence from the predictions of runs on a labelled split: scores with the uncertainty of seeds and of rows."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from frostline.statistics.inference.quantile import QUANTILE, corrected_quantile
 from frostline.statistics.inference.ratio import is_above
 from frostline.statistics.metrics import METRICS, chance, predict
 
-Logits = Callable[[str], NDArray[Any]]  # name of a run -> [rows, C]; NaN in rows that the run is not scored on
+LogitsOf = Callable[[str], NDArray[Any]]  # name of a run -> [rows, C]; NaN in rows that the run is not scored on
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,15 @@ class Labelled:
         return chance(self.targets, self.metric, len(self.labels))
 
 
-class Predictions:
-    """Predictions of runs; see :class:`frostline.statistics.evidence.Evidence`.
+class RunPredictions:
+    """Predictions of runs. It implements :class:`frostline.statistics.evidence.Evidence`.
 
-    Scores on all rows and without each group of rows are computed once per run. Runs are paired by seed and row if the two
-    sides have a seed in common; otherwise all runs of both sides are compared, without pairing.
+    Scores on all rows and without each group of rows are computed once per run. Runs are paired by seed and row if both cells
+    have a seed in common. Otherwise all runs of both cells are compared without pairing.
     """
 
-    def __init__(self, split: Labelled, logits: Logits, interim_analyses: int = 1) -> None:
-        """``interim_analyses``: how often, at most, intervals decided whether to train more; they are corrected for it."""
+    def __init__(self, split: Labelled, logits: LogitsOf, interim_analyses: int = 1) -> None:
+        """Every interval is corrected for ``interim_analyses``, the largest number of analyses before more runs are trained."""
         self.split, self.logits = split, logits
         self.quantile = corrected_quantile(interim_analyses)
         self.metric, self.chance, self.rows = split.metric, split.chance, len(split.targets)
@@ -70,19 +70,19 @@ class Predictions:
         both = self._both(cell, full)  # [seeds, 2, 1 + groups]
         if len(both):
             rows = self.rows_of(ours["run"] for ours, _ in same_seeds(cell, full))
-            found = pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self._one_row(rows), self.quantile)
+            found = pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self._max_row_effect(rows), self.quantile)
         else:
             rows = min(self.rows_of(run["run"] for run in runs) for runs in (cell, full))
             ours, theirs = (np.array([self[run["run"]] for run in some]) for some in (cell, full))  # [n, 1 + groups]
             means = np.stack([ours[:, 1:].mean(0), theirs[:, 1:].mean(0)], 1)
-            found = unpaired(ours[:, 0], theirs[:, 0], means, self._one_row(rows), self.quantile)
+            found = unpaired(ours[:, 0], theirs[:, 0], means, self._max_row_effect(rows), self.quantile)
         return replace(found, covered=rows / self.rows)
 
     def learned(self, runs: Sequence[Run], among: int | None = None) -> bool | None:
         if not runs:
             return None
         both = self.pair(runs, runs)
-        analyses = 2 * number_of_analyses(self.quantile)  # half of the error for the mean, half for single runs
+        analyses = 2 * number_of_analyses(self.quantile)  # one half of the 5 % for the mean, the other for single runs
         if both is not None and is_above(replace(both, quantile=corrected_quantile(analyses)), self.chance):
             return True
         quantile = corrected_quantile(analyses * (among or len(runs)))
@@ -95,14 +95,14 @@ class Predictions:
         scores = np.array([self[run["run"]] for run in runs]).reshape(len(runs), 1 + len(self.groups))
         if len(runs) < 2:
             return summary_with_interval(scores[:, 0], None, self.metric)
-        one_row = self._one_row(self.rows_of([run["run"] for run in runs]))
-        interval = mean_interval(scores[:, 0], scores[:, 1:].T, one_row, self.quantile)
+        max_row_effect = self._max_row_effect(self.rows_of([run["run"] for run in runs]))
+        interval = mean_interval(scores[:, 0], scores[:, 1:].T, max_row_effect, self.quantile)
         return summary_with_interval(scores[:, 0], interval, self.metric)
 
     def alone(self, run: str, quantile: float = QUANTILE) -> dict[str, float]:
-        """The score of one run, and its interval from the rows."""
+        """The score of one run, and its interval for the sample of rows."""
         score, *left_out = self[run]
-        low, high = score_interval(score, np.array(left_out), self._one_row(self.rows_of([run])), quantile)
+        low, high = score_interval(score, np.array(left_out), self._max_row_effect(self.rows_of([run])), quantile)
         return {"score": float(score), "low": max(low, METRICS[self.metric].lowest), "high": min(high, 1.0)}
 
     def rows_of(self, runs: Iterable[str]) -> int:
@@ -115,12 +115,12 @@ class Predictions:
             self.scored[run] = _scored_rows(self.logits(run))
         return self.scored[run]
 
-    def _one_row(self, rows: int) -> float:
-        """How far one row can move a score on so many rows."""
+    def _max_row_effect(self, rows: int) -> float:
+        """How far one row can move a score on this number of rows."""
         return (1 - METRICS[self.metric].lowest) / rows
 
     def _both(self, cell: Sequence[Run], full: Sequence[Run]) -> NDArray[np.float64]:
-        """The paired scores, ``[seeds, 2, 1 + groups]``."""
+        """The scores of runs with the same seed, ``[seeds, 2, 1 + groups]``."""
         both = [[self[ours["run"]], self[theirs["run"]]] for ours, theirs in same_seeds(cell, full)]
         return np.array(both).reshape(len(both), 2, 1 + len(self.groups))
 
@@ -129,8 +129,8 @@ def _scored_rows(logits: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(~np.isnan(logits).any(axis=1))
 
 
-def among_all(logits: NDArray[Any], scored: NDArray[np.bool_]) -> NDArray[Any]:
-    """Logits of the scored rows ``[scored rows, C]`` as logits of all rows ``[rows, C]``, with NaN in the others."""
+def expand_to_all_rows(logits: NDArray[Any], scored: NDArray[np.bool_]) -> NDArray[Any]:
+    """Logits of all rows ``[rows, C]``, from those of the scored rows ``[scored rows, C]``. The other rows are NaN."""
     every = np.full((len(scored), logits.shape[1]), np.nan, logits.dtype)
     every[scored] = logits
     return every

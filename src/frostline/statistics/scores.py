@@ -1,4 +1,4 @@
-"""Evidence from one score per run, as in tables of results: the predictions behind the scores are unknown."""
+"""Evidence from one score per run, as in a table of results without predictions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,17 +12,20 @@ from frostline.statistics.inference.intervals import mean_interval
 from frostline.statistics.inference.pair import Pair, pair, pairing_gain, unpaired
 from frostline.statistics.inference.ratio import is_above
 
-IN_COMMON = 0.75  # share of the larger side whose seeds the other side must have for pairing
+IN_COMMON = 0.75  # pairing needs at least this share of the larger cell's runs to have a seed in common with the other
 
 
 @dataclass(frozen=True)
 class Scores:
-    """One score per run; see :class:`frostline.statistics.evidence.Evidence`.
+    """One score per run. It implements :class:`frostline.statistics.evidence.Evidence`.
 
     Attributes:
-        paired: Whether runs with the same seed have something in common, so that they are compared with each other.
-            Nothing is paired if fewer than two seeds, or less than ``IN_COMMON`` of the larger side, are on both sides.
-            Pairing would then discard more information than it gains.
+        metric: The name of the metric.
+        chance: The score of the constant baseline; None: unknown.
+        paired: Whether runs with the same seed are compared with each other. Even then all runs are compared without pairing
+            if fewer than two seeds, or less than ``IN_COMMON`` of the larger cell, are in both cells. Pairing would discard
+            more information than it gains.
+        rows: The number of validation rows; None: unknown.
     """
 
     metric: str
@@ -56,7 +59,7 @@ class Scores:
         return self.rows
 
     def _both(self, cell: Sequence[Run], full: Sequence[Run]) -> NDArray[np.float64]:
-        """The paired scores, ``[seeds, 2]``."""
+        """The scores of runs with the same seed, ``[seeds, 2]``; empty if nothing is paired."""
         both = same_seeds(cell, full) if self.paired else []
         if len(both) < 2 or len(both) < IN_COMMON * max(len(cell), len(full)):
             both = []

@@ -1,4 +1,4 @@
-"""Several train sizes: from which size full fine-tuning pays, and whether the best k depends on the size."""
+"""Several train sizes: from which size full fine-tuning is better, and whether the best k depends on the size."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,20 +6,20 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from frostline.statistics.cells import FULL
+from frostline.statistics.curve import Curve
 from frostline.statistics.inference.holm import holm
 from frostline.statistics.inference.quantile import QUANTILE
 from frostline.statistics.inference.summary import Array
+from frostline.statistics.tune import FULL
 
 PERMUTATIONS = 10_000
-Curve = Mapping[str, Any]  # what ``curve.compare`` returns for one train size
 
 
 def pays_from(curves: Sequence[Curve]) -> list[dict[str, Any]]:
     """For each smaller k: the train size from which full fine-tuning is significantly better.
 
-    ``surely_better`` is the smallest size from which the whole interval of ``k - full`` lies below 0, at every larger size
-    too; None: not shown.
+    ``full_better_from`` is the smallest size at which the whole interval of ``k - full`` lies below 0, as at every larger size.
+    None: there is no such size.
     """
     found = []
     rising = sorted(curves, key=lambda curve: curve["train_size"])
@@ -27,18 +27,17 @@ def pays_from(curves: Sequence[Curve]) -> list[dict[str, Any]]:
         differences = [(curve["train_size"], difference) for curve, difference in _differences(rising, name)]
         worse = [n for n, difference in differences if difference["high"] is not None and difference["high"] < 0]
         tail = [n for n, _ in differences if all(m in worse for m, _ in differences if m >= n)]
-        found.append(
-            {"trainable": name, "sizes": [n for n, _ in differences], "surely_better": min(tail, default=None)}
-        )
+        sizes = [n for n, _ in differences]
+        found.append({"trainable": name, "sizes": sizes, "full_better_from": min(tail, default=None)})
     return found
 
 
 def interaction(curves: Sequence[Curve]) -> list[dict[str, Any]]:
-    """For each k: how ``k - full`` changes with ten times as many examples, with interval and p-value.
+    """For each k: how much ``k - full`` changes with ten times as many examples, with interval and p-value.
 
-    This is the least-squares slope over log10 of the train size through the sizes' means, whose errors are taken as
-    independent (Satterthwaite's degrees of freedom). ``p_holm`` is adjusted over all k. A k without two sizes of at least two
-    runs each is left out.
+    This is the least-squares slope of the sizes' differences over log10 of the train size. Their errors are treated as
+    independent, with Satterthwaite's degrees of freedom. ``p_holm`` is adjusted over all k. A k needs two sizes with at least
+    two runs each.
     """
     found: list[dict[str, Any]] = []
     rising = sorted(curves, key=lambda curve: curve["train_size"])
@@ -51,21 +50,21 @@ def interaction(curves: Sequence[Curve]) -> list[dict[str, Any]]:
         slope = float(weights @ [d["estimate"] for _, d in known])
         parts = [(w * d["error"]) ** 2 for w, (_, d) in zip(weights, known, strict=True)]
         error = sum(parts) ** 0.5
-        freedoms = [d["freedom"] for _, d in known]
-        freedom = error**4 / sum(part**2 / df for part, df in zip(parts, freedoms, strict=True)) if error else 1.0
-        half = float(stats.t.ppf(QUANTILE, freedom)) * error
-        p = float(2 * stats.t.sf(abs(slope) / error, freedom)) if error else float(slope == 0)
+        own = [d["degrees_of_freedom"] for _, d in known]
+        degrees_of_freedom = error**4 / sum(part**2 / df for part, df in zip(parts, own, strict=True)) if error else 1.0
+        half = float(stats.t.ppf(QUANTILE, degrees_of_freedom)) * error
+        p = float(2 * stats.t.sf(abs(slope) / error, degrees_of_freedom)) if error else float(slope == 0)
         found.append({"trainable": name, "slope": slope, "low": slope - half, "high": slope + half, "p": p})
     return _adjusted(found)
 
 
 def spread(curves: Sequence[Curve]) -> list[dict[str, Any]]:
-    """For each k: the spread between seeds relative to that of full fine-tuning, over all train sizes, with failed runs.
+    """For each k: the spread between seeds relative to that of full fine-tuning, over all train sizes, including failed runs.
 
-    At each size the same number of runs of both is compared, the first seeds, at the learning rates that are shown.
-    ``ratio`` is that of the standard deviations, pooled over the sizes. ``p`` is from a permutation test of Brown and
-    Forsythe's statistic: within each size, absolute deviations from the cell's median are reassigned between k and full. On
-    normal and on heavy-tailed scores of equal spread p is below 0.05 in at most 5 % of the cases.
+    At each size, k and full fine-tuning are compared on the same number of runs: their first seeds. ``ratio`` is that of the
+    standard deviations, pooled over the sizes. ``p`` is from a permutation test of Brown and Forsythe's statistic: within each
+    size, absolute deviations from the cell's median are reassigned between k and full. With equal spreads, p is below 0.05 in at
+    most 5 % of the cases, on normal and on heavy-tailed scores.
     """
     generator = np.random.default_rng(0)
     found: list[dict[str, Any]] = []
@@ -86,7 +85,7 @@ def spread(curves: Sequence[Curve]) -> list[dict[str, Any]]:
 
 
 def _equally_many(curve: Curve, name: str) -> tuple[Array, Array]:
-    """The scores of k and of full fine-tuning at one size, the first of both up to the smaller number."""
+    """The scores of k and of full fine-tuning at one size: of both the first n, where n is the smaller number of runs."""
     both = [
         [
             p["validation_best"]
@@ -102,9 +101,9 @@ def _equally_many(curve: Curve, name: str) -> tuple[Array, Array]:
 
 
 def _deviations(scores: Array) -> Array:
-    """Absolute deviations from the median without the smallest, so that they can be permuted (Hines and Hines 2000).
+    """Absolute deviations from the median without the smallest one, so that they can be permuted (Hines and Hines 2000).
 
-    The smallest is 0 for an odd number of scores, and equal to the next for an even one.
+    For an odd number of scores the smallest deviation is 0. For an even number it equals the next one.
     """
     return np.sort(abs(scores - np.median(scores)))[1:]
 
@@ -137,7 +136,7 @@ def _adjusted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _names(curves: Sequence[Curve]) -> list[str]:
-    """Every k other than the reference, at any size."""
+    """Every k of any size, except the reference."""
     names = [
         cell["trainable"] for curve in curves for cell in curve["cells"] if cell["trainable"] != curve["reference"]
     ]
@@ -145,7 +144,7 @@ def _names(curves: Sequence[Curve]) -> list[str]:
 
 
 def _differences(curves: Sequence[Curve], name: str) -> list[tuple[Curve, Mapping[str, Any]]]:
-    """``k - full`` at each size that has both."""
+    """``k - full`` at each size that has both k and full fine-tuning."""
     found = []
     for curve in curves:
         cell = next((cell for cell in curve["cells"] if cell["trainable"] == name), None)

@@ -1,9 +1,10 @@
-"""Compare measured with published numbers. This module does not import torch."""
+"""Compare measured with published numbers. Imports no torch."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from frostline.data.parsing import normalized_name
+from frostline.statistics.tune import k_of, name_of
 from frostline.studies.protocol import Protocol
 from frostline.studies.published_numbers import PublishedNumber
 
@@ -27,7 +28,7 @@ def compare(protocol: Protocol, analysis: Mapping[str, Any]) -> list[dict[str, A
 
 
 def gap_summary(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The gaps between measured and published means of the same models; None if no such mean was measured."""
+    """The gaps between measured and published means, for the models of the study; None if none of them was measured."""
     same = [row for row in rows if row["measured_model"] == row["model"] and row["statistic"] == "mean"]
     if not same:
         return None
@@ -49,7 +50,7 @@ def gap_summary(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _standard_errors(row: Mapping[str, Any]) -> float | None:
-    """The gap in standard errors of a mean over the published number of runs; None if that error is 0 or unknown."""
+    """The gap as a multiple of the standard error of a mean of as many runs as were published; None if it is 0 or unknown."""
     error = (row["std"] or 0.0) / row["published_runs"] ** 0.5 if row["published_runs"] else 0.0
     return abs(row["gap"]) / error if error else None
 
@@ -68,15 +69,15 @@ def _measured(protocol: Protocol, published: PublishedNumber, analysis: Mapping[
             if group["model"] == model and normalized_name(group["task"]) == normalized_name(published.task or ""):
                 yield from _cells(group, known[model], published, one_size=len(sizes) == 1)
     if published.statistic == "mean_share_of_full" and analysis["head_only"]:
-        yield {"measured_model": None, "measured_tuned": "last 0", "measured": analysis["head_only"]["mean_share"]}
+        yield {"measured_model": None, "measured_tuned": name_of(0), "measured": analysis["head_only"]["mean_share"]}
 
 
 def _cells(
     group: Mapping[str, Any], model: str, published: PublishedNumber, *, one_size: bool
 ) -> Iterator[dict[str, Any]]:
-    """The measured values at each train size that a published number can be compared with.
+    """The measured values to compare a published number with, at each train size.
 
-    With ``one_size`` all numbers of the task were published at one train size, which may differ from the measured one.
+    With ``one_size`` all numbers of the task were published for one train size, which may differ from the measured one.
     """
     for size in group["sizes"][:1] if one_size else group["sizes"]:
         if not one_size and published.train_size is not None and size["train_size"] not in (None, published.train_size):
@@ -98,16 +99,16 @@ def _cells(
 
 
 def _cell(size: Mapping[str, Any], layers: int | None, published: PublishedNumber) -> Mapping[str, Any] | None:
-    """The cell with the published share of tuned layers."""
+    """The cell with the same share of tuned layers as the published number."""
     if not isinstance(published.tuned, int):
         return next((cell for cell in size["cells"] if cell["trainable"] == published.tuned), None)
-    numbered = [cell for cell in size["cells"] if cell["trainable"].startswith("last")]
+    numbered = [cell for cell in size["cells"] if k_of(cell["trainable"]) is not None]
     k = published.tuned * (layers or published.of_layers or 1) / (published.of_layers or layers or 1)
     return next((cell for cell in numbered if round(k, 6) == cell["tuned_layers"]), None)
 
 
 def _value(cell: Mapping[str, Any], published: PublishedNumber, *, alone: bool) -> float | None:
-    """The statistic of a cell. ``alone``: only full fine-tuning was run, as in a search of the learning rate."""
+    """The statistic of a cell. ``alone``: the curve has no other k, as in a search for the learning rate of full fine-tuning."""
     searched = len(cell["learning_rates_tried"]) > 1
     if published.statistic == "mean_at_best_rate":
         return float(cell["validation"]["mean"]) if searched else None
@@ -123,8 +124,7 @@ def _operating_point(
 ) -> Iterator[dict[str, Any]]:
     facts = next(one for one in analysis["models"] if one["model"] == model)
     point = next((p for p in (facts["tasks"] or {"points": []})["points"] if p["target"] == 0.9), None)
-    if point and point["estimate"] and point["estimate"].startswith("last"):
-        k = int(point["estimate"].removeprefix("last "))
+    if point and point["estimate"] and (k := k_of(point["estimate"])) is not None:
         yield {
             "measured_model": known,
             "measured_tuned": point["estimate"],

@@ -1,4 +1,4 @@
-"""The parameters that each k of a study trains, from the model configuration, without weights or network."""
+"""The parameters that each k of a study trains, from the model configuration. Needs neither weights nor network."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 from frostline.model.anatomy import Anatomy, count_parameters, find_layers
 from frostline.model.loading import load_config
 from frostline.model.trainable import Trainable
-from frostline.model.tune import Tune
+from frostline.statistics.tune import NAMED, Tune
 from frostline.studies.protocol import FOLDER, Protocol
 from frostline.sweep.parameter_groups import Group, groups_by_tune
 from frostline.sweep.specification import make_spec
@@ -24,8 +24,8 @@ class ParameterCounts:
 
     Attributes:
         layers: The number of layers, L.
-        places: Parameters by their place: embeddings, layer 0 to layer L - 1, final norm, pooler, head.
-        trainable: Trainable parameters of each k.
+        places: Parameter counts by place: embeddings, layer 0 to layer L - 1, final norm, pooler, head.
+        trainable: The number of trainable parameters of each k.
     """
 
     layers: int
@@ -39,7 +39,7 @@ class ParameterCounts:
 
 
 def model_config(protocol: Protocol, model: str) -> PreTrainedConfig:
-    """The configuration of a model: from the study's files if the study has the model, else from the folder or hub.
+    """The configuration of a model: from the files of the study if it is one of its models, else from a folder or the hub.
 
     Raises:
         FrostlineError: There is no such model.
@@ -59,7 +59,7 @@ def parameter_counts(
     tune_pooler: bool = True,
     tune_modules: Sequence[str] | None = None,
 ) -> ParameterCounts:
-    """The parameters of the classifier that a configuration describes."""
+    """The parameter counts of the classifier with this configuration."""
     model, anatomy = _meta_classifier(config, classes)
     modules = None if tune_modules is None else tuple(tune_modules)
     places: dict[str, int] = {}
@@ -77,7 +77,7 @@ def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> d
     runs = [
         RunSpec.model_validate(
             {**facts, **of_data, "tune": k, "learning_rate": layers, "head_learning_rate": head}
-            | {"tune_modules": spec.tune_modules if k == "named" else None}
+            | {"tune_modules": spec.tune_modules if k == NAMED else None}
         )
         for k in spec.values_of("tune")
         for part in spec.grids()
@@ -88,7 +88,7 @@ def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> d
 
 
 def _meta_classifier(config: PreTrainedConfig, classes: int = 2) -> tuple[PreTrainedModel, Anatomy]:
-    """The classifier on the meta device, where tensors have shapes but no data, and the anatomy of its layers."""
+    """The classifier on the meta device, where tensors have no data, and its anatomy."""
     config.num_labels = classes
     with torch.device("meta"):
         model = AutoModelForSequenceClassification.from_config(config)

@@ -1,9 +1,5 @@
-"""The protocol of a published study: its settings, its published numbers, and how it drew its conclusion.
+"""The protocol of a published study: its settings, its published numbers, and the options of its analysis. Imports no torch."""
 
-This module does not import torch.
-"""
-
-import difflib
 import tomllib
 from collections.abc import Mapping
 from functools import cached_property
@@ -15,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from frostline import FrostlineError
 from frostline.data.glue.tasks import GLUE
 from frostline.data.parsing import normalized_name
+from frostline.data.wording import did_you_mean
 from frostline.statistics.choices import Choices
 from frostline.studies.published_numbers import PublishedNumber, read_published
 
@@ -25,20 +22,20 @@ class Protocol(BaseModel):
     """A study that ships with the package.
 
     Attributes:
-        name: The name of its file.
+        name: The name of its TOML file.
         title: The title of the publication.
         source: The authors and where it was published.
         question: The question that it answers.
         models: The short names of its models; their hub names are in ``model``.
         tasks: Its tasks.
         tune: Its values of k, which may be relative to L (see ``tune_values``).
-        line_search: Learning rates to try; the best one for full fine-tuning is used for every k.
+        line_search: Learning rates to try. The best one for full fine-tuning is used for every k.
         differences: How runs of frostline differ from the publication, one sentence each.
         contradictions: Where the publication contradicts itself or others, one sentence each.
         settings: The settings of all its sweeps.
         model: The settings of each model.
         task: The settings of each task.
-        as_published: The choices behind its main conclusion.
+        as_published: The options of the analysis behind its main conclusion.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
@@ -93,7 +90,5 @@ def load_protocol(name: str) -> Protocol:
     """
     known = protocol_names()
     if name not in known:
-        near = difflib.get_close_matches(name, known, 1, 0.4)
-        hint = f"did you mean {near[0]}?" if near else "choose one of these."
-        raise FrostlineError(f"There is no study {name!r} among {', '.join(known)}: {hint}")
+        raise FrostlineError(f"There is no study {name!r}{did_you_mean(name, known)}: choose from {', '.join(known)}.")
     return Protocol(name=name, **tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8")))

@@ -18,7 +18,7 @@ class PublishedNumber:
         task: The task.
         metric: The metric of a score.
         train_size: The number of training examples.
-        tuned: k, "all" or "named".
+        tuned: What was trained, as a ``Tune``.
         of_layers: The number of layers of the model.
         statistic: What the number is, such as "mean" or "trainable_parameters".
         value: The number; scores are between 0 and 1.

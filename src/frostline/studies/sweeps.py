@@ -1,4 +1,4 @@
-"""The sweeps of a study: one for each model and task, each in a folder of its own. Interrupted sweeps can be resumed."""
+"""The sweeps of a study: one for each model and task, each in its own folder. Interrupted sweeps can be resumed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from frostline.data.glue.tasks import GLUE
 from frostline.data.parsing import normalized_name
 from frostline.report.answer.groups import sweep_groups
 from frostline.report.names import model_name
-from frostline.statistics.cells import FULL
 from frostline.statistics.choices import Choices
 from frostline.statistics.learning_rates import best_learning_rate
+from frostline.statistics.tune import FULL
 from frostline.studies.parameters import model_config
 from frostline.studies.protocol import Protocol
 from frostline.studies.tune_values import tune_values
-from frostline.sweep.execution.progress import Progress
+from frostline.sweep.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class StudySweep:
     """One model on one task.
 
     Attributes:
-        model: The model, as the user or the study names it.
+        model: The name of the model, from the user or the study.
         task: The task.
         out: The folder of the sweep.
         settings: All settings of the sweep.
-        choices: How the study turns runs into an answer.
-        line_search: Learning rates to try; the best one for full fine-tuning is used for every k. Empty: no such search.
+        choices: The options of the study's analysis.
+        line_search: Learning rates to try. The best one for full fine-tuning is used for every k. Empty: there is no search.
     """
 
     model: str
@@ -42,10 +42,10 @@ class StudySweep:
     line_search: tuple[float, ...] = ()
 
     def run(self, progress: Progress | None = None) -> dict[str, Any]:
-        """Run what has no result yet, the learning rate search first. Returns the answer. No model is saved."""
+        """Run the learning rate search, then the sweep, and return the answer. Finished runs are skipped. No model is saved."""
         chosen: dict[str, Any] = {}
         if self.line_search:
-            search = {"tune": "all", "tune_modules": None, "learning_rate": self.line_search}
+            search = {"tune": FULL, "tune_modules": None, "learning_rate": self.line_search}
             self._sweep(progress, search).run(save_model=False)
             chosen["learning_rate"] = self._best_learning_rate()
         return self._sweep(progress, chosen).run(save_model=False)
@@ -54,7 +54,7 @@ class StudySweep:
         return Sweep(progress=progress, **{**self.settings, "out": self.out, **changes})
 
     def _best_learning_rate(self) -> float | None:
-        """The learning rate that is best for full fine-tuning at the largest train size, by the study's choices."""
+        """The best learning rate of full fine-tuning at the largest train size, by the study's options."""
         group = next(iter(sweep_groups(self.out)))
         full = [run for run in group.runs if run["trainable"] == FULL and run["learning_rate"] in self.line_search]
         largest = max(run["train_size"] for run in full)
@@ -77,8 +77,8 @@ def study_sweeps(
     Args:
         protocol: The study.
         out: The folder for all sweeps.
-        models: Models in place of those of the study.
-        tasks: Tasks in place of those of the study.
+        models: Models to use instead of those of the study.
+        tasks: Tasks to use instead of those of the study.
         data: The folder or hub data set of a task.
         settings: Settings of a sweep that replace those of the protocol.
 
@@ -113,7 +113,7 @@ def study_sweeps(
 def run_sweeps(
     sweeps: Sequence[StudySweep], progress: Progress | None = None
 ) -> Iterator[tuple[StudySweep, dict[str, Any]]]:
-    """Run all sweeps of a study; yields each with its answer as soon as it is finished."""
+    """Run all sweeps of a study, and yield each one with its answer as soon as it is finished."""
     for sweep in sweeps:
         yield sweep, sweep.run(progress)
 
@@ -124,7 +124,7 @@ def _study_sweep(protocol: Protocol, model: str, task: str, *, out: Path, change
     search: tuple[float, ...] = ()
     if "learning_rate" not in settings:
         settings["learning_rate"] = protocol.line_search
-        search = protocol.line_search if protocol.as_published.one_rate else ()
+        search = protocol.line_search if protocol.as_published.one_learning_rate else ()
     return StudySweep(model, task, out, settings, protocol.as_published, search)
 
 

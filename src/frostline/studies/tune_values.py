@@ -6,22 +6,22 @@ from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.parsing import comma_separated
-from frostline.model.tune import Tune
+from frostline.statistics.tune import FULL, NAMED, Tune
 
 TERM = r"(?:\d+|\d*L)(?:/[1-9]\d*)?"  # 3, L, 2L/3
 TERM_PARTS = re.compile(r"(?P<factor>\d*)(?P<layers>L?)(/(?P<divisor>\d+))?")
 RANGE = re.compile(rf"(?P<first>{TERM})(\.\.(?P<last>{TERM})(:(?P<step>[1-9]\d*))?)?")
-WORDS: Mapping[str, Tune] = {"all": "all", "named": "named"}
+WORDS: Mapping[str, Tune] = {FULL: FULL, NAMED: NAMED}
 
 
 def tune_values(expression: str | Sequence[Any], layers: int) -> list[Tune]:
     """Values of k from terms separated by commas, or from a list of terms.
 
-    ``0..L/2, all`` is every k from 0 to half of the layers, and full fine-tuning; ``0..L:2`` is every second k; ``2L/3`` is two
-    thirds of the layers. Fractions are rounded down. Numbers come first, in rising order and each once.
+    ``0..L/2, all`` is every k from 0 to half of the layers, and full fine-tuning. ``0..L:2`` is every second k. ``2L/3`` is two
+    thirds of the layers. Fractions are rounded down. The result has numbers first, in ascending order and without duplicates.
 
     Args:
-        expression: The terms.
+        expression: The terms, as text or as a list.
         layers: The number of layers of the model, L.
 
     Raises:

@@ -2,8 +2,9 @@
 
 - ``specification``, ``grids``, ``toml``: the settings; ``inputs``, ``prepare``: data, model and tokens for them.
 - ``plan``, ``make_plan``, ``cache_space``: the runs, and the hidden states that are cached for them.
-- ``forecast/``: time and memory before anything is trained; ``execution/``: train the runs.
-- ``results/``: the folder of a sweep; ``register``, ``join``: add runs to it.
+- ``work/``: count operations and memory; ``results/``: the folder of a sweep; ``register``, ``join``: add runs to it.
+- ``execution/``: train the runs; ``forecast/``: predict their time and memory; ``progress``: the progress display.
 
-May import from data, statistics, fast, model, frozen and training. Start with ``prepare`` and ``execution/execute``.
+May import from data, statistics, fast, model, frozen and training. ``forecast/`` imports from ``execution/``, which imports from
+the files here, ``results/`` and ``work/``. Start with ``prepare`` and ``execution/execute``.
 """

@@ -31,16 +31,15 @@ class CacheSpace:
     def of(cls, context: RunContext, rows: Rows, limit: float | None) -> "CacheSpace":
         """The space for ``rows`` of the pool, with a ``limit`` in GB."""
         unique = rows[np.unique(context.tokens.keys[rows], return_index=True)[1]]
-        free = max(0, free_bytes(nearest_existing(cache_folder())) - RESERVED_BYTES)
         tokens = int(context.tokens.lengths[unique].sum())
-        return cls(context, unique, tokens, free, math.inf if limit is None else limit * 1e9)
+        return cls(context, unique, tokens, free_cache_bytes(), math.inf if limit is None else limit * 1e9)
 
     def bytes(self, selection: StateSelection) -> int:
         """The size of these hidden states of all examples."""
         return selection.bytes(len(self.unique), self.tokens, self.context.pretrained.anatomy.width)
 
     def fits(self, selection: StateSelection) -> bool:
-        """Whether the disk has space for what is not cached yet, and the limit for all of it."""
+        """Whether the disk has space for the states that are not cached yet, and the limit allows all of them."""
         context = self.context
         recipe = recipe_of(context.pretrained, context.machine, context.forward_pass(selection))
         whole = context.pretrained.anatomy.count in selection.pooled  # then the last layer ran for all tokens
@@ -69,6 +68,11 @@ def recipe_of(pretrained: Pretrained, machine: Machine, forward_pass: ForwardPas
         packed=forward_pass.packed,
         head_token=" ".join(forward_pass.head_token.modules) if forward_pass.head_token else "",
     )
+
+
+def free_cache_bytes() -> int:
+    """How many more bytes of disk the cache may take."""
+    return max(0, free_bytes(nearest_existing(cache_folder())) - RESERVED_BYTES)
 
 
 def nearest_existing(path: Path) -> Path:

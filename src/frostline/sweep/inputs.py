@@ -11,7 +11,7 @@ from frostline.data.examples import Examples
 from frostline.data.load import Data, load_data
 from frostline.data.specification import DataSpec
 from frostline.frozen.batches import Rows
-from frostline.model.loading import most_tokens
+from frostline.model.anatomy import position_limit
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens, encode
 from frostline.sweep.specification import SweepSpec
@@ -24,7 +24,7 @@ def read_data(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
 
     Args:
         spec: The sweep.
-        sources: Tables given in Python, in place of the paths of ``train``, ``validation`` and ``test``.
+        sources: Tables given in Python, which replace the paths of ``train``, ``validation`` and ``test``.
 
     Raises:
         FrostlineError: A table cannot be read or is not usable.
@@ -53,7 +53,7 @@ def read_data(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
 
 def splits_of(data: Data) -> dict[str, Examples]:
     """The examples of every split, training first."""
-    return {name: part for name in SPLITS if (part := getattr(data, name)) is not None} | dict(data.others)
+    return {name: part for name in SPLITS if (part := getattr(data, name)) is not None} | dict(data.other_splits)
 
 
 def data_digest(splits: Iterable[Examples]) -> str:
@@ -72,7 +72,7 @@ def length_limit(spec: SweepSpec, pretrained: Pretrained) -> int:
     """
     if spec.max_length is None:
         return pretrained.max_length
-    positions = most_tokens(pretrained.model)
+    positions = position_limit(pretrained.model)
     least = pretrained.tokenizer.num_special_tokens_to_add(pair=False) + 1
     if spec.max_length < least or (positions and spec.max_length > positions):
         raise FrostlineError(
@@ -98,11 +98,11 @@ def encode_splits(
         name: encode(pretrained.tokenizer, s.texts, s.pairs, max_length, trained if name == "train" else None)
         for name, s in splits.items()
     }
-    _require_consent(spec, encoded, max_length, pretrained)
+    _check_truncation(spec, encoded, max_length, pretrained)
     return encoded
 
 
-def _require_consent(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length: int, pretrained: Pretrained) -> None:
+def _check_truncation(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length: int, pretrained: Pretrained) -> None:
     """Refuse to truncate more examples than ``--max-truncated`` allows."""
     truncated = {name: tokens.truncated() for name, tokens in encoded.items()}
     split = max(truncated, key=lambda name: truncated[name])
@@ -111,12 +111,12 @@ def _require_consent(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length:
     tokens = encoded[split]
     lost = tokens.dropped.sum() / (tokens.dropped.sum() + tokens.offsets[-1])
     longest = int((tokens.lengths + tokens.dropped).max())
-    most = most_tokens(pretrained.model)
-    remedy = "this model takes no more; consent" if most and max_length >= most else "raise --max-length, or consent"
+    most = position_limit(pretrained.model)
+    longer = "The model takes no more tokens: allow" if most and max_length >= most else "Raise --max-length, or allow"
     raise FrostlineError(
-        f"{100 * truncated[split]:.1f} % of the {split} texts in use are longer than {max_length} tokens and would be "
-        f"truncated, losing {100 * lost:.1f} % of all tokens (the longest has {longest}): {remedy} with "
-        f"--max-truncated {min(1.0, np.ceil(truncated[split] * 100) / 100):g}."
+        f"{100 * truncated[split]:.1f} % of the {split} examples in use have more than {max_length} tokens and would be "
+        f"truncated. {100 * lost:.1f} % of all tokens would be lost; the longest example has {longest}. {longer} "
+        f"truncation with --max-truncated {min(1.0, np.ceil(truncated[split] * 100) / 100):g}."
     )
 
 
@@ -124,20 +124,21 @@ def require_classes(spec: SweepSpec, data: Data) -> None:
     """Refuse class weights for a regression."""
     if not data.task.labels and spec.class_weights != "none":
         raise FrostlineError(
-            f"{data.task.name}: class_weights are for classes, and this is a regression on a number: leave them out."
+            f"{data.task.name}: class_weights are for classes, but this is a regression: leave them out."
         )
 
 
 def require_train_sizes(spec: SweepSpec, data: Data) -> None:
-    """Refuse training-set sizes that the table does not have, or that cannot hold every class."""
+    """Refuse training-set sizes that are larger than the table, or too small for one example of each class."""
     classes = len(np.unique(data.train.targets)) if data.task.labels else 1
     for size in spec.values_of("train_size"):
         if size > data.train_rows:
             raise FrostlineError(
-                f"train_size = {size:,} is more than the {data.train_rows:,} training rows (after validation and test "
-                "were held out): give a smaller --train-size, or leave it out to use all."
+                f"train_size = {size:,} is more than the {data.train_rows:,} training rows (without those held out for "
+                "validation and test): give a smaller --train-size, or leave it out to use all."
             )
         if size < classes:
             raise FrostlineError(
-                f"train_size = {size} cannot show all {classes} classes: give at least --train-size {classes}."
+                f"train_size = {size} is too small for one example of each of the {classes} classes: give at least "
+                f"--train-size {classes}."
             )

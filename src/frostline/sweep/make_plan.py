@@ -1,4 +1,4 @@
-"""The plan of a sweep, made from its data and its model."""
+"""Make the plan of a sweep from its data and its model."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +10,7 @@ from frostline.frozen.batches import Rows
 from frostline.frozen.selection import StateSelection, selection_for
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
+from frostline.statistics.tune import NAMED
 from frostline.sweep.cache_space import CacheSpace
 from frostline.sweep.parameter_groups import groups_by_tune
 from frostline.sweep.plan import Identity, Plan
@@ -31,17 +32,17 @@ def make_plan(
     store: Store,
     probes: bool,
 ) -> Plan:
-    """The plan of a sweep: its runs, what they share, and what that takes of the disk.
+    """The plan of a sweep: its runs, the hidden states that they share, and the disk space that both need.
 
     Args:
         spec: The sweep.
-        identity: What makes two sweeps the same.
+        identity: What identifies the sweep besides its settings.
         runs: All runs of the grid.
         context: What the runs share.
         data: The examples.
         encoded: Tokens by split.
         store: The results in the folder.
-        probes: Also cache what probes after every layer read.
+        probes: Also cache the hidden states that probes after every layer read.
     """
     anatomy, model = context.pretrained.anatomy, context.pretrained.model
     groups = groups_by_tune(runs, model, anatomy)
@@ -85,20 +86,20 @@ def _states_wanted(spec: SweepSpec, runs: Sequence[RunSpec], context: RunContext
 
 
 def _truncated_by_class(identity: Identity, data: Data, tokens: Tokens) -> dict[str, float]:
-    """The share of truncated training examples of each class, where any of its examples is in use."""
+    """The share of truncated training examples of each class that has examples in use."""
     shares = {label: tokens.truncated(data.train.targets == n) for n, label in enumerate(identity.labels)}
     return {label: share for label, share in shares.items() if not np.isnan(share)}
 
 
 def rows_needed(context: RunContext, runs: Sequence[RunSpec]) -> Rows:
-    """Rows of the pool that these runs train on or are scored on."""
+    """The rows of the pool that these runs train on or are scored on."""
     parts = [rows for name, rows in context.splits.items() if name != "train"]
     parts += [train_rows(context, spec) for spec in _one_per_subset(runs)]
     return np.unique(np.concatenate(parts))
 
 
 def rows_trained(runs: Sequence[RunSpec], data: Data) -> Rows | None:
-    """Training rows that any of these runs trains on; None: all."""
+    """The training rows that at least one of these runs trains on; None: all."""
     if any(spec.train_size == len(data.train) for spec in runs):
         return None
     subsets = [subset_rows(spec, data.train.targets, data.folds) for spec in _one_per_subset(runs)]
@@ -106,11 +107,11 @@ def rows_trained(runs: Sequence[RunSpec], data: Data) -> Rows | None:
 
 
 def _one_per_subset(runs: Sequence[RunSpec]) -> Iterable[RunSpec]:
-    """One of all runs that train on the same examples."""
+    """One run of each set of training examples."""
     return {(spec.seed if spec.subset == "per-seed" else spec.fold, spec.train_size): spec for spec in runs}.values()
 
 
 def _notes_on_named_modules(runs: Sequence[RunSpec], pretrained: Pretrained) -> Iterator[str]:
     """Notes on named modules, if any are trained."""
-    run = next((run for run in runs if run.tune == "named"), None)
+    run = next((run for run in runs if run.tune == NAMED), None)
     yield from run.to_train.notes(pretrained.anatomy, pretrained.new) if run else ()

@@ -1,4 +1,4 @@
-"""Every parameter group of a run, trained or frozen, as it is shown before anything is trained."""
+"""The parameter groups of a run, trained and frozen, for ``--dry-run``."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,28 +6,29 @@ from dataclasses import dataclass
 from torch import nn
 
 from frostline.data.wording import ranges
-from frostline.model.anatomy import LAYER, Anatomy
+from frostline.model.anatomy import Anatomy
 from frostline.model.module_paths import topmost_modules
-from frostline.model.tune import Tune
+from frostline.model.places import LAYER, layer_number
+from frostline.statistics.tune import Tune
 from frostline.training.optimizer import optimizer_groups
 from frostline.training.specification import RunSpec
 
 
 @dataclass(frozen=True)
 class Group:
-    """Parameters that are treated alike: a group of the optimizer's, or what is frozen of one place."""
+    """Parameters with the same treatment: a group of the optimizer, or the frozen parameters of one place."""
 
     trained: bool
     places: tuple[str, ...]  # embeddings, layer 4 .. 5, final norm, pooler, head
     parameters: int
     tensors: int
-    learning_rates: tuple[float, ...]  # one for each of the grid; none where nothing is trained
+    learning_rates: tuple[float, ...]  # all learning rates of the grid; empty if the group is frozen
     weight_decay: float | None
-    modules: tuple[str, ...]  # the topmost that hold nothing else; runs of layers as one
+    modules: tuple[str, ...]  # the topmost modules with no other parameters; paths of consecutive layers are merged
 
 
 def groups_by_tune(runs: Sequence[RunSpec], model: nn.Module, anatomy: Anatomy) -> dict[Tune, tuple[Group, ...]]:
-    """The groups of each value of ``tune``, which are the same for every seed and size."""
+    """The groups of each value of ``tune``. They are the same for every seed and train size."""
     alike: dict[Tune, dict[float, RunSpec]] = {}
     for run in runs:
         alike.setdefault(run.tune, {}).setdefault(run.learning_rate, run)
@@ -35,7 +36,7 @@ def groups_by_tune(runs: Sequence[RunSpec], model: nn.Module, anatomy: Anatomy) 
 
 
 def groups_of(runs: Sequence[RunSpec], model: nn.Module, anatomy: Anatomy) -> tuple[Group, ...]:
-    """The groups of runs that differ in their learning rate alone: the optimizer's own, then what is frozen."""
+    """The groups of runs that differ only in their learning rate: first those of the optimizer, then the frozen ones."""
     parameters = dict(model.named_parameters())
     names = runs[0].to_train.parameters(anatomy)
     given = {name: p for name, p in parameters.items() if name in names}
@@ -61,7 +62,7 @@ def _group(
     parameters: Mapping[str, nn.Parameter],
     anatomy: Anatomy,
 ) -> Group:
-    """``alike`` are all that are trained, or all that are frozen: modules are named whatever their weight decay."""
+    """The group of the parameters ``inside``. ``alike`` are all trained or all frozen parameters, whatever their weight decay."""
     places = list(dict.fromkeys(anatomy.places[name] for name in inside))
     modules = dict.fromkeys(path for place in places for path in _modules(inside, place, alike, anatomy))
     return Group(
@@ -81,11 +82,11 @@ def _modules(inside: Sequence[str], place: str, alike: frozenset[str], anatomy: 
 
 
 def _kind(place: str) -> str:
-    return LAYER if place.startswith(LAYER) else place
+    return place if layer_number(place) is None else LAYER
 
 
 def merged_paths(paths: Iterable[str], prefix: str) -> tuple[str, ...]:
-    """Paths that differ only in the number after ``prefix``, written as one, and the parts of the same numbers together.
+    """Merge paths that differ only in the number after ``prefix``, and then paths with the same numbers.
 
     Examples: ``layer.0 .. 9.output``, ``layer.0 .. 9.{attention, output}``.
     """

@@ -1,4 +1,4 @@
-"""Before anything runs: the runs, what they share, and what that takes of the disk."""
+"""The plan of a sweep: its runs, the hidden states that they share, and the disk space that both need."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -7,16 +7,16 @@ from typing import Any
 
 from frostline import FrostlineError
 from frostline.frozen.selection import StateSelection
-from frostline.model.tune import Tune
-from frostline.sweep.forecast.record import Forecast
+from frostline.statistics.tune import NAMED, Tune, name_of, sort_key
 from frostline.sweep.parameter_groups import Group
+from frostline.sweep.results.forecast_record import Forecast
 from frostline.sweep.specification import SweepSpec, make_spec
 from frostline.training.specification import RunSpec
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What, beside the settings, makes two sweeps the same: digests, and what defaults were resolved to."""
+    """What identifies a sweep besides its settings: digests of model and data, and resolved defaults."""
 
     weights: str
     vocabulary: str
@@ -33,10 +33,10 @@ class Identity:
 
 
 def read_identity(written: Mapping[str, Any], out: Path) -> Identity:
-    """The identity in what sweep.toml says.
+    """The identity in the contents of sweep.toml.
 
     Raises:
-        FrostlineError: it is not whole.
+        FrostlineError: A key is missing or has a wrong value.
     """
     try:
         facts = written["identity"]
@@ -44,93 +44,108 @@ def read_identity(written: Mapping[str, Any], out: Path) -> Identity:
         if not all(
             type(getattr(identity, field.name)) is field.type for field in fields(Identity) if field.type is int
         ):
-            raise TypeError("a word stands where a number belongs")
+            raise TypeError("a number is expected, but there is text")
     except (KeyError, TypeError) as error:
         raise FrostlineError(
-            f"{out / 'sweep.toml'} is damaged ({error}): put it back, or choose another --out."
+            f"{out / 'sweep.toml'} is damaged ({error}): restore it, or choose another --out."
         ) from error
     return identity
 
 
 def read_settings(written: Mapping[str, Any], out: Path) -> SweepSpec:
-    """The specification in what sweep.toml says.
+    """The specification in the contents of sweep.toml.
 
     Raises:
-        FrostlineError: it is not whole.
+        FrostlineError: A setting is missing or has a wrong value.
     """
     try:
         return make_spec({name: value for name, value in written.items() if name != "identity"})
     except FrostlineError as error:
         raise FrostlineError(
-            f"{out / 'sweep.toml'} is damaged ({str(error).rstrip('.')}): put it back, or choose another --out."
+            f"{out / 'sweep.toml'} is damaged ({str(error).rstrip('.')}): restore it, or choose another --out."
         ) from error
 
 
 def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
-    """Every run of the grid: all k of one seed before the next seed, so that an early answer is a whole curve; the head
-    alone, which has rates of its own, first."""
+    """Every run of the grid, in the order in which they are trained.
+
+    All k of one seed come before the next seed, so that an interrupted sweep has complete curves. k = 0 comes first, because it
+    has learning rates of its own.
+    """
     common = {name: getattr(spec, name) for name in RunSpec.model_fields if name in SweepSpec.model_fields}
     for name in ("weights", "vocabulary", "data", "metric", "precision", "max_length", "folds"):
         common[name] = getattr(identity, name)
     cells = {
-        (size, seed, rate, k, of_head)
+        (size, seed, rate, k, head_rate)
         for part in spec.grids()
         for size in part.train_size or (identity.train_rows,)
         for seed in part.seeds
         for k in part.tune
-        for rate, of_head in part.learning_rate_pairs(k)
+        for rate, head_rate in part.learning_rate_pairs(k)
     }
     return [
         RunSpec.model_validate(
             {
-                **{**common, "tune_modules": spec.tune_modules if k == "named" else None},
-                **{"tune": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": of_head},
+                **{**common, "tune_modules": spec.tune_modules if k == NAMED else None},
+                **{"tune": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate},
             }
         )
-        for size, seed, rate, k, of_head in sorted(cells, key=_in_order)
+        for size, seed, rate, k, head_rate in sorted(cells, key=_cell_order)
     ]
 
 
-def _in_order(cell: tuple[int, int, float, Tune, float | None]) -> tuple[Any, ...]:
+def _cell_order(cell: tuple[int, int, float, Tune, float | None]) -> tuple[Any, ...]:
     size, seed, rate, k, _ = cell
-    return size, seed, k != 0, rate, *by_depth(k)
-
-
-def by_depth(k: Tune) -> tuple[bool, bool, int]:
-    """The order of values of k: the head alone first, full last, named parts after it."""
-    return k == "named", k == "all", k if isinstance(k, int) else 0
+    return size, seed, k != 0, rate, *sort_key(name_of(k))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep will do."""
+    """The plan of a sweep.
+
+    Attributes:
+        runs: All runs of the grid.
+        done: Digests of the runs that have a result.
+        parameters: The number of parameters of the model.
+        trainable: The number of parameters that are trained, by k.
+        groups: The groups of parameters, trained and frozen, by k.
+        rows: The number of distinct examples in the forward pass over the frozen layers.
+        tokens: The number of their tokens.
+        wanted: The hidden states that the runs could use.
+        cached: The part of ``wanted`` that fits into the limit.
+        cache_bytes: The size of ``cached`` on disk.
+        limit_bytes: The disk space that the cache may take.
+        free_bytes: The free disk space for the cache.
+        truncated: The share of examples that are truncated at ``max_length``, by split.
+        truncated_by_class: The share of truncated training examples, by class.
+        max_length: The most tokens per example.
+        notes: Sentences that the user should read.
+        results_bytes: The size of all results with their predictions.
+        model_bytes: The size of the saved model.
+        forecast: Time and memory of the runs without a result; None until steps are timed.
+    """
 
     runs: tuple[RunSpec, ...]
-    done: frozenset[str]  # digests of runs that have a result
+    done: frozenset[str]
     parameters: int
-    trainable: Mapping[Tune, int]  # parameters trained, by k
-    groups: Mapping[Tune, tuple[Group, ...]]  # of parameters, trained and frozen, by k
-    rows: int  # that pass through the frozen layers
+    trainable: Mapping[Tune, int]
+    groups: Mapping[Tune, tuple[Group, ...]]
+    rows: int
     tokens: int
-    wanted: StateSelection  # what all runs together would take up
-    cached: StateSelection  # the part of it within the limit
+    wanted: StateSelection
+    cached: StateSelection
     cache_bytes: int
     limit_bytes: int
     free_bytes: int
-    truncated: Mapping[str, float]  # share of texts cut at the length limit, by split
-    truncated_by_class: Mapping[str, float]  # of training texts
+    truncated: Mapping[str, float]
+    truncated_by_class: Mapping[str, float]
     max_length: int
     notes: tuple[str, ...]
-    results_bytes: int  # of a result with its predictions, for all runs
+    results_bytes: int
     model_bytes: int
-    forecast: Forecast | None = None  # seconds and memory of what is missing, once that was timed
-
-    @property
-    def missing(self) -> list[RunSpec]:
-        """Runs without a result."""
-        return [run for run in self.runs if run.digest not in self.done]
+    forecast: Forecast | None = None
 
     @property
     def disk_bytes(self) -> int:
-        """Of the output folder while the sweep runs: results, model, and what the best run of each k has learned."""
+        """The most space that the output folder takes: results, model, and the trained parameters of the best run of each k."""
         return self.results_bytes + self.model_bytes + 4 * sum(self.trainable.values())

@@ -1,6 +1,6 @@
 """Prepare a sweep: read its data, load its model, make its plan. Nothing is written here."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,17 @@ from frostline.data.class_weights import class_weights
 from frostline.data.examples import Examples
 from frostline.data.glue.tasks import glue_task
 from frostline.data.load import Data
+from frostline.data.task import Task
+from frostline.frozen.check.cut_comparison import Check
 from frostline.frozen.check.head_token import find_head_reads
-from frostline.frozen.check.trial import Check
 from frostline.model.anatomy import probe_batch
 from frostline.model.device import Machine, this_machine
 from frostline.model.loading import load_pretrained
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
 from frostline.model.trainable import Trainable
-from frostline.model.tune import Tune
 from frostline.statistics.metrics import check_metric
-from frostline.sweep.execution.progress import Progress
+from frostline.statistics.tune import Tune
 from frostline.sweep.inputs import (
     data_digest,
     encode_splits,
@@ -36,15 +36,17 @@ from frostline.sweep.inputs import (
 from frostline.sweep.join import join_existing
 from frostline.sweep.make_plan import make_plan, rows_trained
 from frostline.sweep.plan import Identity, Plan, expand, read_identity, read_settings
+from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
 from frostline.training.context import RunContext
 from frostline.training.problem import Problem
+from frostline.training.specification import RunSpec
 
 
 @dataclass
 class Prepared:
-    """A sweep that is ready to run."""
+    """A sweep that is ready to run: its data, its model and its plan."""
 
     spec: SweepSpec
     data: Data
@@ -53,10 +55,15 @@ class Prepared:
     context: RunContext
     plan: Plan
     store: Store
+    requested: SweepSpec  # the grid of this call alone; ``spec`` also has the runs of earlier calls
     checks: list[Check] | None = None  # the exactness check of its cuts, once made
 
+    def missing(self, runs: Sequence[RunSpec]) -> list[RunSpec]:
+        """Those of ``runs`` that have no result in the folder."""
+        return [run for run in runs if not self.store.has(run.digest)]
+
     def grown(self) -> bool:
-        """Whether another call has added runs to the folder meanwhile; their examples are not tokenized here."""
+        """Whether another call has added runs to the folder since. Their examples are not tokenized here."""
         older = self.store.read_spec()
         known = {run.digest for run in self.plan.runs}
         return older is not None and any(
@@ -72,14 +79,14 @@ def prepare(
     tunes: Callable[[int], tuple[Tune, ...]] | None = None,
     probes: bool = False,
 ) -> Prepared:
-    """Read, load, tokenize and plan; nothing is written.
+    """Read the data, load the model, tokenize and plan. Nothing is written.
 
     Args:
         spec: The sweep.
-        sources: Tables given in Python, in place of the paths of ``train``, ``validation`` and ``test``.
-        progress: What the user sees meanwhile.
-        tunes: From the number of layers to the values of ``tune``, in place of those of ``spec``.
-        probes: Also cache what probes after every layer read.
+        sources: Tables given in Python, which replace the paths of ``train``, ``validation`` and ``test``.
+        progress: Shows progress.
+        tunes: Maps the number of layers to values of k, which replace those of ``spec``.
+        probes: Also cache the hidden states that probes after every layer read.
 
     Raises:
         FrostlineError: Anything that the user can correct.
@@ -93,19 +100,19 @@ def prepare(
     require_classes(spec, data)
     metric = _metric(spec, data)
     progress.begin("loading the model")
-    pretrained = _load(spec, data, machine)
+    pretrained = load_model(spec, data.task, machine)
     if tunes is not None:
         spec = spec.model_copy(update={"tune": tunes(pretrained.anatomy.count)})
     for k in spec.values_of("tune"):
         Trainable(k, spec.tune_modules).parameters(pretrained.anatomy)
     require_train_sizes(spec, data)
-    splits, max_length = splits_of(data), length_limit(spec, pretrained)
+    requested, splits, max_length = spec, splits_of(data), length_limit(spec, pretrained)
     identity = _identity(pretrained, machine, data, metric=metric, max_length=max_length, splits=splits)
     if older is not None:
         if before and spec.task is None:
             identity = replace(identity, task=before.task)  # a file may have been renamed
         spec = join_existing(spec, identity, older, store.out)
-    progress.begin("tokenizing the texts")
+    progress.begin("tokenizing the examples")
     runs = expand(spec, identity)
     encoded = encode_splits(spec, splits, max_length, pretrained, trained=rows_trained(runs, data))
     context = _context(pretrained, machine, data, encoded, metric=metric, class_weighting=spec.class_weights)
@@ -119,7 +126,7 @@ def prepare(
         store=store,
         probes=probes,
     )
-    return Prepared(spec, data, pretrained, identity, context, plan, store)
+    return Prepared(spec, data, pretrained, identity, context, plan, store, requested)
 
 
 def _identity(
@@ -131,7 +138,7 @@ def _identity(
     max_length: int,
     splits: Mapping[str, Examples],
 ) -> Identity:
-    """What makes two sweeps the same."""
+    """What identifies the sweep besides its settings."""
     return Identity(
         weights=pretrained.weights,
         vocabulary=pretrained.vocabulary,
@@ -157,7 +164,7 @@ def _context(
     metric: str,
     class_weighting: str | dict[str, float],
 ) -> RunContext:
-    """What all runs share: the model, and the examples of all splits in one pool."""
+    """The context of all runs: the model, and the examples of all splits in one pool."""
     tokens = Tokens.join(list(encoded.values()))
     ends = np.cumsum([len(part) for part in encoded.values()])
     rows = {name: np.arange(end - len(part), end) for (name, part), end in zip(encoded.items(), ends, strict=True)}
@@ -176,11 +183,12 @@ def _metric(spec: SweepSpec, data: Data) -> str:
     return check_metric(requested, data.task.problem_type, len(data.task.labels))
 
 
-def _load(spec: SweepSpec, data: Data, machine: Machine) -> Pretrained:
+def load_model(spec: SweepSpec, task: Task, machine: Machine) -> Pretrained:
+    """The model of a sweep with a classifier head for its task."""
     return load_pretrained(
         spec.model,
-        labels=data.task.labels,
-        problem_type=data.task.problem_type,
+        labels=task.labels,
+        problem_type=task.problem_type,
         revision=spec.revision,
         trust_remote_code=spec.trust_remote_code,
         device=machine.device,

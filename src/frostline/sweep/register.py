@@ -1,4 +1,4 @@
-"""The grid of a sweep, entered into the folder that holds its results."""
+"""Register a sweep: write its settings and its scored examples into its folder."""
 
 from dataclasses import asdict
 
@@ -11,15 +11,15 @@ from frostline.sweep.results.rows import write_rows
 
 
 def register(prepared: Prepared) -> None:
-    """Make the sweep's folder, or add this grid to the one that is there."""
+    """Create the folder of a sweep, or add the grid of this sweep to an existing folder."""
     out = prepared.store.out
     make_folder(out)
     identity = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(prepared.identity).items()}
-    with FileLock(out / ".sweep.lock"):  # another process may have added to the grid since this one was made ready
-        there = prepared.store.read_spec()
+    with FileLock(out / ".sweep.lock"):  # another process may have extended the grid since this sweep was prepared
+        existing = prepared.store.read_spec()
         spec = prepared.spec
-        if there is not None:
-            spec = spec.extended(read_settings(there, out), prepared.identity.train_rows)
+        if existing is not None:
+            spec = spec.extended(read_settings(existing, out), prepared.identity.train_rows)
         prepared.store.write_spec({**spec.model_dump(mode="json"), "identity": identity})
     facts = {
         "columns": asdict(prepared.data.task.columns),
@@ -31,7 +31,7 @@ def register(prepared: Prepared) -> None:
     }
     write_json(out / "data.json", facts)
     write_rows(out, "validation", prepared.data.validation, prepared.data.folds)
-    for name, examples in prepared.data.others.items():
+    for name, examples in prepared.data.other_splits.items():
         write_rows(out, name, examples)
     if prepared.data.test is not None:
         write_rows(out, "test", prepared.data.test)

@@ -3,7 +3,6 @@
 Its fields are the keys of a TOML file, the flags of the command line and the arguments of :class:`frostline.Sweep`.
 """
 
-import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -11,7 +10,10 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from frostline import FrostlineError
-from frostline.model.tune import Tune
+from frostline.data.formats.endings import ENDINGS, either
+from frostline.data.specification import ProblemType
+from frostline.data.wording import did_you_mean
+from frostline.statistics.tune import NAMED, Tune
 from frostline.sweep.grids import GRID, MoreRuns, merge_grids
 from frostline.training.fields import HeadLearningRates, LearningRates, Seeds, Sizes, Strings, Tunes, panel
 from frostline.training.specification import HEAD_LEARNING_RATE, Settings
@@ -24,9 +26,7 @@ FOUND = panel("data", "found by name")
 class SweepSpec(Settings):
     """A grid of runs with one model on one data set."""
 
-    train: str | None = Field(
-        None, description="training table: CSV, TSV, JSON lines or Parquet", json_schema_extra=DATA
-    )
+    train: str | None = Field(None, description=f"training table: {either(*ENDINGS)}", json_schema_extra=DATA)
     validation: str | None = Field(None, description="validation table", json_schema_extra=HELD_OUT)
     test: str | None = Field(None, description="test table, or none", json_schema_extra=HELD_OUT)
     data: str | None = Field(
@@ -48,7 +48,7 @@ class SweepSpec(Settings):
         description="column names, for files without a header line",
         json_schema_extra=DATA,
     )
-    problem_type: Literal["single_label_classification", "regression"] | None = Field(
+    problem_type: ProblemType | None = Field(
         None,
         description="task type: single_label_classification or regression",
         json_schema_extra=panel("data", "found from the labels"),
@@ -211,11 +211,10 @@ def make_spec(values: Mapping[str, Any]) -> SweepSpec:
             raise FrostlineError(
                 f"There is no table [{key}]: move its settings to the top of the file. Only class_weights and grid are tables."
             )
-        near = difflib.get_close_matches(key, known, 1, 0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(sorted(known))}."
-        raise FrostlineError(f"There is no setting {key!r}: {hint}")
+        hint = did_you_mean(key, known) or f": choose from {', '.join(sorted(known))}"
+        raise FrostlineError(f"There is no setting {key!r}{hint}.")
     if values.get("tune_modules") is not None and values.get("tune") is None:
-        values = {**values, "tune": "named"}
+        values = {**values, "tune": NAMED}
     try:
         return _check_module_names(SweepSpec.model_validate(values))
     except ValidationError as error:
@@ -245,12 +244,12 @@ def _grid_advice(error: ErrorDetails) -> str:
 
 def _check_module_names(spec: SweepSpec) -> SweepSpec:
     """Refuse ``named`` without module names, and module names without ``named``."""
-    if "named" in spec.values_of("tune") and spec.tune_modules is None:
+    if NAMED in spec.values_of("tune") and spec.tune_modules is None:
         raise FrostlineError(
             "tune has `named`, but no parts are named: give --tune-modules with module paths, such as "
             "encoder.layer.11,pooler."
         )
-    if "named" not in spec.values_of("tune") and spec.tune_modules is not None:
+    if NAMED not in spec.values_of("tune") and spec.tune_modules is not None:
         requested = ",".join(map(str, spec.values_of("tune")))
         raise FrostlineError(
             f"tune_modules names {', '.join(spec.tune_modules)}, but --tune {requested} does not train named parts: add "
@@ -265,7 +264,7 @@ def _advice(error: ErrorDetails, description: str | None) -> str:
     if kind == "value_error":
         return error["msg"].removeprefix("Value error, ")
     if name == "tune":
-        return "give numbers of layers, from 0 (head only) up, all, and named (with --tune-modules)"
+        return "give numbers of layers, from 0 (classifier head only) up, all, and named (with --tune-modules)"
     if name == "class_weights":
         return "give none, balanced, or a weight for each label"
     if kind == "literal_error":

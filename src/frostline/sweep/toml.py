@@ -14,7 +14,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """The values in a TOML file.
 
     Raises:
-        FrostlineError: no such file, or it is no TOML.
+        FrostlineError: The file does not exist or is not valid TOML.
     """
     path = Path(path)
     try:
@@ -27,12 +27,12 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FrostlineError(
-            f"{path} is no TOML: {error}. Mend that place; a table of texts goes with --train."
+            f"{path} is not valid TOML: {error}. Correct it; a table of examples goes with --train."
         ) from error
 
 
 def to_toml(values: Mapping[str, Any]) -> str:
-    """Plain values as TOML; what is None is left out, since TOML has no such word."""
+    """Plain values as TOML. Values that are None are left out, because TOML has no null."""
     lines, tables = [], []
     for key, value in values.items():
         if isinstance(value, Mapping):

@@ -1,14 +1,14 @@
 """Train one run: from a specification to a result. May import from data, statistics, fast, model and frozen.
 
-- specification.py: settings of a run, and its digest; fields.py holds the types of its fields
-- run.py: the whole story: start from pretrained values, train, score, audit
-- context.py: what all runs of one worker share
-- rows.py: training and validation rows, and their order; seeds.py seeds every random generator
-- session.py: the model while runs are trained on it; forward.py is the function from rows to logits
-- loop.py: the training loop; learner.py is one run in it, problem.py its loss and scores
-- optimizer.py: AdamW, parameter groups and schedules; steps.py counts steps
-- audit.py: checks what was frozen and what was trained
+- run.py: one run: start from pretrained values, train, score, audit. Start reading here.
+- specification.py: the settings of a run, and its digest; fields.py has the types of the settings
+- context.py: the model and data that all runs of one worker share
+- rows.py: the training and validation rows of a run, and their order; seeds.py has the seeds of all random generators
+- session.py: prepares the model for training runs; forward.py is the function from rows to logits
+- loop.py: the training loop; learner.py has the state of one run in the loop; problem.py has its loss and scores
+- optimizer.py: AdamW, parameter groups and schedules; steps.py has the number of steps
+- audit.py: checks which parameters were frozen and which were trained
 - result.py: the result, as it is written to disk
-- step_profile.py: time and memory of a step
+- step_profile.py: time and memory of a training step
 - probes/: linear probes on frozen features
 """

@@ -1,4 +1,4 @@
-"""The audit of a run: which parameters were frozen and which were trained, checked on the model itself."""
+"""The audit of a run: check on the model which parameters were frozen and which were trained."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from frostline.training.learner import Learner
 
 
 class Audit:
-    """Checks before, during and after a training that exactly the parameters ``names`` are trained."""
+    """Checks before, during and after training that exactly the parameters ``names`` are trained."""
 
     def __init__(self, pretrained: Pretrained, names: frozenset[str]) -> None:
         self.pretrained, self.names = pretrained, names
@@ -18,15 +18,15 @@ class Audit:
         self.frozen_in_train_mode = 0
 
     def check_modes(self) -> None:
-        """Count the frozen modules, with the dropout inside them, that are not in eval mode."""
+        """Count the frozen modules that are not in eval mode, including dropout modules inside them."""
         frozen = set(frozen_modules(self.pretrained.model, self.names))
         self.frozen_in_train_mode = sum(module.training for module in frozen)
 
     def facts(self, *, frozen_dropout: bool) -> dict[str, Any]:
-        """The audit of the model after training, as it is written into the result.
+        """Audit the model after training. The returned facts become part of the result.
 
         Raises:
-            AssertionError: Something that had to stay frozen did not; such a run has no result.
+            AssertionError: A frozen parameter changed, has a gradient, or was in train mode. Such a run has no result.
         """
         model, places = self.pretrained.model, self.pretrained.anatomy.places
         parameters = dict(model.named_parameters())
@@ -48,10 +48,10 @@ class Audit:
         return facts
 
     def learner_facts(self, learner: Learner) -> dict[str, Any]:
-        """The audit of one run's own parameters, as it is written into the result.
+        """Audit the parameters of one run of the stack. The returned facts become part of the result.
 
         Raises:
-            AssertionError: Its optimizer held other parameters, or not all of them.
+            AssertionError: The optimizer did not hold exactly the trained parameters.
         """
         trained = {id(p) for p in learner.parameters.values()}
         held = [id(p) for group in learner.groups for p in group["params"]]

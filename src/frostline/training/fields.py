@@ -1,4 +1,4 @@
-"""Types of the fields of a specification. They also accept comma-separated text from a command line or a TOML file."""
+"""Types of the settings of runs and sweeps. They also accept comma-separated text from a command line or a TOML file."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,23 +6,23 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSe
 from pydantic.types import JsonValue
 
 from frostline.data.parsing import comma_separated
-from frostline.model.tune import Tune
+from frostline.statistics.tune import Tune
 
 Strict = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def panel(name: str, default: str = "") -> dict[str, JsonValue]:
-    """Facts about a setting for ``--help``.
+    """The entry of a setting in ``--help``.
 
     Args:
-        name: The group of flags: data, model, grid, training, resources or output.
-        default: What applies if the setting is None.
+        name: The panel that shows the flag: data, model, grid, training, resources or output.
+        default: The text to show as the default if the setting is None.
     """
     return {"panel": name, "default_text": default}
 
 
 def _as_list(value: Any) -> Any:
-    """One value, or comma-separated text, as a list."""
+    """A single value or comma-separated text as a list."""
     if isinstance(value, str):
         return [_number(part) for part in comma_separated(value) if part]
     return list(value) if isinstance(value, list | tuple | range | set) else [value]
@@ -44,7 +44,7 @@ def _as_strings(value: Any) -> Any:
 
 
 def _as_seeds(value: Any) -> Any:
-    """``5`` becomes 0 to 4; a list stays a list."""
+    """The seeds 0 to 4 for ``5``. A list stays unchanged."""
     values = _as_list(value)
     if isinstance(value, int) or (isinstance(value, str) and "," not in value):
         if not values or not isinstance(values[0], int) or values[0] < 1:
@@ -79,7 +79,7 @@ Strings = Annotated[tuple[str, ...], BeforeValidator(_as_strings)]
 Folds = Annotated[Annotated[int, Field(ge=0)] | Literal["auto"], AfterValidator(_at_least_two_or_none)]
 LearningRates = Annotated[tuple[Positive, ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)]
 HeadLearningRate = Annotated[
-    Positive | None,  # None: the learning rate of the layers. Files use "same", because TOML has no null
+    Positive | None,  # None: the same as for the layers. Files use "same", because TOML has no null
     BeforeValidator(lambda value: None if value == "same" else value),
     PlainSerializer(lambda value: "same" if value is None else value, when_used="json"),
 ]

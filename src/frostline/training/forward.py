@@ -1,4 +1,4 @@
-"""The function from rows to logits that a run trains and scores with: the model from its cut on."""
+"""The function from rows to logits: it runs the model from the cut on, for training and scoring."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -21,9 +21,10 @@ from frostline.training.specification import RunSpec
 
 @contextmanager
 def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[Forward]:
-    """The function from rows of the pool, ``[K, B]``, to logits ``[K, B, C]``, for the cut of K runs.
+    """The function from rows of the pool, ``[K, B]``, to logits ``[K, B, C]``, for K runs with the same cut.
 
-    Dropout draws from each run's own seed; on a GPU, and for layers that drop without ``nn.Dropout``, from the first run's.
+    On a CPU, the dropout masks of each run depend only on the seed of that run. On a GPU, and in layers that do not use
+    ``nn.Dropout``, the masks of all K runs depend on the seed of the first run.
     """
     pretrained, runs = context.pretrained, len(specs)
     seeds = [generator_seed(spec.seed, "dropout") for spec in specs]
@@ -31,12 +32,12 @@ def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[
     cut = context.cut(specs[0])
     with (
         packable(pretrained.model) if context.packed else nullcontext() as packing,
-        sparse_gradients(pretrained.model) if runs == 1 and not context.plain else nullcontext(),
-        dropout.instead(pretrained.model) if dropout else nullcontext(),
+        sparse_gradients(pretrained.model) if runs == 1 and not context.as_trainer else nullcontext(),
+        dropout.replacing_dropout(pretrained.model) if dropout else nullcontext(),
         cut_at(
             pretrained.model, pretrained.anatomy, cut, packing=packing, runs=runs, head_token=context.head_token
         ) as upper,
-        torch.random.fork_rng(),  # for layers that drop without nn.Dropout
+        torch.random.fork_rng(),  # for dropout without nn.Dropout
     ):
         torch.manual_seed(seeds[0])
         if packing:
@@ -51,7 +52,7 @@ class _Forward:
     cut: int | None
 
     def __call__(self, rows: Rows) -> Tensor:
-        """Logits ``[K, B, C]`` of rows ``[K, B]``; what is only scored is computed in chunks that fit into memory."""
+        """Logits ``[K, B, C]`` of rows ``[K, B]``. Without gradients, they are computed in chunks that fit into memory."""
         if torch.is_grad_enabled():
             return self._logits(rows)
         chunks = self.context.scoring_chunks(self.context.tokens.lengths[rows], self.cut)
@@ -71,6 +72,6 @@ class _Forward:
         if self.cut is None or states is None:
             return context.tokens.batch(rows), None
         head_only = self.cut == context.pretrained.anatomy.count
-        if head_only and states.selection.head:  # one token of each example is cached, the one that the head reads
+        if head_only and states.selection.head:  # only the head's token of each example is cached
             return context.tokens.one_token(rows, last=context.head_reads == "last"), states.head(rows)
         return context.tokens.batch(rows), states.tokens(self.cut, rows)

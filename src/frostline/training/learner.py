@@ -1,4 +1,4 @@
-"""One of the runs that are trained together: its parameters and rows, its state during training, and its record."""
+"""One run in the training loop: its parameters and rows, its state during training, and its record."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,57 +19,80 @@ from frostline.training.specification import Settings
 
 @dataclass(frozen=True)
 class Learner:
-    """What one run trains, on which rows, in which order."""
+    """The parameters and training rows of one run.
 
-    parameters: Mapping[str, Tensor]  # their gradients come from this run's rows alone
-    groups: list[dict[str, Any]]  # the same parameters, for the optimizer
-    rows: Rows  # [n], with the same n for all runs that are trained together
-    order: torch.Generator  # shuffles the rows of each epoch
+    Attributes:
+        parameters: The trained parameters. Their gradients come from the rows of this run alone.
+        groups: The same parameters as groups for the optimizer.
+        rows: The training rows, ``[n]``. All runs of a stack have the same n.
+        order: Shuffles the rows of each epoch.
+    """
+
+    parameters: Mapping[str, Tensor]
+    groups: list[dict[str, Any]]
+    rows: Rows
+    order: torch.Generator
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores at one point of the training."""
+    """Scores after one step of the training.
+
+    Attributes:
+        epoch: The number of epochs so far.
+        step: The number of steps so far.
+        validation: Every metric and the loss on the validation rows.
+        train: Every metric and the loss on the training batches since the last evaluation, in training mode.
+        logits: Logits of the validation rows, ``[n, C]``.
+    """
 
     epoch: float
     step: int
-    validation: dict[str, float]  # every metric, and the loss
-    train: dict[str, float]  # the same, of the training batches since the last evaluation, as they were trained
-    logits: NDArray[np.float32]  # [validation rows, C]
+    validation: dict[str, float]
+    train: dict[str, float]
+    logits: NDArray[np.float32]
 
 
 @dataclass
 class TrainingRecord:
-    """How a training went. The parameters themselves are left at the best evaluation."""
+    """The course of a training.
 
-    outcome: str = "ok"  # ok, degenerate, diverged
-    reason: str = ""  # why it is not ok
+    Attributes:
+        outcome: ``ok``, ``degenerate`` or ``diverged``.
+        reason: Why the outcome is not ``ok``.
+        evaluations: All evaluations, in order.
+        train_last: Scores of training rows after the last step, in evaluation mode.
+        best: The index of the best evaluation.
+    """
+
+    outcome: str = "ok"
+    reason: str = ""
     evaluations: list[Evaluation] = field(default_factory=list)
-    train_last: dict[str, float] = field(default_factory=dict)  # after the last step, on training rows, in eval mode
-    best: int = 0  # index of the best evaluation
+    train_last: dict[str, float] = field(default_factory=dict)
+    best: int = 0
     steps: int = 0
     train_seconds: float = 0.0
     evaluation_seconds: float = 0.0
 
 
 class LearnerState:
-    """A learner during its training."""
+    """The state of one run during its training."""
 
     def __init__(self, learner: Learner, problem: Problem) -> None:
         self.learner, self.problem = learner, problem
         self.tensors = list(learner.parameters.values())
         self.record = TrainingRecord()
         self.best_values: dict[str, Tensor] = {}
-        self.upcoming = np.zeros(0, np.int64)  # rows of this epoch that were not trained on yet
-        self.trained_batches: list[tuple[Rows, Tensor]] = []  # since the last evaluation; logits have dropout on
+        self.upcoming = np.zeros(0, np.int64)  # the remaining rows of this epoch
+        self.trained_batches: list[tuple[Rows, Tensor]] = []  # since the last evaluation, with dropout
 
     @property
     def active(self) -> bool:
-        """Whether it is still trained; a run that diverged is not."""
+        """Whether the run is still trained, which means that it has not diverged."""
         return self.record.outcome == "ok"
 
     def next_rows(self, batch: int) -> Rows:
-        """The rows of the next step; an epoch ends with a smaller batch if ``batch`` does not divide its rows."""
+        """The rows of the next step. The last batch of an epoch may have fewer than ``batch`` rows."""
         if not len(self.upcoming):
             self.upcoming = shuffled(self.learner.rows, self.learner.order)
         rows, self.upcoming = self.upcoming[:batch], self.upcoming[batch:]
@@ -80,7 +103,7 @@ class LearnerState:
         self.record.outcome, self.record.reason = "diverged", reason
 
     def add_batch(self, rows: Rows, logits: Tensor, step: int) -> None:
-        """Record a step that was taken."""
+        """Record a completed step."""
         if self.active:
             self.trained_batches.append((rows, logits))
             self.record.steps = step
@@ -88,7 +111,7 @@ class LearnerState:
     def evaluate(
         self, logits: NDArray[np.float32], rows: Rows, epoch: float, settings: Settings, *, last: bool
     ) -> None:
-        """Score validation logits and the last training batches; copy the parameters if they are the best so far."""
+        """Score the validation logits and the latest training batches. Copy the parameters if the score is the best so far."""
         record = self.record
         trained = torch.cat([logits for _, logits in self.trained_batches]).float().cpu().numpy()
         train = self.problem.scores(trained, np.concatenate([rows for rows, _ in self.trained_batches]))
@@ -101,7 +124,7 @@ class LearnerState:
             self.best_values = {n: p.detach().clone() for n, p in self.learner.parameters.items()} if copies else {}
 
     def finish(self, logits: NDArray[np.float32], rows: Rows, validation_rows: Rows) -> None:
-        """After the last step: score training rows, and check that the best evaluation is usable."""
+        """After the last step, score training rows and check the logits of the best evaluation."""
         record = self.record
         record.train_last = self.problem.scores(logits, rows)
         best = record.evaluations[record.best].logits
@@ -119,6 +142,6 @@ class LearnerState:
 
 
 def _is_new_best(metric: str, evaluations: Sequence[Evaluation], best: int) -> bool:
-    """Whether the last evaluation is the first, or beats the best so far; an undefined score beats nothing."""
+    """Whether the last evaluation is the only one or better than the best so far. An undefined score is never better."""
     new, old = evaluations[-1].validation[metric], evaluations[best].validation[metric]
     return len(evaluations) == 1 or new > old or (math.isnan(old) and not math.isnan(new))

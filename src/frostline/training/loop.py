@@ -1,7 +1,7 @@
-"""One training loop for every k and for full fine-tuning, of one run or of several that are computed as one stack.
+"""The training loop for one run or for a stack of runs, for every k and for full fine-tuning.
 
-The loop knows nothing of layers or files. It is given a function from rows to logits and the parameters to train.
-:mod:`frostline.training.optimizer` makes the optimizer and the schedule.
+The loop does not depend on the model's architecture or on files. Its inputs are a function from rows to logits and the
+parameters to train.
 """
 
 import math
@@ -35,25 +35,25 @@ def train(
     set_mode: Callable[[bool], None],
     on_step: Callable[[int, int], None] = lambda step, total: None,
 ) -> list[TrainingRecord]:
-    """Train the parameters of K learners and leave them at the best evaluation.
+    """Train the parameters of K runs, and set them to their values at the best evaluation.
 
-    With ``load_best_model_at_end`` off they are left as they are after the last step. Loss, clipping, scores, best
-    evaluation and failure are each learner's own: nothing that one computes reaches another.
+    Without ``load_best_model_at_end``, they keep their values after the last step. Loss, clipping, scores, best evaluation and
+    outcome are computed separately for each run, so no run influences another.
 
-    A loss or a gradient that is not finite ends a run before the step, as ``diverged``. The others go on. The run keeps its
-    place in the batches, so that their shapes, and with them the rounding of the others, stay the same.
+    A run whose loss or gradient is not finite ends before that step, with the outcome ``diverged``. The other runs continue.
+    A diverged run still occupies its part of the batches, so batch shapes and the rounding of the other runs do not change.
 
     Args:
-        forward: Takes rows ``[K, B]``, each learner's own, and gives logits ``[K, B, C]``.
-        learners: The runs, which all have as many training rows.
+        forward: A function from rows ``[K, B]``, one row of the array for each run, to logits ``[K, B, C]``.
+        learners: The runs. All have the same number of training rows.
         problem: Targets, loss and metrics.
         validation_rows: The rows to evaluate on, ``[n]``.
-        settings: The training arguments.
-        set_mode: Sets the model to training mode (True) or evaluation mode.
-        on_step: Called after each step with its number and the number of all steps.
+        settings: The training settings.
+        set_mode: Sets the model to training mode (True) or evaluation mode (False).
+        on_step: Called after each step with its number and the total number of steps.
 
     Returns:
-        A record of each learner, in order; wall-clock seconds are shared equally.
+        A record of each run, in order. Wall-clock seconds are divided equally among the runs.
     """
     steps = StepPlan.of(settings, len(learners[0].rows))
     optimizer = make_optimizer([group for learner in learners for group in learner.groups], settings)
@@ -90,17 +90,22 @@ def train(
 def _backward(
     forward: Forward, rows: Rows, states: Sequence[LearnerState], problem: Problem
 ) -> tuple[Tensor, list[Tensor]]:
-    """Compute the gradients of one batch ``[K, B]``; returns logits ``[K, B, C]`` and the loss of each active learner."""
+    """Compute the gradients of one batch ``[K, B]``.
+
+    Returns:
+        Logits ``[K, B, C]``, and the loss of each active run.
+    """
     logits = forward(rows)
     losses = [problem.loss(logits[n], rows[n]) for n, state in enumerate(states) if state.active]
     torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
-    return logits.detach(), [loss.detach() for loss in losses]  # nothing that was returned holds on to the graph
+    return logits.detach(), [loss.detach() for loss in losses]  # detached, so that the graph is freed
 
 
 def _clip(states: Sequence[LearnerState], losses: Sequence[Tensor], max_norm: float, step: str) -> None:
-    """Clip each active learner's gradients to ``max_norm`` (0 does not clip); end a learner whose numbers are not finite.
+    """Clip the gradients of each active run to ``max_norm``; 0 disables clipping.
 
-    A learner that has ended loses its gradients, so that the optimizer leaves its parameters alone.
+    A run whose loss or gradient norm is not finite diverges. The gradients of diverged runs are cleared, so that the optimizer
+    does not change their parameters.
     """
     active = [state for state in states if state.active]
     norms = [total_norm(state.tensors) for state in active]
@@ -118,7 +123,7 @@ def _clip(states: Sequence[LearnerState], losses: Sequence[Tensor], max_norm: fl
 
 @dataclass
 class _Evaluator:
-    """Evaluates all learners together, and counts the wall-clock seconds that this takes."""
+    """Evaluates all runs together and measures the wall-clock seconds of the evaluations."""
 
     forward: Forward
     states: Sequence[LearnerState]
@@ -130,7 +135,7 @@ class _Evaluator:
     seconds: float = 0.0
 
     def evaluate(self, epoch: float, *, last: bool) -> None:
-        """Score the validation rows, and return to training mode."""
+        """Score the validation rows, then set the model to training mode again."""
         begun = perf_counter()
         self.optimizer.flush()
         self.set_mode(False)
@@ -142,7 +147,7 @@ class _Evaluator:
         self.seconds += perf_counter() - begun
 
     def finish(self) -> None:
-        """After the last step: score some training rows in evaluation mode."""
+        """After the last step, score some training rows in evaluation mode."""
         if not any(state.active for state in self.states):
             return
         begun = perf_counter()

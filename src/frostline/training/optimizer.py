@@ -11,7 +11,8 @@ from torch.optim.lr_scheduler import LRScheduler
 from transformers import get_scheduler
 
 from frostline.fast.optimizer import AdamW
-from frostline.model.anatomy import HEAD, POOLER, Anatomy
+from frostline.model.anatomy import Anatomy
+from frostline.model.places import HEAD, POOLER
 from frostline.training.specification import RunSpec, Settings
 from frostline.training.steps import StepPlan
 
@@ -22,13 +23,13 @@ def make_optimizer(groups: Sequence[Mapping[str, Any]], settings: Settings) -> A
 
 
 def make_schedule(optimizer: AdamW, settings: Settings, steps: StepPlan) -> LRScheduler:
-    """The schedule of the learning rates, as transformers defines it."""
+    """The learning-rate schedule of transformers."""
     schedule: LRScheduler = get_scheduler(settings.lr_scheduler_type, optimizer, steps.warmup, steps.total)
     return schedule
 
 
 def optimizer_groups(spec: RunSpec, anatomy: Anatomy, parameters: Mapping[str, Tensor]) -> list[dict[str, Any]]:
-    """The parameter groups of a run that trains these ``parameters``; head and pooler have a learning rate of their own."""
+    """The parameter groups of a run. Head and pooler have a separate learning rate."""
     head = frozenset(name for name in parameters if anatomy.places[name] in (HEAD, POOLER))
     return parameter_groups(parameters, head, spec, spec.learning_rate, spec.head_learning_rate)
 
@@ -42,14 +43,14 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """At most four groups: layers and head, each with and without weight decay.
 
-    Matrices decay. Biases, norms and all other parameters of one dimension do not.
+    Weight decay applies to matrices, not to parameters of one dimension, such as biases and norms.
 
     Args:
         parameters: The trained parameters by name.
-        head: The names of those that belong to the head.
-        settings: Gives the weight decay.
+        head: The names of the parameters that belong to the head.
+        settings: Contains the weight decay.
         learning_rate: The learning rate of the layers.
-        head_learning_rate: The learning rate of the head; None: that of the layers.
+        head_learning_rate: The learning rate of the head; None: the same as for the layers.
     """
     groups = []
     for is_head, rate in {False: learning_rate, True: head_learning_rate or learning_rate}.items():
@@ -62,7 +63,7 @@ def parameter_groups(
 
 
 def _merged(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The same parameters with groups of equal settings merged: each group costs the optimizer time, however small it is."""
+    """Merge groups with equal settings, because every group costs the optimizer time."""
     merged: dict[tuple[Any, ...], dict[str, Any]] = {}
     for group in groups:
         settings = {name: value for name, value in group.items() if name != "params"}

@@ -1,4 +1,4 @@
-"""What a run learns: targets, loss and scores of rows of the pool. A pool is every split, one after the other."""
+"""The learning problem of a run: targets, loss and scores. Rows refer to the pool, the concatenation of all splits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from frostline.data.specification import REGRESSION
 from frostline.frozen.batches import Rows
 from frostline.statistics.metrics import score
 
@@ -18,13 +19,13 @@ Forward = Callable[[Rows], Tensor]  # rows of the pool [..., B] -> logits [..., 
 
 @dataclass(frozen=True)
 class Problem:
-    """Targets and lengths of all rows of the pool, and how loss and scores are computed from them.
+    """Targets and lengths of all rows of the pool, with loss and scores.
 
     Attributes:
-        problem_type: ``single_label_classification`` or ``regression``.
+        problem_type: ``CLASSIFICATION`` or ``REGRESSION``.
         targets: The class index or the number of each row, ``[N]``.
         lengths: Tokens of each row, ``[N]``.
-        class_weights: Weights of the classes in the loss, ``[C]``; None weighs all alike.
+        class_weights: Weights of the classes in the loss, ``[C]``; None weights all classes equally.
         metric: The metric that chooses the best epoch.
     """
 
@@ -35,15 +36,15 @@ class Problem:
     metric: str
 
     def loss(self, logits: Tensor, rows: Rows) -> Tensor:
-        """Mean loss of a batch in fp32: cross entropy for classes, squared error for numbers."""
+        """The mean loss of a batch in float32: cross entropy for classification, squared error for regression."""
         targets = torch.from_numpy(self.targets[rows]).to(logits.device)
-        if self.problem_type == "regression":
+        if self.problem_type == REGRESSION:
             return F.mse_loss(logits[:, 0].float(), targets.float())
         weights = None if self.class_weights is None else self.class_weights.to(logits.device)
         return F.cross_entropy(logits.float(), targets, weight=weights)
 
     def scores(self, logits: NDArray[np.float32], rows: Rows) -> dict[str, float]:
-        """Every metric that suits the task, and the loss."""
+        """The loss, and every metric of this type of task."""
         loss = float(self.loss(torch.from_numpy(logits), rows))
         return {**score(self.targets[rows], logits, self.problem_type), "loss": loss}
 

@@ -1,4 +1,4 @@
-"""The result of a run: plain facts for JSON, and the logits behind its scores."""
+"""The result of a run: facts for JSON, and logits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,14 +20,15 @@ Logits = dict[str, NDArray[Any]]  # by split, [rows, C]
 
 @dataclass
 class Result:
-    """What a run gives. Scores and logits on test are kept apart, so that nothing that chooses a run can see them.
+    """The result of a run. Test scores and logits are stored separately, so that no code that selects runs can read them.
 
     Attributes:
         facts: Specification, scores, cost, audit and provenance.
-        logits: Logits ``[rows, C]`` of ``validation_best``, ``validation_last`` and of further splits.
+        logits: Logits ``[rows, C]`` of ``validation_best`` and ``validation_last`` (at the best and the last evaluation), and of
+            further splits.
         test_facts: The scores on test; None without a test set.
         test_logits: The logits on test, ``[rows, C]``.
-        learned: The trained parameters by name. The next run overwrites them.
+        learned: The trained parameters by name. The next run overwrites their values.
     """
 
     facts: dict[str, Any]
@@ -39,13 +40,13 @@ class Result:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured around the training of a run.
+    """Audit, time and memory of a run.
 
     Attributes:
-        audit: What froze and what was trained.
-        peak_memory_bytes: The most memory in use, of all runs of the stack together.
-        run_seconds: Wall-clock seconds of this run's share of the stack.
-        stacked: How many runs were trained as one.
+        audit: Which parameters were frozen and which were trained.
+        peak_memory_bytes: Peak memory of all runs of the stack together.
+        run_seconds: Wall-clock seconds of the stack, divided by its number of runs.
+        stacked: The number of runs in the stack.
     """
 
     audit: dict[str, Any]
@@ -57,7 +58,7 @@ class Measured:
 def make_result(
     spec: RunSpec, context: RunContext, record: TrainingRecord, scored: Logits, measured: Measured
 ) -> Result:
-    """The result of a run without its parameters; ``scored`` are the logits of splits other than training and validation."""
+    """The result of a run, without its parameters. ``scored`` are the logits of all splits except train and validation."""
     test = scored.get("test")
     others = {split: logits for split, logits in scored.items() if split != "test"}
     facts = _facts(spec, context, record, measured)
@@ -123,14 +124,13 @@ def _rows_of(split: str, epoch: float | None, scores: Mapping[str, float]) -> li
 
 
 def _cost(spec: RunSpec, context: RunContext, record: TrainingRecord, measured: Measured) -> dict[str, Any]:
-    """The run's share of wall-clock seconds, which as many runs as there are workers spend at the same time."""
+    """The costs of a run. Wall-clock seconds are divided by the number of workers, which train runs at the same time."""
     states = context.states
     return {
         "train_seconds": record.train_seconds / context.workers,
         "evaluation_seconds": record.evaluation_seconds / context.workers,
-        "forward_pass_seconds": states.seconds
-        if states and context.cut(spec) is not None
-        else 0.0,  # of all runs together
+        # for all runs together
+        "forward_pass_seconds": states.seconds if states and context.cut(spec) is not None else 0.0,
         "peak_memory_bytes": measured.peak_memory_bytes,
         "run_seconds": measured.run_seconds / context.workers,
         "steps": record.steps,
@@ -147,5 +147,5 @@ def _validation_logits(record: TrainingRecord) -> Logits:
 
 
 def _with_nulls(scores: Mapping[str, float]) -> dict[str, float | None]:
-    """Scores for JSON, which has null for what is not defined."""
+    """Scores for JSON, with null for undefined scores."""
     return {name: defined(value) for name, value in scores.items()}

@@ -1,4 +1,4 @@
-"""Which rows of the pool a run trains on, in which order, and on which it is scored."""
+"""The rows of the pool that a run trains on, their order, and the rows that it is scored on."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def train_rows(context: RunContext, spec: RunSpec) -> Rows:
 
 
 def subset_rows(spec: RunSpec, targets: NDArray[Any], folds: Rows | None) -> Rows:
-    """The positions within the training split that a run trains on.
+    """The training rows of a run, as positions in the training split.
 
     Args:
         spec: The run.
@@ -33,17 +33,17 @@ def subset_rows(spec: RunSpec, targets: NDArray[Any], folds: Rows | None) -> Row
 
 
 def validation_rows(context: RunContext, spec: RunSpec) -> Rows:
-    """The validation rows on which the run is scored: all of them, or those of its fold."""
+    """The rows that the run is scored on: all validation rows, or the rows of its fold."""
     rows = context.splits["validation"]
     return rows if context.folds is None or spec.fold is None else rows[context.folds == spec.fold]
 
 
 def order_generator(spec: RunSpec) -> torch.Generator:
-    """The generator that shuffles the run's training rows, once an epoch."""
+    """The generator that shuffles the run's training rows in every epoch."""
     return torch.Generator().manual_seed(generator_seed(spec.seed, "order"))
 
 
 def shuffled(rows: Rows, order: torch.Generator) -> Rows:
-    """The rows of one epoch, in the order of its steps."""
+    """The rows in a random order, for one epoch."""
     mixed: Rows = rows[torch.randperm(len(rows), generator=order).numpy()]
     return mixed

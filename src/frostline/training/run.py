@@ -1,4 +1,4 @@
-"""One run, from its specification to its result: start from pretrained values, train, score, audit."""
+"""One run, from its specification to its result: start from the pretrained weights, train, score, audit."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,10 +24,10 @@ from frostline.training.specification import RunSpec
 def run(
     spec: RunSpec, context: RunContext, *, on_step: Callable[[int, int], None] = lambda step, total: None
 ) -> Result:
-    """Train and score one run; the model is left at the best epoch.
+    """Train and score one run. Afterwards the model has the weights of the best evaluation.
 
-    On a CPU the same specification gives a bitwise identical result. Head, order and dropout have generators of their own,
-    seeded by the run's seed alone, so they are the same for every k.
+    On a CPU the same specification gives a bitwise identical result. The initial head, the order of the rows and dropout have
+    separate random generators. Their seeds depend only on the run's seed, so they are the same for every k.
     """
     return run_stacked([spec], context, on_step=on_step)[0]
 
@@ -36,26 +36,28 @@ def run_stacked(
     specs: Sequence[RunSpec],
     context: RunContext,
     *,
-    as_one: bool | None = None,
+    batched: bool | None = None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
 ) -> list[Result]:
-    """Train runs that differ only in seed and learning rate as one stack; the model is left as it was.
+    """Train runs that differ only in seed and learning rate as one stack.
+
+    With several runs, the model's own parameters are not trained.
 
     Args:
         specs: The runs, all with the same :attr:`RunSpec.stack_key`.
         context: Model and data.
-        as_one: Compute the runs by batched operations instead of one after the other; by default wherever the device is not
-            a CPU. See :mod:`frostline.model.stacking`.
-        on_step: Called after each step with its number and the number of all steps.
+        batched: Compute the runs with batched operations instead of one after the other; by default on all devices except
+            CPUs. See :mod:`frostline.model.stacking`.
+        on_step: Called after each step with its number and the total number of steps.
 
     Returns:
-        The result of each run, in order. Seconds are shared equally; memory is that of all runs together.
+        The result of each run, in order. Seconds are divided equally among the runs; memory is that of the whole stack.
     """
     first, begun = specs[0], perf_counter()
     names = first.to_train.parameters(context.pretrained.anatomy)
     with (
         peak_memory(context.machine) as peak,
-        training_session(specs, context, as_one=as_one) as (learners, forward),
+        training_session(specs, context, batched=batched) as (learners, forward),
     ):
         audit = Audit(context.pretrained, names)
 
@@ -75,8 +77,8 @@ def run_stacked(
         )
         scored: dict[str, NDArray[np.float32]] = {}
         if any(record.outcome != "diverged" for record in records):
-            others = [split for split in context.splits if split not in ("train", "validation")]
-            scored = {split: score_rows(forward, context, context.splits[split], specs) for split in others}
+            other_splits = [split for split in context.splits if split not in ("train", "validation")]
+            scored = {split: score_rows(forward, context, context.splits[split], specs) for split in other_splits}
         facts = audit.facts(frozen_dropout=first.frozen_dropout)
     seconds = (perf_counter() - begun) / len(specs)
     results = []
@@ -88,7 +90,11 @@ def run_stacked(
 
 
 def restore(spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:
-    """Put the ``learned`` parameters of a run back into the model; gives its logits ``[n, C]`` of the validation rows."""
+    """Load the ``learned`` parameters of a run into the model.
+
+    Returns:
+        Its logits of the validation rows, ``[n, C]``.
+    """
     names = spec.to_train.parameters(context.pretrained.anatomy)
     parameters = context.pretrained.start_run(names, generator_seed(spec.seed, "head"))
     with torch.no_grad():

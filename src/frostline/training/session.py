@@ -1,4 +1,4 @@
-"""The model while runs are trained on it: its trained parameters, its modes, and the forward that the loop calls."""
+"""Prepare the model for training runs: trained parameters, training and evaluation mode, and the forward function."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -22,11 +22,14 @@ from frostline.training.specification import RunSpec
 
 @contextmanager
 def training_session(
-    specs: Sequence[RunSpec], context: RunContext, *, as_one: bool | None = None
+    specs: Sequence[RunSpec], context: RunContext, *, batched: bool | None = None
 ) -> Iterator[tuple[list[Learner], Forward]]:
-    """Prepare the model for training these runs as one stack; gives their learners, and the function from rows to logits.
+    """Prepare the model for training these runs as one stack.
 
-    ``as_one``: see :func:`frostline.training.run.run_stacked`.
+    ``batched``: see :func:`frostline.training.run.run_stacked`.
+
+    Yields:
+        The runs as learners, and the function from rows to logits.
     """
     pretrained = context.pretrained
     names = specs[0].to_train.parameters(pretrained.anatomy)
@@ -34,11 +37,11 @@ def training_session(
     def start(number: int) -> Mapping[str, nn.Parameter]:
         return pretrained.start_run(names, generator_seed(specs[number].seed, "head"))
 
-    as_one = context.machine.device.type != "cpu" if as_one is None else as_one
+    batched = context.machine.device.type != "cpu" if batched is None else batched
     with (
         nullcontext([start(0)])
         if len(specs) == 1
-        else stacked(pretrained.model, names, len(specs), start, as_one=as_one) as own,
+        else stacked(pretrained.model, names, len(specs), start, batched=batched) as own,
         forward_function(context, specs) as forward,
     ):
         learners = [
@@ -54,7 +57,7 @@ def training_session(
 
 
 def set_mode(context: RunContext, spec: RunSpec, names: frozenset[str], *, training: bool) -> None:
-    """Set the model to evaluation mode, or to the training mode of a run that trains the parameters ``names``."""
+    """Set the model to evaluation mode, or to training mode for training the parameters ``names``."""
     model = context.pretrained.model
     if not training:
         model.eval()
@@ -65,6 +68,6 @@ def set_mode(context: RunContext, spec: RunSpec, names: frozenset[str], *, train
 
 
 def score_rows(forward: Forward, context: RunContext, rows: Rows, specs: Sequence[RunSpec]) -> NDArray[np.float32]:
-    """Logits ``[K, n, C]`` of the same rows ``[n]`` by each of the K runs."""
+    """Logits of the same rows ``[n]`` by each of the K runs, ``[K, n, C]``."""
     rows = np.stack([rows] * len(specs))
     return context.problem.logits(forward, rows, specs[0].per_device_eval_batch_size)

@@ -1,4 +1,4 @@
-"""The settings of a run as a frozen model with a digest.
+"""The settings of a run as a frozen pydantic model with a digest.
 
 Training settings have the names of transformers' ``TrainingArguments``.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from frostline.model.tune import Tune
+from frostline.statistics.tune import Tune, name_of
 from frostline.training.fields import Folds, HeadLearningRate, Positive, Strict, panel
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ TRAINING = panel("training")
 class Settings(BaseModel):
     """The settings that all runs of a sweep share.
 
-    A new optimizer setting is a field here, used in :mod:`frostline.training.optimizer`.
+    To add an optimizer setting, add a field here and use it in :mod:`frostline.training.optimizer`.
     """
 
     model_config = Strict
@@ -74,8 +74,7 @@ class Settings(BaseModel):
     )
     metric: str | None = Field(
         None,
-        description="selects epoch, learning rate and k: accuracy, f1, f1_macro or matthews_correlation; for regression "
-        "spearmanr, pearson or r2",
+        description="selects epoch, learning rate and k: a metric, such as accuracy or f1_macro; a wrong name lists all",
         json_schema_extra=panel("output", "the task's usual metric"),
     )
     class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
@@ -127,7 +126,7 @@ class Settings(BaseModel):
 
 
 class RunSpec(Settings):
-    """One run: everything that its result depends on, and nothing else."""
+    """The specification of one run: exactly the settings that its result depends on."""
 
     weights: str  # digest of the pretrained model
     vocabulary: str  # digest of its tokenizer
@@ -137,7 +136,7 @@ class RunSpec(Settings):
     seed: int
     train_size: int
     learning_rate: float
-    head_learning_rate: HeadLearningRate = HEAD_LEARNING_RATE  # None: as the layers; always None for k = 0
+    head_learning_rate: HeadLearningRate = HEAD_LEARNING_RATE  # None: the same as for the layers; always None for k = 0
 
     @property
     def digest(self) -> str:
@@ -148,22 +147,22 @@ class RunSpec(Settings):
 
     @property
     def fold(self) -> int | None:
-        """The fold that the run is scored on and does not train on; None without folds."""
+        """The fold that the run is scored on and not trained on; None without folds."""
         return self.seed % self.folds if isinstance(self.folds, int) and self.folds else None
 
     @property
     def to_train(self) -> "Trainable":
-        """What the run trains."""
+        """The choice of trained parameters."""
         from frostline.model.trainable import Trainable
 
         return Trainable(self.tune, self.tune_modules, self.tune_pooler)
 
     @property
     def stack_key(self) -> str:
-        """A key shared by runs that can be trained as one stack. They differ only in seed and learning rate, not in fold."""
+        """A key shared by the runs of a stack: they differ only in learning rate and in seed, with the same fold."""
         return self.model_copy(update={"seed": self.fold or 0, "learning_rate": 1.0}).digest
 
     @property
     def trainable(self) -> str:
         """The printed name of ``tune``: ``last 2``, ``all`` or ``named``."""
-        return f"last {self.tune}" if isinstance(self.tune, int) else self.tune
+        return name_of(self.tune)

@@ -1,4 +1,4 @@
-"""Time and memory of a training step, measured on a few steps of the longest examples."""
+"""Measure time and memory of a training step on the longest examples."""
 
 import math
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from frostline.training.specification import RunSpec
 
 
 def profile_step(specs: Sequence[RunSpec], context: RunContext, *, steps: int = 4) -> tuple[float, int]:
-    """Train a few steps of these runs as one stack, on their longest examples.
+    """Train these runs as one stack for a few steps, on their longest examples.
 
     Returns:
-        Seconds of the fastest step, infinite where no two steps could be timed; and the most memory in use, in bytes.
+        Seconds of the fastest step, infinite if fewer than two steps completed; and peak memory in bytes.
     """
     first, lengths = specs[0], context.problem.lengths
     names = first.to_train.parameters(context.pretrained.anatomy)
@@ -37,10 +37,10 @@ def profile_step(specs: Sequence[RunSpec], context: RunContext, *, steps: int = 
             [replace(one, rows=longest(one.rows, steps * first.per_device_train_batch_size)) for one in learners],
             context.problem,
             longest(scored, min(len(scored), first.per_device_eval_batch_size)),
-            # two evaluations, so that the memory of a copy of the best values is part of the peak
+            # With two evaluations, peak memory includes the copy of the best parameters.
             first.model_copy(update={"num_train_epochs": 1.0, "evaluations_per_epoch": 2}),
             set_mode=lambda training: set_mode(context, first, names, training=training),
             on_step=lambda step, total: ends.append(perf_counter()),
         )
     gaps = [after - before for before, after in pairwise(ends)]
-    return min(gaps, default=math.inf), peak.bytes  # a loss that is not finite leaves no step to be timed
+    return min(gaps, default=math.inf), peak.bytes  # no gaps if the loss is not finite

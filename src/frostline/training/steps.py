@@ -1,4 +1,4 @@
-"""How many steps a training has, and after which of them it is evaluated."""
+"""The number of steps of a training, and the steps after which it is evaluated."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class StepPlan:
 
     @classmethod
     def of(cls, settings: Settings, examples: int) -> Self:
-        """The steps of a training on so many ``examples``."""
+        """The steps of a training on this number of ``examples``."""
         per_epoch = math.ceil(examples / settings.per_device_train_batch_size)
         total = max(1, math.ceil(settings.num_train_epochs * per_epoch))
         warmup = settings.warmup_steps if settings.warmup_steps >= 1 else settings.warmup_steps * total
@@ -27,7 +27,7 @@ class StepPlan:
 
 
 def evaluation_steps(total: int, per_epoch: int, times: int) -> list[int]:
-    """The steps to evaluate after: ``times`` in each epoch, and the last."""
+    """The steps after which to evaluate: ``times`` in each epoch, and after the last step."""
     if not times:
         return [total]
     points = {min(total, math.ceil(n * per_epoch / times)) for n in range(1, math.ceil(total / per_epoch * times) + 1)}

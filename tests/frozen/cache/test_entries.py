@@ -1,4 +1,4 @@
-"""What is cached on this machine: listed, removed, verified."""
+"""Cached hidden states on this machine: list, remove, verify."""
 
 import shutil
 from pathlib import Path
@@ -16,7 +16,7 @@ from frozen.random_tokens import ragged_tokens
 
 @pytest.fixture(scope="module")
 def two_precisions(bert: tuple[Any, Anatomy], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache with the states of one model in two precisions. Not to be written into: copy it."""
+    """A cache with the hidden states of one model in two precisions. Tests must copy it before they write into it."""
     cache, tokens = Cache(tmp_path_factory.mktemp("entries") / "cache", *bert), ragged_tokens(12)
     for precision in ("float32", "bfloat16"):
         for rows in (range(8), range(12)):
@@ -29,7 +29,7 @@ def folder(two_precisions: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(two_precisions, tmp_path / "copy"))
 
 
-def test_everything_is_listed(folder: Path) -> None:
+def test_all_entries_are_listed(folder: Path) -> None:
     entries = list(list_entries(folder))
     assert [entry.recipe["precision"] for entry in entries] == ["float32", "bfloat16"]
     for entry in entries:
@@ -38,7 +38,7 @@ def test_everything_is_listed(folder: Path) -> None:
     assert list(list_entries(folder / "nothing")) == []
 
 
-def test_entries_are_removed_by_the_beginning_of_their_key(folder: Path) -> None:
+def test_entries_are_removed_by_a_prefix_of_their_key(folder: Path) -> None:
     first, second = list_entries(folder)
     with pytest.raises(FrostlineError, match="No cached hidden states have the key 'zz'"):
         remove_entries([first.key[:6], "zz"], folder)
@@ -51,7 +51,7 @@ def test_entries_are_removed_by_the_beginning_of_their_key(folder: Path) -> None
 
 @pytest.mark.parametrize("content", ["", "{", "[]"])
 @pytest.mark.parametrize("name", ["recipe.json", "shard.json"])
-def test_a_damaged_record_is_listed_found_and_removed(folder: Path, name: str, content: str) -> None:
+def test_an_entry_with_a_damaged_record_is_listed_and_can_be_removed(folder: Path, name: str, content: str) -> None:
     file = next(folder.rglob(name))
     file.write_text(content)
     assert len(list(list_entries(folder))) == 2
@@ -60,7 +60,7 @@ def test_a_damaged_record_is_listed_found_and_removed(folder: Path, name: str, c
     assert len(remove_entries(None, folder)) == 2 and list(list_entries(folder)) == []
 
 
-def test_a_changed_bit_is_found(folder: Path) -> None:
+def test_verification_finds_a_changed_bit(folder: Path) -> None:
     assert [damage for _, damage in verify_entries(folder)] == ["", ""]
     file = next(folder.rglob("tokens-1.npy"))
     content = bytearray(file.read_bytes())

@@ -1,4 +1,4 @@
-"""Read cached hidden states: those of the model, in the order of the batch."""
+"""Cached hidden states equal the hidden states of the model, in the order of the batch."""
 
 from pathlib import Path
 
@@ -18,8 +18,8 @@ from small_models import small_model
 WIDTH = 64
 
 
-def test_states_are_those_of_the_model(cache: Cache) -> None:
-    """Compared with a forward of each example alone, without padding."""
+def test_cached_states_equal_the_states_of_the_model(cache: Cache) -> None:
+    """Compared with a forward pass over each example alone, without padding."""
     tokens = ragged_tokens(20)
     states = cache.load(tokens, range(20))
     for row in range(20):
@@ -30,7 +30,7 @@ def test_states_are_those_of_the_model(cache: Cache) -> None:
         assert (states.head(np.array([row])) - hidden[4][:, :1]).abs().max() < 1e-5
 
 
-def test_pooled_vectors_are_those_of_the_tokens(cache: Cache) -> None:
+def test_pooled_vectors_follow_from_the_states_of_all_tokens(cache: Cache) -> None:
     tokens, rows = ragged_tokens(20), np.random.default_rng(3).permutation(20)[:12]
     states = cache.load(tokens, range(20), StateSelection((1, 2), head=False, pooled=(1, 2, 4)))
     assert cache.computed == 20
@@ -45,7 +45,7 @@ def test_pooled_vectors_are_those_of_the_tokens(cache: Cache) -> None:
 
 
 @pytest.mark.usefixtures("small_shards")
-def test_rows_of_several_shards_come_in_the_order_of_the_batch(cache: Cache) -> None:
+def test_rows_from_several_shards_have_the_order_of_the_batch(cache: Cache) -> None:
     tokens = ragged_tokens(40)
     states = cache.load(tokens, range(40))
     assert len(cache.shards) == 6
@@ -59,7 +59,7 @@ def test_rows_of_several_shards_come_in_the_order_of_the_batch(cache: Cache) -> 
 
 
 @pytest.mark.parametrize("reads", ["first", "last"])
-def test_head_is_the_token_that_the_head_reads(cache: Cache, reads: str) -> None:
+def test_the_head_gets_the_state_of_the_token_that_it_reads(cache: Cache, reads: str) -> None:
     tokens = ragged_tokens(8)
     states = cache.load(tokens, range(8), head_reads=reads)
     for row in range(8):
@@ -67,22 +67,22 @@ def test_head_is_the_token_that_the_head_reads(cache: Cache, reads: str) -> None
         assert torch.equal(states.head(np.array([row]))[0, 0], whole[0 if reads == "first" else -1])
 
 
-def test_the_last_token_is_the_last_one_that_is_not_padding_by_its_number(tmp_path: Path) -> None:
-    """As in transformers: where end-of-text also pads, an example that ends in it is read one token earlier."""
+def test_the_last_token_is_the_last_one_whose_id_is_not_the_padding_id(tmp_path: Path) -> None:
+    """As in transformers: if end-of-text is also the padding token, the head reads the token before it."""
     model = small_model("gpt2")
     tokens, rows = ragged_tokens(6), np.arange(6)
     tokens.inputs["input_ids"][tokens.offsets[1:4] - 1] = model.config.pad_token_id
     cache = Cache(tmp_path, model, find_layers(model))
     states = cache.load(tokens, rows, StateSelection((), head=True), head_reads="last")
     with torch.no_grad():
-        wanted = model(**tokens.batch(rows)).logits
+        expected = model(**tokens.batch(rows)).logits
         with cut_at(model, cache.anatomy, 4) as upper:
             logits = upper(tokens.one_token(rows, last=True), states.head(rows))
-    assert (logits - wanted).abs().max() < 1e-5
+    assert (logits - expected).abs().max() < 1e-5
 
 
-def test_an_example_as_long_as_the_model_takes(tmp_path: Path) -> None:
-    """The forward pass rounds lengths up to a multiple of 8, but not beyond the model's positions."""
+def test_an_example_of_the_maximum_length(tmp_path: Path) -> None:
+    """The forward pass rounds lengths up to a multiple of 8, but not above the model's positions."""
     sizes = {"hidden_size": WIDTH, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 96}
     model = BertForSequenceClassification(BertConfig(vocab_size=300, max_position_embeddings=29, **sizes)).eval()
     tokens = Tokens.join([ragged_tokens(5, longest=29), random_tokens([29])])

@@ -1,4 +1,4 @@
-"""Hidden states are computed once, are the same in every batch, and nothing half-written is used."""
+"""Hidden states are computed once and are the same in every batch. Incomplete files are never used."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from frozen.random_tokens import ragged_tokens
 
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("shards", ["one", "many"])
-def test_a_row_is_the_same_whatever_is_computed_with_it(
+def test_hidden_states_do_not_depend_on_the_other_rows_of_the_batch(
     tmp_path: Path, bert: tuple[Any, Anatomy], request: pytest.FixtureRequest, shards: str, packed: bool
 ) -> None:
     if shards == "many":
@@ -37,7 +37,7 @@ def test_a_row_is_the_same_whatever_is_computed_with_it(
     assert growing.computed == 40 - 15
 
 
-def test_a_row_is_found_by_its_tokens_in_another_table(cache: Cache) -> None:
+def test_rows_of_another_table_with_the_same_tokens_are_cached(cache: Cache) -> None:
     tokens, more = ragged_tokens(10), ragged_tokens(5, seed=1)
     first = state_bytes(cache.load(tokens, range(10)), range(10))
     states = cache.load(Tokens.join([more, tokens]), range(15))
@@ -52,7 +52,7 @@ def test_rows_with_the_same_tokens_are_computed_once(cache: Cache) -> None:
     assert state_bytes(states, range(10)) == state_bytes(states, range(10, 20))
 
 
-def test_what_is_cached_is_not_computed_again(cache: Cache) -> None:
+def test_cached_states_are_not_computed_again(cache: Cache) -> None:
     def times() -> dict[Path, tuple[int, int]]:
         files = [file for shard in cache.shards for file in shard.iterdir()]
         return {file: (file.stat().st_mtime_ns, file.stat().st_ino) for file in files}
@@ -68,7 +68,7 @@ def test_what_is_cached_is_not_computed_again(cache: Cache) -> None:
     assert states.head(np.arange(20)).shape == (1, 20, 64)
 
 
-def test_a_larger_selection_is_computed_beside_the_smaller(cache: Cache) -> None:
+def test_a_larger_selection_is_computed_in_a_new_shard(cache: Cache) -> None:
     tokens = ragged_tokens(10)
     cache.load(tokens, range(10), StateSelection((2,), head=False))
     states = cache.load(tokens, range(10), StateSelection((2, 3), head=False))
@@ -76,7 +76,7 @@ def test_a_larger_selection_is_computed_beside_the_smaller(cache: Cache) -> None
     assert states.tokens(3, np.arange(10)).shape[1] == tokens.offsets[-1]
 
 
-def test_other_recipes_are_computed_beside(cache: Cache) -> None:
+def test_every_recipe_has_its_own_states(cache: Cache) -> None:
     tokens = ragged_tokens(5)
     cache.load(tokens, range(5))
     cache.load(tokens, range(5), weights="other")
@@ -85,10 +85,12 @@ def test_other_recipes_are_computed_beside(cache: Cache) -> None:
     assert sorted(recipes) == ["other", "w"]
 
 
-def test_leftovers_of_a_killed_process_are_removed(cache: Cache) -> None:
+def test_incomplete_files_of_a_killed_process_are_removed(cache: Cache) -> None:
     tokens = ragged_tokens(5)
-    leftover = cache.folder / RECIPE.key / "0123.part"
-    leftover.mkdir(parents=True)
-    (leftover / "tokens-2.npy").write_bytes(b"half")
+    shard = cache.folder / RECIPE.key / "0123.part"
+    shard.mkdir(parents=True)
+    (shard / "tokens-2.npy").write_bytes(b"half")
+    recipe = cache.folder / RECIPE.key / ".recipe.json.4567.part"
+    recipe.write_text("{")
     assert len(state_bytes(cache.load(tokens, range(5)), range(5))) == 5
-    assert not leftover.exists() and len(cache.shards) == 1
+    assert not shard.exists() and not recipe.exists() and len(cache.shards) == 1

@@ -10,14 +10,14 @@ from frozen.cached import RECIPE, Cache
 from frozen.random_tokens import ragged_tokens
 
 
-def test_every_field_but_the_name_changes_the_key() -> None:
+def test_every_field_except_the_name_changes_the_key() -> None:
     for field in dataclasses.fields(RECIPE):
         value = getattr(RECIPE, field.name)
         other = dataclasses.replace(RECIPE, **{field.name: value + 1 if isinstance(value, int) else value + "x"})
         assert (other.key == RECIPE.key) == (field.name == "model"), field.name
 
 
-def test_similar_recipes_differ_in_packing_and_in_the_last_layer_only(cache: Cache) -> None:
+def test_similar_recipes_differ_only_in_packing_and_head_token(cache: Cache) -> None:
     tokens = ragged_tokens(2)
     cache.load(tokens, range(2), packed=False, model="other name")
     cache.load(tokens, range(2), weights="other")
@@ -37,6 +37,6 @@ def test_a_damaged_recipe_is_ignored_and_written_again(cache: Cache, content: st
     assert sorted(path.name for path in file.parent.iterdir() if path.is_file()) == ["lock", "recipe.json"]
 
 
-def test_the_cache_is_among_the_assets_of_hugging_face() -> None:
+def test_the_cache_is_in_the_assets_cache_of_hugging_face() -> None:
     assert cache_folder().is_relative_to(os.environ["HF_ASSETS_CACHE"])
     assert {"frostline", "hidden-states"} <= set(cache_folder().parts)

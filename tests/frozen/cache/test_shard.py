@@ -32,7 +32,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "truncated states": lambda shard: os.truncate(shard / "head.npy", 200),
     "a missing file": lambda shard: (shard / "offsets.npy").unlink(),
     "half a record": lambda shard: (shard / "shard.json").write_text("{"),
-    "a record that is no table": lambda shard: (shard / "shard.json").write_text("[]"),
+    "a record that is not an object": lambda shard: (shard / "shard.json").write_text("[]"),
     "empty keys": lambda shard: os.truncate(shard / "keys.npy", 0),
     "empty offsets": lambda shard: os.truncate(shard / "offsets.npy", 0),
     "an empty file as record": lambda shard: os.truncate(shard / "shard.json", 0),
@@ -42,7 +42,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_damage_is_found_reported_and_repaired(cache: Cache, kind: str) -> None:
+def test_damage_is_found_and_reported_and_the_states_are_computed_again(cache: Cache, kind: str) -> None:
     tokens = ragged_tokens(6)
     intact = state_bytes(cache.load(tokens, range(6)), range(6))
     (shard,) = cache.shards
@@ -60,7 +60,7 @@ def test_damage_is_found_reported_and_repaired(cache: Cache, kind: str) -> None:
     assert cache.progress == [6] and not cache.warnings
 
 
-def test_nobody_can_change_cached_states(cache: Cache) -> None:
+def test_changing_a_tensor_does_not_change_the_cached_file(cache: Cache) -> None:
     states = cache.load(ragged_tokens(5), range(5))
     states._shards[0].array("tokens-2").fill_(0)
     assert find_damage(cache.shards[0]) == ""

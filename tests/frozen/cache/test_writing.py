@@ -1,4 +1,4 @@
-"""A full disk, and other trouble while hidden states are written."""
+"""Disk errors while hidden states are written."""
 
 import errno
 import os
@@ -22,8 +22,10 @@ def raises(number: int) -> Callable[..., None]:
     "function, number", [("posix_fallocate", errno.ENOSPC), ("fsync", errno.ENOSPC), ("posix_fallocate", errno.EDQUOT)]
 )
 @pytest.mark.usefixtures("small_shards")
-def test_a_full_disk(cache: Cache, monkeypatch: pytest.MonkeyPatch, function: str, number: int) -> None:
-    """Published shards remain, nothing half-written does, and the next call goes on."""
+def test_a_full_disk_is_an_error_and_complete_shards_remain(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch, function: str, number: int
+) -> None:
+    """Incomplete files are removed, and the next call computes only the missing rows."""
     tokens = ragged_tokens(21)
     first = state_bytes(cache.load(tokens, range(7)), range(7))
     with monkeypatch.context() as disk:
@@ -35,19 +37,21 @@ def test_a_full_disk(cache: Cache, monkeypatch: pytest.MonkeyPatch, function: st
     assert cache.computed == 14
 
 
-def test_a_disk_that_is_full_from_the_start(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pathlib.Path.write_text", raises(errno.ENOSPC))
-    with pytest.raises(FrostlineError, match="The disk is full"):
+def test_a_disk_that_is_full_before_the_first_shard(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("frostline.data.files.os.fsync", raises(errno.ENOSPC))
+    with pytest.raises(
+        FrostlineError, match=r"The disk is full: hidden states could not be cached in .* --cache-limit"
+    ):
         cache.load(ragged_tokens(3), range(3))
 
 
 def test_a_folder_that_cannot_be_written(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pathlib.Path.write_text", raises(errno.EROFS))
+    monkeypatch.setattr("frostline.data.files.os.fsync", raises(errno.EROFS))
     with pytest.raises(FrostlineError, match=r"cannot be cached in .*: set HF_ASSETS_CACHE to a folder"):
         cache.load(ragged_tokens(3), range(3))
 
 
-def test_other_disk_errors_are_not_explained_away(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_disk_errors_are_raised_unchanged(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "posix_fallocate", raises(errno.EIO))
     with pytest.raises(OSError, match="Input/output error"):
         cache.load(ragged_tokens(3), range(3))

@@ -1,4 +1,4 @@
-"""Which token the head reads. Modules of the last layer that run for that token only: see tests of the last layer."""
+"""Which token the head reads. ``tests/fast/test_last_layer.py`` tests the modules that run for that token only."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_the_token_that_the_head_reads(model_type: str, reads: str) -> None:
     assert find_head_reads(model, find_layers(model, batch), batch) == reads
 
 
-def test_a_head_that_takes_the_mean_reads_all() -> None:
+def test_a_head_with_mean_pooling_reads_all_tokens() -> None:
     model = small_model("modernbert")
     model.config.classifier_pooling = "mean"
     batch = small_batch(model)

@@ -1,4 +1,4 @@
-"""Whether runs of a type can be trained as one stack."""
+"""Whether runs of a model type can be trained as one stack."""
 
 from typing import Any
 
@@ -9,19 +9,20 @@ from frostline.frozen.check.stacking import stack_refusal
 from frostline.model import stacking
 from frostline.model.anatomy import find_layers
 from frostline.model.trainable import Trainable
+from frostline.statistics.tune import Tune
 from small_models import small_batch, small_model
 
 DIFFER = "In a stack, logits differ by "
 
 
-def refusal_of(model_type: str, k: int | None, **options: Any) -> str | None:
+def refusal_of(model_type: str, k: Tune, **options: Any) -> str | None:
     model = small_model(model_type)
     batches = [small_batch(model), small_batch(model, (11, 36, 5, 29), seed=1)]
     anatomy = find_layers(model, batches[0])
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    options = {"packed": False, "as_one": True, **options}
-    cut = None if k is None else anatomy.count - k
-    refusal = stack_refusal(model, anatomy, Trainable.last(k).parameters(anatomy), cut, batches=batches, **options)
+    options = {"packed": False, "batched": True, **options}
+    cut = anatomy.count - k if isinstance(k, int) else None
+    refusal = stack_refusal(model, anatomy, Trainable(k).parameters(anatomy), cut, batches=batches, **options)
     assert all(torch.equal(p, before[name]) and p.grad is None for name, p in model.named_parameters())
     assert not any("forward" in vars(module) for module in model.modules())
     return refusal
@@ -32,7 +33,7 @@ def refusal_of(model_type: str, k: int | None, **options: Any) -> str | None:
     ["mixtral", "opt", "gemma2", *(pytest.param(n, marks=pytest.mark.slow) for n in ("gpt_oss", "qwen3_next"))],
 )
 def test_runs_of_most_types_can_be_stacked(model_type: str) -> None:
-    """Experts, norms that add one to their weights, parameters that a module reads from another, or of a whole attention."""
+    """With experts, with norms that add one to their weights, and with parameters that other modules read."""
     assert [refusal_of(model_type, k) for k in (0, 2)] == [None, None]
 
 
@@ -40,9 +41,9 @@ def test_types_whose_runs_cannot_be_stacked() -> None:
     together = "Its modules cannot compute the examples of several runs together"
     assert refusal_of("deberta-v2", 0) is None
     assert (refusal_of("deberta-v2", 1) or "").startswith(f"{together} (RuntimeError: ")
-    assert (refusal_of("biogpt", None, packed=True) or "").startswith(together)
-    assert refusal_of("mpnet", 2) is None  # positions that all layers share lie with the embeddings
-    assert (refusal_of("mpnet", None) or "").startswith(DIFFER)
+    assert (refusal_of("biogpt", "all", packed=True) or "").startswith(together)
+    assert refusal_of("mpnet", 2) is None  # position biases that all layers share belong to the embeddings
+    assert (refusal_of("mpnet", "all") or "").startswith(DIFFER)
 
 
 def test_runs_that_share_a_weight_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,14 +55,14 @@ def test_runs_that_share_a_weight_are_found(monkeypatch: pytest.MonkeyPatch) -> 
     right = stacking._product
     monkeypatch.setattr(stacking, "_product", of_the_first)
     assert (refusal_of("bert", 1, packed=True) or "").startswith(DIFFER)
-    assert refusal_of("bert", 1, packed=True, as_one=False) is None
+    assert refusal_of("bert", 1, packed=True, batched=False) is None
     own = stacking._Stack.parameter
     monkeypatch.setattr(stacking._Stack, "parameter", lambda self, run, name: own(self, run, name).detach())
-    assert refusal_of("bert", 1, as_one=False) is not None
+    assert refusal_of("bert", 1, batched=False) is not None
 
 
-def test_the_check_makes_examples_of_its_own() -> None:
+def test_the_check_makes_its_own_examples() -> None:
     model = small_model("llama")
     anatomy = find_layers(model)
-    for cut in (1, 2):  # and with a frozen layer that runs
-        assert stack_refusal(model, anatomy, Trainable(2).parameters(anatomy), cut, packed=True, as_one=True) is None
+    for cut in (1, 2):  # cut 1: one frozen layer runs
+        assert stack_refusal(model, anatomy, Trainable(2).parameters(anatomy), cut, packed=True, batched=True) is None

@@ -28,7 +28,7 @@ def read_parquet(path: Path) -> Table:
 
 
 def from_arrow(table: Any, name: str) -> Table:
-    """A ``pyarrow.Table``, with the class names that ``datasets`` stores in the schema, and a ``note`` from there."""
+    """A ``pyarrow.Table``. The class names of ``datasets`` and a ``note`` are read from its schema."""
     refuse_repeated_columns(name, table.column_names)
     class_names: dict[str, tuple[str, ...]] = {}
     if b"huggingface" in (table.schema.metadata or {}):
@@ -42,7 +42,7 @@ def from_arrow(table: Any, name: str) -> Table:
 
 
 def from_dataset(dataset: Any, name: str) -> Table:
-    """A ``datasets.Dataset``; a ``DatasetDict`` is refused."""
+    """A ``datasets.Dataset``. A ``DatasetDict`` is an error."""
     import datasets
 
     if not isinstance(dataset, datasets.Dataset):

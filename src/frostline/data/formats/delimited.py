@@ -1,7 +1,7 @@
-"""CSV and TSV files, read so that every text stays exactly as it is in the file.
+"""CSV and TSV files. Every text stays exactly as it is in the file.
 
-No type guessing touches a cell: "NA", "null" and the empty text are texts. Rows are numbered as in a spreadsheet: the header
-is row 1, a blank line counts, and a quoted line break does not.
+Cells are not converted to other types: "NA", "null" and the empty text are texts. Rows are numbered as in a spreadsheet. The
+header is row 1, and blank lines count. A line break inside quotation marks does not start a new row.
 """
 
 import csv
@@ -13,20 +13,19 @@ import numpy as np
 from frostline import FrostlineError
 from frostline.data.formats.encoding import iconv, open_text
 from frostline.data.table import Table, refuse_repeated_columns
-from frostline.data.wording import quoted
+from frostline.data.wording import SHOWN_ROWS, quoted
 
-SHOWN_ROWS = 10
 CELL_LIMIT = 2**31 - 1  # characters; the default of the csv module is 131,072
 
 
 def read_delimited(path: Path, column_names: Sequence[str] | None = None, *, skip_ragged: bool = False) -> Table:
-    """A table of texts. Tab-separated cells are literal; other files follow the quoting rules of CSV.
+    """A table of texts. In tab-separated files, quotation marks are literal. Other files follow the quoting rules of CSV.
 
     In a .csv file the first line decides the separator: a tab (STS-B), else a comma, else a semicolon.
 
     Args:
         path: The file.
-        column_names: The leading columns of a file without a header. Further cells of a row are dropped and counted in the notes.
+        column_names: The first columns of a file without a header. Further cells of a row are dropped and counted in the notes.
         skip_ragged: Skip rows with a wrong number of cells and count them in the notes. By default they are an error.
     """
     separator, numbered = _numbered_rows(path)
@@ -35,7 +34,7 @@ def read_delimited(path: Path, column_names: Sequence[str] | None = None, *, ski
     width, complete, rows, longer, ragged = len(header), [], [], 0, list[int]()
     for row, cells in numbered:
         if not cells and width > 1:
-            continue  # a blank line is no row, except in a table of one column, where it is an empty text
+            continue  # a blank line is not a row, except in a table with one column, where it is an empty text
         cells = cells or [""]
         if len(cells) < width or (len(cells) > width and not column_names):
             if skip_ragged:
@@ -101,7 +100,7 @@ def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _checked_header(path: Path, header: list[str], from_user: bool) -> list[str]:
-    """The names of the columns without surrounding white space; a column without a name is called by its number."""
+    """The names of the columns without surrounding white space. A column without a name is named by its number."""
     if not header:
         raise FrostlineError(f"{path}: the file is empty; give a file with a header row and one example per row.")
     if any("\0" in name for name in header):

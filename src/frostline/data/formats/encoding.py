@@ -1,13 +1,13 @@
-"""Text files in UTF-8, and what to tell the user about a file that is not."""
+"""Text files in UTF-8, and the error message for other encodings."""
 
 from pathlib import Path
 from typing import TextIO
 
 
 def open_text(path: Path) -> TextIO:
-    """Open a UTF-8 file, with or without a byte order mark, whose lines end with a line feed only.
+    """Open a UTF-8 file, with or without a byte order mark. Lines end at line feeds only.
 
-    Splitting at U+2028 or at a lone carriage return would cut texts in two.
+    Ending lines at U+2028 or at a lone carriage return as well would split texts.
     """
     return path.open(encoding="utf-8-sig", newline="\n")
 
@@ -18,7 +18,7 @@ def iconv(path: Path, encoding: str) -> str:
 
 
 def not_utf8(path: Path) -> str:
-    """The error message for a file that cannot be decoded: where the first invalid byte is, and how to convert the file."""
+    """The error message for a file that cannot be decoded: the first invalid byte, and how to convert the file."""
     content = path.read_bytes()
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return f"{path}: the file is UTF-16, not UTF-8; save it as UTF-8: {iconv(path, 'utf-16')}."

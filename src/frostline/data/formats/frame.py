@@ -9,7 +9,7 @@ from frostline.data.table import Table, refuse_repeated_columns
 
 
 def from_pandas(frame: Any, name: str) -> Table:
-    """A ``DataFrame``; its index is ignored and its missing values become None."""
+    """A ``DataFrame``. Its index is ignored, and missing values become None."""
     import pandas as pd
 
     if not isinstance(frame, pd.DataFrame):

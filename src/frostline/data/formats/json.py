@@ -13,9 +13,9 @@ from frostline.data.table import Table
 
 
 def read_json(path: Path) -> Table:
-    """A table of JSON objects. A key that an object lacks is a missing value.
+    """A table of JSON objects. If an object lacks a key, the value is missing.
 
-    Rows are numbered by line, or by their position in the list from 1.
+    Rows are numbered by line, or by position in the list, from 1.
     """
     with open_text(path) as file:
         start = file.read(4096).lstrip()

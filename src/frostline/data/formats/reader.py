@@ -1,4 +1,4 @@
-"""Reads any table: a file, a ``datasets.Dataset``, a pandas ``DataFrame`` or a ``pyarrow.Table``."""
+"""Read any table: a file, a ``datasets.Dataset``, a pandas ``DataFrame`` or a ``pyarrow.Table``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,23 +8,25 @@ from frostline import FrostlineError
 from frostline.data.formats.arrow import from_arrow, from_dataset, read_parquet
 from frostline.data.formats.delimited import read_delimited
 from frostline.data.formats.encoding import not_utf8
+from frostline.data.formats.endings import ENDINGS, FORMAT_OF
 from frostline.data.formats.frame import from_pandas
 from frostline.data.formats.json import read_json
 from frostline.data.table import Table
-from frostline.data.wording import nearest, quoted
+from frostline.data.wording import did_you_mean, quoted
 
-DELIMITED = (".csv", ".tsv", ".txt")  # read_delimited takes further options
-FILE_READERS: Mapping[str, Callable[[Path], Table]] = {
-    **dict.fromkeys(DELIMITED, read_delimited),
-    **dict.fromkeys((".jsonl", ".ndjson", ".json"), read_json),
-    ".parquet": read_parquet,
+FILE_READERS: Mapping[str, Callable[[Path], Table]] = {  # by format
+    "CSV": read_delimited,
+    "TSV": read_delimited,
+    "JSON lines": read_json,
+    "Parquet": read_parquet,
 }
+DELIMITED = (*ENDINGS["CSV"], *ENDINGS["TSV"])  # read_delimited takes further options
 FRAME_READERS: Mapping[str, Callable[[Any, str], Table]] = {  # by the library that defines the object
     "datasets": from_dataset,
     "pandas": from_pandas,
     "pyarrow": from_arrow,
 }
-EXTENSIONS = tuple(FILE_READERS)
+EXTENSIONS = tuple(FORMAT_OF)
 
 
 def read_table(
@@ -34,12 +36,12 @@ def read_table(
     name: str | None = None,
     skip_ragged: bool = False,
 ) -> Table:
-    """Read a table without guessing the types of its cells.
+    """Read a table without converting its cells.
 
     Args:
-        source: A file, or a ``datasets.Dataset``, pandas ``DataFrame`` or ``pyarrow.Table``, whose rows are counted from 1.
+        source: A file, ``datasets.Dataset``, pandas ``DataFrame`` or ``pyarrow.Table``. Rows are numbered from 1.
         column_names: The columns of a CSV or TSV file without a header.
-        name: What errors call a source that is not a file.
+        name: The name in errors for a source that is not a file.
         skip_ragged: Skip and count the rows of a CSV or TSV file that have a wrong number of cells.
 
     Raises:
@@ -69,7 +71,7 @@ def _read_file(path: Path, column_names: Sequence[str] | None, skip_ragged: bool
         raise FrostlineError(f"{path}: this is a folder; name a file in it, or pass the folder with --data.")
     if not path.exists():
         raise FrostlineError(f"{path}: there is no such file{_similar_file(path)}; check the name and the folder.")
-    if ending not in FILE_READERS:
+    if ending not in FORMAT_OF:
         raise FrostlineError(
             f"{path}: the file ending {quoted(ending)} is not known; use one of {', '.join(EXTENSIONS)}."
         )
@@ -78,7 +80,7 @@ def _read_file(path: Path, column_names: Sequence[str] | None, skip_ragged: bool
     try:
         if ending in DELIMITED:
             return read_delimited(path, column_names, skip_ragged=skip_ragged)
-        return FILE_READERS[ending](path)
+        return FILE_READERS[FORMAT_OF[ending]](path)
     except UnicodeDecodeError:
         raise FrostlineError(not_utf8(path)) from None
     except OSError as error:
@@ -88,4 +90,4 @@ def _read_file(path: Path, column_names: Sequence[str] | None, skip_ragged: bool
 def _similar_file(path: Path) -> str:
     if not path.parent.is_dir():
         return f" and no folder {quoted(str(path.parent))}"
-    return nearest(path.name, [one.name for one in path.parent.iterdir() if one.suffix.lower() in EXTENSIONS])
+    return did_you_mean(path.name, [one.name for one in path.parent.iterdir() if one.suffix.lower() in EXTENSIONS])

@@ -1,5 +1,5 @@
 """The data of ``frostline demo``: English sentences from two small grammars, ``polarity.py`` and ``agreement.py``.
 
-The test split uses content words that never occur in train and validation: what a model gets right there it knows from
-pretraining. Only function words, adverbs of degree and the forms of "be" are shared. ``tables.py`` generates the tables.
+The content words of the test split never occur in train and validation. A model can know them only from pretraining. The
+splits share only function words, adverbs of degree and the forms of "be". ``tables.py`` generates the tables.
 """

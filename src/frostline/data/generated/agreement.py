@@ -1,8 +1,9 @@
-"""Does the verb agree in number with its subject (acceptable), with other nouns in between, or not (unacceptable)?
+"""The agreement task: a sentence is acceptable if its verb agrees in number with its subject.
 
-One verb of a sentence shows number; all others are in the past tense. Most sentences are simple: with many attractors a small
-model learns nothing from a few hundred examples, and every k would score the same. Simple sentences run out after a few
-thousand, so larger tables contain more of the hard ones.
+Other nouns ("attractors") may stand between the subject and the verb. Only one verb of a sentence shows number; all other
+verbs are in the past tense. Most sentences have no attractor. With many attractors, a small model would learn nothing from a
+few hundred examples, and every k would have the same score. There are only a few thousand simple sentences, so large tables
+contain a larger share of hard ones.
 """
 
 from random import Random
@@ -10,25 +11,25 @@ from random import Random
 from frostline.data.generated.agreement_words import CAST_SEEN, CAST_UNSEEN, Cast
 from frostline.data.generated.english import s_form, sentence, the
 
-SIMPLE = 0.92
+SIMPLE = 0.92  # share of sentences without attractors
 NEAR = ("near", "behind", "beside", "next to")
 ON = ("on", "under", *NEAR)
 ONE = ("each of", "one of", "every one of")
 MANY = ("both of", "all of", "some of", "several of")
 
-Subject = tuple[bool, str]  # plural?, words
+Subject = tuple[bool, str]  # whether it is plural, and its words
 
 
-def write(rng: Random, unseen: bool, value: bool) -> str:
-    """A sentence whose verb agrees with its subject if ``value``."""
+def write(rng: Random, unseen: bool, acceptable: bool) -> str:
+    """A sentence whose verb agrees with its subject if ``acceptable``. ``unseen``: use the words of the test split."""
     cast = CAST_UNSEEN if unseen else CAST_SEEN
     human = rng.random() < 0.5
     plural, subject = (_simple if rng.random() < SIMPLE else rng.choice(HARD))(rng, cast, human)
     if rng.random() < 0.4:
         verb, rest = rng.choice(cast.people_verbs if human else cast.thing_verbs).split(" ", 1)
-        shown = verb if plural == value else s_form(verb)
+        shown = verb if plural == acceptable else s_form(verb)
         return sentence(f"{subject} {shown} {rest.format(name=rng.choice(cast.names))}")
-    shown = rng.choice(("are", "were") if plural == value else ("is", "was"))
+    shown = rng.choice(("are", "were") if plural == acceptable else ("is", "was"))
     state = rng.choice(cast.people_states if human else cast.thing_states)
     if rng.random() < 0.15:
         return sentence(f"{shown} {subject} {state}", stop="?")

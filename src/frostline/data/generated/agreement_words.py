@@ -1,4 +1,4 @@
-"""The words of the agreement task, in two disjoint parts: SEEN in train and validation, UNSEEN in test."""
+"""The words of the agreement task in two disjoint parts: SEEN for train and validation, UNSEEN for test."""
 
 from typing import NamedTuple
 
@@ -6,9 +6,10 @@ from frostline.data.generated.english import Words, phrases, words
 
 
 class Cast(NamedTuple):
-    """Words of the agreement sentences: nouns in the singular; verbs in the base form, each the first word of its phrase.
+    """Words of the agreement sentences. Nouns are singular. A verb phrase starts with the base form of its verb.
 
-    No verb has a past tense like its base form ("cost", "read"): with "the plate" such a sentence would be acceptable after all.
+    No verb has a past tense equal to its base form ("cost", "read"). Otherwise an unacceptable sentence such as "The plate cost
+    a lot." could be read in the past tense, and would be acceptable.
     """
 
     people: Words

@@ -1,4 +1,4 @@
-"""Small pieces of English grammar that the generated tasks share."""
+"""English grammar that the generated tasks share."""
 
 from frostline.data.parsing import comma_separated
 
@@ -28,7 +28,7 @@ def a(word: str) -> str:
 
 
 def s_form(word: str) -> str:
-    """The plural of a noun or the third person singular of a verb: English forms both the same way."""
+    """The plural of a noun, or the third person singular of a verb. English forms both with -s."""
     if word in IRREGULAR:
         return IRREGULAR[word]
     if word.endswith(("s", "x", "z", "ch", "sh")):

@@ -1,17 +1,18 @@
-"""Is a sentence of a film review negative or positive?
+"""The polarity task: a sentence of a film review is negative or positive.
 
-A frame contains one sentiment word; the frames in REVERSING reverse it, and the main clause outweighs a subordinate one. Frame
-and label are drawn independently and determine the polarity of the word, so neither the frame nor "not" reveals the label. Most
-words are not reversed: with half of them reversed, a word would reveal nothing either, and full fine-tuning fails on some seeds.
+A sentence frame contains one sentiment word. The frames in REVERSING reverse its polarity. In sentences with two clauses, the
+label is the polarity of the main clause. Frame and label are drawn independently, so the frame alone (for example "not") does
+not reveal the label. Most words are not reversed. With half of them reversed, a word alone would not reveal anything either,
+and full fine-tuning would fail for some seeds.
 """
 
 from random import Random
 
-from frostline.data.generated.english import a, sentence
+from frostline.data.generated.english import Words, a, sentence
 from frostline.data.generated.polarity_words import FILM_SEEN, FILM_UNSEEN, PLURAL_TOPICS, Film
 
 CONTRAST = 0.1  # share of sentences with two clauses
-REVERSED = 0.2  # share of clauses whose word is reversed
+REVERSED = 0.2  # share of clauses whose sentiment word is reversed
 
 PLAIN = (
     "{the} {is} {very} {adjective}",
@@ -65,22 +66,23 @@ VERY = ("really", "rather", "quite", "truly", "surprisingly", "decidedly")
 EXTREMELY = ("absolutely", "simply", "really", "truly", "quite", "just")
 
 
-def write(rng: Random, unseen: bool, value: bool) -> str:
-    """A sentence about a film, positive if ``value``."""
+def write(rng: Random, unseen: bool, positive: bool) -> str:
+    """A sentence about a film, positive or negative. ``unseen``: use the words of the test split."""
     film = FILM_UNSEEN if unseen else FILM_SEEN
     if rng.random() < CONTRAST:
-        kinds = sorted(rng.sample(sorted(film.topics), 2), key="whole".__ne__)  # a verdict on the film outweighs a part
-        main = _clause(rng, film, kinds[0], value, PLAIN, REVERSING)
-        other = _clause(rng, film, kinds[1], not value, PLAIN, REVERSING)
+        # A clause about the whole film is always the main clause.
+        kinds = sorted(rng.sample(sorted(film.topics), 2), key="whole".__ne__)
+        main = _clause(rng, film, kinds[0], positive, PLAIN, REVERSING)
+        other = _clause(rng, film, kinds[1], not positive, PLAIN, REVERSING)
         return sentence(rng.choice(CONTRASTS).format(main=main, other=other))
     kind = rng.choice(sorted(film.topics))
-    return sentence(_clause(rng, film, kind, value, PLAIN + PLAIN_ALONE, REVERSING + REVERSING_ALONE))
+    return sentence(_clause(rng, film, kind, positive, PLAIN + PLAIN_ALONE, REVERSING + REVERSING_ALONE))
 
 
-def _clause(rng: Random, film: Film, kind: str, value: bool, plain: tuple[str, ...], reversing: tuple[str, ...]) -> str:
-    """A clause about one topic of ``kind``, positive if ``value``."""
+def _clause(rng: Random, film: Film, kind: str, positive: bool, plain: Words, reversing: Words) -> str:
+    """A clause about one topic of ``kind``, in one of the frames ``plain`` or ``reversing``."""
     reverses = rng.random() < REVERSED
-    side = value != reverses
+    side = positive != reverses
     topic = rng.choice(film.topics[kind])
     verb, past = rng.choice(film.verbs[side]).split("/")
     adjective, extreme = rng.choice(film.adjectives[kind][side]), rng.choice(film.extremes[side])

@@ -1,4 +1,4 @@
-"""The words of the polarity task, in two disjoint parts: SEEN in train and validation, UNSEEN in test."""
+"""The words of the polarity task in two disjoint parts: SEEN for train and validation, UNSEEN for test."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from frostline.data.generated.english import Words, words
 
 
 class Film(NamedTuple):
-    """Words of film reviews. Every pair is (negative, positive).
+    """Words of film reviews. Each pair holds negative words, then positive words.
 
     Attributes:
         films: Nouns for the film as a whole.
@@ -15,7 +15,7 @@ class Film(NamedTuple):
         adjectives: Adjectives that fit each noun of the same kind.
         extremes: Strong adjectives that fit every noun.
         verdicts: Nouns for a good or a bad film.
-        verbs: Verbs, written base/past.
+        verbs: Verbs, as base/past.
     """
 
     films: Words

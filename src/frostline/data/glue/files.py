@@ -1,4 +1,4 @@
-"""Finds the files of a GLUE task: on the hub, in a copy of the hub's folder, or as originally distributed."""
+"""Find the files of a GLUE task: on the hub, in a copy of the hub's folder, or as originally distributed."""
 
 from dataclasses import replace
 from functools import partial
@@ -32,8 +32,8 @@ def read_glue_splits(data: str | Path | None, task: GlueTask) -> dict[str, Table
     """The tables of a task by split. MNLI's second validation set is the split "validation_mismatched".
 
     Args:
-        data: The folder of the task, a folder that contains it under its name or its config (``glue_data/CoLA``, a copy of the
-            hub's), or a hub data set. None is GLUE on the hub.
+        data: The folder of the task, a folder that contains the task's folder (``glue_data/CoLA``, or a copy of the hub's), or
+            a hub data set. None is GLUE on the hub.
         task: The task.
     """
     read, split_of = partial(read_glue_table, task=task), partial(_split_of_name, task)
@@ -54,7 +54,7 @@ def read_glue_splits(data: str | Path | None, task: GlueTask) -> dict[str, Table
 
 
 def _split_of_name(task: GlueTask, name: str) -> str | None:
-    """As ``split_of_name``, with the mismatched validation set of MNLI."""
+    """Like ``split_of_name``, but it also finds the mismatched validation set of MNLI."""
     words = name.lower().replace("-", "_").split("_")
     if any(MISMATCHED in files for files in task.files) and "mismatched" in words:
         split = split_of_name("_".join(word for word in words if word != "mismatched"))
@@ -63,7 +63,7 @@ def _split_of_name(task: GlueTask, name: str) -> str | None:
 
 
 def _read_parts(paths: list[Path], split: str, read: Read) -> Table:
-    """The files of one split as one table; CoLA has two public validation files."""
+    """The files of one split as one table. CoLA has two public validation files."""
     table = concatenated([read(path) for path in paths])
     if len(paths) == 1:
         return table

@@ -1,7 +1,7 @@
-"""The nine tasks of GLUE: columns, labels and metric of each, and the layout of its files.
+"""The nine tasks of GLUE: their columns, labels and metrics, and the layouts of their files.
 
-Labels have the names and the order of the hub data set, which is also the order of the original numbers. ``tables.py`` reads the
-layouts that differ from the hub.
+Labels have the names and the order of the hub data set. The numbers in the original files have the same order. ``tables.py``
+reads the layouts that differ from the hub.
 """
 
 from collections.abc import Mapping
@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from frostline import FrostlineError
 from frostline.data.columns import Columns
 from frostline.data.parsing import normalized_name
-from frostline.data.specification import DataSpec
-from frostline.data.task import CLASSIFICATION, REGRESSION
-from frostline.data.wording import nearest, quoted
+from frostline.data.specification import CLASSIFICATION, REGRESSION, DataSpec
+from frostline.data.wording import did_you_mean, quoted
 
 HUB_SET = "nyu-mll/glue"
 MISMATCHED = "validation_mismatched"  # MNLI's second validation set
 SCORES = (0.0, 5.0)  # range of STS-B
 FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",), "test": ("test.tsv",)}
-DECIDED_OPTIONS = (
+DECIDED_OPTIONS = (  # options that a GLUE task decides
     *("config", "column_names", "text_column", "text_pair_column", "label_column"),
     *("problem_type", "labels"),
 )
@@ -26,7 +25,7 @@ DECIDED_OPTIONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class GlueTask:
-    """One task.
+    """One task of GLUE.
 
     Attributes:
         name: The name in all results.
@@ -35,8 +34,8 @@ class GlueTask:
         metric: The name of the metric in ``frostline.statistics.metrics``.
         layouts: The columns of the hub data set, then those of the original files.
         headerless: The columns of original files without a header.
-        files: The files of each split, for each way in which they are distributed. Several files of a split are one table.
-        no_gold: Labels that mean that there is no gold label; such rows are left out.
+        files: For each way of distribution, the files of each split. Several files of a split form one table.
+        no_gold: Values of the label column that mean "no gold label". Such rows are left out.
         broken_rows: Whether the distributed files have rows with a wrong number of cells.
     """
 
@@ -137,7 +136,7 @@ GLUE = {
     )
 }
 
-# The score of the best constant prediction on the development sets, from their number of rows of each class.
+# The score of the best constant prediction on the development sets, from their numbers of rows per class.
 DEV_CHANCE: Mapping[tuple[str, str], float] = {
     ("cola", "accuracy"): 721 / 1043,
     ("sst2", "accuracy"): 444 / 872,
@@ -154,16 +153,16 @@ DEV_CHANCE: Mapping[tuple[str, str], float] = {
 
 
 def glue_task(name: str) -> GlueTask:
-    """The task of that name, in any case and with or without its hyphen.
+    """The task with this name, in any case and with or without hyphen.
 
     Raises:
-        FrostlineError: GLUE has no such task; the message lists all of them.
+        FrostlineError: GLUE has no such task. The message lists all tasks.
     """
     found = GLUE.get(normalized_name(name))
     if found is None:
         names = [task.name for task in GLUE.values()]
         raise FrostlineError(
-            f"--glue {quoted(name)} is no task of GLUE{nearest(name, names)}; pass one of {', '.join(names)}."
+            f"--glue {quoted(name)} is not a task of GLUE{did_you_mean(name, names)}; pass one of {', '.join(names)}."
         )
     return found
 

@@ -1,23 +1,23 @@
-"""Cached hidden states: computed once, verified, read back.
+"""The cache of hidden states on disk.
 
-On disk, below the cache folder:
+Its files, inside the cache folder:
 
-    <recipe>/recipe.json              everything but the examples that determines the bytes
-    <recipe>/<shard>/shard.json       sizes and checksums of the files beside it
+    <recipe>/recipe.json              everything that determines hidden states, except the examples
+    <recipe>/<shard>/shard.json       sizes and checksums of the other files
                      keys.npy         [N] 16-byte digests of the examples' tokens
                      offsets.npy      [N + 1] where each example's tokens begin
                      tokens-<cut>.npy [T, D] hidden states of all real tokens after <cut> layers
-                     head.npy         [N, D] the one hidden state that the head reads, after the last layer
-                     pooled-<n>.npy   [N, 3 D] of each example after n layers: first token, mean, last token
+                     head.npy         [N, D] hidden states of the head's tokens after the last layer
+                     pooled-<n>.npy   [N, 3 D] first token, mean and last token of each example after <n> layers
 
-The hidden states of an example depend on the example alone (:mod:`frostline.frozen.batches`). Examples that are added later,
-or computed in other batches, get bitwise identical states. A shard is written to a temporary folder and published by one
-rename; it never changes afterwards.
+The hidden states of an example depend on that example alone (:mod:`frostline.frozen.batches`). The cache can therefore grow:
+examples that are computed later, in other batches, get bitwise identical hidden states. A shard is written to a temporary
+folder, which is then renamed. It never changes afterwards.
 
+- ``loading``: load cached hidden states and compute missing ones. Start reading here.
 - ``recipe``: the key of a folder.
-- ``shard``: one published folder, and its integrity.
-- ``writing``: compute and write a shard.
-- ``hidden_states``: read the states of a batch.
-- ``loading``: load what is cached, compute the rest.
-- ``entries``: list, remove and verify what is cached.
+- ``shard``: read one shard and check its integrity.
+- ``writing``: compute and write one shard.
+- ``hidden_states``: read the hidden states of a batch from several shards.
+- ``entries``: list, remove and verify cached hidden states.
 """

@@ -1,4 +1,4 @@
-"""What is cached on this machine: list, remove, verify."""
+"""List, remove and verify the cached hidden states on this machine."""
 
 import json
 import shutil
@@ -16,11 +16,11 @@ from frostline.frozen.cache.shard import find_damage
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """The cached hidden states of one recipe: a model, in one precision, on one kind of machine."""
+    """The cached hidden states of one recipe: one model, in one precision, on one kind of machine."""
 
     key: str
     folder: Path
-    recipe: dict[str, Any]  # empty if its record is damaged
+    recipe: dict[str, Any]  # empty if recipe.json is damaged
     rows: int  # examples
     cuts: tuple[int, ...]
     bytes: int
@@ -28,24 +28,24 @@ class CacheEntry:
 
     @property
     def model(self) -> str:
-        """The model's name, for people."""
+        """The model's name, for display."""
         return str(self.recipe.get("model", "(its record is damaged)"))
 
 
 def list_entries(folder: Path | None = None) -> Iterator[CacheEntry]:
-    """All entries, the oldest first."""
+    """All entries, the least recently modified first."""
     found = [_read_entry(path.parent) for path in (folder or cache_folder()).glob("*/recipe.json")]
     yield from sorted(found, key=lambda entry: entry.modified)
 
 
 def remove_entries(keys: list[str] | None, folder: Path | None = None) -> list[CacheEntry]:
-    """Remove the entries whose key begins with one of ``keys``; None: all.
+    """Remove the entries whose key starts with one of ``keys``; None removes all.
 
     Returns:
         The removed entries.
 
     Raises:
-        FrostlineError: No key begins with one of ``keys``.
+        FrostlineError: One of ``keys`` matches no entry.
     """
     entries = list(list_entries(folder))
     for key in keys or ():
@@ -53,7 +53,7 @@ def remove_entries(keys: list[str] | None, folder: Path | None = None) -> list[C
             raise FrostlineError(f"No cached hidden states have the key {key!r}: `frostline cache ls` lists them.")
     removed = [entry for entry in entries if keys is None or entry.key.startswith(tuple(keys))]
     for entry in removed:
-        with FileLock(entry.folder / "lock"):  # waits for a forward pass that is writing
+        with FileLock(entry.folder / "lock"):  # wait for a process that is writing
             for path in entry.folder.iterdir():
                 if path.is_dir():
                     shutil.rmtree(path)
@@ -63,7 +63,7 @@ def remove_entries(keys: list[str] | None, folder: Path | None = None) -> list[C
 
 
 def verify_entries(folder: Path | None = None) -> Iterator[tuple[CacheEntry, str]]:
-    """Read every cached file again: each entry with the damage that was found, empty if it is intact."""
+    """Verify all cached files. Yields each entry with a description of its damage, or an empty text if it is intact."""
     for entry in list_entries(folder):
         damages = [find_damage(path.parent) for path in sorted(entry.folder.glob("*/shard.json"))]
         if not entry.recipe:

@@ -1,4 +1,4 @@
-"""Read cached hidden states of a batch."""
+"""Read the cached hidden states of a batch."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,12 +14,12 @@ from frostline.model.tokens import flat_positions
 
 
 class HiddenStates:
-    """Cached hidden states of a table, by position in that table. It has only the rows that it was opened for.
+    """Cached hidden states of some rows of a token table. A row is a position in that table.
 
     Attributes:
-        selection: Which hidden states it has.
-        rows: The rows that it was opened for.
-        seconds: Seconds that the forward pass over these rows took, even if it ran in an earlier process.
+        selection: Which hidden states can be read.
+        rows: The rows whose hidden states can be read.
+        seconds: Seconds of the forward pass over these rows, also if an earlier process ran it.
     """
 
     def __init__(self, selection: StateSelection, shards: Sequence[Shard], keys: NDArray[np.void], rows: Rows) -> None:
@@ -34,13 +34,12 @@ class HiddenStates:
         self.seconds = sum(s.seconds * n / len(s.keys) for s, n in zip(shards, used, strict=True))
 
     def has(self, rows: Rows) -> bool:
-        """Whether it has these rows."""
+        """Whether the hidden states of these rows can be read."""
         return bool((self._shard[rows] >= 0).all())
 
     def tokens(self, cut: int, rows: Rows) -> Tensor:
-        """``[1, T, D]``: hidden states of all tokens of these rows after ``cut`` layers, in the order of the rows."""
-        parts = []
-        order = []
+        """Hidden states of all tokens of these rows after ``cut`` layers, ``[1, T, D]``, in the order of the rows."""
+        parts, order = [], []
         for number, inside, positions in self._by_shard(rows):
             shard = self._shards[number]
             flat = flat_positions(shard.offsets, inside)
@@ -51,23 +50,22 @@ class HiddenStates:
         return _in_order(parts, order)[None]
 
     def head(self, rows: Rows) -> Tensor:
-        """``[1, B, D]``: after the last layer, the hidden state of the one token that the head reads."""
+        """Hidden states of the head's tokens after the last layer, ``[1, B, D]``."""
         return self._vectors("head", rows)[None]
 
     def pooled(self, layer: int, rows: Rows) -> Tensor:
-        """``[B, 3, D]``: after ``layer`` layers, the vectors that ``POOLED`` names."""
+        """Pooled vectors after ``layer`` layers, ``[B, 3, D]``, in the order of ``POOLED``."""
         return self._vectors(f"pooled-{layer}", rows).view(len(rows), len(POOLED), -1)
 
     def _vectors(self, name: str, rows: Rows) -> Tensor:
-        parts = []
-        order = []
+        parts, order = [], []
         for number, inside, positions in self._by_shard(rows):
             parts.append(self._shards[number].array(name).index_select(0, torch.from_numpy(inside)))
             order.append((positions, np.ones_like(positions)))
         return parts[0] if len(parts) == 1 else _in_order(parts, order)
 
     def _by_shard(self, rows: Rows) -> Iterator[tuple[int, Rows, Rows]]:
-        """For each shard in use: its number, the rows inside it, and their positions in the batch."""
+        """For each shard that holds some of these rows: its number, the rows inside it, and their positions in the batch."""
         shards = self._shard[rows]
         assert (shards >= 0).all(), "hidden states of these rows were not loaded"
         for number in np.unique(shards):
@@ -76,7 +74,12 @@ class HiddenStates:
 
 
 def _in_order(parts: list[Tensor], order: list[tuple[Rows, Rows]]) -> Tensor:
-    """Put the tokens of rows from several shards into the order of the batch."""
+    """The vectors from several shards, in the order of the batch.
+
+    Args:
+        parts: The vectors from each shard.
+        order: For each shard, the positions of its rows in the batch, and how many vectors each row has.
+    """
     positions = np.concatenate([position for position, _ in order])
     lengths = np.concatenate([length for _, length in order])
     offsets = np.concatenate([[0], np.cumsum(lengths)])

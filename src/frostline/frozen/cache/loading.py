@@ -12,6 +12,7 @@ import numpy as np
 from filelock import FileLock
 
 from frostline import FrostlineError
+from frostline.data.files import replace_file
 from frostline.frozen.batches import Rows
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.cache.recipe import UNREADABLE, Recipe, cache_folder
@@ -22,7 +23,7 @@ from frostline.frozen.selection import StateSelection
 from frostline.model.tokens import Tokens
 
 SHARD_ROWS = 16384  # examples in one shard, at most
-RESERVED_BYTES = 1 << 30  # of the disk that are left to others
+RESERVED_BYTES = 1 << 30  # disk space that the cache leaves free
 
 
 def load_or_compute(
@@ -35,31 +36,30 @@ def load_or_compute(
     progress: Callable[[int], None] = lambda examples: None,
     warn: Callable[[str], None] = lambda sentence: None,
 ) -> HiddenStates:
-    """Load the cached hidden states of these rows of ``tokens``; compute and cache those that are missing.
+    """Load the cached hidden states of these rows of ``tokens``. Compute and cache the missing ones.
 
     Args:
-        forward_pass: Computes what is missing.
-        tokens: The table.
-        rows: The examples that are wanted.
-        recipe: The key of the cache.
+        forward_pass: Computes the missing hidden states.
+        tokens: The token table.
+        rows: Positions in the table.
+        recipe: Identifies the folder of the hidden states in the cache.
         folder: The cache folder; by default :func:`cache_folder`.
-        progress: Called with the number of examples that were cached, then with those of each batch.
-        warn: Called with a sentence for each damaged shard, which is computed again.
+        progress: Called first with the number of cached examples, then with the number of examples of each computed batch.
+        warn: Called with a sentence for each damaged shard. Its hidden states are computed again.
 
     Raises:
-        FrostlineError: The disk is full, or the folder cannot be written. Shards that were published remain.
+        FrostlineError: The disk is full, or the folder cannot be written. Shards that are already complete remain.
     """
-    place = (folder or cache_folder()) / recipe.key
-    with _disk_errors(place), _locked(place):
-        for leftover in place.glob("*.part"):  # of a process that was killed: nobody else writes under the lock
-            shutil.rmtree(leftover)
-        (place / "recipe.new").write_text(json.dumps(asdict(recipe), indent=1))
-        (place / "recipe.new").replace(place / "recipe.json")  # others read the whole file or none
-        shards = [shard for shard in _intact_shards(place, warn) if shard.covers(forward_pass.selection)]
+    recipe_folder = (folder or cache_folder()) / recipe.key
+    with _disk_errors(recipe_folder), _locked(recipe_folder):
+        for leftover in recipe_folder.glob("*.part"):  # from a killed process; a running one would hold the lock
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+        replace_file(recipe_folder / "recipe.json", json.dumps(asdict(recipe), indent=1).encode())
+        shards = [shard for shard in _intact_shards(recipe_folder, warn) if shard.covers(forward_pass.selection)]
         missing = _missing(tokens, rows, shards)
         progress(len(rows) - len(missing))
         for start in range(0, len(missing), SHARD_ROWS):
-            published = write_shard(place, forward_pass, tokens, missing[start : start + SHARD_ROWS], progress)
+            published = write_shard(recipe_folder, forward_pass, tokens, missing[start : start + SHARD_ROWS], progress)
             shards.append(Shard(published))
     return HiddenStates(forward_pass.selection, shards, tokens.keys, rows)
 
@@ -72,20 +72,21 @@ def missing_rows(
     *,
     folder: Path | None = None,
 ) -> Rows:
-    """Those of these rows that :func:`load_or_compute` would compute, sorted by length.
+    """The rows that :func:`load_or_compute` would have to compute, sorted by length.
 
-    Rows with the same tokens appear once. Nothing is verified or changed. Without a recipe: as if nothing were cached.
+    Of several rows with the same tokens, one is returned. No file is verified or changed. Without a ``recipe``, no row
+    counts as cached.
     """
     files = (folder or cache_folder()).glob(f"{recipe.key}/*/shard.json") if recipe else ()
     shards = []
     for file in files:
-        with suppress(*UNREADABLE):  # it will be computed again
+        with suppress(*UNREADABLE):  # a damaged shard is computed again
             shards.append(Shard(file.parent))
     return _missing(tokens, rows, [shard for shard in shards if shard.covers(selection)])
 
 
 def _missing(tokens: Tokens, rows: Rows, shards: Sequence[Shard]) -> Rows:
-    """One row for each sequence of tokens that is in none of the shards, sorted by length."""
+    """One row for each token sequence that no shard holds, sorted by length."""
     cached = np.concatenate([np.zeros(0, "V16"), *(shard.keys for shard in shards)])
     unique, first = np.unique(tokens.keys[rows], return_index=True)
     missing = rows[first[~np.isin(unique, cached)]]
@@ -93,9 +94,9 @@ def _missing(tokens: Tokens, rows: Rows, shards: Sequence[Shard]) -> Rows:
     return ordered
 
 
-def _intact_shards(place: Path, warn: Callable[[str], None]) -> Iterator[Shard]:
-    """Verify and open all shards; damaged ones are removed."""
-    for file in sorted(place.glob("*/shard.json")):
+def _intact_shards(recipe_folder: Path, warn: Callable[[str], None]) -> Iterator[Shard]:
+    """Verify all shards. Damaged shards are removed."""
+    for file in sorted(recipe_folder.glob("*/shard.json")):
         if damage := find_damage(file.parent):
             warn(f"Cached hidden states are computed again: {damage}.")
             shutil.rmtree(file.parent)
@@ -104,26 +105,29 @@ def _intact_shards(place: Path, warn: Callable[[str], None]) -> Iterator[Shard]:
 
 
 @contextmanager
-def _locked(place: Path) -> Iterator[None]:
-    place.mkdir(parents=True, exist_ok=True)
-    with FileLock(place / "lock"):
+def _locked(recipe_folder: Path) -> Iterator[None]:
+    recipe_folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(recipe_folder / "lock"):
         yield
 
 
 @contextmanager
-def _disk_errors(place: Path) -> Iterator[None]:
-    """Explain a full disk and a folder that cannot be written."""
+def _disk_errors(recipe_folder: Path) -> Iterator[None]:
+    """Explain what to do if the disk is full or the folder cannot be written."""
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+    except (OSError, FrostlineError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__  # replace_file raises a FrostlineError
+        if not isinstance(cause, OSError):
+            raise
+        if cause.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise FrostlineError(
-                f"Hidden states cannot be cached in {place} ({error.strerror}): set HF_ASSETS_CACHE to a folder that can be "
-                "written, or cache nothing (--cache-limit 0)."
+                f"Hidden states cannot be cached in {recipe_folder} ({cause.strerror}): set HF_ASSETS_CACHE to a folder that "
+                "can be written, or cache nothing (--cache-limit 0)."
             ) from error
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if cause.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise FrostlineError(
-            f"The disk is full: hidden states could not be cached in {place}. Free disk space (`frostline cache rm`), "
-            "or set a lower --cache-limit, and run the same command again; finished runs remain."
+            f"The disk is full: hidden states could not be cached in {recipe_folder}. Free disk space "
+            "(`frostline cache rm`), or set a lower --cache-limit, and run the same command again; finished runs remain."
         ) from error

@@ -1,4 +1,4 @@
-"""The key of cached hidden states: everything but the examples that determines their bytes."""
+"""The key of cached hidden states: everything that determines them, except the examples."""
 
 import json
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ import xxhash
 from huggingface_hub import constants
 
 FORMAT = 8
-UNREADABLE = (OSError, ValueError, LookupError, TypeError, EOFError)  # what reading a damaged record raises
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, EOFError)  # errors of reading a damaged record
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything but the example itself that determines an example's hidden states."""
+    """Everything that determines an example's hidden states, except the example."""
 
-    model: str  # its name, for people; not part of the key
+    model: str  # its name, for display; not part of the key
     weights: str  # digest of weights and configuration
     precision: str
     attention: str
@@ -33,18 +33,21 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """The name of its folder."""
+        """The name of the folder with the hidden states."""
         facts = {name: value for name, value in asdict(self).items() if name != "model"}
         return xxhash.xxh3_128_hexdigest(json.dumps(facts, sort_keys=True).encode())[:20]
 
 
 def cache_folder() -> Path:
-    """Where hidden states are cached: among the assets in Hugging Face's own cache. It may not exist yet."""
+    """The folder of cached hidden states, in the assets cache of Hugging Face. It may not exist yet."""
     return Path(constants.HF_ASSETS_CACHE) / "frostline" / "hidden-states" / "default"
 
 
 def similar_recipes(recipe: Recipe, *, folder: Path | None = None) -> Iterator[Recipe]:
-    """Recipes on disk that differ only in ``packed`` and ``head_token``, which are unknown before the exactness check."""
+    """Recipes on disk that differ only in ``packed`` and ``head_token``.
+
+    Both are unknown before the exactness check.
+    """
     for file in (folder or cache_folder()).glob("*/recipe.json"):
         with suppress(*UNREADABLE):
             found = Recipe(**json.loads(file.read_text()))

@@ -1,4 +1,4 @@
-"""One published folder of hidden states, and whether its files are intact."""
+"""One shard of cached hidden states, and whether its files are intact."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from frostline.frozen.selection import StateSelection
 
 
 class Shard:
-    """A published folder.
+    """One shard: a folder with the hidden states of some examples.
 
     Attributes:
         keys: Digests of the examples' tokens, ``[N]``.
@@ -34,19 +34,19 @@ class Shard:
         self._arrays: dict[str, Tensor] = {}
 
     def array(self, name: str) -> Tensor:
-        """A memory-mapped file. It is copy-on-write, so nobody can change the file through it."""
+        """A memory-mapped file. It is copy-on-write, so changes to the tensor do not reach the file."""
         if name not in self._arrays:
             self._arrays[name] = torch.from_numpy(np.load(self.folder / f"{name}.npy", mmap_mode="c"))
         return self._arrays[name]
 
     def covers(self, selection: StateSelection) -> bool:
-        """Whether it holds all that is selected."""
+        """Whether the shard holds all hidden states of a selection."""
         vectors = (self.head or not selection.head) and set(selection.pooled) <= set(self.pooled)
         return vectors and set(selection.cuts) <= set(self.cuts)
 
 
 def find_damage(shard: Path) -> str:
-    """What is wrong with a shard's files, by size and checksum; empty if they are intact."""
+    """Compare a shard's files with their sizes and checksums. Returns a description of the damage, empty if intact."""
     record = shard / "shard.json"
     try:
         facts = json.loads(record.read_text())
@@ -62,7 +62,7 @@ def find_damage(shard: Path) -> str:
 
 
 def shard_name(facts: Any) -> str:
-    """A shard's name: the checksum of its record, so that the record is verified too. The measured seconds do not count."""
+    """A shard's name: the checksum of its record, without the measured seconds. It serves to verify the record."""
     if isinstance(facts, dict):
         facts = {name: value for name, value in facts.items() if name != "seconds"}
     return xxhash.xxh3_128_hexdigest(json.dumps(facts, sort_keys=True).encode())[:20]

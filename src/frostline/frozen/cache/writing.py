@@ -1,4 +1,4 @@
-"""Compute the hidden states of some examples and publish them as one shard."""
+"""Compute the hidden states of some examples and write them as one shard."""
 
 import json
 import os
@@ -23,14 +23,14 @@ from frostline.model.tokens import Tokens
 def write_shard(
     folder: Path, forward_pass: ForwardPass, tokens: Tokens, rows: Rows, progress: Callable[[int], None]
 ) -> Path:
-    """Compute the hidden states of these rows of ``tokens`` and publish them in ``folder``.
+    """Compute the hidden states of these rows of ``tokens`` and write them as a shard into ``folder``.
 
     Args:
         folder: The folder of the recipe.
         forward_pass: Computes the hidden states.
-        tokens: The table.
-        rows: The examples to compute, no two with the same tokens.
-        progress: Called with the number of examples after every batch.
+        tokens: The token table.
+        rows: Positions in the table. No two rows may have the same tokens.
+        progress: Called after every batch with its number of examples.
 
     Returns:
         The folder of the shard.
@@ -73,7 +73,7 @@ def _shapes(selection: StateSelection, lengths: Lengths, width: int) -> dict[str
 
 
 def _array_file(path: Path, shape: tuple[int, int]) -> BinaryIO:
-    """A .npy file of float32 whose rows are written later; its disk space is reserved now."""
+    """Create a .npy file of float32 and reserve its disk space. Its rows are written later."""
     file = path.open("wb")
     header = {"descr": "<f4", "fortran_order": False, "shape": shape}
     try:

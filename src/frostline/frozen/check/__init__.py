@@ -1,11 +1,12 @@
-"""The exactness check: on the model at hand, shared hidden states give the results of computing them every time.
+"""The exactness check: the cut model computes the same logits and gradients as the uncut model.
 
-- ``exactness``: the check for every k.
-- ``trial``: one model and one batch, compared for one k after another.
-- ``comparison``: relative differences of logits and gradients.
+- ``exactness``: check one model for every k. Start reading here.
+- ``cut_comparison``: compare the cut model with the uncut model on one batch.
+- ``differences``: relative differences of logits and gradients.
 - ``batches``: the examples of the check.
-- ``head_token``: which token the head reads, and what the last layer needs for it.
-- ``packed_pass``: whether a packed forward pass over the frozen layers is exact.
+- ``head_token``: which token the classifier head reads, and which modules of the last layer can run for that token only.
+- ``packed_pass``: whether packed batches are exact in the forward pass over the frozen layers.
 - ``stacking``: whether several runs can be trained as one stack.
-- ``restoring``: leave the model as it was.
+- ``weights_below``: replace all weights below a cut by NaN.
+- ``restoring``: restore a model's modes and ``requires_grad`` after a check.
 """

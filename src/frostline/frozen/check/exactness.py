@@ -1,7 +1,6 @@
-"""Check on the model at hand that shared hidden states change nothing.
+"""Check that the cut model computes the same logits and gradients as the uncut model.
 
-For every k, logits and gradients of the cut model are compared with those of the uncut, padded model;
-:mod:`frostline.frozen.check.trial` says how. Differences are relative: the largest difference over the largest value.
+The reference is the uncut model with padded batches. :mod:`frostline.frozen.check.cut_comparison` says what is compared.
 """
 
 from collections.abc import Sequence
@@ -12,55 +11,59 @@ from transformers import PreTrainedModel
 
 from frostline import FrostlineError
 from frostline.frozen.check.batches import check_lengths, last_example_alone
-from frostline.frozen.check.comparison import TOLERANCE, relative_difference
+from frostline.frozen.check.cut_comparison import Check, CutComparison
+from frostline.frozen.check.differences import TOLERANCE, relative_difference
 from frostline.frozen.check.restoring import restored
-from frostline.frozen.check.trial import Check, Trial
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.trace import Batch
 from frostline.model.trainable import Trainable
+from frostline.statistics.tune import FULL, NAMED, Tune
 
 
 def check(
     model: nn.Module,
     *,
-    tuned_layers: Sequence[int | None] | None = None,
+    tuned_layers: Sequence[Tune] | None = None,
     tune_modules: Sequence[str] | None = None,
-    uncut_trains: int | None = None,
+    max_uncut_layers: int | None = None,
     lengths: Sequence[int] | None = None,
     batch: Batch | None = None,
 ) -> list[Check]:
-    """Compare the cut model with the uncut one, with cached hidden states and with packed batches.
+    """Compare the cut model with the uncut model, with cached hidden states and with packed batches.
 
     Args:
-        model: Any sequence-classification model of transformers, in fp32; left as it was.
-        tuned_layers: The values of k to check; by default 0 .. L and full (None).
-        tune_modules: Module paths of parts to check as well. In their row, ``tuned_layers`` is the number of layers that must
-            run.
-        uncut_trains: Where nothing is cut, compare the gradients of this many of the last layers; None: all, which takes
-            twice the memory of the model.
-        lengths: Tokens of each example of the batch that the check makes.
-        batch: A right-padded batch to use instead, for a type that needs more than tokens.
+        model: Any sequence-classification model of transformers, in float32. It is not changed.
+        tuned_layers: The values of k to check; by default 0 .. L and ``all`` (full fine-tuning).
+        tune_modules: Module paths of named parts to check, too. The ``tuned_layers`` of their result is the number of layers
+            that must run for them.
+        max_uncut_layers: For ``all``, compare only the gradients of this many last layers. None compares the gradients of all
+            parameters, which needs twice the memory of the model.
+        lengths: Tokens of each example in the batch that the check makes.
+        batch: A right-padded batch to use instead, for a model type that needs more inputs than tokens.
 
     Returns:
-        One row for each k; a single refused row if the type cannot be cut at all.
+        One result for each k. A model type that cannot be cut at all has a single result without k.
 
     Raises:
-        FrostlineError: The model is not one of transformers.
+        FrostlineError: The model is not a model of transformers.
     """
     if not isinstance(model, PreTrainedModel):
-        raise FrostlineError(f"{type(model).__name__} is no model of transformers: check a PreTrainedModel.")
+        raise FrostlineError(f"{type(model).__name__} is not a model of transformers: check a PreTrainedModel.")
     batch = probe_batch(model, lengths or check_lengths(model)) if batch is None else batch
     with restored(model):
         try:
             anatomy = find_layers(model, batch)
             _require_repeatable(model, batch)
-            trial = Trial(model, anatomy, batch)
-            ks = [*range(anatomy.count + 1), None] if tuned_layers is None else tuned_layers
-            rows = [trial.check(k, Trainable.last(uncut_trains if k is None else k).parameters(anatomy)) for k in ks]
+            comparison = CutComparison(model, anatomy, batch)
+            checks = []
+            for k in [*range(anatomy.count + 1), FULL] if tuned_layers is None else tuned_layers:
+                trained = max_uncut_layers if k == FULL and max_uncut_layers is not None else k
+                checks.append(comparison.check(k, Trainable(trained).parameters(anatomy)))
             if tune_modules:
-                names = Trainable("named", tuple(tune_modules)).parameters(anatomy)
-                rows.append(trial.check(anatomy.depth(names), names))
-            return rows
+                names = Trainable(NAMED, tuple(tune_modules)).parameters(anatomy)
+                depth = anatomy.depth(names)
+                checks.append(comparison.check(FULL if depth is None else depth, names))
+            return checks
         except FrostlineError as error:
             return [Check(None, None, None, None, str(error))]
 
@@ -69,7 +72,7 @@ def _require_repeatable(model: PreTrainedModel, batch: Batch) -> None:
     """Refuse a model whose output depends on more than its input.
 
     Raises:
-        FrostlineError: The same batch gives other logits after a shorter one.
+        FrostlineError: The same batch gives other logits after a shorter batch.
     """
     with torch.no_grad():
         before = model(**batch).logits

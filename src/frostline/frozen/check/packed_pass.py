@@ -1,4 +1,4 @@
-"""Whether a packed forward pass over the frozen layers is exact."""
+"""Check whether the forward pass over the frozen layers is exact with packed batches."""
 
 import numpy as np
 import torch
@@ -6,7 +6,7 @@ from transformers import PreTrainedModel
 
 from frostline.frozen.batches import ForwardBatch
 from frostline.frozen.check.batches import check_lengths, table_of
-from frostline.frozen.check.comparison import LAYER_ERRORS, TOLERANCE, relative_difference
+from frostline.frozen.check.differences import LAYER_ERRORS, TOLERANCE, relative_difference
 from frostline.frozen.check.restoring import restored
 from frostline.frozen.cut import hidden_states_by_cut
 from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
@@ -16,10 +16,10 @@ from frostline.model.packing import is_packable
 
 
 def packed_pass_is_exact(model: PreTrainedModel, anatomy: Anatomy) -> bool:
-    """Whether the forward pass may run packed batches.
+    """Whether the forward pass may use packed batches.
 
-    It may, if nothing below the layers is a matrix product and, in fp32, the hidden states after every layer are those of a
-    plain forward.
+    The embeddings must not contain a matrix product. In float32, the hidden states after every layer must be those of
+    a padded batch.
     """
     if not (is_packable(model) and embeddings_are_lookups(model, anatomy)):
         return False
@@ -36,8 +36,8 @@ def packed_pass_is_exact(model: PreTrainedModel, anatomy: Anatomy) -> bool:
     )
     with restored(model), torch.no_grad():
         try:
-            plain = hidden_states_by_cut(model, anatomy, batch)
+            padded = hidden_states_by_cut(model, anatomy, batch)
             (packed,) = forward_pass.hidden_states(tokens, [one_batch])
         except LAYER_ERRORS:
             return False
-    return all(relative_difference(packed[f"tokens-{n}"], wanted[0]) < TOLERANCE for n, wanted in plain.items())
+    return all(relative_difference(packed[f"tokens-{n}"], expected[0]) < TOLERANCE for n, expected in padded.items())

@@ -1,4 +1,4 @@
-"""Leave a model as it was."""
+"""Restore a model after a check."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 @contextmanager
 def restored(model: PreTrainedModel) -> Iterator[None]:
-    """Eval mode inside. On leaving, training modes, ``requires_grad`` and torch's random state are what they were."""
+    """Set the model to eval mode. On exit, restore training modes, ``requires_grad`` and torch's random state."""
     modes = {module: module.training for module in model.modules()}
     requires_grad = {parameter: parameter.requires_grad for parameter in model.parameters()}
     model.eval()

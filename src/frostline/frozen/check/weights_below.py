@@ -1,4 +1,4 @@
-"""Whether anything reads the weights below a cut: they are replaced by NaN, which shows in whatever is computed from them."""
+"""Replace the weights below a cut by NaN. If any result depends on them, it becomes NaN."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -7,16 +7,17 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from frostline.model.anatomy import EMBEDDINGS, Anatomy
+from frostline.model.anatomy import Anatomy
+from frostline.model.places import EMBEDDINGS
 
 
 def weights_below(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> dict[str, nn.Parameter]:
-    """By name: the parameters of the layers below the cut, and the tables as long as the vocabulary."""
-    words = model.config.get_text_config().vocab_size
+    """The parameters of the layers below the cut and the embedding tables of the vocabulary, by name."""
+    vocabulary = model.config.get_text_config().vocab_size
     tables = {
         f"{path}.weight"
         for path, module in model.named_modules()
-        if isinstance(module, nn.Embedding) and module.num_embeddings == words
+        if isinstance(module, nn.Embedding) and module.num_embeddings == vocabulary
     }
     lower = tuple(f"{anatomy.path}.{number}." for number in range(cut))
     return {
@@ -28,7 +29,7 @@ def weights_below(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> dict[st
 
 @contextmanager
 def replaced_by_nan(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
-    """While the context is open, every element of these parameters is NaN. No memory is copied."""
+    """While the context is open, every element of these parameters is NaN. Nothing is copied."""
     before = {parameter: parameter.data for parameter in parameters}
     for parameter, data in before.items():
         parameter.data = torch.full((), torch.nan, dtype=data.dtype, device=data.device).expand(data.shape)

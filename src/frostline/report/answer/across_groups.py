@@ -1,19 +1,19 @@
-"""Summaries over all models and tasks of an analysis: k = 0, means above full fine-tuning, half-frozen models, failures."""
+"""Summaries over all models and tasks of an analysis: k = 0, k above full fine-tuning, half-frozen models, failures."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from frostline.report.names import HEAD_ONLY, LAST
-from frostline.statistics.cells import FULL, NAMED
+from frostline.report.names import HEAD_ONLY, trainable
 from frostline.statistics.evidence import Run
 from frostline.statistics.outcomes import failures
+from frostline.statistics.tune import FULL, NAMED, k_of
 
-Group = Mapping[str, Any]  # a model on a task, with its answers
+GroupAnalysis = Mapping[str, Any]  # one of ``groups`` in analysis.json: a model on a task, with its answers
 SIGNIFICANT = 0.05  # level of adjusted p-values
 
 
-def head_only(groups: Sequence[Group]) -> dict[str, Any] | None:
-    """The mean share of full fine-tuning's score that k = 0 reaches, over every model and task that has both."""
+def head_only(groups: Sequence[GroupAnalysis]) -> dict[str, Any] | None:
+    """The share of full fine-tuning's score that k = 0 reaches, as the mean over every model and task with both."""
     shares = [
         cell["share"]["estimate"]
         for group in groups
@@ -24,7 +24,7 @@ def head_only(groups: Sequence[Group]) -> dict[str, Any] | None:
     return {"mean_share": sum(shares) / len(shares), "groups": len(shares)} if shares else None
 
 
-def above_full(groups: Sequence[Group]) -> list[dict[str, Any]]:
+def above_full(groups: Sequence[GroupAnalysis]) -> list[dict[str, Any]]:
     """Every smaller k whose mean is above that of full fine-tuning, with the difference and its p-values."""
     return [
         {
@@ -41,28 +41,29 @@ def above_full(groups: Sequence[Group]) -> list[dict[str, Any]]:
     ]
 
 
-def half_frozen(groups: Sequence[Group]) -> dict[str, int]:
-    """In how many curves a half-frozen model is above or below full fine-tuning, and significantly so (Holm)."""
+def half_frozen(groups: Sequence[GroupAnalysis]) -> dict[str, int]:
+    """The number of curves with a half-frozen model, and in how many it is above or below full fine-tuning (Holm)."""
     differences = [
         cell["difference"]
         for group in groups
         for cell in group["sizes"][0]["cells"]
-        if group["sizes"][0]["reference_is_full"] and cell["trainable"].startswith(LAST)
+        if group["sizes"][0]["reference_is_full"] and k_of(cell["trainable"]) is not None
         if group["layers"] and 2 * cell["tuned_layers"] == group["layers"] and cell["difference"]
     ]
     significant = [d["estimate"] for d in differences if d.get("p_holm") is not None and d["p_holm"] < SIGNIFICANT]
     return {
         "curves": len(differences),
         "above": sum(difference["estimate"] > 0 for difference in differences),
-        "surely_above": sum(estimate > 0 for estimate in significant),
-        "surely_below": sum(estimate < 0 for estimate in significant),
+        "significantly_above": sum(estimate > 0 for estimate in significant),
+        "significantly_below": sum(estimate < 0 for estimate in significant),
     }
 
 
 def failures_by_depth(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """The failures of finished runs, by how much of the model was trained."""
-    kinds: dict[str, list[Run]] = {"head only": [], "some layers": [], "full": [], "named parts": []}
-    names = {HEAD_ONLY: "head only", FULL: "full", NAMED: "named parts"}
+    head, named = trainable(HEAD_ONLY), trainable(NAMED)
+    kinds: dict[str, list[Run]] = {head: [], "some layers": [], "full": [], named: []}
+    kind_of = {HEAD_ONLY: head, FULL: "full", NAMED: named}
     for run in runs:
-        kinds[names.get(run["trainable"], "some layers")].append(run)
+        kinds[kind_of.get(run["trainable"], "some layers")].append(run)
     return [{"what": kind, **failures(of_kind)} for kind, of_kind in kinds.items() if of_kind]

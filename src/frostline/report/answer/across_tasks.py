@@ -5,27 +5,30 @@ from typing import Any
 
 from frostline.data.wording import capitalized
 from frostline.report.names import tuning
-from frostline.statistics.cells import FULL
 from frostline.statistics.choices import Choices
+from frostline.statistics.tune import FULL
 
 
 def task_sentence(tasks: Mapping[str, Any], layers: int | None, choices: Choices) -> str:
     """The sentence on what :func:`frostline.statistics.across_tasks.across_tasks` found."""
     point = next(point for point in tasks["points"] if point["target"] == choices.target)
-    sufficient, possible = point["estimate" if choices.by_mean else "sure"], point["possible"]
-    of_layers = f" of {layers}" if layers else ""
-    subject = "nothing smaller than full fine-tuning"
+    sufficient, not_ruled_out = point["estimate" if choices.by_mean else "confident"], point["not_ruled_out"]
+    of_layers, goal = f" of {layers}" if layers else "", _goal(tasks, choices)
     if sufficient not in (None, FULL):
-        subject = f"{tuning(sufficient)}{of_layers}"
-    certainty = "by mean score" if choices.by_mean else "with 95 % confidence"
-    text = f"{capitalized(subject)} reaches {_goal(tasks, choices)}, {certainty}{_exceptions(tasks)}"
-    if possible not in (sufficient, None) and not choices.by_mean:
-        text += f"; {tuning(possible)}{of_layers} is not ruled out"
+        certainty = "by mean score" if choices.by_mean else "with 95 % confidence"
+        text = f"{capitalized(tuning(sufficient))}{of_layers} reaches {goal}, {certainty}"
+    elif choices.by_mean:
+        text = f"No k below full fine-tuning reaches {goal}, by mean score"
+    else:
+        text = f"No k below full fine-tuning is shown with 95 % confidence to reach {goal}"
+    text += _exceptions(tasks)
+    if not_ruled_out not in (sufficient, None) and not choices.by_mean:
+        text += f"; {tuning(not_ruled_out)}{of_layers} is not ruled out"
     return f"{text}."
 
 
 def _goal(tasks: Mapping[str, Any], choices: Choices) -> str:
-    """What must be reached, and in how many tasks."""
+    """The target, and the number of tasks in which it must be reached."""
     counted, raw = _counted(tasks), tasks["raw"]
     of_gain = choices.corrected and len(raw) < counted
     whole = "gain of full fine-tuning over the baseline" if of_gain else "score of full fine-tuning"
@@ -34,7 +37,7 @@ def _goal(tasks: Mapping[str, Any], choices: Choices) -> str:
 
 
 def _exceptions(tasks: Mapping[str, Any]) -> str:
-    """The tasks that do not count, and those whose shares are of the score, in parentheses."""
+    """In parentheses, the tasks that do not count and those whose shares are of the score."""
     text = ""
     for why, names in (
         ("excluded by choice", tasks["left_out"]),

@@ -1,4 +1,4 @@
-"""The analysis of many results: the answer for every model, task and train size, and what holds across them. No torch."""
+"""The analysis of many results: an answer for every model, task and train size, and summaries over all. Imports no torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -7,7 +7,7 @@ from typing import Any
 from frostline.report.answer.across_groups import above_full, failures_by_depth, half_frozen, head_only
 from frostline.report.answer.across_tasks import task_sentence
 from frostline.report.answer.answer import answer_one
-from frostline.report.answer.groups import Group
+from frostline.report.answer.groups import RunGroup
 from frostline.statistics.across_tasks import across_tasks
 from frostline.statistics.cells import by_depth, counted
 from frostline.statistics.choices import Choices
@@ -16,11 +16,12 @@ from frostline.statistics.inference.holm import adjust
 from frostline.statistics.outcomes import clear_distance, done, failures, scored, with_outcomes
 from frostline.statistics.train_sizes import interaction, pays_from, spread
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+Analysis = Mapping[str, Any]  # analysis.json, from :func:`analyze`
 
 
-def analyze(groups: Sequence[Group], choices: Choices) -> dict[str, Any]:
-    """The analysis of the groups, in plain values for JSON.
+def analyze(groups: Sequence[RunGroup], choices: Choices) -> dict[str, Any]:
+    """The analysis of the groups, as plain values for JSON.
 
     P-values of differences are adjusted by Holm's method over all comparisons of the analysis.
     """
@@ -40,8 +41,8 @@ def analyze(groups: Sequence[Group], choices: Choices) -> dict[str, Any]:
     }
 
 
-def _group(group: Group, choices: Choices) -> dict[str, Any]:
-    """The answers of one model on one task for every train size, and what the sizes show together."""
+def _group(group: RunGroup, choices: Choices) -> dict[str, Any]:
+    """The answer of one model on one task for every train size, and the comparison of the sizes."""
     evidence = group.evidence
     sizes = sorted({run["train_size"] for run in group.runs}, key=lambda n: n or 0, reverse=True)
     answers = [
@@ -60,26 +61,26 @@ def _group(group: Group, choices: Choices) -> dict[str, Any]:
         "sentence": _sentence(answers),
         "sizes": answers,
         "rates": _by_learning_rate(_finished(group), choices),
-        "learning": {"pays_from": pays_from(answers), "interaction": interaction(answers), "spread": spread(answers)}
+        "train_sizes": {"pays_from": pays_from(answers), "interaction": interaction(answers), "spread": spread(answers)}
         if len(sizes) > 1
         else None,
     }
 
 
 def _sentence(answers: Sequence[Mapping[str, Any]]) -> str:
-    """The sentence of the first train size; the size is named if there are several."""
+    """The sentence of the first train size. It begins with the size if there are several."""
     first, several = answers[0], len(answers) > 1 and answers[0]["train_size"]
     return f"With {first['train_size']:,} examples: {first['sentence']}" if several else str(first["sentence"])
 
 
 def _by_learning_rate(runs: Sequence[Run], choices: Choices) -> list[dict[str, Any]]:
-    """For every train size, k and learning rate: failures with their interval, and the mean with and without them."""
+    """For every train size, k and learning rate: the failures, and the mean with and without failed runs."""
     cells: dict[tuple[Any, ...], list[Run]] = {}
-    depths = by_depth(runs)
-    for name, of_depth in depths.items():
-        for run in of_depth:
+    by_k = by_depth(runs)
+    for name, of_k in by_k.items():
+        for run in of_k:
             cells.setdefault((run["train_size"], name, run["learning_rate"]), []).append(run)
-    position = {name: n for n, name in enumerate(depths)}
+    position = {name: n for n, name in enumerate(by_k)}
     order = sorted(cells, key=lambda key: (key[0] or 0, position[key[1]], key[2] or 0.0))
     return [
         {
@@ -96,8 +97,8 @@ def _mean(runs: Sequence[Run]) -> float | None:
     return sum(run["validation_best"] for run in runs) / len(runs) if runs else None
 
 
-def _finished(group: Group) -> list[Run]:
-    """The finished runs with their outcomes, which depend on the best run of the same train size."""
+def _finished(group: RunGroup) -> list[Run]:
+    """The finished runs with their outcomes. An outcome depends on the best run of the same train size."""
     sizes: dict[int | None, list[Run]] = {}
     for run in group.runs:
         sizes.setdefault(run["train_size"], []).append(run)
@@ -110,7 +111,7 @@ def _finished(group: Group) -> list[Run]:
 
 
 def _model(model: str, groups: Sequence[Mapping[str, Any]], choices: Choices) -> dict[str, Any]:
-    """What all tasks of one model show together."""
+    """The summary over all tasks of one model."""
     curves = [{**group["sizes"][0], "task": group["task"]} for group in groups]
     layers = max((group["layers"] for group in groups if group["layers"]), default=None)
     tasks = across_tasks(curves, choices)

@@ -1,4 +1,4 @@
-"""The answer: how many of the last layers to fine-tune, with what share of full fine-tuning, at what cost and certainty.
+"""The answer: how many of the last layers to fine-tune, what share of full fine-tuning that reaches, its cost and certainty.
 
 Every choice is made on validation. Test scores are added afterwards, for what was chosen (``scores_on_test.py``).
 """
@@ -12,45 +12,46 @@ from frostline.report.answer.recommendation import recommend
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.answer.sentence import sentence
 from frostline.report.answer.undecided import reference_missing
-from frostline.statistics.cells import NAMED, by_depth
+from frostline.statistics.cells import by_depth
 from frostline.statistics.choices import Choices
 from frostline.statistics.curve import compare, main_point
 from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.inference.holm import adjust
 from frostline.statistics.outcomes import done, scored
-from frostline.statistics.predictions import Labelled, Logits, Predictions
+from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
+from frostline.statistics.tune import is_k
 
-SCHEMA_VERSION = 3
-MIN_EXAMPLES = 10  # validation examples below which the answer warns that they are too few
+SCHEMA_VERSION = 4
+MIN_EXAMPLES = 10  # with fewer validation examples the answer contains a warning
 
 
 def make_answer(
     runs: Sequence[Run],
     validation: Labelled,
-    logits: Logits,
+    logits: LogitsOf,
     choices: Choices,
     *,
     layers: int,
     search: SearchOutcome = NO_SEARCH,
 ) -> dict[str, Any]:
-    """The answer for every train size, the largest first, in plain values for JSON.
+    """The answer for every train size, the largest first, as plain values for JSON.
 
     Args:
         runs: Rows of the results table.
         validation: Targets and metric of the validation set.
-        logits: Gives a run's predictions for the validation examples.
+        logits: Returns a run's predictions for the validation examples.
         choices: Target, margin and learning rates of the comparison.
         layers: The number of layers of the model.
-        search: The outcome of a search. It and its learning rates concern one train size.
+        search: The outcome of a search. It applies to one train size only, as do the learning rates that it selected.
     """
-    evidence = Predictions(validation, logits, search.interim_analyses)
+    evidence = RunPredictions(validation, logits, search.interim_analyses)
     answers = []
     for size in sorted({run["train_size"] for run in runs}, reverse=True):
         of_size = [run for run in runs if run["train_size"] == size]
         if search.train_size in (None, size):
             answers.append(answer_one(of_size, evidence, choices, layers, search))
         else:
-            answers.append(answer_one(of_size, evidence, replace(choices, rates={}), layers))
+            answers.append(answer_one(of_size, evidence, replace(choices, learning_rates={}), layers))
     adjust(answers)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -61,7 +62,7 @@ def make_answer(
         "layers": layers,
         "target": None if choices.by_margin else choices.target,
         "margin": choices.margin if choices.by_margin else None,
-        "looks": search.interim_analyses,
+        "interim_analyses": search.interim_analyses,
         "chance": validation.chance,
         "validation_rows": evidence.rows_of(run["run"] for run in scored(done(runs))) or len(validation.targets),
         "sentence": answers[0]["sentence"],
@@ -94,20 +95,20 @@ def answer_one(
 
 
 def _usable(chosen: str | None, answer: Mapping[str, Any]) -> str | None:
-    """The k that a search chose; None if all its runs failed, or those of every reference."""
+    """The k that a search recommends; None if all its runs failed, or if there is no reference."""
     usable = [cell["trainable"] for cell in answer["cells"] if any(run["in_mean"] for run in cell["points"])]
     return chosen if chosen in usable and answer["reference"] is not None else None
 
 
 def _missing_reference(runs: Sequence[Run], reference: str | None) -> str | None:
-    """The reference of every comparison (by default the largest k) while none of its runs has ended, but others have."""
+    """The reference (by default the largest k), if other runs have ended but none of its own; else None."""
     ended = {run["trainable"] for run in runs if run["status"] != "pending"}
-    reference = reference or next((k for k in reversed(by_depth(runs)) if k != NAMED), None)
+    reference = reference or next((k for k in reversed(by_depth(runs)) if is_k(k)), None)
     return reference if ended and reference not in ended else None
 
 
 def _progress(runs: Sequence[Run]) -> str:
-    """How many runs have ended, while some are pending and some are not."""
+    """A sentence on how many runs have ended; empty if none or all have."""
     pending = sum(run["status"] == "pending" for run in runs)
     return f" So far {len(runs) - pending} of {len(runs)} runs have ended." if 0 < pending < len(runs) else ""
 

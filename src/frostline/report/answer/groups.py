@@ -1,4 +1,4 @@
-"""Results grouped by model and task, from published tables and from sweep folders with their predictions."""
+"""Runs grouped by model and task, from tables of results and from sweep folders with their predictions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.report.names import model_name
 from frostline.statistics.evidence import Evidence, Run
-from frostline.statistics.predictions import Labelled, Predictions
+from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.results_table.read import Results, read_results
 from frostline.statistics.scores import Scores
 
 
 @dataclass(frozen=True)
-class Group:
-    """The runs of one model on one task, and the evidence behind their scores.
+class RunGroup:
+    """The runs of one model on one task, with their scores.
 
     Attributes:
         layers: The number of layers of the model, if it is known.
-        folder: The folder of the sweep that the runs come from.
-        same_runs: Whether the trainings are those of another group, scored on a further evaluation set.
+        folder: The folder of the sweep that the runs come from; None for a table.
+        same_runs: Whether these are the runs of another group, scored on a further evaluation set.
     """
 
     model: str
@@ -41,16 +41,16 @@ def load_groups(
     metrics: Mapping[str, str] | None = None,
     chances: Mapping[str, float] | None = None,
     paired: bool = True,
-) -> list[Group]:
-    """The runs of result tables and sweep folders (or folders that contain some), by model and task.
+) -> list[RunGroup]:
+    """The runs of tables of results, and of sweeps in or below folders, by model and task.
 
-    ``columns``, ``constants``, ``metrics`` and ``chances`` concern tables; see
+    ``columns``, ``constants``, ``metrics`` and ``chances`` apply to tables only. See
     :func:`frostline.statistics.results_table.read.read_results`.
 
     Raises:
         FrostlineError: A folder holds no sweep, or two sources hold the same model and task.
     """
-    groups: list[Group] = []
+    groups: list[RunGroup] = []
     for source in map(Path, sources):
         if source.is_dir():
             groups += _groups_in(source)
@@ -67,13 +67,13 @@ def load_groups(
     return groups
 
 
-def group_of(results: Results, *, paired: bool = True) -> Group:
-    """The group of a table's results, whose predictions are unknown."""
+def group_of(results: Results, *, paired: bool = True) -> RunGroup:
+    """The runs of a table as a group; their predictions are unknown."""
     evidence = Scores(results.metric, results.chance, paired)
-    return Group(results.model, results.task, results.layers, results.runs, evidence)
+    return RunGroup(results.model, results.task, results.layers, results.runs, evidence)
 
 
-def _groups_in(folder: Path) -> Iterator[Group]:
+def _groups_in(folder: Path) -> Iterator[RunGroup]:
     sweeps = sorted(path.parent for path in folder.rglob("sweep.toml"))
     if not sweeps:
         raise FrostlineError(f"{folder} contains no sweep (no sweep.toml): give the --out of a sweep, or a table.")
@@ -81,13 +81,13 @@ def _groups_in(folder: Path) -> Iterator[Group]:
         yield from sweep_groups(sweep)
 
 
-def sweep_groups(folder: Path) -> Iterator[Group]:
-    """The runs of a sweep with their predictions; a further evaluation set (MNLI mismatched) is a task of its own."""
+def sweep_groups(folder: Path) -> Iterator[RunGroup]:
+    """The runs of a sweep with their predictions. A further evaluation set (MNLI mismatched) is a separate task."""
     from frostline.sweep.results.folder import Folder
     from frostline.sweep.results.search_record import read_search
 
     sweep, search = Folder(folder), read_search(folder)
-    looks = search["looks"] if search else 1
+    looks = search.interim_analyses if search else 1
     model, identity = model_name(sweep.spec.model), sweep.identity
     rows = [{**row, "model": model} for row in sweep.rows()]
     for split in sweep.scored_splits:
@@ -98,13 +98,15 @@ def sweep_groups(folder: Path) -> Iterator[Group]:
         main = split == "validation"
         name = "validation_best" if main else split
         task = identity.task if main else f"{identity.task}-{short_name(split)}"
-        evidence = Predictions(labelled, partial(sweep.predictions, split=name), looks)
+        evidence = RunPredictions(labelled, partial(sweep.predictions, split=name), looks)
         runs = rows if main else _scored_on(rows, split, sweep.scores(), identity.metric)
-        yield Group(model, task, identity.layers, [{**row, "task": task} for row in runs], evidence, folder, not main)
+        yield RunGroup(
+            model, task, identity.layers, [{**row, "task": task} for row in runs], evidence, folder, not main
+        )
 
 
 def short_name(split: str) -> str:
-    """The suffix of the task's name for a further evaluation set, as in MNLI-mm."""
+    """The suffix of a task's name for a further evaluation set, as in MNLI-mm."""
     name = split.removeprefix("validation_")
     return {"mismatched": "mm"}.get(name, name)
 

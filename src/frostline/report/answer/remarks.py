@@ -1,36 +1,36 @@
-"""Sentences that follow the recommendation: its certainty, failed and missing runs, and named parts."""
+"""Sentences after the recommendation: how certain it is, failed and missing runs, and named parts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from frostline.data.wording import capitalized, ranges
-from frostline.report.answer.comparison import Cell, Comparison, number
-from frostline.report.names import LAST, tuning
+from frostline.report.answer.comparison import Comparison
+from frostline.report.formatting import score, score_interval
+from frostline.report.names import tuning
+from frostline.statistics.cells import CellSummary
+from frostline.statistics.tune import k_of, name_of
 
 
 def certainty(answer: Mapping[str, Any], point: Mapping[str, Any], comparison: Comparison, *, unknown: bool) -> str:
-    """How certain it is that a search has chosen the smallest k that reaches the target.
+    """How certain it is that the k of a search is the smallest one that reaches the target.
 
     Args:
         answer: The curve with its recommendation.
         point: The operating point that the answer is about.
-        comparison: What a k is compared by.
+        comparison: The quantity that k is compared by.
         unknown: Whether some smaller k has no score.
     """
-    name, possible = answer["recommended"]["trainable"], point["possible"]
-    seeds = f" (about {answer['seeds_to_tell']} seeds would tell)" if answer["seeds_to_tell"] else ""
-    if name == point["sure"] == possible:
+    name, not_ruled_out = answer["recommended"]["trainable"], point["not_ruled_out"]
+    needed = answer["seeds_to_decide"]
+    seeds = f" (about {needed} seeds would probably decide)" if needed else ""
+    if name == point["confident"] == not_ruled_out:
         if name == answer["reference"]:
             return f"This holds with 95 % confidence{' among the choices that were tried' if unknown else ''}"
-        rest = (
-            "; whether something smaller does is unknown"
-            if unknown
-            else ", and with 95 % confidence nothing smaller does"
-        )
+        rest = "; whether a smaller k does is unknown" if unknown else ", and with 95 % confidence no smaller k does"
         return f"It reaches the target with 95 % confidence{rest}"
-    if name == point["sure"] and possible:
-        return f"It reaches the target with 95 % confidence; whether {tuning(possible)} does cannot be told{seeds}"
-    more_seeds = seeds if possible == name else ""
+    if name == point["confident"] and not_ruled_out:
+        return f"It reaches the target with 95 % confidence; whether {tuning(not_ruled_out)} does cannot be told{seeds}"
+    more_seeds = seeds if not_ruled_out == name else ""
     return (
         f"It likely reaches the target, but not with 95 % confidence: {_why_uncertain(answer, comparison)}{more_seeds}"
     )
@@ -50,23 +50,23 @@ def _why_uncertain(answer: Mapping[str, Any], comparison: Comparison) -> str:
     return f"the seeds of {tuning(full['trainable'])} differ too much"
 
 
-def smaller(cell: Cell, names: Iterable[str]) -> list[int]:
-    """The values of k among these names that train less than the cell does."""
-    ks = [int(name.removeprefix(LAST)) for name in names if name.startswith(LAST)]
+def smaller(cell: CellSummary, names: Iterable[str]) -> list[int]:
+    """The numbers of layers among these values of k that are smaller than the k of the cell."""
+    ks = [k for name in names if (k := k_of(name)) is not None]
     return [k for k in ks if cell["tune_embeddings"] or k < cell["tuned_layers"]]
 
 
 def not_tried(ks: Sequence[int]) -> str:
     """A sentence that these values of k were not trained; empty if there are none."""
     parts = [
-        tuning(f"{LAST}{first}") if first == last else f"tuning the last {first} to {last} layers"
+        tuning(name_of(first)) if first == last else f"tuning the last {first} to {last} layers"
         for first, last in ranges(ks)
     ]
     return f" {capitalized(' and '.join(parts))} {'was' if len(parts) == 1 else 'were'} not tried." if parts else ""
 
 
-def failed_runs(names: Iterable[str], cells: Mapping[str, Cell]) -> str:
-    """A sentence that counts the failed runs of each of these k; empty if none failed."""
+def failed_runs(names: Iterable[str], cells: Mapping[str, CellSummary]) -> str:
+    """A sentence on the number of failed runs of each of these k; empty if none failed."""
     parts = [
         f"{cell['runs'] - cell['validation']['n']} of {cell['runs']} runs of {tuning(cell['trainable'])} failed"
         for cell in (cells[name] for name in dict.fromkeys(names))
@@ -75,21 +75,21 @@ def failed_runs(names: Iterable[str], cells: Mapping[str, Cell]) -> str:
     return f" {' and '.join(parts)}." if parts else ""
 
 
-def named_parts_only(named: Cell, comparison: Comparison, *, others: bool) -> str:
-    """The answer if only named parts have a score; ``others``: whether other choices were run too."""
+def named_parts_only(named: CellSummary, comparison: Comparison, *, others: bool) -> str:
+    """The answer if only named parts have a score; ``others``: whether some k has finished or pending runs."""
     scores = named["validation"]
     basis = "one seed" if scores["n"] == 1 else f"{scores['n']} seeds"
     if scores["low"] is not None:
-        basis += f", 95 % confidence interval {number(scores['low'])} to {number(scores['high'])}"
+        basis += f", 95 % confidence interval {score_interval(scores['low'], scores['high'])}"
     if comparison.evidence.chance is not None:
-        basis += f"; {comparison.baseline} {number(comparison.evidence.chance)}"
+        basis += f"; {comparison.baseline} {score(comparison.evidence.chance)}"
     why = "no other run has succeeded so far" if others else "add numbers of layers and all to --tune to compare"
-    score = f"{comparison.metric} {number(scores['mean'])}"
-    return f"The named parts reach {score} ({basis}). Nothing was compared: {why}."
+    reached = f"{comparison.metric} {score(scores['mean'])}"
+    return f"The named parts reach {reached} ({basis}). Nothing was compared: {why}."
 
 
-def named_parts(named: Cell | None, full: Cell, comparison: Comparison) -> str:
-    """A sentence on the named parts beside the answer about the last layers; empty if there are none."""
+def named_parts(named: CellSummary | None, full: CellSummary, comparison: Comparison) -> str:
+    """A sentence on the named parts, after the answer about k; empty if there are none."""
     if named is None:
         return ""
     share = comparison.share(named)
@@ -98,8 +98,8 @@ def named_parts(named: Cell | None, full: Cell, comparison: Comparison) -> str:
     return f" The named parts reach {comparison.with_full(named, full)}."
 
 
-def full_not_run(cells: Mapping[str, Cell], comparison: Comparison) -> str:
-    """A sentence that the reference is not full fine-tuning; empty if it is."""
+def full_not_run(cells: Mapping[str, CellSummary], comparison: Comparison) -> str:
+    """A sentence that full fine-tuning was not run, so that it is not the reference; empty if it was run."""
     if len(cells) < 2 or any(cell["tune_embeddings"] for cell in cells.values()):
         return ""
     return " Full fine-tuning was not run" + (

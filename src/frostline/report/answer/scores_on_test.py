@@ -1,4 +1,4 @@
-"""Test scores, added to an answer whose choices were made on validation."""
+"""Test scores, added to an answer after every choice has been made on validation."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,21 +7,22 @@ from frostline.data.wording import capitalized
 from frostline.report import formatting
 from frostline.report.answer.recommendation import cell_of
 from frostline.report.names import baseline, tuning
+from frostline.report.names import metric as name_of_metric
 from frostline.statistics.evidence import Run
 from frostline.statistics.inference.ratio import ratio
-from frostline.statistics.predictions import Labelled, Logits, Predictions
+from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
 
 
-def add_test_scores(answer: dict[str, Any], runs: Sequence[Run], test: Labelled, logits: Logits) -> dict[str, Any]:
-    """The answer with a test summary for each cell, and the recommended k compared with full fine-tuning on test.
+def add_test_scores(answer: dict[str, Any], runs: Sequence[Run], test: Labelled, logits: LogitsOf) -> dict[str, Any]:
+    """Add a test summary to each cell, and the comparison of the recommended k with full fine-tuning on test.
 
     Args:
         answer: What ``make_answer`` returned; it is changed in place and returned.
         runs: Rows of the results table that have a test score.
         test: Targets and metric of the test set.
-        logits: Gives a run's predictions for the test examples.
+        logits: Returns a run's predictions for the test examples.
     """
-    evidence, by_name = Predictions(test, logits), {run["run"]: run for run in runs}
+    evidence, by_name = RunPredictions(test, logits), {run["run"]: run for run in runs}
     for size in answer["sizes"]:
         tested = {
             cell["trainable"]: [
@@ -41,7 +42,7 @@ def add_test_scores(answer: dict[str, Any], runs: Sequence[Run], test: Labelled,
 
 
 def sentences_on_test(size: Mapping[str, Any], metric: str) -> list[str]:
-    """What the test set shows of the recommended k, for a train size that was tested."""
+    """Sentences on the test scores of the recommended k, for a train size that was tested."""
     recommended = size["recommended"]
     cell, full = (cell_of(size, name) for name in (recommended["trainable"], size["reference"]))
     assert cell is not None
@@ -50,7 +51,7 @@ def sentences_on_test(size: Mapping[str, Any], metric: str) -> list[str]:
     if test["low"] is not None:
         seeds += f", 95 % confidence interval {formatting.score_interval(test['low'], test['high'])}"
     sentences = [
-        f"{capitalized(tuning(cell['trainable']))} reaches {metric.replace('_', ' ')} {formatting.score(test['mean'])} on test "
+        f"{capitalized(tuning(cell['trainable']))} reaches {name_of_metric(metric)} {formatting.score(test['mean'])} on test "
         f"(mean of {seeds})."
     ]
     if full is not None and cell is not full:

@@ -1,4 +1,4 @@
-"""What a search contributes to the answer about its runs."""
+"""The state of a search, which the answer about its runs depends on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOutcome:
-    """The state of a search, as far as the answer depends on it.
+    """The state of a search.
 
     Attributes:
-        chosen: The k that the search ended with. It is recommended, and the answer adds how certain it is.
-        interim_analyses: The largest number of times that intervals were examined before more was trained.
+        chosen: The k that the search recommends. The answer adds how certain it is.
+        interim_analyses: The largest number of times that intervals are read before more runs are trained.
         skipped: Every k that was not trained.
         operations: Floating-point operations of one training run, by k.
-        instead: The whole sentence of a search that ended without a k to recommend.
-        awaited: The reference of every comparison while the search has not trained it yet.
-        train_size: The train size of the search. It says nothing about other sizes.
+        instead: The whole sentence of the answer if the search ended without a recommendation.
+        awaited: The reference of every comparison, while the search has not trained it yet.
+        train_size: The train size of the search. It does not affect the answers for other sizes.
     """
 
     chosen: str | None = None

@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from frostline.data.wording import capitalized
-from frostline.report.answer.comparison import Cell, Comparison, number
+from frostline.report import names
+from frostline.report.answer.comparison import Comparison
+from frostline.report.formatting import score
 from frostline.report.names import tuning
-from frostline.statistics.cells import NAMED
+from frostline.statistics.cells import CellSummary
+from frostline.statistics.tune import is_k
 
 
 def no_score(answer: Mapping[str, Any]) -> str:
@@ -17,58 +20,63 @@ def no_score(answer: Mapping[str, Any]) -> str:
 
 
 def reference_missing(answer: Mapping[str, Any], reference: str, metric: str) -> str:
-    """The sentence before any run has ended of the k that all others are compared with."""
-    known = [c for c in answer["cells"] if c["trainable"] != NAMED and c["validation"]["mean"] is not None]
+    """The sentence while no run of the reference has ended; every other k is compared with the reference."""
+    known = [c for c in answer["cells"] if is_k(c["trainable"]) and c["validation"]["mean"] is not None]
     best = max(known, key=lambda cell: cell["validation"]["mean"], default=None)
     text = f"No answer yet: {tuning(reference)}, the reference of every comparison, has not run."
     if best is not None:
-        text += f" The best so far, {tuning(best['trainable'])}, reaches {metric} {number(best['validation']['mean'])}."
+        reached = f"{names.metric(metric)} {score(best['validation']['mean'])}"
+        text += f" The best so far, {tuning(best['trainable'])}, reaches {reached}."
     return text
 
 
 def nothing_learned(
-    answer: Mapping[str, Any], cells: Mapping[str, Cell], cell: Cell, full: Cell, comparison: Comparison
+    answer: Mapping[str, Any],
+    cells: Mapping[str, CellSummary],
+    cell: CellSummary,
+    full: CellSummary,
+    comparison: Comparison,
 ) -> str:
-    """The sentence if full fine-tuning is not shown to be above the baseline; empty if it is, or if nothing is known.
+    """The sentence if full fine-tuning is not shown to be above the baseline; empty if it is, or if the baseline is unknown.
 
     Args:
         answer: The curve with its recommendation.
         cells: The cells of all k, without named parts.
         cell: The recommended cell.
         full: The cell of full fine-tuning.
-        comparison: What a k is compared by.
+        comparison: The quantity that k is compared by.
     """
     evidence, seeds = comparison.evidence, answer["seeds"]
     if evidence.chance is None:
         return ""
-    baseline = f"the {comparison.baseline} ({number(evidence.chance)})"
-    score = full_score(full, comparison)
+    baseline = f"the {comparison.baseline} ({score(evidence.chance)})"
+    reached = full_score(full, comparison)
     if not answer["learned"] and (seeds > 1 or evidence.rows is not None):
         runs = sum(one["runs"] for one in cells.values())
         above = _recommended_is_above(cell, full, comparison, among=runs)
-        return f"Cannot tell: {score}, and {_seeds_shown(full, seeds)} not show that this is above {baseline}.{above}"
+        return f"Undecided: {reached}, and {_seeds_shown(full, seeds)} not show that this is above {baseline}.{above}"
     share = comparison.share(cell)
     if share is None or share["estimate"] is None:
-        return f"Cannot tell: {score}, which is not above {baseline}."
+        return f"Undecided: {reached}, which is not above {baseline}."
     return ""
 
 
-def full_score(full: Cell, comparison: Comparison) -> str:
+def full_score(full: CellSummary, comparison: Comparison) -> str:
     """The mean score of full fine-tuning as a clause."""
-    return f"{tuning(full['trainable'])} reaches {comparison.metric} {number(full['validation']['mean'])}"
+    return f"{tuning(full['trainable'])} reaches {comparison.metric} {score(full['validation']['mean'])}"
 
 
-def _recommended_is_above(cell: Cell, full: Cell, comparison: Comparison, *, among: int) -> str:
-    """The score of the recommended k if it is shown to be above the baseline; ``among``: how many runs were compared."""
+def _recommended_is_above(cell: CellSummary, full: CellSummary, comparison: Comparison, *, among: int) -> str:
+    """The sentence if the recommended k is shown to be above the baseline, else empty; ``among``: the number of all runs."""
     in_mean = [point for point in cell["points"] if point["in_mean"]]
     if cell is full or not comparison.evidence.learned(in_mean, among):
         return ""
     subject = capitalized(tuning(cell["trainable"]))
-    return f" {subject} reaches {number(cell['validation']['mean'])}, which is above the baseline."
+    return f" {subject} reaches {score(cell['validation']['mean'])}, which is above the baseline."
 
 
-def _seeds_shown(cell: Cell, seeds: int) -> str:
-    """The seeds that a cell's mean rests on, with the verb ``do``."""
+def _seeds_shown(cell: CellSummary, seeds: int) -> str:
+    """The seeds of a cell's mean, with the verb ``do``."""
     good = cell["validation"]["n"]
     if good == seeds:
         return "one seed does" if seeds == 1 else f"{seeds} seeds do"

@@ -1,7 +1,6 @@
 """The figure of costs over the number of tuned layers."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -10,31 +9,26 @@ from matplotlib.figure import Figure
 from frostline.report import formatting
 from frostline.report.figures.depth_axis import draw_depth_axis, positions, smallest_step
 from frostline.report.figures.style import STYLE, VALIDATION, figure_of
+from frostline.report.names import COSTS
+from frostline.statistics.curve import Curve
 
-Units = Mapping[str, float]  # what one of each unit is worth, the largest first
-
-COSTS: Mapping[str, tuple[str, Units]] = {  # columns of a cell: their titles and units
-    "seconds": ("training time of a run", {"hours": 3600, "minutes": 60, "seconds": 1}),
-    "trainable_parameters": ("trainable parameters", {"billions": 1e9, "millions": 1e6, "thousands": 1e3, "": 1}),
-    "peak_memory_bytes": ("peak memory", {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3, "bytes": 1}),
-}
-MAX_NUMBERS = 8  # bars that all bear their number
+MAX_NUMBERS = 8  # with more bars, only some of them have their number
 
 
-def cost_curve(size: Mapping[str, Any]) -> Figure:
+def cost_curve(size: Curve) -> Figure:
     """Training time, trainable parameters and peak memory over the number of tuned layers, for one train size."""
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_of(360, 410, len(COSTS))
         figure.set_layout_engine("constrained", hspace=0.09)
         cells, places = size["cells"], positions(size["cells"])
         texts = []
-        for panel, (name, (title, units)) in zip(axes, COSTS.items(), strict=True):
+        for panel, (name, cost) in zip(axes, COSTS.items(), strict=True):
             values = [cell[name] for cell in cells]
             largest = max((value for value in values if value is not None), default=1.0)
-            unit, worth = unit_of(largest, units)
-            heights = [None if value is None else value / worth for value in values]
+            unit, scale = unit_of(largest, cost.units)
+            heights = [None if value is None else value / scale for value in values]
             _bars(panel, places, heights, _numbered(size))
-            panel.set_title(f"{title}, {unit}" if unit else title, pad=14)
+            panel.set_title(f"{cost.title}, {unit}" if unit else cost.title, pad=14)
             draw_depth_axis(panel, cells, places, "tuned last layers" if panel is axes[-1] else "")
             known = [f"{c['trainable']} {_short(h)}" for c, h in zip(cells, heights, strict=True) if h is not None]
             texts.append(f"{panel.get_title('left')}: {', '.join(known)}")
@@ -42,13 +36,13 @@ def cost_curve(size: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def unit_of(value: float, units: Units) -> tuple[str, float]:
-    """The largest unit in which ``value`` is at least 1, with its worth; else the smallest unit."""
+def unit_of(value: float, units: Mapping[str, float]) -> tuple[str, float]:
+    """The largest unit in which ``value`` is at least 1, with its size; the smallest unit if there is none."""
     return next((pair for pair in units.items() if pair[1] <= value), list(units.items())[-1])
 
 
-def _numbered(size: Mapping[str, Any]) -> set[int]:
-    """The bars that bear their number: all, or if they are many the first, the last and the recommended one."""
+def _numbered(size: Curve) -> set[int]:
+    """The bars that have their number: all of them, or of many bars the first, the last and the recommended one."""
     count = len(size["cells"])
     if count <= MAX_NUMBERS:
         return set(range(count))
@@ -70,5 +64,5 @@ def _bars(axes: Axes, places: Sequence[float], heights: Sequence[float | None], 
 
 
 def _short(number: float | None) -> str:
-    """A number of at most three digits, which fits above a bar."""
+    """A number with at most three digits, which fits above a bar."""
     return formatting.UNKNOWN if number is None else f"{number:.2g}" if number < 10 else f"{number:.0f}"

@@ -1,21 +1,20 @@
-"""The axis over the number of tuned layers: where each k stands and how it is labelled."""
+"""The axis of tuned layers: the position and the label of each k."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from frostline.report.names import depth
-from frostline.statistics.cells import FULL, NAMED
+from frostline.statistics.cells import CellSummary
+from frostline.statistics.tune import FULL, NAMED
 
-Cell = Mapping[str, Any]
-APART = (FULL, NAMED)  # drawn to the right of the last k
-MAX_LABELS = 9  # tick labels; of more k only some are labelled
+APART = (FULL, NAMED)  # drawn to the right of the largest number of layers
+MAX_LABELS = 9  # with more k, only some of them are labelled
 
 
-def positions(cells: Sequence[Cell]) -> list[float]:
-    """The position of each k: its number of layers; full fine-tuning and named parts stand apart at the right."""
+def positions(cells: Sequence[CellSummary]) -> list[float]:
+    """The position of each k: its number of layers. Full fine-tuning and named parts have their own places at the right."""
     layers = [cell["tuned_layers"] for cell in cells if cell["trainable"] not in APART]
     last, step = max(layers, default=0), max(1.0, (max(layers, default=0) - min(layers, default=0)) / 6)
     apart = [cell["trainable"] for cell in cells if cell["trainable"] in APART]
@@ -28,8 +27,8 @@ def smallest_step(places: Sequence[float]) -> float:
     return float(np.diff(sorted(places)).min()) if len(places) > 1 else 1.0
 
 
-def draw_depth_axis(axes: Axes, cells: Sequence[Cell], places: Sequence[float], label: str) -> None:
-    """Label the x axis with k; without a ``label`` the tick labels are empty too."""
+def draw_depth_axis(axes: Axes, cells: Sequence[CellSummary], places: Sequence[float], label: str) -> None:
+    """Label the x axis with k. An empty ``label`` makes the tick labels empty too."""
     every = -(-len(cells) // MAX_LABELS)
     shown = [n for n, cell in enumerate(cells) if n % every == 0 or cell["trainable"] in APART]
     labels = [depth(cells[n]["trainable"]) for n in shown]

@@ -1,6 +1,6 @@
 """The figure of scores over train size, a line for each k."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
@@ -20,19 +20,18 @@ from frostline.report.figures.style import (
     figure_of,
     log_axis_of_sizes,
 )
+from frostline.statistics.cells import CellSummary
+from frostline.statistics.curve import Curve
 
-Cell = Mapping[str, Any]
-SHIFT = 1.035  # factor between the positions of two k at one train size, so that their runs do not overlap
+SHIFT = 1.035  # factor between the positions of two k at one train size, so that their points do not overlap
 
 
-def learning_curves(
-    curves: Sequence[Mapping[str, Any]], *, metric: str, chance: float | None = None, task: str = ""
-) -> Figure:
-    """The score over train size: a point for every run, a line through the means of each k, a cross for a failed run.
+def learning_curves(curves: Sequence[Curve], *, metric: str, chance: float | None = None, task: str = "") -> Figure:
+    """The score over train size: a line through the means of each k, a point for each run, a cross for each failed run.
 
     Args:
-        curves: A curve for each train size, as in ``sizes`` of answer.json.
-        metric: The metric as the results name it.
+        curves: The curve of each train size.
+        metric: The name of the metric in results.
         chance: The score of the best constant prediction.
         task: The name of the task for the title, if a page has several.
     """
@@ -57,8 +56,8 @@ def learning_curves(
     return figure
 
 
-def _draw_depth(axes: Axes, cells: Sequence[tuple[float, Cell]], colour: Any, label: str) -> None:
-    """The runs and means of one k; ``cells`` are pairs of position and cell."""
+def _draw_depth(axes: Axes, cells: Sequence[tuple[float, CellSummary]], colour: Any, label: str) -> None:
+    """Draw the runs and means of one k; ``cells`` are pairs of position and cell."""
     for x, cell in cells:
         for point in cell["points"]:
             if point["validation_best"] is not None:

@@ -1,8 +1,6 @@
 """The figure of probe scores over the layers of a frozen model."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -10,28 +8,24 @@ from matplotlib.figure import Figure
 
 from frostline.report import formatting, names
 from frostline.report.figures.style import FAILED, QUIET, STYLE, TRAIN, VALIDATION, draw_frame, figure_of
+from frostline.report.probe_sentence import ProbeFacts
 
-Facts = Mapping[str, Any]
-VECTORS = {  # what a probe reads: colour, marker, label
-    "first": (VALIDATION, "o", "first token"),
-    "mean": (TRAIN, "s", "mean of all tokens"),
-    "last": (FAILED, "^", "last token"),
-}
+VECTOR_STYLES = {"first": (VALIDATION, "o"), "mean": (TRAIN, "s"), "last": (FAILED, "^")}  # colour and marker
 MAX_LABELS = 13
-APART = 1.5  # distance of several layers together from the last single layer
+APART = 1.5  # x distance between the last layer and a probe on several layers
 
 
-def probe_curve(facts: Facts) -> Figure:
-    """Validation score over the layers, a line for each vector; several layers together stand apart at the right."""
+def probe_curve(facts: ProbeFacts) -> Figure:
+    """Validation score over the layers, with a line for each vector. Probes on several layers are drawn at the right."""
     with matplotlib.rc_context(STYLE):
         figure, (axes,) = figure_of(600, 400)
-        for vector in VECTORS:
+        for vector in VECTOR_STYLES:
             _draw_vector(
                 axes, [probe for probe in facts["probes"] if probe["vector"] == vector], vector, facts["layers"]
             )
         baselines = (
             (facts["chance"], names.baseline(facts["metric"]), (4, 4)),
-            (facts["words"], "TF-IDF baseline", (1, 2)),
+            (facts["tfidf_score"], "TF-IDF baseline", (1, 2)),
         )
         for height, name, dashes in baselines:
             if height is not None:
@@ -43,8 +37,8 @@ def probe_curve(facts: Facts) -> Figure:
     return figure
 
 
-def _draw_vector(axes: Axes, probes: list[Facts], vector: str, layers: int) -> None:
-    colour, marker, label = VECTORS[vector]
+def _draw_vector(axes: Axes, probes: list[ProbeFacts], vector: str, layers: int) -> None:
+    (colour, marker), label = VECTOR_STYLES[vector], names.VECTORS[vector]
     single = [(probe["layers"][0], _height(probe)) for probe in probes if len(probe["layers"]) == 1]
     axes.plot(*zip(*single, strict=True), color=colour, marker=marker, markersize=6, linewidth=2, label=label)
     for probe in probes:
@@ -52,7 +46,7 @@ def _draw_vector(axes: Axes, probes: list[Facts], vector: str, layers: int) -> N
             axes.plot(layers + APART, _height(probe), marker, color=colour, markersize=6)
 
 
-def _label_layers(axes: Axes, facts: Facts) -> None:
+def _label_layers(axes: Axes, facts: ProbeFacts) -> None:
     layers = facts["layers"]
     several = [formatting.layers(probe["layers"]) for probe in facts["probes"] if len(probe["layers"]) > 1][:1]
     ticks = list(range(0, layers + 1, -(-(layers + 1) // MAX_LABELS)))
@@ -60,6 +54,6 @@ def _label_layers(axes: Axes, facts: Facts) -> None:
     axes.set_xlabel("after layer (0: the embeddings)")
 
 
-def _height(probe: Facts) -> float:
-    """The score; NaN, which is not drawn, if it is undefined."""
+def _height(probe: ProbeFacts) -> float:
+    """The score. An undefined one is NaN, which is not drawn."""
     return math.nan if probe["validation"] is None else float(probe["validation"])

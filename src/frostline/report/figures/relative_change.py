@@ -8,20 +8,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from frostline.report import names
+from frostline.report.answer.across_groups import GroupAnalysis
 from frostline.report.figures.style import FAILED, QUIET, STYLE, TRAIN, VALIDATION
-from frostline.report.names import LAST
+from frostline.statistics.tune import k_of
 
 COLOURS = (VALIDATION, TRAIN, FAILED, "#4a8f5b", "#8b6fb0", "#7d7d7d")  # one for each model
 MARKERS = ("o", "s", "^", "D", "v", "P")
-Group = Mapping[str, Any]  # a model on a task, as in an analysis
 
 
-def relative_change(groups: Sequence[Group], *, columns: int = 3) -> Figure | None:
+def relative_change(groups: Sequence[GroupAnalysis], *, columns: int = 3) -> Figure | None:
     """The mean of each k less that of full fine-tuning, in percentage points, over the number of frozen first layers.
 
-    A panel is a task, a line a model, a bar the 95 % confidence interval of the difference. Full fine-tuning stands apart
-    at -1: not even the embeddings are frozen. After Figure 1 of Lee, Tang and Lin (2019). None if no task has full
-    fine-tuning and another k.
+    Each task has a panel, each model a line. A bar is the 95 % confidence interval of a difference. Full fine-tuning is drawn at
+    -1, because not even the embeddings are frozen. The figure follows Figure 1 of Lee, Tang and Lin (2019). None if no task
+    has full fine-tuning and another k.
     """
     shown = [group for group in groups if _changes(group)]
     tasks = list(dict.fromkeys(group["task"] for group in shown))
@@ -50,7 +50,7 @@ def relative_change(groups: Sequence[Group], *, columns: int = 3) -> Figure | No
     return figure
 
 
-def _changes(group: Group) -> list[tuple[int, Mapping[str, Any]]]:
+def _changes(group: GroupAnalysis) -> list[tuple[int, Mapping[str, Any]]]:
     """The number of frozen layers and the difference from full fine-tuning for each k, at the largest train size."""
     size = group["sizes"][0]
     if not size["reference_is_full"] or not group["layers"]:
@@ -58,11 +58,11 @@ def _changes(group: Group) -> list[tuple[int, Mapping[str, Any]]]:
     return [
         (group["layers"] - cell["tuned_layers"], cell["difference"])
         for cell in size["cells"]
-        if cell["trainable"].startswith(LAST) and cell["difference"]
+        if k_of(cell["trainable"]) is not None and cell["difference"]
     ]
 
 
-def _draw_line(axes: Axes, group: Group, number: int) -> None:
+def _draw_line(axes: Axes, group: GroupAnalysis, number: int) -> None:
     colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
     points = sorted(_changes(group), key=lambda point: point[0])
     axes.plot([-1], [0.0], color=colour, marker=marker, markersize=4)  # full fine-tuning, not joined to the rest
@@ -85,7 +85,7 @@ def _legend(figure: Figure) -> tuple[list[Any], list[str]]:
     return list(found.values()), list(found)
 
 
-def _alt_text(groups: Sequence[Group]) -> str:
+def _alt_text(groups: Sequence[GroupAnalysis]) -> str:
     """The lowest point of each line in words, for screen readers."""
     parts = []
     for group in groups:

@@ -1,7 +1,7 @@
 """The common style of all figures.
 
-A colour stands for a role. Each is dark enough for white paper and light enough for a dark screen. A page may override
-them through CSS variables such as ``--figure-ink``, which inline SVG prefers.
+Each role has a colour, which is readable on white paper and on a dark screen. A page can override it with a CSS variable such as
+``--figure-ink``, which inline SVG uses.
 """
 
 from collections.abc import Sequence
@@ -46,11 +46,11 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def figure_of(width: int, height: int, panels: int = 1, *, abreast: bool = False) -> tuple[Figure, list[Axes]]:
-    """A transparent figure of this size in pixels, with panels one above the other, or ``abreast``."""
+def figure_of(width: int, height: int, panels: int = 1, *, side_by_side: bool = False) -> tuple[Figure, list[Axes]]:
+    """A transparent figure of this size in pixels, with panels one above the other or ``side_by_side``."""
     figure = Figure(figsize=(width / 72, height / 72), dpi=72)
     figure.patch.set_alpha(0)
-    rows, columns = (1, panels) if abreast else (panels, 1)
+    rows, columns = (1, panels) if side_by_side else (panels, 1)
     axes = [figure.add_subplot(rows, columns, n + 1) for n in range(panels)]
     for panel in axes:
         panel.patch.set_alpha(0)

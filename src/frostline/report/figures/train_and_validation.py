@@ -1,20 +1,18 @@
 """The figure of training scores beside validation scores over k, which shows overfitting."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import matplotlib
 from matplotlib.figure import Figure
 
 from frostline.report import names
+from frostline.report.answer.across_groups import GroupAnalysis
 from frostline.report.figures.style import STYLE, TRAIN, VALIDATION, draw_frame, figure_of
 
 
-def train_and_validation(group: Mapping[str, Any]) -> Figure | None:
+def train_and_validation(group: GroupAnalysis) -> Figure | None:
     """Mean scores on train and validation over k after the last epoch, for one model and task of an analysis.
 
-    Where the training score rises with k and the validation score does not, the model overfits. None if fewer than two k
-    have training scores.
+    The model overfits where the training score rises with k but the validation score does not. None if fewer than two k have
+    training scores.
     """
     cells = [cell for cell in group["sizes"][0]["cells"] if cell["train_last"]["mean"] is not None]
     if len(cells) < 2:

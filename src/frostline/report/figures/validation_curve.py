@@ -1,6 +1,6 @@
-"""The figure of scores over the number of tuned layers. Every run is a point; nothing is smoothed."""
+"""The figure of scores over the number of tuned layers. Every run is a point, and nothing is smoothed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import matplotlib
@@ -11,21 +11,22 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from frostline.report import formatting, names
-from frostline.report.figures.depth_axis import APART, Cell, draw_depth_axis, positions, smallest_step
+from frostline.report.figures.depth_axis import APART, draw_depth_axis, positions, smallest_step
 from frostline.report.figures.style import FAILED, QUIET, STYLE, TRAIN, VALIDATION, draw_frame, figure_of
+from frostline.statistics.cells import CellSummary
+from frostline.statistics.curve import Curve
+from frostline.statistics.tune import NAMED
 
 
-def validation_curve(
-    size: Mapping[str, Any], *, metric: str, chance: float | None = None, narrow: bool = False
-) -> Figure:
+def validation_curve(size: Curve, *, metric: str, chance: float | None = None, narrow: bool = False) -> Figure:
     """The score over the number of tuned layers, for one train size of an answer.
 
     A point is a run, the line joins the means, a bar is the 95 % confidence interval of a mean. A cross is a failed run.
-    Full fine-tuning stands apart at the right.
+    Full fine-tuning has its own place at the right.
 
     Args:
-        size: The curve, as in ``sizes`` of answer.json.
-        metric: The metric as the results name it.
+        size: The curve of the train size.
+        metric: The name of the metric in results.
         chance: The score of the best constant prediction.
         narrow: Whether to draw for the width of a phone.
     """
@@ -48,17 +49,17 @@ def validation_curve(
     return figure
 
 
-def _label(cells: Iterable[Cell], *, narrow: bool) -> str:
+def _label(cells: Iterable[CellSummary], *, narrow: bool) -> str:
     if narrow:
         return "tuned last layers"
-    named = "; named: by name" if any(cell["trainable"] == "named" for cell in cells) else ""
-    return f"tuned last layers (0: head only; all: embeddings too{named})"
+    named = "; named: by name" if any(cell["trainable"] == NAMED for cell in cells) else ""
+    return f"tuned last layers (0: classifier head only; all: embeddings too{named})"
 
 
-def _limits(cells: Sequence[Cell], chance: float | None) -> tuple[float, float]:
+def _limits(cells: Sequence[CellSummary], chance: float | None) -> tuple[float, float]:
     """Limits of the score that show every run in a mean.
 
-    The baseline and the ends of intervals stay outside if they are far away, so that differences between k stay visible.
+    The baseline and the ends of intervals may lie outside, so that differences between k remain visible.
     """
     in_mean = [point for cell in cells for point in cell["points"] if point["in_mean"]]
     seen = [point[name] for point in in_mean for name in ("validation_best", "train_last") if point[name] is not None]
@@ -73,15 +74,15 @@ def _limits(cells: Sequence[Cell], chance: float | None) -> tuple[float, float]:
     return low - 0.06 * spread, high + 0.06 * spread
 
 
-def _mark_recommended(axes: Axes, size: Mapping[str, Any], places: Sequence[float]) -> None:
+def _mark_recommended(axes: Axes, size: Curve, places: Sequence[float]) -> None:
     for cell, x in zip(size["cells"], places, strict=True):
         if size.get("recommended") and cell["trainable"] == size["recommended"]["trainable"]:
             half = 0.34 * smallest_step(places)
             axes.axvspan(x - half, x + half, color=QUIET, alpha=0.14, linewidth=0)
 
 
-def _line(axes: Axes, cells: Sequence[Cell], places: Sequence[float], name: str, **style: Any) -> None:
-    """The means joined by a line; full fine-tuning and named parts are not joined to the rest."""
+def _line(axes: Axes, cells: Sequence[CellSummary], places: Sequence[float], name: str, **style: Any) -> None:
+    """Draw a line through the means. Full fine-tuning and named parts are not joined to the rest."""
     for apart in ("", *APART):
         means = [
             (x, cell[name]["mean"])
@@ -91,8 +92,11 @@ def _line(axes: Axes, cells: Sequence[Cell], places: Sequence[float], name: str,
         axes.plot([x for x, _ in means], [y for _, y in means], **style)
 
 
-def _draw_cell(axes: Axes, cell: Cell, x: float, floor: float) -> None:
-    """The runs of one k and the interval of their mean; a failed run below the ``floor`` or without score lies on it."""
+def _draw_cell(axes: Axes, cell: CellSummary, x: float, floor: float) -> None:
+    """Draw the runs of one k and the interval of their mean.
+
+    A failed run without a score, or with a score below ``floor``, is drawn at ``floor``.
+    """
     summary = cell["validation"]
     if summary["low"] is not None:
         ends = [summary["low"], summary["high"]]
@@ -108,7 +112,7 @@ def _draw_cell(axes: Axes, cell: Cell, x: float, floor: float) -> None:
             axes.plot(spot, height, "x", color=FAILED, markersize=7, markeredgewidth=1.8, clip_on=False)
 
 
-def _legend(cells: Iterable[Cell], metric: str, chance: float | None, low: float) -> list[Line2D | Patch]:
+def _legend(cells: Iterable[CellSummary], metric: str, chance: float | None, low: float) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [
         Line2D([], [], color=VALIDATION, marker="o", markersize=7, linewidth=2, label="validation, mean"),
         Line2D([], [], color=VALIDATION, marker="o", markersize=4, alpha=0.7, linewidth=0, label="one run"),
@@ -124,7 +128,7 @@ def _legend(cells: Iterable[Cell], metric: str, chance: float | None, low: float
     return handles
 
 
-def _alt_text(size: Mapping[str, Any], metric: str) -> str:
+def _alt_text(size: Curve, metric: str) -> str:
     """The means in words, for screen readers."""
     means = [
         f"{names.trainable(cell['trainable'])} {formatting.score(cell['validation']['mean'])}" for cell in size["cells"]

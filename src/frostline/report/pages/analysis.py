@@ -1,4 +1,4 @@
-"""The page of an analysis: what many results show together, with its tables and figures."""
+"""The page of an analysis of many results, with its tables and figures."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,8 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from frostline.data.files import file_name, replace_file, write_json
+from frostline.report.answer.across_groups import GroupAnalysis
+from frostline.report.answer.analysis import Analysis
 from frostline.report.figures.cost_curve import cost_curve
 from frostline.report.figures.files import save_figures, svg
 from frostline.report.figures.learning_curves import learning_curves
@@ -17,12 +19,12 @@ from frostline.report.figures.relative_change import relative_change
 from frostline.report.figures.train_and_validation import train_and_validation
 from frostline.report.figures.validation_curve import validation_curve
 from frostline.report.pages.analysis_choices import choices_in_words
-from frostline.report.pages.analysis_tables import has_costs, overall_tables, size_suffix, with_tables
+from frostline.report.pages.analysis_tables import curve_suffix, has_costs, overall_tables, with_tables
 from frostline.report.pages.templates import render
 from frostline.report.tables.table import save_tables
+from frostline.statistics.curve import Curve
 
-Analysis = Mapping[str, Any]
-MAX_WIDE = 6  # groups; with more of them only the small figures are drawn, so that the page stays light
+MAX_WIDE = 6  # with more groups, only figures for phones are drawn, so that the page stays small
 
 
 def write_analysis(
@@ -41,8 +43,8 @@ def write_analysis(
         analysis: What :func:`frostline.report.answer.analysis.analyze` returned.
         title: The title of the page.
         publication: Title, source, question, contradictions and differences of a published study.
-        rows: Its numbers beside measured ones, from :func:`frostline.studies.comparison.compare`.
-        folders: The folder of the sweep of a model on a task; its page is linked.
+        rows: Published and measured numbers, from :func:`frostline.studies.comparison.compare`.
+        folders: The folder of each sweep, by model and task. The page links to the page in it.
     """
     out, analysis = Path(out), {**analysis, "groups": _with_suffixes(analysis["groups"])}
     pages = {key: folder / "report.html" for key, folder in (folders or {}).items() if folder}
@@ -93,7 +95,7 @@ def _figures(analysis: Analysis) -> dict[str, Figure]:
     for group in groups:
         for size in group["sizes"]:
             found |= _size_figures(group, size, widths=("", "_narrow") if len(groups) <= MAX_WIDE else ("_narrow",))
-        if group["learning"]:
+        if group["train_sizes"]:
             found[f"learning_curves{group['suffix']}"] = learning_curves(
                 group["sizes"], metric=group["metric"], chance=group["chance"], task=group["task"]
             )
@@ -102,12 +104,12 @@ def _figures(analysis: Analysis) -> dict[str, Figure]:
     return {name if (wide := name.removesuffix("_narrow")) in known else wide: figure for name, figure in known.items()}
 
 
-def _size_figures(group: Mapping[str, Any], size: Mapping[str, Any], *, widths: Sequence[str]) -> dict[str, Figure]:
-    """The figures of one train size of a model and task; none if it has a single k."""
+def _size_figures(group: GroupAnalysis, size: Curve, *, widths: Sequence[str]) -> dict[str, Figure]:
+    """The figures of one train size of a model and task; empty if it has a single k."""
     found: dict[str, Figure] = {}
     if len(size["cells"]) < 2:
         return found
-    suffix, metric = size_suffix(group, size), group["metric"]
+    suffix, metric = curve_suffix(group, size), group["metric"]
     for width in widths:
         narrow = bool(width)
         found[f"validation_curve{suffix}{width}"] = validation_curve(

@@ -1,13 +1,14 @@
-"""The choices behind an analysis, as sentences for its page."""
+"""The options of an analysis as sentences for its page."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from frostline.report import formatting
+from frostline.report.answer.analysis import Analysis
 
 
-def choices_in_words(analysis: Mapping[str, Any]) -> list[str]:
-    """Every choice that may change a conclusion, as a sentence each."""
+def choices_in_words(analysis: Analysis) -> list[str]:
+    """A sentence for each option that may change a conclusion."""
     choices = analysis["choices"]
     sentences = [_learning_rates(choices), _failures(choices)]
     excluded = " and ".join(choices["leave_out"])
@@ -31,10 +32,10 @@ def choices_in_words(analysis: Mapping[str, Any]) -> list[str]:
 
 
 def _learning_rates(choices: Mapping[str, Any]) -> str:
-    if choices["one_rate"]:
+    if choices["one_learning_rate"]:
         return "Every k is shown at the learning rate that is best for full fine-tuning."
     return (
-        "Each k is shown at its own best learning rate. If several were tried, the choice was made on the scores that are "
+        "Each k is shown at its own best learning rate. If several were tried, the best one was chosen by the scores that are "
         "shown, which are therefore slightly optimistic."
     )
 

@@ -1,9 +1,11 @@
-"""The tables of an analysis page: those of everything, and those of each model and task."""
+"""The tables of an analysis page: those over all results, and those of each model and task."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from frostline.data.files import file_name
+from frostline.report.answer.across_groups import GroupAnalysis
+from frostline.report.answer.analysis import Analysis
 from frostline.report.tables.costs import costs_table
 from frostline.report.tables.failures import failures_table, rates_table
 from frostline.report.tables.operating_points import operating_points_table
@@ -12,16 +14,13 @@ from frostline.report.tables.overview import above_full_table, answers_table, fa
 from frostline.report.tables.published import published_table
 from frostline.report.tables.rules import other_rules
 from frostline.report.tables.scores import scores_table, shares_table
-from frostline.report.tables.table import Table
+from frostline.report.tables.table import ReportTable
 from frostline.report.tables.train_sizes import train_sizes_table
-from frostline.statistics.curve import main_point
-
-Analysis = Mapping[str, Any]
-Group = Mapping[str, Any]  # a model on a task, with the ``suffix`` of its names
+from frostline.statistics.curve import Curve, main_point
 
 
-def overall_tables(analysis: Analysis, rows: Sequence[Mapping[str, Any]]) -> dict[str, Table | None]:
-    """The tables over all models and tasks; ``rows`` are published numbers beside measured ones."""
+def overall_tables(analysis: Analysis, rows: Sequence[Mapping[str, Any]]) -> dict[str, ReportTable | None]:
+    """The tables over all models and tasks. ``rows`` are published and measured numbers."""
     several = [model for model in analysis["models"] if model["tasks"]]
     return {
         "answers": answers_table(analysis),
@@ -36,23 +35,23 @@ def overall_tables(analysis: Analysis, rows: Sequence[Mapping[str, Any]]) -> dic
     }
 
 
-def with_tables(group: Group) -> dict[str, Any]:
-    """A model on a task with its tables."""
-    learning = train_sizes_table(group, group["suffix"]) if group["learning"] else None
+def with_tables(group: GroupAnalysis) -> dict[str, Any]:
+    """A model on a task with its tables; ``suffix`` ends the names of their files."""
+    over_sizes = train_sizes_table(group, group["suffix"]) if group["train_sizes"] else None
     sizes = [_size_with_tables(size, group) for size in group["sizes"]]
     rates = rates_table(group, group["suffix"])
-    own = [learning] if learning else []
+    own = [over_sizes] if over_sizes else []
     return {
         **group,
         "sizes": sizes,
-        "learning_table": learning,
+        "train_sizes_table": over_sizes,
         "rates_table": rates,
         "tables": [*(table for size in sizes for table in size["tables"]), *own, rates],
     }
 
 
-def _size_with_tables(size: Mapping[str, Any], group: Group) -> dict[str, Any]:
-    suffix, metric = size_suffix(group, size), group["metric"]
+def _size_with_tables(size: Curve, group: GroupAnalysis) -> dict[str, Any]:
+    suffix, metric = curve_suffix(group, size), group["metric"]
     examples = f", {size['train_size']:,} examples" if size["train_size"] else ""
     size = {**size, "about": f"{group['task']}, {group['model']}{examples}"}
     main = main_point(size)
@@ -66,11 +65,11 @@ def _size_with_tables(size: Mapping[str, Any], group: Group) -> dict[str, Any]:
     return {**size, "suffix": suffix, "tables": tables, "rules": other_rules(size, main)}
 
 
-def size_suffix(group: Group, size: Mapping[str, Any]) -> str:
-    """The suffix of the names of tables and figures of one train size."""
+def curve_suffix(group: GroupAnalysis, size: Curve) -> str:
+    """The end of the file names of one model, task and train size."""
     return f"{group['suffix']}_{size['train_size']}" if size["train_size"] else str(group["suffix"])
 
 
-def has_costs(size: Mapping[str, Any]) -> bool:
+def has_costs(size: Curve) -> bool:
     """Whether the training time of some k is known."""
     return any(cell["seconds"] is not None for cell in size["cells"])

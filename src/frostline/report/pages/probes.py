@@ -1,8 +1,7 @@
-"""The page of linear probes: a curve over the layers for every label column, with its table and figure."""
+"""The page of linear probes, with a table and a figure for every label column."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -12,16 +11,15 @@ from frostline.report.figures.probe_curve import probe_curve
 from frostline.report.names import model_name
 from frostline.report.pages.sentences import headline
 from frostline.report.pages.templates import render
+from frostline.report.probe_sentence import ProbeFacts
 from frostline.report.tables.probes import probe_table
 from frostline.report.tables.table import save_tables
 
-Facts = Mapping[str, Any]
 
-
-def write_probes(out: Path, probes: Sequence[Facts]) -> Path:
+def write_probes(out: Path, probes: Sequence[ProbeFacts]) -> Path:
     """Write report.html, probes.json, tables/ and figures/ into ``out``, and return the path of the page.
 
-    ``probes`` are the facts of each label column.
+    ``probes`` are the facts of every label column.
     """
     named = list(zip(suffixes(probes), probes, strict=True))
     figures = {f"probe_curve{suffix}": probe_curve(facts) for suffix, facts in named}
@@ -42,8 +40,8 @@ def write_probes(out: Path, probes: Sequence[Facts]) -> Path:
     return page
 
 
-def suffixes(probes: Sequence[Facts]) -> list[str]:
-    """The suffix of the file names of each label column: its name, or a number if that is not unique."""
+def suffixes(probes: Sequence[ProbeFacts]) -> list[str]:
+    """The end of the file names of each label column: its name, or a number if the name is not unique."""
     if len(probes) == 1:
         return [""]
     names = [file_name(facts["columns"]["label"]) for facts in probes]

@@ -1,4 +1,4 @@
-"""The page of a sweep: one file without network access, readable without script, built from the sweep's folder."""
+"""The page of a sweep: one self-contained file, built from the sweep's folder. It can be read without JavaScript."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,25 +26,26 @@ from frostline.report.tables.data import classes_table, splits_table
 from frostline.report.tables.failures import failed_runs_table, failure_rates_table, missing_runs_table
 from frostline.report.tables.probes import probe_table
 from frostline.report.tables.search import estimates_table, search_table
-from frostline.report.tables.table import Table, save_tables
+from frostline.report.tables.table import ReportTable, save_tables
+from frostline.statistics.curve import Curve
 from frostline.statistics.inference.intervals import failure_interval
 from frostline.statistics.outcomes import FAILURES, done, with_outcomes
-from frostline.sweep.forecast.record import recorded
 from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.forecast_record import recorded
 
-Answer = Mapping[str, Any]
+Answer = Mapping[str, Any]  # answer.json
 
 
 def write_page(out: Path) -> Path:
     """Write report.html, figures/ and tables/ into ``out`` from its answer and results, and return the path of the page.
 
-    Whatever users wrote (labels, texts, names) is text on the page, never markup.
+    Text from users (labels, texts, names) is escaped, so it never becomes markup.
     """
     folder = Folder(out)
     answer = json.loads((out / "answer.json").read_bytes())
     results, runs = folder.store.results(), _with_outcomes(folder.rows(), answer)
     page, figures = out / "report.html", _figures(answer)
-    sizes = [size_content(size, answer, results, size_suffix(size, n)) for n, size in enumerate(answer["sizes"])]
+    sizes = [size_content(size, answer, results, train_size_suffix(size, n)) for n, size in enumerate(answer["sizes"])]
     errors = errors_of_recommended(folder, answer)
     tables = {
         **_run_tables(runs),
@@ -76,13 +77,13 @@ def write_page(out: Path) -> Path:
     return page
 
 
-def size_suffix(size: Mapping[str, Any], n: int) -> str:
-    """The suffix of file names for the n-th train size; the first, which the page is about, has none."""
+def train_size_suffix(size: Curve, n: int) -> str:
+    """The end of the file names of the n-th train size; empty for the first one, which the page is about."""
     return "" if n == 0 else f"_{size['train_size']}"
 
 
 def _with_outcomes(rows: Sequence[Mapping[str, Any]], answer: Answer) -> list[dict[str, Any]]:
-    """Every run with its outcome, which depends on the other runs of its train size."""
+    """Every run with its outcome. An outcome depends on the other runs of the same train size."""
     return [
         run
         for size in answer["sizes"]
@@ -96,7 +97,7 @@ def _figures(answer: Answer) -> dict[str, Figure]:
     """Every figure of the page by name; ``_narrow`` ones are for phones."""
     figures, metric, chance = {}, answer["metric"], answer["chance"]
     for n, size in enumerate(answer["sizes"]):
-        suffix = size_suffix(size, n)
+        suffix = train_size_suffix(size, n)
         for width in ("", "_narrow"):
             narrow = bool(width)
             figures[f"validation_curve{suffix}{width}"] = validation_curve(
@@ -111,7 +112,7 @@ def _figures(answer: Answer) -> dict[str, Figure]:
     return figures
 
 
-def _run_tables(runs: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
+def _run_tables(runs: Sequence[Mapping[str, Any]]) -> dict[str, ReportTable]:
     return {
         "failure_rates": failure_rates_table(done(runs)),
         "failed_runs": failed_runs_table(runs),
@@ -119,7 +120,7 @@ def _run_tables(runs: Sequence[Mapping[str, Any]]) -> dict[str, Table]:
     }
 
 
-def _data_tables(folder: Folder, answer: Answer) -> dict[str, Table | None]:
+def _data_tables(folder: Folder, answer: Answer) -> dict[str, ReportTable | None]:
     labels = folder.identity.labels
     return {
         "splits": splits_table(answer["data"]),
@@ -127,18 +128,18 @@ def _data_tables(folder: Folder, answer: Answer) -> dict[str, Table | None]:
     }
 
 
-def _search_tables(search: Mapping[str, Any] | None) -> dict[str, Table | None]:
-    """The tables of a search; None for each that there is nothing to show in."""
+def _search_tables(search: Mapping[str, Any] | None) -> dict[str, ReportTable | None]:
+    """The tables of a search. A table that would be empty is None."""
     probes = search and search["probes"]
     return {
         "search": search_table(search) if search else None,
-        "guesses": estimates_table(search) if search and search["guesses"] else None,
+        "estimates": estimates_table(search) if search and search["estimates"] else None,
         "probes": probe_table(probes) if probes else None,
     }
 
 
 def _failure_rate(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """How many of all finished runs failed, with the Clopper-Pearson interval; None if no run has finished."""
+    """The number of failed runs, with the Clopper-Pearson interval of the rate; None if no run has finished."""
     if not runs:
         return None
     failed = sum(run["outcome"] in FAILURES for run in runs)

@@ -1,4 +1,4 @@
-"""The content of a sweep's page on the errors of the recommended run."""
+"""The section of a sweep's page on the errors of the recommended run."""
 
 from collections.abc import Mapping
 from typing import Any

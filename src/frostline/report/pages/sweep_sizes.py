@@ -1,8 +1,9 @@
-"""The content of a sweep's page for one train size: its tables, and what the page says beside its numbers."""
+"""The content of a sweep's page for one train size: its tables and sentences."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from frostline.model.places import EMBEDDINGS, layer_number
 from frostline.report.answer.recommendation import cell_of
 from frostline.report.answer.scores_on_test import sentences_on_test
 from frostline.report.names import baseline
@@ -12,20 +13,18 @@ from frostline.report.tables.failures import failures_table
 from frostline.report.tables.operating_points import operating_points_table
 from frostline.report.tables.rules import front, other_rules
 from frostline.report.tables.scores import scores_table, shares_table
-from frostline.report.tables.table import Table
-from frostline.statistics.curve import main_point
-
-Size = Mapping[str, Any]
+from frostline.report.tables.table import ReportTable
+from frostline.statistics.curve import Curve, main_point
 
 
-def size_content(size: Size, answer: Mapping[str, Any], results: Mapping[str, Any], suffix: str) -> dict[str, Any]:
+def size_content(size: Curve, answer: Mapping[str, Any], results: Mapping[str, Any], suffix: str) -> dict[str, Any]:
     """A train size of the answer with its tables and sentences.
 
     Args:
         size: The curve with its recommendation.
         answer: The whole answer.
         results: The facts of finished runs by digest.
-        suffix: Distinguishes the file names of several train sizes.
+        suffix: The end of the file names, unique for each train size.
     """
     main, recommended = main_point(size), size["recommended"]
     seeds = len({point["seed"] for cell in size["cells"] for point in cell["points"]})
@@ -50,7 +49,7 @@ def size_content(size: Size, answer: Mapping[str, Any], results: Mapping[str, An
     }
 
 
-def _tables(size: Size, main: Mapping[str, Any], answer: Mapping[str, Any], suffix: str) -> dict[str, Table]:
+def _tables(size: Curve, main: Mapping[str, Any], answer: Mapping[str, Any], suffix: str) -> dict[str, ReportTable]:
     metric = answer["metric"]
     return {
         "scores": scores_table(size, metric, tested=answer["tested"], suffix=suffix),
@@ -62,7 +61,7 @@ def _tables(size: Size, main: Mapping[str, Any], answer: Mapping[str, Any], suff
 
 
 def _tuned(by_place: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
-    """What the page draws as tuned: whether the embeddings are, and the indices of the layers."""
+    """Whether the embeddings are trained, and the indices of the trained layers, for the drawing of the model."""
     places = [place for place, counts in by_place.items() if counts["trained"]]
-    layers = [int(place.removeprefix("layer ")) for place in places if place.startswith("layer ")]
-    return {"embeddings": "embeddings" in places, "layers": layers}
+    layers = [number for place in places if (number := layer_number(place)) is not None]
+    return {"embeddings": EMBEDDINGS in places, "layers": layers}

@@ -1,4 +1,4 @@
-"""The template environment of all pages. A page runs no script but its own."""
+"""The template environment of all pages. The content security policy of a page allows only its own script."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ FUNCTIONS = {name: getattr(formatting, name) for name in ("score_interval", "per
 
 
 def render(name: str, **content: Any) -> str:
-    """The page of the template ``name``. What is not :class:`Markup` is text on the page, never markup.
+    """Render the template ``name``. Everything except :class:`Markup` is escaped.
 
     A template extends ``base.html.j2`` and fills its blocks; ``parts.html.j2`` has what several pages share.
     """

@@ -1,12 +1,13 @@
-"""The table of the audit: whether frozen parameters stayed frozen."""
+"""The table of the audit, which checks that frozen parameters stay frozen."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from frostline.data.wording import ranges
+from frostline.model.places import EMBEDDINGS, layer_number
 from frostline.report import formatting
 from frostline.report.tables.by_depth import TUNED
-from frostline.report.tables.table import Column, Row, Table, Values
+from frostline.report.tables.table import Column, ReportTable, Row, Values
 
 CHECKS = {
     "optimizer_holds_exactly_the_trained": "optimizer holds\nonly trainable",
@@ -17,8 +18,8 @@ CHECKS = {
 }
 
 
-def audit_table(samples: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
-    """The audit of one run of each k; ``samples`` are pairs of k and the ``audit`` of a run's result."""
+def audit_table(samples: Sequence[tuple[str, Mapping[str, Any]]]) -> ReportTable:
+    """The audit of one run of each k. ``samples`` are pairs of k and the ``audit`` of a run's result."""
     shown = ("trainable_parameters", "parameters", "clipped_parameters", *CHECKS)
     rows = [
         Row(
@@ -43,18 +44,18 @@ def audit_table(samples: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
     caption = (
         "One run of each k. The optimizer holds, and gradient clipping counts, the trainable parameters and no others."
     )
-    return Table("audit", "Audit", caption, columns, tuple(rows))
+    return ReportTable("audit", "Audit", caption, columns, tuple(rows))
 
 
 def trained_parts(by_place: Mapping[str, Mapping[str, int]]) -> str:
-    """The trained parts of the model as text, with consecutive layers joined: ``layers 4 to 6, head``."""
+    """The trained parts of the model as text, such as ``layers 4 to 6, head``."""
     trained = [place for place, counts in by_place.items() if counts["trained"]]
-    layers = [int(place.removeprefix("layer ")) for place in trained if place.startswith("layer ")]
-    parts = [place for place in trained if not place.startswith("layer ")]
+    layers = [number for place in trained if (number := layer_number(place)) is not None]
+    parts = [place for place in trained if layer_number(place) is None]
     if layers:
         names = [f"{first + 1} to {last + 1}" if last > first else str(first + 1) for first, last in ranges(layers)]
         text = f"layer{'s' if len(layers) > 1 else ''} {' and '.join(names)}"
-        parts.insert(1 if parts[0] == "embeddings" else 0, text)
+        parts.insert(1 if parts[0] == EMBEDDINGS else 0, text)
     return ", ".join(parts)
 
 

@@ -1,19 +1,18 @@
-"""What the tables with a row for each k of a curve share: rows, columns and titles."""
+"""Rows, columns and titles of the tables with one row for each k of a curve."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from frostline.report import formatting, names
 from frostline.report.tables.table import Column, Row, Value, Values
-
-Curve = Mapping[str, Any]  # a train size of an answer
-Cell = Mapping[str, Any]
+from frostline.statistics.cells import CellSummary
+from frostline.statistics.curve import Curve
 
 TUNED = Column("tuned", "tuned", names.trainable, number=False, rank=lambda row: row["place"])
 
 
-def rows_by_depth(curve: Curve, values: Callable[[Cell], Mapping[str, Value]]) -> tuple[Row, ...]:
-    """A row for each k with the values of its cell; the recommended row is highlighted."""
+def rows_by_depth(curve: Curve, values: Callable[[CellSummary], Mapping[str, Value]]) -> tuple[Row, ...]:
+    """A row for each k with the values of its cell. The recommended row is highlighted."""
     recommended = curve.get("recommended")
     rows = []
     for place, cell in enumerate(curve["cells"]):
@@ -29,7 +28,7 @@ def rows_by_depth(curve: Curve, values: Callable[[Cell], Mapping[str, Value]]) -
 def title_of(title: str, curve: Curve, suffix: str) -> str:
     """A title that is unique on its page.
 
-    An analysis says what the curve is about; a further train size of a sweep is named by its number of examples.
+    In an analysis it contains the task, model and train size; on a sweep's page, the train size except for the first one.
     """
     about = curve.get("about") or (f"{curve['train_size']:,} examples" if suffix else "")
     return f"{title}, {about}" if about else title
@@ -45,8 +44,8 @@ def interval_below(low: str, high: str, show: Callable[[Any, Any], str]) -> Call
     return lambda row: [show(row[low], row[high])]
 
 
-def learning_rates_of(cell: Cell) -> dict[str, Value]:
-    """The learning rate that a cell is shown at, and all that were tried."""
+def learning_rates_of(cell: CellSummary) -> dict[str, Value]:
+    """The learning rate that represents a cell, and all that were tried."""
     tried = " ".join(f"{rate:g}" for rate in cell["learning_rates_tried"])
     return {"learning_rate": cell["learning_rate"], "learning_rates_tried": tried}
 
@@ -58,7 +57,7 @@ def learning_rate_columns() -> tuple[Column, ...]:
 
 
 def _tried(row: Values) -> list[str]:
-    """The learning rates that were tried, two on a line so that the column stays narrow."""
+    """The learning rates that were tried, two on each line so that the column stays narrow."""
     tried = [formatting.learning_rate(float(rate)) for rate in str(row["learning_rates_tried"]).split()]
     lines = [", ".join(tried[n : n + 2]) for n in range(0, len(tried), 2)]
     return ",\n".join([f"of {lines[0]}", *lines[1:]]).splitlines() if len(tried) > 1 else []

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from frostline.report import formatting
 from frostline.report.error_analysis import Confusion
-from frostline.report.tables.table import Column, Row, Table, Values
+from frostline.report.tables.table import Column, ReportTable, Row, Values
 
 
-def confusion_table(confusion: Confusion) -> Table:
-    """Counts of true by predicted class, each tinted by its share of the true class."""
+def confusion_table(confusion: Confusion) -> ReportTable:
+    """Counts of examples by true and predicted class. The tint of a count is its share of the true class."""
 
     def shade(column: int) -> Callable[[Values], tuple[str, float]]:
         def shade_of(values: Values) -> tuple[str, float]:
@@ -36,4 +36,6 @@ def confusion_table(confusion: Confusion) -> Table:
     caption = "A row for each true class, a column for each predicted class."
     if confusion.others:
         caption += f" Only the most confused classes are shown; the {confusion.others} others are summed."
-    return Table("confusion", "Confusion matrix", caption, columns, tuple(rows), sortable=False, style="confusion")
+    return ReportTable(
+        "confusion", "Confusion matrix", caption, columns, tuple(rows), sortable=False, style="confusion"
+    )

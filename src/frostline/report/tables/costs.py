@@ -1,4 +1,4 @@
-"""The table of costs by k, and of forecasts beside measured costs."""
+"""The tables of costs by k, and of forecast and measured costs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -6,16 +6,18 @@ from typing import Any
 
 from frostline.report import formatting
 from frostline.report.tables import rules
-from frostline.report.tables.by_depth import TUNED, Cell, Curve, rows_by_depth, title_of
+from frostline.report.tables.by_depth import TUNED, rows_by_depth, title_of
 from frostline.report.tables.failures import FAILED, TRAIN_SIZE, failure_interval, failure_values
-from frostline.report.tables.table import Column, Row, Table, Value, Values
+from frostline.report.tables.table import Column, ReportTable, Row, Value, Values
+from frostline.statistics.cells import CellSummary
+from frostline.statistics.curve import Curve
 from frostline.training.specification import RunSpec
 
 
-def costs_table(curve: Curve, *, suffix: str = "") -> Table:
-    """The cost of a run of each k beside its mean score, and the number of failed runs."""
+def costs_table(curve: Curve, *, suffix: str = "") -> ReportTable:
+    """The mean score and the cost of a run of each k, and the number of failed runs."""
 
-    def values(cell: Cell) -> dict[str, Value]:
+    def values(cell: CellSummary) -> dict[str, Value]:
         shown = ("trainable_parameters", "seconds", "shared_seconds", "times_cheaper", "peak_memory_bytes")
         return {
             "mean": cell["validation"]["mean"],
@@ -41,20 +43,20 @@ def costs_table(curve: Curve, *, suffix: str = "") -> Table:
         "Shared: a run's share of the forward pass over the frozen layers, which “times cheaper” includes. Below a number of "
         f"failed runs is the 95 % confidence interval of their rate. {rules.learning_rates(curve)}"
     )
-    if len({cell["abreast"] for cell in curve["cells"] if cell["abreast"]}) > 1:
+    if len({cell["concurrent_runs"] for cell in curve["cells"] if cell["concurrent_runs"]}) > 1:
         caption += (
-            " Some runs were trained side by side and others alone. A run alone has all cores, so its time is no share of the "
-            "wall-clock time and is not compared."
+            " Some runs were trained concurrently and others alone. A run trained alone uses all cores, so its time is not "
+            "comparable and is left out."
         )
     title = title_of("Cost and failures by tuned layers", curve, suffix)
-    return Table(f"costs{suffix}", title, caption, columns, rows_by_depth(curve, values))
+    return ReportTable(f"costs{suffix}", title, caption, columns, rows_by_depth(curve, values))
 
 
-def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str, Any]]) -> Table:
+def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str, Any]]) -> ReportTable:
     """Forecast and measured time and memory: a row for each cell, for the forward pass, and in total.
 
     Args:
-        calls: The forecasts that ``sweep.forecast`` recorded, one for each call of the command.
+        calls: The recorded forecasts, one for each call of the command.
         results: The facts of finished runs.
     """
     cells = {(cell["trainable"], cell["train_size"]): cell for call in calls for cell in call["predicted"]["cells"]}
@@ -77,7 +79,7 @@ def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping
         "Training time of a run by tuned layers, of the forward pass over the frozen layers, and in total; memory is the peak. "
         "The forecast is made before the first run, from operation counts and a few timed steps."
     )
-    return Table("predicted", "Forecast and measured cost", caption, columns, tuple(Row(row) for row in rows))
+    return ReportTable("predicted", "Forecast and measured cost", caption, columns, tuple(Row(row) for row in rows))
 
 
 def _measured_costs(results: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], list[Mapping[str, Any]]]:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from frostline.report import formatting
-from frostline.report.tables.table import Column, Row, Table, Values
+from frostline.report.tables.table import Column, ReportTable, Row, Values
 
 
-def splits_table(data: Mapping[str, Any]) -> Table:
+def splits_table(data: Mapping[str, Any]) -> ReportTable:
     """Examples by split, with what the data checks counted; ``data`` is ``data`` of answer.json."""
     report = data["report"]
     rows = [
@@ -33,10 +33,10 @@ def splits_table(data: Mapping[str, Any]) -> Table:
         Column("empty_texts", "empty\ntexts", formatting.count),
     )
     caption = f"An example is truncated if it has more than {data['max_length']} tokens."
-    return Table("splits", "Examples by split", caption, columns, tuple(rows))
+    return ReportTable("splits", "Examples by split", caption, columns, tuple(rows))
 
 
-def classes_table(data: Mapping[str, Any], labels: Sequence[str]) -> Table:
+def classes_table(data: Mapping[str, Any], labels: Sequence[str]) -> ReportTable:
     """Examples by class in each split."""
     splits = data["report"]["splits"]
 
@@ -61,4 +61,4 @@ def classes_table(data: Mapping[str, Any], labels: Sequence[str]) -> Table:
         Column("truncated", "truncated in train", formatting.percent),
     )
     caption = "The number of examples, with its share of the split."
-    return Table("classes", "Examples by class", caption, columns, tuple(rows), style="classes")
+    return ReportTable("classes", "Examples by class", caption, columns, tuple(rows), style="classes")

@@ -5,11 +5,13 @@ from typing import Any
 
 from frostline.report import formatting, names
 from frostline.report.tables import rules
-from frostline.report.tables.by_depth import TUNED, Cell, Curve, rows_by_depth, title_of
-from frostline.report.tables.table import Column, Row, Table, Value, Values
+from frostline.report.tables.by_depth import TUNED, rows_by_depth, title_of
+from frostline.report.tables.table import Column, ReportTable, Row, Value, Values
+from frostline.statistics.cells import CellSummary
+from frostline.statistics.curve import Curve
+from frostline.statistics.evidence import Run
 from frostline.statistics.outcomes import FAILURES, failure_table
-
-Run = Mapping[str, Any]
+from frostline.statistics.tune import sort_key
 
 KINDS = tuple(name.replace(" ", "_") for name in FAILURES)
 FAILED = Column(
@@ -21,10 +23,10 @@ TRAIN_SIZE = Column("train_size", "train\nsize", formatting.count)
 LEARNING_RATE = Column("learning_rate", "learning\nrate", formatting.learning_rate)
 
 
-def failures_table(curve: Curve, *, suffix: str = "") -> Table:
-    """The failed runs of each k by kind of failure, and its mean with and without them."""
+def failures_table(curve: Curve, *, suffix: str = "") -> ReportTable:
+    """The failed runs of each k by kind of failure, and the mean with and without them."""
 
-    def values(cell: Cell) -> dict[str, Value]:
+    def values(cell: CellSummary) -> dict[str, Value]:
         return {
             **failure_values(cell["failures"]),
             **{"mean": cell["validation"]["mean"], "in_mean": cell["validation"]["n"]},
@@ -47,20 +49,24 @@ def failures_table(curve: Curve, *, suffix: str = "") -> Table:
         Column("errors", "ended in\nan error", formatting.count, bad=lambda row: bool(row["errors"])),
     )
     caption = (
-        "How runs failed, and what that does to the mean. The mean as shown leaves failed runs out, unless fewer than half of "
+        "How runs failed, and how that affects the mean. The mean as shown leaves failed runs out, unless fewer than half of "
         f"the runs succeeded: then it includes every run with a score. {rules.learning_rates(curve)}"
     )
     title = title_of("Failures by tuned layers", curve, suffix)
-    return Table(f"failures{suffix}", title, caption, columns, rows_by_depth(curve, values))
+    return ReportTable(f"failures{suffix}", title, caption, columns, rows_by_depth(curve, values))
 
 
-def failure_rates_table(runs: Sequence[Run]) -> Table:
-    """Failure rates by train size, k and learning rate, of finished runs that ``outcomes.with_outcomes`` has classified."""
-    by = {"size": lambda run: -run["train_size"], "depth": _depth, "learning_rate": lambda run: run["learning_rate"]}
+def failure_rates_table(runs: Sequence[Run]) -> ReportTable:
+    """Failure rates by train size, k and learning rate. The finished runs have their outcomes (``outcomes.with_outcomes``)."""
+    by = {
+        "size": lambda run: -run["train_size"],
+        "k": lambda run: (sort_key(run["trainable"]), run["trainable"]),
+        "learning_rate": lambda run: run["learning_rate"],
+    }
     rows = [
         Row(
             {
-                **{"tuned": _name(group["depth"]), "place": n, "train_size": -group["size"]},
+                **{"tuned": group["k"][1], "place": n, "train_size": -group["size"]},
                 **{"learning_rate": group["learning_rate"], **failure_values(group)},
             }
         )
@@ -68,10 +74,12 @@ def failure_rates_table(runs: Sequence[Run]) -> Table:
     ]
     columns = (TUNED, *_size_column(runs), LEARNING_RATE, *kind_columns(), *failure_columns())
     caption = "Every learning rate that was tried, with the 95 % confidence interval (Clopper-Pearson) of the rate."
-    return Table("failure_rates", "Failure rates by tuned layers and learning rate", caption, columns, tuple(rows))
+    return ReportTable(
+        "failure_rates", "Failure rates by tuned layers and learning rate", caption, columns, tuple(rows)
+    )
 
 
-def failed_runs_table(runs: Sequence[Run]) -> Table:
+def failed_runs_table(runs: Sequence[Run]) -> ReportTable:
     """Every finished run that failed."""
     failed = sorted((run for run in runs if run["outcome"] in FAILURES), key=_order)
     columns = (
@@ -80,10 +88,10 @@ def failed_runs_table(runs: Sequence[Run]) -> Table:
         Column("outcome", "failure", number=False),
         Column("reason", "reason", number=False),
     )
-    return Table("failed_runs", "Failed runs", "Each finished run that failed.", columns, _run_rows(failed))
+    return ReportTable("failed_runs", "Failed runs", "Each finished run that failed.", columns, _run_rows(failed))
 
 
-def missing_runs_table(runs: Sequence[Run]) -> Table:
+def missing_runs_table(runs: Sequence[Run]) -> ReportTable:
     """Every run of the grid without a result."""
     missing = sorted((run for run in runs if run["status"] != "done"), key=_order)
     columns = (
@@ -92,10 +100,10 @@ def missing_runs_table(runs: Sequence[Run]) -> Table:
         Column("reason", "reason", number=False),
     )
     caption = f"Runs of the grid without a result: {len(missing)}. The same command runs them."
-    return Table("missing_runs", "Missing runs", caption, columns, _run_rows(missing))
+    return ReportTable("missing_runs", "Missing runs", caption, columns, _run_rows(missing))
 
 
-def rates_table(group: Mapping[str, Any], suffix: str) -> Table:
+def rates_table(group: Mapping[str, Any], suffix: str) -> ReportTable:
     """Failures and means at every learning rate of every k, for one model and task of an analysis."""
     several = len({row["train_size"] for row in group["rates"]}) > 1
     shown = ("train_size", "trainable", "learning_rate", "mean", "mean_with_failures")
@@ -117,24 +125,24 @@ def rates_table(group: Mapping[str, Any], suffix: str) -> Table:
         "Failed runs at each number of tuned layers and learning rate, with the 95 % confidence interval (Clopper-Pearson) of "
         "the rate."
     )
-    return Table(f"rates{suffix}", title, caption, columns, tuple(rows))
+    return ReportTable(f"rates{suffix}", title, caption, columns, tuple(rows))
 
 
 def kind_columns() -> tuple[Column, ...]:
-    """The number of failed runs of each kind, as :func:`failure_values` gives them."""
+    """Columns for the number of failed runs of each kind, with values from :func:`failure_values`."""
     kinds = {name: name.replace("_", " ") for name in KINDS}
     columns = (Column(name, title, formatting.count, bad=_is(name)) for name, title in kinds.items())
-    return (*columns, Column("not_above_guessing", "not above\nbaseline", formatting.count))
+    return (*columns, Column("not_above_baseline", "not above\nbaseline", formatting.count))
 
 
 def failure_columns() -> tuple[Column, ...]:
-    """The number of failed runs and their rate with its interval, as :func:`failure_values` gives them."""
+    """Columns for the number of failed runs and the failure rate, with values from :func:`failure_values`."""
     rate = Column("failure_rate", "failure\nrate", formatting.percent, small=failure_interval)
     return FAILED, Column("runs"), rate, Column("failure_low"), Column("failure_high")
 
 
 def failure_interval(row: Values) -> list[str]:
-    """The interval of a failure rate, as small print."""
+    """The interval of a failure rate as small print."""
     return [formatting.percent_interval(row["failure_low"], row["failure_high"])]
 
 
@@ -142,7 +150,7 @@ def failure_values(failures: Mapping[str, Any]) -> dict[str, Value]:
     """The counts of ``statistics.outcomes.failures`` as values of a row."""
     low, high = failures["interval"] or (None, None)
     rate = failures["failed"] / failures["runs"] if failures["runs"] else None
-    counts = {name: failures[name] for name in (*KINDS, "failed", "runs", "not_above_guessing")}
+    counts = {name: failures[name] for name in (*KINDS, "failed", "runs", "not_above_baseline")}
     return {**counts, "failure_rate": rate, "failure_low": low, "failure_high": high}
 
 
@@ -155,21 +163,12 @@ def _run_rows(runs: Sequence[Run]) -> tuple[Row, ...]:
 
 
 def _size_column(runs: Sequence[Run]) -> tuple[Column, ...]:
-    """The train size; a page shows it if there are several."""
+    """The column of the train size. A page shows it if there are several."""
     return (TRAIN_SIZE,) if len({run["train_size"] for run in runs}) > 1 else (Column("train_size"),)
 
 
-def _depth(run: Run) -> tuple[bool, int, bool]:
-    return run["trainable"] == "named", run["tuned_layers"] or 0, run["trainable"] == "all"
-
-
-def _name(depth: tuple[bool, int, bool]) -> str:
-    named, k, everything = depth
-    return "named" if named else "all" if everything else f"last {k}"
-
-
 def _order(run: Run) -> tuple[Any, ...]:
-    return -run["train_size"], _depth(run), run["learning_rate"], run["seed"]
+    return -run["train_size"], sort_key(run["trainable"]), run["learning_rate"], run["seed"]
 
 
 def _is(name: str) -> Callable[[Values], bool]:

@@ -11,6 +11,7 @@ LATEX = {
     **{"<": "\\textless{}", ">": "\\textgreater{}", "|": "\\textbar{}", '"': "\\textquotedbl{}"},
     **{"[": "{[}", "]": "{]}", "*": "{*}"},  # after a line break they would be read as its options
     **{UNBROKEN: "~", "–": "--", "−": "$-$", "×": "$\\times$", "’": "'", "“": "``", "”": "''", "…": "\\dots{}"},
+    **{"ρ": "$\\rho$", "²": "$^2$"},
 }
 SPECIAL = re.compile("|".join(map(re.escape, LATEX)))
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")

@@ -5,17 +5,18 @@ from typing import Any
 
 from frostline.report.names import trainable
 from frostline.report.tables import rules
-from frostline.report.tables.by_depth import Curve, title_of
-from frostline.report.tables.table import Column, Row, Table, Value, Values
+from frostline.report.tables.by_depth import title_of
+from frostline.report.tables.table import Column, ReportTable, Row, Value, Values
+from frostline.statistics.curve import Curve
 
 
-def operating_points_table(curve: Curve, main: Mapping[str, Any], *, suffix: str = "") -> Table:
-    """The smallest k that reaches the target, for every share of full fine-tuning and within the margin.
+def operating_points_table(curve: Curve, main: Mapping[str, Any], *, suffix: str = "") -> ReportTable:
+    """The smallest k that reaches each share of full fine-tuning, and the smallest k within the margin.
 
     Args:
         curve: One train size of an answer.
         main: The operating point that the answer is about.
-        suffix: Distinguishes the file names of several curves on one page.
+        suffix: The end of the file name, which is unique on a page with several curves.
     """
     order = {cell["trainable"]: n for n, cell in enumerate(curve["cells"])}
 
@@ -28,7 +29,10 @@ def operating_points_table(curve: Curve, main: Mapping[str, Any], *, suffix: str
             {
                 "rule": rules.goal(point, curve),
                 "of": "margin" if point["margin"] is not None else "gain" if point["corrected"] else "score",
-                **{name: point[name] for name in ("target", "margin", "estimate", "sure", "possible", "verdict")},
+                **{
+                    name: point[name]
+                    for name in ("target", "margin", "estimate", "confident", "not_ruled_out", "verdict")
+                },
                 "words": rules.conclusion(point, curve),
                 "place": n,
             },
@@ -48,7 +52,7 @@ def operating_points_table(curve: Curve, main: Mapping[str, Any], *, suffix: str
         f"The smallest number of tuned layers that reaches each target. {THREE_WAYS} {rules.learning_rates(curve)}"
     )
     title = title_of("Operating points", curve, suffix)
-    return Table(f"operating_points{suffix}", title, caption, columns, tuple(rows), style="prose")
+    return ReportTable(f"operating_points{suffix}", title, caption, columns, tuple(rows), style="prose")
 
 
 THREE_WAYS = (
@@ -58,7 +62,7 @@ THREE_WAYS = (
 
 
 def sufficient_columns(place: Callable[[str], Callable[[Values], Value]] | None = None) -> tuple[Column, ...]:
-    """The smallest k by mean, with confidence, and not ruled out; ``place`` gives the order of k for sorting."""
+    """The smallest k by mean, with confidence, and not ruled out. ``place`` gives the order of k for sorting."""
 
     def column(name: str, title: str, *, strong: bool = False) -> Column:
         rank = place(name) if place else None
@@ -66,6 +70,6 @@ def sufficient_columns(place: Callable[[str], Callable[[Values], Value]] | None 
 
     return (
         column("estimate", "by\nmean"),
-        column("sure", "with\nconfidence", strong=True),
-        column("possible", "not\nruled out"),
+        column("confident", "with\nconfidence", strong=True),
+        column("not_ruled_out", "not\nruled out"),
     )

@@ -4,15 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from frostline.report import formatting
+from frostline.report.answer.analysis import Analysis
 from frostline.report.names import trainable
 from frostline.report.tables.operating_points import THREE_WAYS, sufficient_columns
 from frostline.report.tables.overview import MODEL, choices_sentence
-from frostline.report.tables.table import Column, Row, Table
-
-Analysis = Mapping[str, Any]
+from frostline.report.tables.table import Column, ReportTable, Row
 
 
-def tasks_table(model: Mapping[str, Any], analysis: Analysis, suffix: str) -> Table:
+def tasks_table(model: Mapping[str, Any], analysis: Analysis, suffix: str) -> ReportTable:
     """Each k over all tasks of a model: mean rank, mean share, and the worst task."""
     found = model["tasks"]
     whole = "gain" if analysis["choices"]["corrected"] else "score"
@@ -32,10 +31,10 @@ def tasks_table(model: Mapping[str, Any], analysis: Analysis, suffix: str) -> Ta
         f"{model['model']}{layers}, over {len(found['tasks'])} tasks. Rank 1 is the best mean of a task; ties share their "
         f"ranks. Shares are of full fine-tuning’s {whole}, as the mean over tasks and for the worst task.{excluded}"
     )
-    return Table(f"over_tasks{suffix}", f"{model['model']} over all tasks", caption, columns, tuple(rows))
+    return ReportTable(f"over_tasks{suffix}", f"{model['model']} over all tasks", caption, columns, tuple(rows))
 
 
-def points_over_tasks_table(analysis: Analysis) -> Table:
+def points_over_tasks_table(analysis: Analysis) -> ReportTable:
     """The smallest k that reaches the target in every task, for each model."""
     rows = [
         Row(
@@ -61,4 +60,4 @@ def points_over_tasks_table(analysis: Analysis) -> Table:
         "The smallest number of tuned layers that reaches each share of full fine-tuning in every task. "
         f"{THREE_WAYS} {choices_sentence(analysis)}"
     )
-    return Table("points_over_tasks", "Operating points over all tasks", caption, columns, tuple(rows))
+    return ReportTable("points_over_tasks", "Operating points over all tasks", caption, columns, tuple(rows))

@@ -1,21 +1,21 @@
-"""The tables over all models and tasks of an analysis: answers, failures, and k above full fine-tuning."""
+"""The tables over all models and tasks of an analysis: answers, failures, and every k above full fine-tuning."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from frostline.report import formatting, names
+from frostline.report.answer.analysis import Analysis
 from frostline.report.answer.recommendation import cell_of
 from frostline.report.tables.failures import failure_columns, failure_values, kind_columns
 from frostline.report.tables.operating_points import THREE_WAYS, sufficient_columns
-from frostline.report.tables.table import Column, Row, Table
+from frostline.report.tables.table import Column, ReportTable, Row
 from frostline.statistics.curve import main_point
-
-Analysis = Mapping[str, Any]
+from frostline.statistics.tune import FULL
 
 MODEL, TASK = Column("model", "model", number=False), Column("task", "task", number=False)
 
 
-def answers_table(analysis: Analysis) -> Table:
+def answers_table(analysis: Analysis) -> ReportTable:
     """The smallest k that reaches the target, for every model and task."""
     rows = [Row(_answer(group)) for group in analysis["groups"]]
     layers = {row.values["layers"] for row in rows}
@@ -27,18 +27,18 @@ def answers_table(analysis: Analysis) -> Table:
         *(Column("full_low"), Column("full_high"), Column("reference", number=False)),
         *sufficient_columns(),
         Column("verdict", number=False),
-        Column("seeds_to_tell", "seeds\nneeded", formatting.count),
+        Column("seeds_to_decide", "seeds\nneeded", formatting.count),
     )
-    corrected = {group["sizes"][0]["decides"]["corrected"] for group in analysis["groups"]}
+    corrected = {group["sizes"][0]["deciding_point"]["corrected"] for group in analysis["groups"]}
     whole = "gain over the baseline" if corrected == {True} else "score"
     if len(corrected) > 1:
         whole = "gain over the baseline (of its score where the baseline is unknown)"
     caption = (
         f"The smallest number of tuned layers that reaches {formatting.target(analysis['choices']['target'])} of full "
-        f"fine-tuning’s {whole}. {THREE_WAYS} Seeds needed: roughly how many seeds in total would likely decide. "
+        f"fine-tuning’s {whole}. {THREE_WAYS} Seeds needed: roughly how many seeds in total would probably decide. "
         f"{choices_sentence(analysis)}"
     )
-    return Table("answers", "Every task", caption, columns, tuple(rows))
+    return ReportTable("answers", "Every task", caption, columns, tuple(rows))
 
 
 def _answer(group: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,13 +48,13 @@ def _answer(group: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{name: group[name] for name in ("model", "task", "metric", "layers", "chance")},
         **{"full": scores["mean"], "full_low": scores["low"], "full_high": scores["high"]},
-        **{name: point[name] for name in ("estimate", "sure", "possible", "verdict")},
-        "seeds_to_tell": size["seeds_to_tell"],
+        **{name: point[name] for name in ("estimate", "confident", "not_ruled_out", "verdict")},
+        "seeds_to_decide": size["seeds_to_decide"],
         "reference": size["reference"],
     }
 
 
-def failures_by_depth_table(analysis: Analysis) -> Table:
+def failures_by_depth_table(analysis: Analysis) -> ReportTable:
     """The failed runs of all models and tasks, by how much was trained."""
     rows = [Row({"what": row["what"], **failure_values(row)}) for row in analysis["failures"]]
     columns = (Column("what", "trained", number=False), *kind_columns(), *failure_columns())
@@ -65,10 +65,10 @@ def failures_by_depth_table(analysis: Analysis) -> Table:
         "the baseline. Where predictions are known, the distance must exceed what the sample of examples explains. Where the "
         "baseline is unknown, only lost scores can be counted. Runs that are not above the baseline are counted separately."
     )
-    return Table("failures_by_depth", "Failures by how much was trained", caption, columns, tuple(rows))
+    return ReportTable("failures_by_depth", "Failures by how much was trained", caption, columns, tuple(rows))
 
 
-def above_full_table(analysis: Analysis) -> Table:
+def above_full_table(analysis: Analysis) -> ReportTable:
     """Every k whose mean is above that of full fine-tuning."""
     rows = [Row(row) for row in sorted(analysis["above_full"], key=lambda row: (row["p_holm"] is None, row["p_holm"]))]
     columns = (
@@ -83,15 +83,15 @@ def above_full_table(analysis: Analysis) -> Table:
         "Every k whose mean is above that of full fine-tuning. Of many comparisons some are above by chance; Holm’s method "
         f"adjusts for all {analysis['comparisons']} comparisons of this page."
     )
-    return Table("above_full", "Above full fine-tuning", caption, columns, tuple(rows))
+    return ReportTable("above_full", "Above full fine-tuning", caption, columns, tuple(rows))
 
 
 def choices_sentence(analysis: Analysis) -> str:
-    """The choices behind a table of an analysis."""
+    """A sentence on the options of the analysis that affect a table."""
     choices = analysis["choices"]
     parts = [
         "every k at the learning rate that is best for full fine-tuning"
-        if choices["one_rate"]
+        if choices["one_learning_rate"]
         else "each k at its own best learning rate"
     ]
     if choices["failed_below"] is not None:
@@ -108,6 +108,6 @@ def _interval(row: Mapping[str, Any]) -> list[str]:
 
 
 def _full(row: Mapping[str, Any]) -> list[str]:
-    """The interval of full fine-tuning, and the reference in its place if it was not run."""
-    instead = "" if row["reference"] in ("all", None) else f"here {names.trainable(row['reference'])}"
+    """The interval of full fine-tuning. If it was not run: that of the reference, with its name."""
+    instead = "" if row["reference"] in (FULL, None) else f"here {names.trainable(row['reference'])}"
     return [formatting.score_interval(row["full_low"], row["full_high"]), instead]

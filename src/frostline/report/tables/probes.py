@@ -1,16 +1,14 @@
 """The table of linear probes on frozen features."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from frostline.report import formatting
 from frostline.report.names import baseline
 from frostline.report.names import metric as name_of_metric
-from frostline.report.tables.table import Column, Row, Table
+from frostline.report.probe_sentence import ProbeFacts
+from frostline.report.tables.table import Column, ReportTable, Row
 
 
-def probe_table(facts: Mapping[str, Any], suffix: str = "") -> Table:
-    """A row for every probe; ``facts`` are those of one label column in probes.json."""
+def probe_table(facts: ProbeFacts, suffix: str = "") -> ReportTable:
+    """A row for every probe."""
     metric = name_of_metric(facts["metric"])
     best = (facts["best"]["layers"], facts["best"]["vector"])
     rows = [
@@ -24,14 +22,14 @@ def probe_table(facts: Mapping[str, Any], suffix: str = "") -> Table:
     columns = (
         Column("layers", "after layer", rank=lambda row: row["place"]),
         Column("vector", "token", number=False),
-        Column("unseen", f"{metric}, held-out\ntraining examples", formatting.score),
+        Column("held_out", f"{metric}, held-out\ntraining examples", formatting.score),
         Column("validation", f"{metric},\nvalidation", formatting.score, strong=True),
-        Column("strength", "penalty per\nexample", lambda strength: f"{strength:.2g}"),
+        Column("penalty", "penalty per\nexample", lambda penalty: f"{penalty:.2g}"),
     )
-    tfidf = "." if facts["words"] is None else f", TF-IDF baseline {facts['words']:.3f}."
+    tfidf = "." if facts["tfidf_score"] is None else f", TF-IDF baseline {facts['tfidf_score']:.3f}."
     caption = (
         f"A {facts['kind']} probe on one vector of each example after each layer (0: the embeddings), {facts['train_rows']:,} "
         f"training and {facts['validation_rows']:,} validation examples. "
         f"{baseline(facts['metric']).capitalize()} {facts['chance']:.3f}{tfidf}"
     )
-    return Table(f"probes{suffix}", "Probes", caption, columns, tuple(rows))
+    return ReportTable(f"probes{suffix}", "Probes", caption, columns, tuple(rows))

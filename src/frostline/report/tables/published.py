@@ -1,19 +1,20 @@
-"""The table of published numbers beside measured ones."""
+"""The table of published and measured numbers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from frostline.report import formatting
-from frostline.report.names import LAST, trainable
+from frostline.report.names import trainable
 from frostline.report.tables.overview import TASK
-from frostline.report.tables.table import Column, Row, Table
+from frostline.report.tables.table import Column, ReportTable, Row
+from frostline.statistics.tune import name_of
 
 PUBLISHED = ("table", "model", "task", "train_size", "statistic", "value", "gap", "of_layers")
 MEASURED = ("measured_model", "measured_tuned", "measured_size", "measured", "runs")
 
 
-def published_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Each published number with the measured one, from :func:`frostline.studies.comparison.compare`."""
+def published_table(rows: Sequence[Mapping[str, Any]]) -> ReportTable:
+    """Each published number with its measured counterpart, from :func:`frostline.studies.comparison.compare`."""
     printed, measured = ({row[name] for row in rows} - {None} for name in ("model", "measured_model"))
     sizes = {row.get("measured_size") for row in rows} - {None}
     other_model = any(row["measured_model"] not in (row["model"], None) for row in rows)
@@ -42,7 +43,7 @@ def published_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         caption += f" Another model{name} is compared at the same share of its layers: its scores need not be the same."
     if other_size and len(sizes) == 1:
         caption += f" Measured with {sizes.pop():,} examples."
-    return Table(
+    return ReportTable(
         "published", "Published and measured", caption, columns, tuple(_row(row, n) for n, row in enumerate(rows))
     )
 
@@ -52,14 +53,14 @@ def _row(row: Mapping[str, Any], place: int) -> Row:
     return Row(
         {
             **{name: row.get(name) for name in (*PUBLISHED, *MEASURED)},
-            "tuned": f"{LAST}{tuned}" if isinstance(tuned, int) else tuned,
+            "tuned": None if tuned is None else name_of(tuned),
             "place": place,
         }
     )
 
 
 def _number(value: float) -> str:
-    """A score, a count, or whatever else a publication prints."""
+    """A number of a publication: a score or a count."""
     return f"{value:,.0f}" if abs(value) >= 1000 or (value == int(value) and value > 1) else formatting.score(value)
 
 
@@ -68,5 +69,5 @@ def _runs(row: Mapping[str, Any]) -> list[str]:
 
 
 def _points(gap: float) -> str:
-    """A difference of scores in percentage points; a difference of other numbers as it is."""
+    """A difference of scores in percentage points, or a difference of counts."""
     return f"{100 * gap:+.2f}".replace("-", "−") if abs(gap) < 1 else f"{gap:+,.0f}".replace("-", "−")

@@ -10,8 +10,6 @@ from frostline.report.names import metric as name_of_metric
 from frostline.report.tables import rules
 from frostline.report.tables.by_depth import (
     TUNED,
-    Cell,
-    Curve,
     interval_below,
     interval_columns,
     learning_rate_columns,
@@ -19,20 +17,22 @@ from frostline.report.tables.by_depth import (
     rows_by_depth,
     title_of,
 )
-from frostline.report.tables.table import Column, Table, Value, Values
+from frostline.report.tables.table import Column, ReportTable, Value, Values
+from frostline.statistics.cells import CellSummary
+from frostline.statistics.curve import Curve
 
 
-def scores_table(curve: Curve, metric: str, *, tested: bool = False, suffix: str = "") -> Table:
-    """The spread of the scores of each k, over the runs in its mean.
+def scores_table(curve: Curve, metric: str, *, tested: bool = False, suffix: str = "") -> ReportTable:
+    """Mean and spread of the scores of each k, over the runs in its mean.
 
     Args:
         curve: One train size of an answer.
-        metric: The metric as the results name it.
+        metric: The name of the metric in results.
         tested: Whether test scores are known.
-        suffix: Distinguishes the file names of several curves on one page.
+        suffix: The end of the file name, which is unique on a page with several curves.
     """
 
-    def values(cell: Cell) -> dict[str, Value]:
+    def values(cell: CellSummary) -> dict[str, Value]:
         spread = cell["validation"]
         return {
             **learning_rates_of(cell),
@@ -60,19 +60,19 @@ def scores_table(curve: Curve, metric: str, *, tested: bool = False, suffix: str
         "Scores on validation of the runs that succeeded, at the epoch that each run is evaluated at; CI: confidence "
         f"interval. {rules.learning_rates(curve)}"
     )
-    return Table(f"scores{suffix}", title, caption, columns, rows_by_depth(curve, values))
+    return ReportTable(f"scores{suffix}", title, caption, columns, rows_by_depth(curve, values))
 
 
-def shares_table(curve: Curve, metric: str, *, suffix: str = "") -> Table:
-    """Each k compared with full fine-tuning: shares, the difference with its p-value, and the effect of pairing.
+def shares_table(curve: Curve, metric: str, *, suffix: str = "") -> ReportTable:
+    """Each k compared with full fine-tuning: shares, the difference with its p-value, and the gain from pairing.
 
     Args:
         curve: One train size of an answer.
-        metric: The metric as the results name it.
-        suffix: Distinguishes the file names of several curves on one page.
+        metric: The name of the metric in results.
+        suffix: The end of the file name, which is unique on a page with several curves.
     """
 
-    def values(cell: Cell) -> dict[str, Value]:
+    def values(cell: CellSummary) -> dict[str, Value]:
         is_reference = cell["trainable"] == curve["reference"]
         whole = {"estimate": 1.0, "low": None, "high": None}
         found: dict[str, Value] = {}
@@ -104,7 +104,7 @@ def shares_table(curve: Curve, metric: str, *, suffix: str = "") -> Table:
     )
     whole = "full fine-tuning" if curve["reference_is_full"] or not curve["reference"] else "the reference"
     title = title_of(f"Share of {whole} by tuned layers", curve, suffix)
-    return Table(f"shares{suffix}", title, caption, columns, rows_by_depth(curve, values))
+    return ReportTable(f"shares{suffix}", title, caption, columns, rows_by_depth(curve, values))
 
 
 def _share_columns(name: str, title: str) -> tuple[Column, ...]:

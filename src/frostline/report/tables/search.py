@@ -1,15 +1,15 @@
-"""The tables of a search: its steps, and the estimates it started from."""
+"""The tables of a search: its steps, and the estimates that it started from."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from frostline.report import formatting
 from frostline.report.names import trainable
-from frostline.report.tables.table import Column, Row, Table
+from frostline.report.tables.table import Column, ReportTable, Row
 
 
-def search_table(found: Mapping[str, Any]) -> Table:
-    """What a search trained, step by step, and why; ``found`` is ``search`` of answer.json."""
+def search_table(found: Mapping[str, Any]) -> ReportTable:
+    """The steps of a search with their reasons; ``found`` is ``search`` of answer.json."""
     columns = (
         Column("step", "step", formatting.count),
         Column("why", "reason", number=False),
@@ -21,22 +21,22 @@ def search_table(found: Mapping[str, Any]) -> Table:
         Column("seconds", "time", formatting.seconds),
     )
     rows = tuple(Row(_step(n, step)) for n, step in enumerate(found["steps"], 1))
-    return Table("search", "Search", _caption(found), columns, rows, sortable=False)
+    return ReportTable("search", "Search", _caption(found), columns, rows, sortable=False)
 
 
 def _step(number: int, step: Mapping[str, Any]) -> dict[str, Any]:
     scores = [run["score"] for run in step["runs"] if run["score"] is not None]
-    depths = list(dict.fromkeys(trainable(run["trainable"]) for run in step["runs"]))
+    ks = list(dict.fromkeys(trainable(run["trainable"]) for run in step["runs"]))
     rates = list(dict.fromkeys(formatting.learning_rate(run["learning_rate"]) for run in step["runs"]))
     return {
-        **{"step": number, "why": step["why"], "tuned": ", ".join(depths), "runs": len(step["runs"])},
+        **{"step": number, "why": step["why"], "tuned": ", ".join(ks), "runs": len(step["runs"])},
         **{"rates": ", ".join(rates), "low": min(scores, default=None), "high": max(scores, default=None)},
         "seconds": step["seconds"],
     }
 
 
 def _caption(found: Mapping[str, Any]) -> str:
-    """The training time beside its budget, why the search ended, and what it did not train."""
+    """The training time and its budget, why the search ended, and every k that it did not train."""
     budget, skipped = found["budget_seconds"], ", ".join(trainable(name) for name in found["skipped"])
     spent = f"{formatting.seconds(found['spent_seconds'])} of training"
     if budget is not None:
@@ -45,15 +45,17 @@ def _caption(found: Mapping[str, Any]) -> str:
     return f"Every step with its reason; {spent}. {ended} {f'Not trained: {skipped}.' if skipped else 'Every k was trained.'}"
 
 
-def estimates_table(found: Mapping[str, Any]) -> Table:
-    """The estimates of k that a search started from, and how close they came."""
+def estimates_table(found: Mapping[str, Any]) -> ReportTable:
+    """The estimates of k that a search started from, with their ranks of the chosen k."""
     columns = (
         Column("by", "estimate", number=False),
         Column("k", "estimated k", formatting.count),
-        Column("place", "rank of the\nchosen k", formatting.count),
+        Column("rank", "rank of the\nchosen k", formatting.count),
     )
     caption = (
         "Cheap estimates decide where a search starts, never what it chooses. Each one ranks all k by their distance from the "
         "estimate; a low rank of the chosen k means a good estimate. Climbing up from k = 0 is shown for comparison."
     )
-    return Table("guesses", "Estimates", caption, columns, tuple(Row(row) for row in found["guesses"]), sortable=False)
+    return ReportTable(
+        "estimates", "Estimates", caption, columns, tuple(Row(row) for row in found["estimates"]), sortable=False
+    )

@@ -1,7 +1,7 @@
-"""A table with one content for three uses: a sortable HTML table, a CSV file and a LaTeX table.
+"""A table in three formats with the same content: sortable HTML, CSV and LaTeX.
 
-A row holds raw values by column key. A column says how a value is printed and which small print goes below it. The CSV
-has every column with raw values in full precision. HTML and LaTeX have the columns with a title, as printed.
+A row has raw values by column key. A column defines how a value is printed, and the small print below it. The CSV has the raw
+values of every column in full precision. HTML and LaTeX have the printed values of the columns that have a title.
 """
 
 import base64
@@ -26,12 +26,12 @@ class Column:
 
     Attributes:
         key: The key of the value in a row, and the name of the column in the CSV.
-        title: The header, with line breaks for narrow columns. A column without one is in the CSV only.
+        title: The header, with line breaks for narrow columns. A column without a title is in the CSV only.
         show: Prints a value that is not None.
         whole: Prints several values of the row as one, in place of ``show``.
         number: Whether the column is right-aligned.
         small: Lines of small print below the value.
-        rank: What a sort goes by, if not the value.
+        rank: The sort key, if it is not the value.
         bad: Whether the value is highlighted as a problem.
         shade: A CSS class and its strength from 0 to 1.
         strong: Whether the value is printed bold.
@@ -73,12 +73,12 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows under columns; the first column with a title names the row.
+class ReportTable:
+    """Rows and columns. The first column with a title names the row.
 
     Attributes:
         name: The stem of its file names.
-        title: A few words that head the caption.
+        title: A few words at the beginning of the caption.
         caption: The sentences after the title.
         style: A CSS class of the page.
         shown: The columns with a title.
@@ -129,10 +129,10 @@ class Table:
         )
 
 
-def save_tables(out: Path, tables: Iterable[Table]) -> list[Path]:
+def save_tables(out: Path, tables: Iterable[ReportTable]) -> list[Path]:
     """Write each table into ``out``/tables as CSV and LaTeX, and return the paths.
 
-    Tables without rows are written too, so that no file of an earlier state remains.
+    Tables without rows are written too, so that they replace files of an earlier state.
     """
     paths = []
     for table in tables:
@@ -168,7 +168,7 @@ def _rank(value: Value) -> str:
 
 
 def _printed(entries: Iterable[Entry], tags: tuple[str, ...]) -> Iterable[str]:
-    """The values of a row with their small print in parentheses."""
+    """The printed values of a row, with small print in parentheses."""
     for n, entry in enumerate(entries):
         beside = (*entry.small, *(tags if n == 0 else ()))
         yield f"{entry.text} ({', '.join(beside)})" if beside else entry.text

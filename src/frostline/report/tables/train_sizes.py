@@ -1,4 +1,4 @@
-"""The table over train sizes: from how many examples full fine-tuning is better, and how the distance to it changes."""
+"""The table over train sizes: from which size full fine-tuning is better, and how its distance from k changes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,29 +6,29 @@ from typing import Any
 from frostline.report import formatting
 from frostline.report.names import trainable
 from frostline.report.tables.by_depth import interval_below
-from frostline.report.tables.table import Column, Row, Table, Value
+from frostline.report.tables.table import Column, ReportTable, Row, Value
 
 
-def train_sizes_table(group: Mapping[str, Any], suffix: str) -> Table:
+def train_sizes_table(group: Mapping[str, Any], suffix: str) -> ReportTable:
     """Each k over the train sizes of one model and task of an analysis."""
-    learning = group["learning"]
-    slopes = {row["trainable"]: row for row in learning["interaction"]}
-    spreads = {row["trainable"]: row for row in learning["spread"]}
+    found = group["train_sizes"]
+    slopes = {row["trainable"]: row for row in found["interaction"]}
+    spreads = {row["trainable"]: row for row in found["spread"]}
     rows = [
         Row(
             {
                 "trainable": row["trainable"],
-                "surely_better": row["surely_better"],
+                "full_better_from": row["full_better_from"],
                 **_prefixed("slope", slopes.get(row["trainable"]), ("slope", "low", "high", "p", "p_holm")),
                 **_prefixed("spread", spreads.get(row["trainable"]), ("ratio", "p", "p_holm")),
                 "place": n,
             }
         )
-        for n, row in enumerate(learning["pays_from"])
+        for n, row in enumerate(found["pays_from"])
     ]
     columns = (
         Column("trainable", "tuned", trainable, number=False, rank=lambda row: row["place"]),
-        Column("surely_better", "full is better\nfrom … examples", formatting.count),
+        Column("full_better_from", "full is better\nfrom … examples", formatting.count),
         Column(
             *("slope_slope", "change of the\ndifference per\ntenfold examples", formatting.difference),
             small=interval_below("slope_low", "slope_high", formatting.difference_interval),
@@ -44,7 +44,9 @@ def train_sizes_table(group: Mapping[str, Any], suffix: str) -> Table:
         "if it falls, full fine-tuning gains more from more examples. The spread is the standard deviation between seeds, with "
         "failed runs, pooled over the sizes; below 1, k varies less than full fine-tuning."
     )
-    return Table(f"sizes{suffix}", f"Train sizes, {group['model']}, {group['task']}", caption, columns, tuple(rows))
+    return ReportTable(
+        f"sizes{suffix}", f"Train sizes, {group['model']}, {group['task']}", caption, columns, tuple(rows)
+    )
 
 
 def _prefixed(prefix: str, row: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, Value]:

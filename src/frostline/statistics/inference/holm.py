@@ -1,4 +1,4 @@
-"""Holm's adjustment for many comparisons, and its use on every cell of a table of curves."""
+"""Holm's adjustment for many comparisons, and its application to every cell of several curves."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values (Holm 1979): at any level, they bound the probability of a single false rejection."""
+    """Adjusted p-values (Holm 1979). They control the probability of any false rejection, at every level."""
     order = np.argsort(p_values, kind="stable")
     adjusted, most = [0.0] * len(order), 0.0
     for rank, n in enumerate(order.tolist()):

@@ -1,4 +1,4 @@
-"""Groups of rows for the jackknife, which measures how much a score depends on the rows in the validation set."""
+"""The jackknife over groups of rows, which measures how much a score depends on the sample of validation rows."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +14,18 @@ def row_groups(rows: int, groups: int = GROUPS) -> list[NDArray[np.int64]]:
     return [np.flatnonzero(group != left_out) for left_out in range(min(groups, rows))]
 
 
-def row_covariance(left_out: Array, one_row: float) -> Array:
-    """The covariance ``[2, 2]`` of two mean scores that the rows cause, by a jackknife (Efron and Stein 1981).
+def row_covariance(left_out: Array, max_row_effect: float) -> Array:
+    """The covariance ``[2, 2]`` of two mean scores that the sample of rows causes, by a jackknife (Efron and Stein 1981).
 
-    It is as if two more rows had been seen, of which each of the two models alone gets one right. Otherwise a few rows on
-    which both models happen to agree would prove a difference of 0 (Agresti and Min 2005 do so for paired proportions).
+    It includes two pseudo-rows, each of which only one of the two models predicts correctly. Without them, a few rows on which
+    both models agree would prove a difference of 0. Agresti and Min (2005) do the same for paired proportions.
 
     Args:
         left_out: Scores without one group of rows, ``[groups, seeds, 2]``.
-        one_row: How far one row can move a score.
+        max_row_effect: How far one row can move a score.
     """
     groups = len(left_out)
     means = left_out.mean(1)  # [groups, 2]
     centred = means - means.mean(0)
-    covariance: Array = (groups - 1) / groups * centred.T @ centred + one_row**2 * np.eye(2)
+    covariance: Array = (groups - 1) / groups * centred.T @ centred + max_row_effect**2 * np.eye(2)
     return covariance

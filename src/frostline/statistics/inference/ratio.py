@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, stats
 
-from frostline.statistics.inference.pair import FULL, Pair
+from frostline.statistics.inference.pair import FULL_MEAN, Pair
 
-LARGEST = 10  # a bound that is farther from the estimate counts as no bound
+LARGEST = 10  # a bound that is farther than this from the estimate counts as no bound
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,14 @@ class Ratio:
 def ratio(pair: Pair, base: float = 0.0, above: bool | None = None) -> Ratio:
     """``(cell - base) / (full - base)`` with the interval of Fieller (1954).
 
-    The interval holds the shares ``p`` for which ``cell - base - p (full - base)`` does not differ from 0. It is undefined
-    unless full fine-tuning is significantly above the base.
+    The interval contains the shares ``p`` for which ``cell - base - p (full - base)`` does not differ significantly from 0. It
+    is undefined unless full fine-tuning is significantly above the base.
 
     Args:
         pair: The means and their errors.
         base: The score of the constant baseline; 0 for a share of the score.
-        above: Whether full fine-tuning is known to be above the base. Single runs may show that if the mean over seeds does
-            not; the share then has no bounds. None: not tested elsewhere.
+        above: The result of another test of whether full fine-tuning is above the base; None: no such test. Single runs may
+            show it although the mean over seeds does not. The share then has an estimate without bounds.
     """
     cell, full = pair.means - base
     if not full > 0 or above is False:
@@ -44,16 +44,19 @@ def ratio(pair: Pair, base: float = 0.0, above: bool | None = None) -> Ratio:
 
 def is_above(pair: Pair, base: float) -> bool:
     """Whether the whole interval of full fine-tuning's mean lies above ``base``."""
-    return pair.runs > 1 and bool(pair.interval(FULL)[0] > base)
+    return pair.runs > 1 and bool(pair.interval(FULL_MEAN)[0] > base)
 
 
 def _bound(pair: Pair, base: float, estimate: float, side: int) -> float | None:
-    """The ``p`` on one side of the estimate at which ``|cell - p full|`` equals t times its standard error; None: too far."""
+    """One end of Fieller's interval, on this side of the estimate; None if it is too far away.
+
+    There the absolute value of ``cell - base - p (full - base)`` equals t times its standard error.
+    """
 
     def excess(p: float) -> float:
-        value, error, freedom = pair.contrast(np.array([1.0, -p]))
+        value, error, degrees_of_freedom = pair.contrast(np.array([1.0, -p]))
         value -= base * (1 - p)
-        return abs(value) - float(stats.t.ppf(pair.quantile, freedom)) * error
+        return abs(value) - float(stats.t.ppf(pair.quantile, degrees_of_freedom)) * error
 
     step = 1e-3
     while step < LARGEST:

@@ -1,7 +1,7 @@
-"""Anybody's table of results as runs: one row per run and metric, with its columns mapped to ours.
+"""Reads a table of results from any source as runs. It has one row per run and metric; its columns are mapped to ours.
 
 - ``read.py``: ``read_results``, the entry point, and checks that need several rows.
-- ``columns.py``: which column of the table is which of ours.
-- ``row.py``: one row as a run.
-- ``metric.py``: which metric of a task is used, and the score of its constant baseline.
+- ``columns.py``: maps the table's columns to ours.
+- ``row.py``: reads one row as a run.
+- ``metric.py``: chooses the metric of each task, and finds the score of its constant baseline.
 """

@@ -1,13 +1,13 @@
-"""The columns of a table of results: our names, the names that others use, and which column is which."""
+"""The columns of a table of results, mapped to ours by their usual names."""
 
 from collections.abc import Mapping
 
 from frostline import FrostlineError
 from frostline.data.table import Table
-from frostline.data.wording import listed, nearest, quoted
+from frostline.data.wording import did_you_mean, listed, quoted
 from frostline.statistics.metrics import METRICS, canonical_name
 
-# Our column, and its usual names. The first name that is in a table is used.
+# Our column: its usual names. The first one that the table has is used.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "score": ("score", "value", "validation_best", "result"),
     "trainable": ("trainable",),
@@ -27,12 +27,12 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "trainable_parameters": ("trainable_parameters",),
     "train_seconds": ("train_seconds", "seconds", "train_runtime"),
     "cache_seconds": ("cache_seconds",),
-    "abreast": ("abreast",),
+    "concurrent_runs": ("concurrent_runs",),
     "peak_memory_bytes": ("peak_memory_bytes",),
     "chance": ("chance",),
 }
 NEEDED = ("score", "seed")
-DEPTHS = {"trainable", "tuned_layers", "frozen_layers", "full"}  # one of them is needed
+TUNED_LAYERS = {"trainable", "tuned_layers", "frozen_layers", "full"}  # one of them is needed
 
 
 def find_columns(table: Table, named: Mapping[str, str], constants: Mapping[str, str]) -> dict[str, str]:
@@ -60,7 +60,7 @@ def find_columns(table: Table, named: Mapping[str, str], constants: Mapping[str,
             )
     known = chosen.keys() | constants.keys()
     missing = [name for name in NEEDED if name not in known]
-    if not DEPTHS & known:
+    if not TUNED_LAYERS & known:
         missing.append("tuned_layers")
     if missing:
         raise FrostlineError(
@@ -74,11 +74,11 @@ def _check_names(table: Table, named: Mapping[str, str], constants: Mapping[str,
     for ours in (*named, *constants):
         if ours not in NAMES:
             raise FrostlineError(
-                f"There is no column {quoted(ours)}{nearest(ours, NAMES)} to name: choose from {', '.join(NAMES)}."
+                f"There is no column {quoted(ours)}{did_you_mean(ours, NAMES)} to name: choose from {', '.join(NAMES)}."
             )
     for ours, theirs in named.items():
         if theirs not in table.columns:
             raise FrostlineError(
-                f"{table.name}: there is no column {quoted(theirs)}{nearest(theirs, table.columns)}, which --columns "
+                f"{table.name}: there is no column {quoted(theirs)}{did_you_mean(theirs, table.columns)}, which --columns "
                 f"names for {ours}; the table has {listed(table.columns)}."
             )

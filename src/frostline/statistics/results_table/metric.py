@@ -50,7 +50,8 @@ def baseline_score(
 ) -> float | None:
     """The score of the best constant prediction.
 
-    As given by the user, as in the table, as defined by the metric, or as known for GLUE's development sets; None: unknown.
+    It is the first known of: the user's value, the table's value, the value that the metric defines, and the value of GLUE's
+    development set. None: unknown.
     """
     if normalized_name(task) in given:
         return given[normalized_name(task)]

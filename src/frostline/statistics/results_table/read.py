@@ -1,4 +1,4 @@
-"""Reads a table of results as runs, by model and task."""
+"""Reads a table of results as runs, grouped by model and task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from frostline.data.formats.reader import read_table
 from frostline.data.parsing import normalized_name
 from frostline.data.table import Table
 from frostline.data.wording import listed
-from frostline.statistics.cells import FULL
 from frostline.statistics.results_table.columns import find_columns
 from frostline.statistics.results_table.metric import baseline_score, rows_of_one_metric
 from frostline.statistics.results_table.row import NUMBERS, RowReader
+from frostline.statistics.tune import FULL, name_of
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ def _run(row: Mapping[str, Any], layers: int | None) -> dict[str, Any]:
         "reason": "",
         "tuned_layers": tuned if isinstance(tuned, int) else layers,
         "tune_embeddings": tuned == FULL,
-        "trainable": f"last {tuned}" if isinstance(tuned, int) else tuned,
+        "trainable": name_of(tuned),
     }
 
 

@@ -9,12 +9,12 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.data.table import Table
 from frostline.data.wording import quoted
-from frostline.statistics.cells import FULL, NAMED
 from frostline.statistics.metrics import METRICS, canonical_name
+from frostline.statistics.tune import FULL, LAST, NAMED
 
 NUMBERS = (
     *("train_size", "learning_rate", "train_last", "trainable_parameters", "train_seconds", "cache_seconds"),
-    *("abreast", "peak_memory_bytes", "chance", "layers"),
+    *("concurrent_runs", "peak_memory_bytes", "chance", "layers"),
 )
 STATUSES = {  # and their other names
     "done": ("finished", "completed", "complete", "success", "succeeded", "ok"),
@@ -47,10 +47,10 @@ class RowReader:
         }
 
     def run(self, n: int) -> dict[str, Any]:
-        """The run in row ``n``; None for what the table does not hold.
+        """The run in row ``n``. A value that the table lacks is None.
 
-        ``tuned`` is the number of tuned layers, ``all`` or ``named``. Until the number of layers L is known, frozen layers
-        count from the top as a negative number: -1 means that L are tuned.
+        ``tuned`` is the number of tuned layers, ``all`` or ``named``. Until the number of layers L is known, n frozen layers are
+        ``-n - 1``; so -1 means that L layers are tuned.
 
         Raises:
             FrostlineError: A value is missing or impossible.
@@ -129,10 +129,10 @@ class RowReader:
         if (self._text("full", n) or "").lower() in TRUE and "trainable" not in known:
             return FULL
         name = next((name for name in ("trainable", "tuned_layers") if name in known), "frozen_layers")
-        text = (self._text(name, n) or "").lower().removeprefix("last ")
+        text = (self._text(name, n) or "").lower().removeprefix(LAST)
         if name == "frozen_layers" and text == "all":
             return 0
-        if name != "frozen_layers" and text in ("all", "full"):
+        if name != "frozen_layers" and text in (FULL, "full"):
             return FULL
         if text == NAMED:
             return NAMED

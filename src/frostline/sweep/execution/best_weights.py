@@ -1,4 +1,4 @@
-"""What the best run of each k has learned so far, kept until the recommended model is saved."""
+"""The trained parameters of the best run of each k, stored until the recommended model is saved."""
 
 import os
 import shutil
@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from filelock import FileLock
 from safetensors import SafetensorError, safe_open
@@ -14,24 +15,29 @@ from torch import Tensor
 
 from frostline.training.specification import RunSpec
 
-UNUSABLE = (OSError, SafetensorError)  # of a file that cannot be written or read
+UNUSABLE = (OSError, SafetensorError)  # what writing or reading a file can raise
 
 
 @dataclass(frozen=True)
 class BestWeights:
-    """A folder with one file for each k: the trained parameters of the run with most examples, and of those of the best.
+    """A folder with one file for each k: the trained parameters of its best run.
 
-    It saves training the recommended run a second time, and nothing depends on it: a run is a pure function of its
-    specification, so what is not here can be had again.
+    These files save time and are not needed for correctness. A run is a pure function of its settings, so training it again gives
+    the same parameters.
     """
 
     folder: Path
 
-    def offer(self, run: RunSpec, score: float, parameters: Mapping[str, Tensor]) -> None:
-        """Save the trained parameters of ``run`` if it is better than the saved run.
+    @classmethod
+    def in_folder(cls, out: Path) -> Self:
+        """The trained parameters in the folder of a sweep."""
+        return cls(out / "weights")
 
-        More examples win; then a higher score; then an earlier seed. The answer chooses in the same way, so the order in which
-        concurrent runs end does not matter.
+    def save_if_best(self, run: RunSpec, score: float, parameters: Mapping[str, Tensor]) -> None:
+        """Save the trained parameters of ``run`` if it is better than the saved run of the same k.
+
+        More examples win, then a higher score, then an earlier seed. The answer recommends a run by the same rule, so the order
+        in which concurrent runs end does not matter.
 
         Raises:
             OSError, SafetensorError: The file cannot be written.
@@ -49,21 +55,22 @@ class BestWeights:
             finally:
                 part.unlink(missing_ok=True)
 
-    def of(self, digest: str) -> dict[str, Tensor] | None:
-        """The trained parameters of a run by name; None where they were not cached, or are damaged."""
+    def load(self, digest: str) -> dict[str, Tensor] | None:
+        """The trained parameters of a run, by name; None if they are not stored, or if their file is damaged."""
         for file in sorted(self.folder.glob("*.safetensors")):
             try:
                 if _about(file)["run"] == digest:
                     return load_file(file)
             except UNUSABLE:
-                continue  # to be had again by training
+                continue
         return None
 
-    def drop(self) -> None:
-        """Remove them all."""
+    def remove(self) -> None:
+        """Remove all stored parameters."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _rank(self, file: Path) -> tuple[int, float, int]:
+        """The train size, the score and the negative seed of the saved run; lower than any run if there is none."""
         try:
             about = _about(file)
             return int(about["train_size"]), float(about["score"]), -int(about["seed"])
@@ -72,5 +79,6 @@ class BestWeights:
 
 
 def _about(file: Path) -> dict[str, str]:
+    """The metadata of a file."""
     with safe_open(file, "pt") as opened:
         return dict(opened.metadata())

@@ -1,4 +1,4 @@
-"""Carry a sweep out: run what has no result, over what all runs share, and publish each result as it comes."""
+"""Execute a sweep: train every run that has no result, and publish each result when its run ends."""
 
 import traceback
 from collections.abc import Sequence
@@ -8,81 +8,98 @@ from typing import Any
 import numpy as np
 
 from frostline import FrostlineError
+from frostline.data.wording import first_line
 from frostline.fast.malloc import memory_reused, release_freed_memory
 from frostline.frozen.batches import Rows
 from frostline.frozen.cache.loading import load_or_compute
+from frostline.frozen.check.cut_comparison import Check
 from frostline.frozen.check.exactness import check
-from frostline.frozen.check.trial import Check
+from frostline.statistics.tune import FULL
 from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
-from frostline.sweep.execution.progress import Progress
 from frostline.sweep.execution.stacks import in_stacks, stack_size
 from frostline.sweep.execution.workers import run_concurrently, workers_for
-from frostline.sweep.forecast.workload import Workload
 from frostline.sweep.make_plan import rows_needed
 from frostline.sweep.prepare import Prepared
+from frostline.sweep.progress import Progress
+from frostline.sweep.work.workload import Workload
 from frostline.training.context import starting_cut
 from frostline.training.result import Result
 from frostline.training.run import run, run_stacked
 from frostline.training.specification import RunSpec
 
-# What a run may end in that is its own failure; whatever else is raised ends the sweep.
+# These errors fail one run. Any other error ends the sweep.
 FAILURES = (RuntimeError, MemoryError, AssertionError, ArithmeticError, ValueError)
 
 
 def execute(
     prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, *, weights: BestWeights | None = None
 ) -> None:
-    """Run what is given and has no result, and publish each; what the best have learned goes to ``weights``."""
+    """Train those of ``runs`` that have no result, and publish their results.
+
+    Args:
+        prepared: The sweep.
+        runs: The requested runs.
+        progress: Shows progress.
+        weights: Stores the trained parameters of the best run of each k; None stores none.
+    """
     context = prepared.context
     context.forward_pass_seconds = 0.0
-    missing = [spec for spec in runs if not prepared.store.has(spec.digest)]
+    missing = prepared.missing(runs)
     if not missing:
         return
-    sharers, workers = sharing(prepared, missing), workers_for(prepared, runs)
-    work, forward_pass_work = _work(prepared, missing, rows_needed(context, sharers) if sharers else None, workers)
-    progress.start(len(missing), sum(work.values()) + forward_pass_work, seconds=prepared.plan.forecast is not None)
-    prepare_hidden_states(prepared, missing, progress, forward_pass_work)
+    from_cache, workers = runs_from_cache(prepared, missing), workers_for(prepared, runs)
+    rows = rows_needed(context, from_cache) if from_cache else None
+    costs, forward_pass_cost = _predicted_costs(prepared, missing, rows, workers)
+    in_seconds = prepared.plan.forecast is not None
+    progress.start(len(missing), sum(costs.values()) + forward_pass_cost, seconds=in_seconds)
+    prepare_hidden_states(prepared, missing, progress, forward_pass_cost)
     wanted = prepared.spec.stack
     stacks = list(in_stacks(missing, lambda runs: stack_size(runs, context, wanted, progress.note, workers=workers)))
     context.workers = min(workers, len(stacks))
 
-    def attempt(stack: Sequence[RunSpec], progress: Progress) -> None:
-        _attempt(stack, prepared, sum(work[spec.digest] for spec in stack), progress, weights)
+    def cost_of(stack: Sequence[RunSpec]) -> float:
+        return sum(costs[spec.digest] for spec in stack)
+
+    def train(stack: Sequence[RunSpec], progress: Progress) -> None:
+        _train_stack(stack, prepared, cost_of(stack), progress, weights)
 
     all_cut = all(context.cut(spec) is not None for spec in missing)
     with memory_reused(release_large=all_cut):
         if workers == 1:
             for stack in stacks:
-                attempt(stack, progress)
-        else:  # the longest first, so that they all end at about the same time
-            longest_first = sorted(stacks, key=lambda stack: -sum(work[spec.digest] for spec in stack))
-            run_concurrently(longest_first, workers, attempt, _name, progress)
+                train(stack, progress)
+        else:  # the longest first, so that all workers end at about the same time
+            longest_first = sorted(stacks, key=lambda stack: -cost_of(stack))
+            run_concurrently(longest_first, workers, train, _name, progress)
 
 
-def _work(
+def _predicted_costs(
     prepared: Prepared, runs: Sequence[RunSpec], rows: Rows | None, workers: int
 ) -> tuple[dict[str, float], float]:
-    """What each run and the pass over ``rows`` take: seconds of the clock where there is a forecast, else operations, of
-    which a run's are shared by the ``workers``."""
+    """The predicted cost of each run, by digest, and of the forward pass over the frozen layers for ``rows``.
+
+    Costs are wall-clock seconds if there is a forecast, else operations. The operations of a run are divided by the number of
+    workers, because that many runs are trained at the same time.
+    """
     forecast = prepared.plan.forecast
     if forecast is not None:
         seconds = {(cell.trainable, cell.train_size): cell.seconds for cell in forecast.cells}
         return {run.digest: seconds[run.trainable, run.train_size] for run in runs}, forecast.forward_pass_seconds
     workload = Workload(prepared.context, prepared.plan.cached)
-    forward_pass_work = 0.0 if rows is None else workload.forward_pass_operations(rows)
-    return {run.digest: workload.operations(run) / workers for run in runs}, forward_pass_work
+    forward_pass_cost = 0.0 if rows is None else workload.forward_pass_operations(rows)
+    return {run.digest: workload.operations(run) / workers for run in runs}, forward_pass_cost
 
 
-def _attempt(
-    stack: Sequence[RunSpec], prepared: Prepared, work: float, progress: Progress, weights: BestWeights | None
+def _train_stack(
+    stack: Sequence[RunSpec], prepared: Prepared, cost: float, progress: Progress, weights: BestWeights | None
 ) -> None:
-    """Run what is trained as one, and publish the results, or else why there are none; a stack that fails, in halves."""
+    """Train a stack and publish its results. A stack that fails is retried in two halves; a run that fails alone is recorded."""
     spec, alone = stack[0], len(stack) == 1
     progress.begin(_name(stack))
 
     def on_step(step: int, total: int) -> None:
-        progress.advance(work * step / total)
+        progress.set_done(cost * step / total)
 
     failed = None
     try:
@@ -95,11 +112,13 @@ def _attempt(
         raise
     except FAILURES as error:
         failed = _failure(spec, error)
-    if failed and not alone:  # after the error has gone, and with it what it held of the memory
-        progress.note(f"{len(stack)} runs of {spec.trainable} failed as one ({failed['reason']}); tried in two halves.")
+    if failed and not alone:  # outside of the except block, where the error would still hold the memory of the stack
+        progress.note(
+            f"A stack of {len(stack)} runs of {spec.trainable} failed ({failed['reason']}); it is retried in two halves."
+        )
         half = len(stack) // 2
         for part in (stack[:half], stack[half:]):
-            _attempt(part, prepared, work * len(part) / len(stack), progress, weights)
+            _train_stack(part, prepared, cost * len(part) / len(stack), progress, weights)
         return
     if failed:
         prepared.store.fail(spec.digest, failed)
@@ -109,100 +128,111 @@ def _attempt(
             prepared.store.publish(spec.digest, result)
             progress.result(result.facts, spec.trainable)
             if weights:
-                _keep_weights(spec, result, weights, progress)
-    progress.finish(work)
+                _save_if_best(spec, result, weights, progress)
+    progress.finish(cost)
 
 
 def _name(stack: Sequence[RunSpec]) -> str:
-    first = stack[0]
-    return f"{first.trainable}, " + (f"seed {first.seed}" if len(stack) == 1 else f"{len(stack)} runs as one")
+    """What the progress display shows while a stack is trained."""
+    first, count = stack[0], len(stack)
+    return f"{first.trainable}, seed {first.seed}" if count == 1 else f"a stack of {count} runs of {first.trainable}"
 
 
-def _keep_weights(spec: RunSpec, result: Result, weights: BestWeights, progress: Progress) -> None:
+def _save_if_best(spec: RunSpec, result: Result, weights: BestWeights, progress: Progress) -> None:
+    """Store the trained parameters of a run if it is the best of its k so far."""
     if result.facts["outcome"] != "ok" or result.facts["validation_best"] is None:
         return
     try:
-        weights.offer(spec, result.facts["validation_best"], result.learned)
+        weights.save_if_best(spec, result.facts["validation_best"], result.learned)
     except UNUSABLE as error:
         progress.note(
-            f"What {spec.trainable}, seed {spec.seed} learned cannot be kept ({error}); it can be trained again."
+            f"The trained parameters of {spec.trainable}, seed {spec.seed} could not be stored ({error}). If this run is "
+            "recommended, it is trained again."
         )
 
 
-def prepare_hidden_states(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, work: float = 0.0) -> None:
-    """Have the cuts proven, and the hidden states of all rows that these runs read at hand, by a pass of so much work."""
+def prepare_hidden_states(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, cost: float = 0.0) -> None:
+    """Run the exactness check, and load or compute the hidden states that these runs read.
+
+    ``cost`` is the predicted cost of the forward pass over the frozen layers, for the progress display.
+    """
     check_cuts(prepared)
-    if sharers := sharing(prepared, runs):
-        rows, states = rows_needed(prepared.context, sharers), prepared.context.states
+    if from_cache := runs_from_cache(prepared, runs):
+        rows, states = rows_needed(prepared.context, from_cache), prepared.context.states
         if states is not None and states.selection == prepared.plan.cached:
             if states.has(rows):
                 return
             rows = np.union1d(rows, states.rows)
-        _keep(prepared, rows, progress, work)
+        _load_hidden_states(prepared, rows, progress, cost)
 
 
-def sharing(prepared: Prepared, runs: Sequence[RunSpec]) -> list[RunSpec]:
-    """Those of the runs that take up kept states."""
+def runs_from_cache(prepared: Prepared, runs: Sequence[RunSpec]) -> list[RunSpec]:
+    """Those of the runs that start from cached hidden states."""
     return [spec for spec in runs if starting_cut(prepared.plan.cached, prepared.pretrained.anatomy, spec) is not None]
 
 
 def check_cuts(prepared: Prepared) -> list[Check]:
-    """Prove on this very model, in fp32, that the cuts of this sweep are exact; choose packed or padded batches.
+    """Check in fp32, on the model itself, that the cuts of this sweep are exact; choose packed or padded batches.
 
     Raises:
-        FrostlineError: they are not.
+        FrostlineError: A cut is not exact.
     """
     if prepared.checks is not None:
         return prepared.checks
     pretrained, context = prepared.pretrained, prepared.context
     ks = {spec.tune for spec in prepared.plan.runs if isinstance(spec.tune, int)}
     ends = {min(ks), max(ks)} if ks else set()
-    all_cut = len(sharing(prepared, prepared.plan.runs)) == len(prepared.plan.runs)
-    rows = check(  # full runs every layer; without it the same paths are chosen, so that a sweep can grow by it
+    all_cut = len(runs_from_cache(prepared, prepared.plan.runs)) == len(prepared.plan.runs)
+    checks = check(
         pretrained.model,
-        tuned_layers=[*sorted(ends), None],
+        # always with full fine-tuning: a sweep to which it is added later then uses the same kind of batches
+        tuned_layers=[*sorted(ends), FULL],
         tune_modules=prepared.spec.tune_modules,
-        uncut_trains=max(ends) if ends and all_cut else None,
+        max_uncut_layers=max(ends) if ends and all_cut else None,
     )
     release_freed_memory()
-    refused = next((row for row in rows if row.refused), None)
+    refused = next((one for one in checks if one.refused), None)
     if refused:
+        at = "" if refused.tuned_layers is None else f" at k = {refused.tuned_layers}"
         raise FrostlineError(
-            f"The model {pretrained.name} cannot be swept exactly (k = {refused.tuned_layers}): {refused.refused} "
-            "`frostline check` tells more; choose another model."
+            f"The model {pretrained.name} cannot be cut exactly{at}: {refused.refused} Run `frostline check` for details, "
+            "or choose another model."
         )
-    context.packed = all(row.path == "packed" for row in rows)
-    as_checked = all(row.head_token and row.path == rows[0].path for row in rows)
-    context.head_token = rows[0].head_token if as_checked else None
-    prepared.checks = rows
-    return rows
+    context.packed = all(one.batches == "packed" for one in checks)
+    as_checked = all(one.head_token and one.batches == checks[0].batches for one in checks)
+    context.head_token = checks[0].head_token if as_checked else None
+    prepared.checks = checks
+    return checks
 
 
-def _keep(prepared: Prepared, rows: Rows, progress: Progress, work: float) -> None:
+def _load_hidden_states(prepared: Prepared, rows: Rows, progress: Progress, cost: float) -> None:
+    """Load the hidden states of these rows from the cache, and compute those that are not there."""
     context, pretrained, cached = prepared.context, prepared.pretrained, prepared.plan.cached
     progress.begin("hidden states")
-    pretrained.restore()  # a second call on the same sweep finds the model as the last run left it
-    passed = 0
+    pretrained.restore()  # an earlier call on the same sweep leaves the parameters as its last run trained them
+    loaded = 0
 
     def advance(more: int) -> None:
-        nonlocal passed
-        passed += more
-        progress.advance(work * passed / len(rows))
+        nonlocal loaded
+        loaded += more
+        progress.set_done(cost * loaded / len(rows))
 
-    made_by = context.forward_pass(cached)
-    recipe, begun = recipe_of(pretrained, context.machine, made_by), perf_counter()
+    forward_pass = context.forward_pass(cached)
+    recipe, begun = recipe_of(pretrained, context.machine, forward_pass), perf_counter()
     with memory_reused():
-        context.states = load_or_compute(made_by, context.tokens, rows, recipe, progress=advance, warn=progress.note)
+        context.states = load_or_compute(
+            forward_pass, context.tokens, rows, recipe, progress=advance, warn=progress.note
+        )
     context.forward_pass_seconds = perf_counter() - begun
-    progress.finish(work)
+    progress.finish(cost)
 
 
 def _failure(spec: RunSpec, error: BaseException) -> dict[str, Any]:
-    first = next(iter(str(error).strip().splitlines()), "")
+    """The record of a failed run."""
     return {
         "digest": spec.digest,
         "spec": spec.model_dump(mode="json"),
         "status": "failed",
-        "reason": f"{type(error).__name__}: {first}",
+        "reason": first_line(error),
         "traceback": traceback.format_exc(),
     }

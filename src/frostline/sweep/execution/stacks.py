@@ -1,65 +1,73 @@
-"""Which runs of a sweep are trained as one, and how many at a time."""
+"""Group runs into stacks: runs of one k that are trained together as one model, each with its own weights."""
 
 from collections.abc import Callable, Iterator, Sequence
 from math import ceil, isfinite
 
 from frostline.frozen.check.stacking import stack_refusal
 from frostline.model.memory import memory_limit
+from frostline.sweep.work.memory import COPIES
 from frostline.training.context import RunContext
 from frostline.training.seeds import generator_seed
 from frostline.training.specification import RunSpec
 from frostline.training.step_profile import profile_step
 
-WORTH = 0.9  # a stack grows while a run's share of a step falls below this part of what it was
-TOO_LARGE = (RuntimeError, MemoryError)  # memory that ran out bears several names on a GPU
-COPIES = 5  # of what a run trains: values, gradients, two moments, best values
+MAX_RELATIVE_TIME = 0.9  # a stack is doubled while this lowers the time of a step per run to at most this share
+OUT_OF_MEMORY = (RuntimeError, MemoryError)  # GPU libraries raise different errors when memory runs out
 
 
 def in_stacks(runs: Sequence[RunSpec], size_of: Callable[[list[RunSpec]], int]) -> Iterator[list[RunSpec]]:
-    """The runs in their order, but those that are trained as one together, at the place of the first.
+    """Split the runs into stacks. The stacks are in the order of their first runs.
 
-    ``size_of`` says of all runs of one kind how many to train as one; it is asked when the first of them comes.
+    ``size_of`` gives the size of the stacks for all runs with the same key. It is called once per key, when the first of these
+    runs is reached.
     """
-    kinds = [run.stack_key for run in runs]
-    alike: dict[str, list[int]] = {}  # places of the runs of a kind
-    for place, kind in enumerate(kinds):
-        alike.setdefault(kind, []).append(place)
+    keys = [run.stack_key for run in runs]
+    by_key: dict[str, list[int]] = {}  # indices of the runs with this key
+    for index, key in enumerate(keys):
+        by_key.setdefault(key, []).append(index)
     sizes: dict[str, int] = {}
-    for place, kind in enumerate(kinds):
-        if kind not in sizes:
-            sizes[kind] = size_of([runs[other] for other in alike[kind]])
-        nth = alike[kind].index(place)
-        if nth % sizes[kind] == 0:  # the first of its stack
-            yield [runs[other] for other in alike[kind][nth : nth + sizes[kind]]]
+    for index, key in enumerate(keys):
+        if key not in sizes:
+            sizes[key] = size_of([runs[other] for other in by_key[key]])
+        number = by_key[key].index(index)
+        if number % sizes[key] == 0:  # the first run of its stack
+            yield [runs[other] for other in by_key[key][number : number + sizes[key]]]
 
 
 def stack_size(
     runs: Sequence[RunSpec], context: RunContext, wanted: int | str, note: Callable[[str], None], *, workers: int = 1
 ) -> int:
-    """How many of these runs, all of one kind, to train as one; ``note`` is told where it is fewer than was asked for.
+    """The size of the stacks for these runs, which all have the same key.
 
-    By default (``auto``) a GPU's memory decides, and whether a step of more runs is cheaper for each. On a CPU only
-    heads alone that look at one token are stacked, some for each of the ``workers``: most of what they cost is starting
-    small operations. Deeper runs keep a CPU busy on their own. What was found is remembered.
+    ``auto`` on a GPU: as large as memory allows and as long as larger stacks are faster per run. ``auto`` on a CPU: 1, except for
+    k = 0 if the head reads one token. Such runs spend most of their time on starting small operations, so each worker gets one
+    large stack.
+
+    Args:
+        runs: All runs with one key.
+        context: What the runs share. It remembers sizes that were found before.
+        wanted: The specification's ``stack``: a size or ``auto``.
+        note: Called with a sentence if the runs cannot be stacked.
+        workers: The number of workers that share the runs.
     """
     spec, pretrained, device = runs[0], context.pretrained, context.machine.device.type
     one_token = context.states is not None and context.states.selection.head
-    head_alone = one_token and context.cut(spec) == pretrained.anatomy.count
-    if len(runs) == 1 or wanted == 1 or (wanted == "auto" and device != "cuda" and not head_alone):
+    head_only = one_token and context.cut(spec) == pretrained.anatomy.count
+    if len(runs) == 1 or wanted == 1 or (wanted == "auto" and device != "cuda" and not head_only):
         return 1
-    kind = (spec.stack_key, context.cut(spec), len(runs), wanted)
-    if kind not in context.stack_sizes:
-        context.stack_sizes[kind] = _largest(runs, context, wanted, head_alone=head_alone)
-    size, refusal = context.stack_sizes[kind]
+    key = (spec.stack_key, context.cut(spec), len(runs), wanted)
+    if key not in context.stack_sizes:
+        context.stack_sizes[key] = _largest(runs, context, wanted, head_only=head_only)
+    size, refusal = context.stack_sizes[key]
     if refusal:
         note(f"Runs of {spec.trainable} are trained one by one. {refusal}")
     return size if isinstance(wanted, int) else min(size, ceil(len(runs) / workers))
 
 
 def _largest(
-    runs: Sequence[RunSpec], context: RunContext, wanted: int | str, *, head_alone: bool
+    runs: Sequence[RunSpec], context: RunContext, wanted: int | str, *, head_only: bool
 ) -> tuple[int, str | None]:
-    """How many of these runs one worker would train as one, and why no two can be."""
+    """The largest stack of these runs for one worker, and the reason if they cannot be stacked."""
     spec, pretrained, device = runs[0], context.pretrained, context.machine.device.type
     names = spec.to_train.parameters(pretrained.anatomy)
     parameters = pretrained.start_run(names, generator_seed(spec.seed, "head"))
@@ -69,7 +77,7 @@ def _largest(
         names,
         context.cut(spec),
         packed=context.packed,
-        as_one=device != "cpu",
+        batched=device != "cpu",
         head_token=context.head_token,
     )
     if refusal:
@@ -77,31 +85,31 @@ def _largest(
     if isinstance(wanted, int):
         return min(wanted, len(runs)), None
     limit = memory_limit(context.machine.device)
-    if head_alone:
+    if head_only:  # nothing is timed; the activations of one token per example are small
         needed = COPIES * sum(p.numel() * p.element_size() for p in parameters.values())
         return max(1, min(len(runs), limit // needed)), None
-    return _grown(lambda size: profile_step(runs[:size], context), len(runs), limit), None
+    return _fastest_size(lambda size: profile_step(runs[:size], context), len(runs), limit), None
 
 
-def _grown(rehearsal: Callable[[int], tuple[float, int]], most: int, limit: int) -> int:
-    """Doubled from 1 while that makes a run's share of a step cheaper and fits into ``limit`` bytes.
+def _fastest_size(profile: Callable[[int], tuple[float, int]], most: int, limit: int) -> int:
+    """Double the size from 1 while larger stacks are faster per run and fit into ``limit`` bytes.
 
-    ``rehearsal`` gives, for a number of runs, the seconds of a step (infinite where none could be timed) and the bytes in use.
+    ``profile`` gives for a stack of this size the seconds of a step (infinite if none could be timed) and the bytes in use.
     """
     size = 1
     try:
-        seconds, used = rehearsal(1)
-    except TOO_LARGE:  # the run itself will say so
+        seconds, used = profile(1)
+    except OUT_OF_MEMORY:  # the run itself reports the error
         return 1
     while size < most and isfinite(seconds):
-        more = min(2 * size, most)
-        if used * more > limit * size:
+        larger = min(2 * size, most)
+        if used * larger > limit * size:
             break
         try:
-            longer, used = rehearsal(more)
-        except TOO_LARGE:
+            larger_seconds, used = profile(larger)
+        except OUT_OF_MEMORY:
             break
-        if longer / more > WORTH * seconds / size:
+        if larger_seconds / larger > MAX_RELATIVE_TIME * seconds / size:
             break
-        size, seconds = more, longer
+        size, seconds = larger, larger_seconds
     return size

@@ -1,8 +1,8 @@
-"""Runs side by side on the cores of a CPU: forked processes of one thread each, which take one run after the other.
+"""Concurrent runs on the cores of a CPU: forked processes with one thread each.
 
-The steps of a small model are too short to be shared out over cores: two runs on a core each are done sooner than one after
-the other on both (docs/performance.md). A worker is a fork, so that model, texts and hidden states are there at once and in
-memory once. It publishes results by itself and sends on what there is to show.
+The steps of a small model are too short to split over cores: two runs on one core each finish sooner than one after the other on
+both. A fork shares the model, the examples and the hidden states with its parent. It publishes its results itself and sends
+progress messages to the parent.
 """
 
 import pickle
@@ -24,24 +24,24 @@ import torch
 
 from frostline import FrostlineError
 from frostline.fast.switch import enabled
-from frostline.sweep.execution.progress import Progress
-from frostline.sweep.forecast.workload import Workload
 from frostline.sweep.prepare import Prepared
+from frostline.sweep.progress import Progress
+from frostline.sweep.work.memory import COPIES, COPY_BYTES
+from frostline.sweep.work.workload import Workload
 from frostline.training.specification import RunSpec
 
 T = TypeVar("T")
-WORTH = 1e11  # operations of all runs from which on more than one worker is begun: a second of a core or two
-A_STEP = 1e8  # operations in whose time a step does what is no operation: a thousandth of a second
-COPIES = 6  # of what a run trains, in bytes of fp32: values, gradients, two moments, best and pretrained values
-KEPT = 64  # numbers that a step keeps for each token, layer and unit of width, about; for the bound of memory alone
-OFTEN = 0.1  # seconds between two words of a worker about how far it is
+MIN_OPERATIONS = 1e11  # of all runs, for more than one worker: one or two seconds of a core
+STEP_OVERHEAD = 1e8  # a training step takes about a millisecond besides its operations: as long as this many operations
+ACTIVATIONS = 64  # fp32 numbers that a step holds for each token, layer and unit of width; a high estimate
+MESSAGE_INTERVAL = 0.1  # seconds between two progress messages of a worker
 
 
 def workers_for(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
-    """How many workers for a grid of ``runs``; 1 is this process itself, with every thread that torch may use.
+    """The number of workers for a grid of ``runs``. 1 means this process itself, with all threads of torch.
 
-    It does not hang on which of them are done or on how busy the machine is, so that those that are left get the bits that
-    they would have got.
+    The number must not depend on which runs are done or on how busy the machine is. Otherwise a resumed sweep could use another
+    number of threads, and its results would not be bitwise identical.
     """
     cores, wanted = torch.get_num_threads(), prepared.spec.workers
     if wanted == 1 or len(runs) < 2 or not _can_fork(prepared):
@@ -51,103 +51,125 @@ def workers_for(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
     if not enabled("workers"):
         return 1
     workload = Workload(prepared.context, prepared.plan.cached)
-    if sum(workload.operations(run) + A_STEP * workload.load(run).steps.count for run in runs) < WORTH:
+    operations = (workload.operations(run) + STEP_OVERHEAD * workload.run_work(run).steps.count for run in runs)
+    if sum(operations) < MIN_OPERATIONS:
         return 1
-    of_each = {(run.tune, run.train_size): run for run in runs}.values()
-    fit = psutil.virtual_memory().total // 2 // max(_bytes(workload, run) for run in of_each)
+    distinct = {(run.tune, run.train_size): run for run in runs}.values()
+    fit = psutil.virtual_memory().total // 2 // max(_memory_bound(workload, run) for run in distinct)
     workers = min(cores, len(runs), fit)
-    return workers if 2 * workers >= cores else 1  # else all threads at one run after the other do more
+    return workers if 2 * workers >= cores else 1  # with fewer workers, one run on all cores is faster
 
 
 def _can_fork(prepared: Prepared) -> bool:
-    """Autograd refuses a fork where there is an accelerator, and other systems than Linux one with threads."""
+    """Whether this process can fork workers.
+
+    Autograd refuses to run in a fork if there is an accelerator. Only Linux forks a process with threads safely.
+    """
     device = prepared.context.machine.device.type
-    pooled = current_process().daemon  # somebody's own worker, which may begin no processes
-    return device == "cpu" and sys.platform == "linux" and not pooled and not torch.accelerator.is_available()
+    in_pool = current_process().daemon  # a worker of another pool, which may not start processes
+    return device == "cpu" and sys.platform == "linux" and not in_pool and not torch.accelerator.is_available()
 
 
-def _bytes(workload: Workload, run: RunSpec) -> int:
-    """That a run needs for itself, at most."""
-    anatomy, load = workload.anatomy, workload.load(run)
+def _memory_bound(workload: Workload, run: RunSpec) -> int:
+    """An upper bound of the bytes that a worker needs for a run.
+
+    A forecast measures activations. This bound must be known before anything is timed, so it estimates them from above. It also
+    counts the pretrained values, as if a fork did not share them.
+    """
+    anatomy, work = workload.anatomy, workload.run_work(run)
     parameters = workload.matrices.trained_parameters(run.to_train.parameters(anatomy))
-    tokens = max(load.longest, load.longest_scored)
-    return int(4 * (COPIES * parameters + KEPT * tokens * anatomy.count * anatomy.width))
+    tokens = max(work.longest, work.longest_scored)
+    return int(COPY_BYTES * ((COPIES + 1) * parameters + ACTIVATIONS * tokens * anatomy.count * anatomy.width))
 
 
 def run_concurrently(
-    tasks: Sequence[T], workers: int, do: Callable[[T, Progress], None], say: Callable[[T], str], progress: Progress
+    tasks: Sequence[T],
+    workers: int,
+    work: Callable[[T, Progress], None],
+    name_of: Callable[[T], str],
+    progress: Progress,
 ) -> None:
-    """Have the ``tasks`` done, in about their order, each by the next worker that is free; ``do`` runs there.
+    """Call ``work`` for every task in worker processes. Each free worker takes the next task.
+
+    Args:
+        tasks: The tasks, in the order in which they start.
+        workers: The number of processes.
+        work: Runs in a worker, with a task and a progress display whose messages arrive at ``progress``.
+        name_of: The name of a task for messages.
+        progress: Shows the progress of all workers.
 
     Raises:
-        FrostlineError: a worker was ended by the system; ``say`` tells what it was at.
-        Exception: whatever ``do`` raised; the other workers are ended then.
+        FrostlineError: The operating system killed a worker.
+        Exception: Whatever ``work`` raised. The other workers are then terminated.
     """
-    waiting, shown = iter(range(len(tasks))), _Shown(progress)
-    with _forked(min(workers, len(tasks)), tasks, do) as team:
+    waiting, merged = iter(range(len(tasks))), _MergedProgress(progress)
+    with _forked(min(workers, len(tasks)), tasks, work) as team:
         for worker in team:
-            worker.take(next(waiting, None))
-        while busy := {worker.words: worker for worker in team if worker.at is not None}:
-            for words in wait(list(busy)):
-                worker = busy[words]  # type: ignore[index]
-                assert worker.at is not None
+            worker.start(next(waiting, None))
+        while busy := {worker.connection: worker for worker in team if worker.task is not None}:
+            for connection in wait(list(busy)):
+                worker = busy[connection]  # type: ignore[index]
+                assert worker.task is not None
                 try:
-                    name, *rest = worker.words.recv()
+                    message, *rest = worker.connection.recv()
                 except (EOFError, OSError):
                     raise FrostlineError(
-                        f"The worker at {say(tasks[worker.at])} was ended by the system, likely for want of memory: run "
-                        "the same command again with --workers 1; finished runs are kept."
+                        f"The operating system killed the worker that trained {name_of(tasks[worker.task])}, probably because "
+                        "memory ran out. Run the same command again with --workers 1; finished runs are saved."
                     ) from None
-                if name == "done":
-                    worker.take(next(waiting, None))
-                elif name == "raised":
+                if message == "done":
+                    worker.start(next(waiting, None))
+                elif message == "raised":
                     raise pickle.loads(rest[0])
                 else:
-                    shown.tell(worker, name, *rest)
+                    merged.receive(worker, message, *rest)
 
 
-def in_each(workers: int, work: Callable[[], T]) -> list[T]:
-    """What ``work`` gives in every one of so many workers, all at it at the same time."""
+def run_in_each_worker(workers: int, work: Callable[[], T]) -> list[T]:
+    """Call ``work`` once in each of this many workers, at the same time; returns the results."""
     if workers == 1:
         return [work()]
     found: list[T] = []
 
-    def do(number: int, relay: Progress) -> None:
-        relay.result(work(), "")  # type: ignore[arg-type]
+    def send_result(number: int, sender: Progress) -> None:
+        sender.result(work(), "")  # type: ignore[arg-type]
 
-    class Found(Progress):
+    class Results(Progress):
         def result(self, facts: Any, trainable: str) -> None:
             found.append(facts)
 
-    run_concurrently(range(workers), workers, do, lambda number: "timing a few steps", Found())
+    run_concurrently(range(workers), workers, send_result, lambda number: "a few steps for the forecast", Results())
     return found
 
 
 @dataclass
 class _Worker:
+    """A worker process, as its parent sees it."""
+
     process: BaseProcess
-    words: Connection
-    at: int | None = None  # the number of its task
-    doing: str = ""
+    connection: Connection
+    task: int | None = None  # the index of its task
+    activity: str = ""
     under_way: float = 0.0
 
-    def take(self, task: int | None) -> None:
-        """Begin with the next task; None is the end."""
-        self.at, self.under_way = task, 0.0
-        with suppress(BrokenPipeError):  # it has ended, which is seen where it is listened to
-            self.words.send(task)
+    def start(self, task: int | None) -> None:
+        """Start the next task; None ends the worker."""
+        self.task, self.under_way = task, 0.0
+        with suppress(BrokenPipeError):  # the worker has ended; the next attempt to receive from it reports that
+            self.connection.send(task)
 
 
 @contextmanager
-def _forked(count: int, tasks: Sequence[T], do: Callable[[T, Progress], None]) -> Iterator[list[_Worker]]:
-    """So many forks that wait for the number of a task; whatever happens, none is left at the end."""
+def _forked(count: int, tasks: Sequence[T], work: Callable[[T, Progress], None]) -> Iterator[list[_Worker]]:
+    """Fork this many workers, which wait for the index of a task. No worker is left when the context closes."""
     context, team = get_context("fork"), list[_Worker]()
     try:
         for _ in range(count):
             ours, theirs = context.Pipe()
-            ends = [*(worker.words for worker in team), ours]
-            process = context.Process(target=_worked, args=(theirs, ends, tasks, do), daemon=True)
-            with warnings.catch_warnings():  # a progress bar has a thread; a worker does without what it locks
+            inherited = [*(worker.connection for worker in team), ours]
+            process = context.Process(target=_worker_loop, args=(theirs, inherited, tasks, work), daemon=True)
+            # Python warns of forks with threads. The only one is that of a progress bar, whose locks a worker never uses.
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
             theirs.close()
@@ -159,31 +181,34 @@ def _forked(count: int, tasks: Sequence[T], do: Callable[[T, Progress], None]) -
         for worker in team:
             worker.process.terminate()
             worker.process.join()
-            worker.words.close()
+            worker.connection.close()
 
 
-def _worked(
-    words: Connection, others: Sequence[Connection], tasks: Sequence[T], do: Callable[[T, Progress], None]
+def _worker_loop(
+    connection: Connection,
+    inherited: Sequence[Connection],
+    tasks: Sequence[T],
+    work: Callable[[T, Progress], None],
 ) -> None:
-    """The life of a worker."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asked for the runs ends it
-    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # a progress bar stands in for them, behind a lock
-    for other in others:  # ends of pipes that are not its own, so that it sees when whoever began it is gone
+    """The main loop of a worker process: receive the index of a task, do it, report that it is done."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and terminates its workers
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # a progress bar replaces both by objects that take a lock
+    for other in inherited:  # while the parent's ends of pipes are open here, no worker sees that the parent has ended
         other.close()
-    torch.set_num_threads(1)  # the threads of OpenMP do not live on in a fork
-    relay = _Relay(words)
+    torch.set_num_threads(1)  # the OpenMP threads of the parent do not exist in a fork
+    sender = _SentProgress(connection)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        while (number := words.recv()) is not None:
+        while (number := connection.recv()) is not None:
             try:
-                do(tasks[number], relay)
+                work(tasks[number], sender)
             except Exception as error:
-                relay.send("raised", _pickled(error))
+                sender.send("raised", _pickled(error))
                 return
-            relay.send("done")
+            sender.send("done")
 
 
 def _pickled(error: Exception) -> bytes:
-    """The error, or where it cannot travel its words."""
+    """The error as bytes; an error that cannot be pickled is replaced by a RuntimeError with its traceback."""
     try:
         content = pickle.dumps(error)
         pickle.loads(content)
@@ -192,16 +217,16 @@ def _pickled(error: Exception) -> bytes:
         return pickle.dumps(RuntimeError("".join(traceback.format_exception(error))))
 
 
-class _Relay(Progress):
-    """What a worker has to show, sent to where it is shown."""
+class _SentProgress(Progress):
+    """Sends what a worker reports to its parent."""
 
-    def __init__(self, words: Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         super().__init__()
-        self._words, self._sent = words, 0.0
+        self._connection, self._sent = connection, 0.0
 
-    def send(self, name: str, *rest: Any) -> None:
-        """One word."""
-        self._words.send((name, *rest))
+    def send(self, message: str, *rest: Any) -> None:
+        """Send one message."""
+        self._connection.send((message, *rest))
 
     def note(self, sentence: str) -> None:
         self.send("note", sentence)
@@ -209,10 +234,10 @@ class _Relay(Progress):
     def begin(self, what: str) -> None:
         self.send("begin", what)
 
-    def advance(self, work: float) -> None:
-        if monotonic() - self._sent > OFTEN:
+    def set_done(self, work: float) -> None:
+        if monotonic() - self._sent > MESSAGE_INTERVAL:
             self._sent = monotonic()
-            self.send("advance", work)
+            self.send("set_done", work)
 
     def finish(self, work: float) -> None:
         self.send("finish", work)
@@ -222,24 +247,24 @@ class _Relay(Progress):
 
 
 @dataclass
-class _Shown:
-    """What several workers say, as one."""
+class _MergedProgress:
+    """Merges the messages of several workers into one progress display."""
 
     progress: Progress
     team: dict[int, _Worker] = field(default_factory=dict)
 
-    def tell(self, worker: _Worker, name: str, *rest: Any) -> None:
-        """One word of a worker."""
+    def receive(self, worker: _Worker, message: str, *rest: Any) -> None:
+        """Show one message of a worker."""
         self.team[id(worker)] = worker
-        if name == "begin":
-            worker.doing, worker.under_way = rest[0], 0.0
-            self.progress.begin(" · ".join(one.doing for one in self.team.values() if one.doing))
-        elif name == "advance":
+        if message == "begin":
+            worker.activity, worker.under_way = rest[0], 0.0
+            self.progress.begin(" · ".join(one.activity for one in self.team.values() if one.activity))
+        elif message == "set_done":
             worker.under_way = rest[0]
-        elif name == "finish":
-            worker.doing, worker.under_way = "", 0.0
+        elif message == "finish":
+            worker.activity, worker.under_way = "", 0.0
             self.progress.finish(rest[0])
         else:
-            getattr(self.progress, name)(*rest)
+            getattr(self.progress, message)(*rest)
             return
-        self.progress.advance(sum(one.under_way for one in self.team.values()))
+        self.progress.set_done(sum(one.under_way for one in self.team.values()))

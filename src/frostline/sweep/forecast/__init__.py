@@ -1,5 +1,4 @@
-"""The forecast of a sweep's time and memory.
+"""The forecast of a sweep's time and memory, from a few steps that are timed.
 
-Start with ``prediction``. ``operations`` and ``workload`` count what runs do; ``calibration``, ``timer`` and ``pace`` time a
-few steps; ``record`` stores the forecast beside the measured time.
+Start with ``prediction``. ``calibration`` chooses what to time, ``timer`` times it, ``pace`` interpolates between timed points.
 """

@@ -1,30 +1,30 @@
-"""What was timed, and the seconds of batches that follow from it."""
+"""Timed points, and the seconds of batches that are interpolated from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from frostline.model.tune import Tune
+from frostline.statistics.tune import Tune
 
 
 @dataclass(frozen=True)
 class Point:
-    """What was timed at one value of k, for one run of a stack: one training step and one scored batch."""
+    """A training step and a scored batch that were timed at one k, for one run of a stack."""
 
-    step: tuple[float, float]  # operations, seconds
-    scored: tuple[float, float]
-    around: float  # seconds of a run besides steps and scoring, including the extra time of the first of each
-    step_bytes: float  # per token at the peak of a step, without what belongs to parameters
-    scored_bytes: float  # the same of a scored batch
-    stack: int = 1  # runs in the stack
+    step: tuple[float, float]  # operations and seconds
+    scored: tuple[float, float]  # operations and seconds
+    overhead_seconds: float  # of a run besides steps and scoring, including the extra time of the first step and batch
+    step_bytes: float  # peak memory of a step per token, without what depends on the number of parameters
+    scored_bytes: float  # the same for a scored batch
+    stack: int = 1  # runs in the timed stack
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds as a function of operations: as timed for a k that was timed, interpolated for others."""
+    """Seconds as a function of operations: measured for a k that was timed, interpolated for any other k."""
 
-    points: Mapping[Tune, tuple[float, float]]  # operations and seconds of one batch
+    points: Mapping[Tune, tuple[float, float]]  # operations and seconds of one batch, by k
 
     def seconds(self, tune: Tune, count: float, operations: float) -> float:
         """Seconds of ``count`` batches with ``operations`` in total."""
@@ -41,13 +41,13 @@ class Pace:
         return count * self._along(known[0] if each <= known[0][0] else known[-1], each)
 
     def _along(self, point: tuple[float, float], operations: float) -> float:
-        """A line through the point, from the fixed time of a batch (that of k = 0)."""
+        """Seconds on the line through ``point`` that starts at the fixed time of a batch, which is its time at k = 0."""
         fixed = min(self.points[0][1], point[1]) if 0 in self.points else 0.0
         return fixed + (point[1] - fixed) * operations / point[0]
 
 
-class Timed(dict[Tune, Point]):
-    """What was timed, by the value of ``tune``."""
+class TimedPoints(dict[Tune, Point]):
+    """The timed points by k."""
 
     @property
     def steps(self) -> Pace:
@@ -58,7 +58,7 @@ class Timed(dict[Tune, Point]):
         return Pace({k: point.scored for k, point in self.items()})
 
     def nearest(self, tune: Tune) -> Point:
-        """What was timed at this k or at the nearest; ``all`` and ``named`` count as the largest k."""
+        """The point of this k, or else of the nearest timed k; ``all`` and ``named`` count as the largest k."""
         if tune in self:
             return self[tune]
         layers = {k: point for k, point in self.items() if isinstance(k, int)}

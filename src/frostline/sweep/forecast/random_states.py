@@ -10,7 +10,7 @@ from frostline.model.tokens import Tokens
 
 
 class RandomStates(HiddenStates):
-    """Random hidden states of the right shape and scale, because none may be cached yet."""
+    """Random hidden states of the right shape and scale. They replace hidden states that are not cached yet."""
 
     seconds = 0.0  # nothing was computed
 

@@ -1,7 +1,8 @@
-"""A few real training steps and scored batches, timed.
+"""Time a few real training steps and scored batches.
 
-Timing runs through the code that trains, on the real model and real examples. Afterwards the model has its pretrained values
-again, and no random generator of a run was used."""
+Timing uses the code that trains, on the real model and real examples. It restores the pretrained values of the model and uses
+no random generator of a run.
+"""
 
 import statistics
 from collections.abc import Sequence
@@ -14,11 +15,12 @@ import torch
 
 from frostline.frozen.batches import Rows
 from frostline.model.memory import peak_memory
-from frostline.model.tune import Tune
+from frostline.statistics.tune import Tune
 from frostline.sweep.execution.stacks import stack_size
-from frostline.sweep.forecast.operations import BatchTotals, OperationCounter, batch_totals
-from frostline.sweep.forecast.pace import Point, Timed
-from frostline.sweep.forecast.workload import Wanted
+from frostline.sweep.forecast.pace import Point, TimedPoints
+from frostline.sweep.work.memory import COPY_BYTES, STEP_BYTES
+from frostline.sweep.work.operations import BatchTotals, OperationCounter, batch_totals
+from frostline.sweep.work.workload import TimingCase
 from frostline.training.context import RunContext
 from frostline.training.rows import shuffled, train_rows
 from frostline.training.run import run_stacked
@@ -26,22 +28,20 @@ from frostline.training.seeds import generator_seed
 from frostline.training.session import training_session
 from frostline.training.specification import RunSpec
 
-STEPS = 12  # timed at one k, at most
-SHORT = 0.15  # seconds: if steps are short, as many as take this long
-SCORED = 4  # batches of evaluation timed at one k, at most
-STEP_BYTES = 12  # per updated parameter: gradient, copy for products, AdamW's moments
-COPY_BYTES = 4  # per trained parameter: the copy that is trained, or that of the best epoch
-TINY = 1e-12  # a learning rate that hardly changes weights
-SLOWDOWN = 1.5  # a step takes about this much longer than its operations at the rate of the forward pass
+MAX_STEPS = 12  # that are timed at one k
+SHORT_SECONDS = 0.15  # more than MAX_STEPS are timed if together they take less than this
+MAX_SCORED_BATCHES = 4  # that are timed at one k
+TINY = 1e-12  # a learning rate that hardly changes the weights
+SLOWDOWN = 1.5  # how much longer a step takes, approximately, than its operations at the speed of the forward pass
 
 
 @dataclass(frozen=True)
 class TimedSteps:
     """Timed training steps of a stack."""
 
-    batches: list[Rows]  # [K, B] each
-    steps: list[tuple[Rows, float]]  # all but the first, with their seconds
-    around: float  # seconds of the run besides steps and scoring, including the extra time of the first step
+    batches: list[Rows]  # of all steps, [K, B] each
+    steps: list[tuple[Rows, float]]  # the batch and the seconds of every step but the first
+    overhead_seconds: float  # of a run besides steps and scoring, including the extra time of the first step
     peak: int  # bytes
 
 
@@ -49,72 +49,73 @@ class TimedSteps:
 class TimedScoring:
     """Timed batches of evaluation."""
 
-    pace: tuple[float, float]  # operations of the mean scored batch, and its seconds
-    around: float  # extra seconds of the first batch
-    bytes: float  # per token, at the peak
+    pace: tuple[float, float]  # operations and seconds of the mean scored batch
+    overhead_seconds: float  # the extra time of the first batch
+    bytes: float  # peak memory per token
 
 
 @dataclass(frozen=True)
 class Timer:
-    """Times training steps and scored batches through the code that trains."""
+    """Times training steps and scored batches with the code that trains."""
 
     context: RunContext
     matrices: OperationCounter
-    rate: float
-    idle: int  # bytes in use before
+    speed: float  # operations per second, to estimate how long timing takes
+    idle: int  # bytes in use before training
     stack: int | str = 1
     workers: int = 1
 
-    def points(self, wanted: Sequence[Wanted], budget: float) -> Timed:
-        """Time each of these in about ``budget`` seconds; leave out those that fail or have no finite loss."""
+    def points(self, cases: Sequence[TimingCase], budget: float) -> TimedPoints:
+        """Time these cases in about ``budget`` seconds in total; leave out those that fail or have no finite loss."""
         found: dict[Tune, Point | None] = {}
-        for one in wanted:
-            self.context.pretrained.restore()  # so that memory is that of this run only
+        for case in cases:
+            self.context.pretrained.restore()  # so that no memory of the last case is counted
             try:
-                found[one.spec.tune] = self._point(one, budget / len(wanted))
-            except (RuntimeError, MemoryError):  # too large for this machine; the run itself reports it
-                found[one.spec.tune] = None
-        return Timed({k: point for k, point in found.items() if point is not None})
+                found[case.spec.tune] = self._point(case, budget / len(cases))
+            except (RuntimeError, MemoryError):  # too large for this machine; the run itself reports the error
+                found[case.spec.tune] = None
+        return TimedPoints({k: point for k, point in found.items() if point is not None})
 
-    def _point(self, one: Wanted, budget: float) -> Point | None:
+    def _point(self, case: TimingCase, budget: float) -> Point | None:
         """Time steps and scored batches for about ``budget`` seconds, at least one of each."""
-        step, scored = estimated_seconds(one, self.matrices, self.rate)
-        size = stack_size(one.alike, self.context, self.stack, lambda sentence: None, workers=self.workers)
-        runs = one.alike[:size]
+        step, scored = estimated_seconds(case, self.matrices, self.speed)
+        size = stack_size(case.stackable, self.context, self.stack, lambda sentence: None, workers=self.workers)
+        runs = case.stackable[:size]
         self.context.pretrained.restore()
-        most = max(STEPS, int(SHORT / (step * len(runs))))
-        seen = self._steps(one, runs, int(np.clip(0.6 * budget / (step * len(runs)), 1, most)))
-        paces = [seconds / self._operations(one, rows) for rows, seconds in seen.steps]
-        if not paces:  # its loss was not finite
+        most = max(MAX_STEPS, int(SHORT_SECONDS / (step * len(runs))))
+        timed = self._steps(case, runs, int(np.clip(0.6 * budget / (step * len(runs)), 1, most)))
+        seconds_per_operation = [seconds / self._operations(case, rows) for rows, seconds in timed.steps]
+        if not seconds_per_operation:  # the loss was not finite
             return None
-        operations, _ = one.operations(self.matrices)
-        tokens = max(self._work(rows.ravel()).tokens for rows in seen.batches)
-        copied, moved = (
-            len(runs) * count(one.names)
+        operations, _ = case.operations(self.matrices)
+        tokens = max(self._batch_totals(rows.ravel()).tokens for rows in timed.batches)
+        trained, updated = (
+            len(runs) * count(case.names)
             for count in (self.matrices.trained_parameters, self.matrices.updated_parameters)
         )
-        scoring = self._scored(one, runs, int(np.clip(0.4 * budget / (scored * len(runs)), 1, SCORED)))
+        batches = int(np.clip(0.4 * budget / (scored * len(runs)), 1, MAX_SCORED_BATCHES))
+        scoring = self._scored(case, runs, batches)
         return Point(
-            step=(operations, operations * statistics.median(paces)),
+            step=(operations, operations * statistics.median(seconds_per_operation)),
             scored=scoring.pace,
-            around=seen.around + scoring.around,
-            step_bytes=max(0.0, seen.peak - self.idle - STEP_BYTES * moved - COPY_BYTES * copied) / tokens,
+            overhead_seconds=timed.overhead_seconds + scoring.overhead_seconds,
+            step_bytes=max(0.0, timed.peak - self.idle - STEP_BYTES * updated - COPY_BYTES * trained) / tokens,
             scored_bytes=scoring.bytes,
             stack=len(runs),
         )
 
-    def _operations(self, one: Wanted, rows: Rows) -> float:
+    def _operations(self, case: TimingCase, rows: Rows) -> float:
         """Operations of a step on rows ``[K, B]``."""
-        return sum(self.matrices.training(one.names, self._work(some), one.cut) for some in rows)
+        return sum(self.matrices.training(case.names, self._batch_totals(some), case.cut) for some in rows)
 
-    def _work(self, rows: Rows) -> BatchTotals:
-        """The totals of one batch of these rows, padded or packed as it is computed."""
-        work = batch_totals(self.context.tokens.lengths[rows], len(rows))
-        return work if self.context.packed else work.padded
+    def _batch_totals(self, rows: Rows) -> BatchTotals:
+        """The totals of one batch of these rows, with padding unless batches are packed."""
+        totals = batch_totals(self.context.tokens.lengths[rows], len(rows))
+        return totals if self.context.packed else totals.padded
 
-    def _steps(self, one: Wanted, runs: Sequence[RunSpec], count: int) -> "TimedSteps":
+    def _steps(self, case: TimingCase, runs: Sequence[RunSpec], count: int) -> TimedSteps:
         """Train a stack for ``count`` steps after a warm-up step, on rows that the sweep trains on."""
-        spec, context = one.spec, self.context
+        spec, context = case.spec, self.context
         size = min(spec.per_device_train_batch_size, spec.train_size)
         rows = np.random.default_rng(0).choice(train_rows(context, spec), (1 + count) * size)
         sample = replace(
@@ -128,29 +129,29 @@ class Timer:
             }
         )
         specs = [short.model_copy(update={"seed": run.seed}) for run in runs]
-        drawn = []
-        for spec in specs:  # as each run shuffles them
+        orders = []
+        for spec in specs:  # each run shuffles its rows in this order
             order = torch.Generator().manual_seed(generator_seed(spec.seed, "order"))
-            drawn.append(shuffled(train_rows(sample, spec), order))
-        batches = [np.stack([rows[n : n + size] for rows in drawn]) for n in range(0, len(rows), size)]
-        clock: list[float] = []
-        results = run_stacked(specs, sample, on_step=lambda step, total: clock.append(perf_counter()))
+            orders.append(shuffled(train_rows(sample, spec), order))
+        batches = [np.stack([rows[n : n + size] for rows in orders]) for n in range(0, len(rows), size)]
+        ends: list[float] = []
+        results = run_stacked(specs, sample, on_step=lambda step, total: ends.append(perf_counter()))
         cost = results[0].facts["cost"]
-        taken = [later - earlier for earlier, later in pairwise(clock)]
-        steps = len(clock) * statistics.median(taken) if taken else 0.0
+        seconds = [later - earlier for earlier, later in pairwise(ends)]
+        in_steps = len(ends) * statistics.median(seconds) if seconds else 0.0
         return TimedSteps(
             batches,
-            list(zip(batches[1:], taken, strict=False)),
-            max(0.0, cost["run_seconds"] - cost["evaluation_seconds"] - steps / len(runs)),
+            list(zip(batches[1:], seconds, strict=False)),
+            max(0.0, cost["run_seconds"] - cost["evaluation_seconds"] - in_steps / len(runs)),
             cost["peak_memory_bytes"],
         )
 
-    def _scored(self, one: Wanted, runs: Sequence[RunSpec], count: int) -> "TimedScoring":
+    def _scored(self, case: TimingCase, runs: Sequence[RunSpec], count: int) -> TimedScoring:
         """Score ``count`` batches, spread over all lengths, after a warm-up batch."""
-        size, rows = one.spec.per_device_eval_batch_size, self.context.splits["validation"]
+        size, rows = case.spec.per_device_eval_batch_size, self.context.splits["validation"]
         rows = rows[np.argsort(self.context.tokens.lengths[rows], kind="stable")]
         positions = evenly_spaced(max(1, len(rows) // size), count)
-        done: list[tuple[float, float]] = []  # operations and seconds
+        timed: list[tuple[float, float]] = []  # operations and seconds of each batch
         tokens = 1.0
         with peak_memory(self.context.machine) as peak, training_session(runs, self.context) as (_, forward):
             for position in [positions[0], *positions]:
@@ -158,26 +159,28 @@ class Timer:
                 begun = perf_counter()
                 self.context.problem.logits(forward, np.stack([some] * len(runs)), size)
                 seconds = perf_counter() - begun
-                done.append((len(runs) * self.matrices.forward(self._work(some), one.cut or 0), seconds))
-                tokens = max(tokens, len(runs) * self.context.largest_chunk(self.context.tokens.lengths[some], one.cut))
-        (_, first), *others = done
-        pace = sum(seconds for _, seconds in others) / sum(operations for operations, _ in others)
-        _, operations = one.operations(self.matrices)
-        held = self.idle + COPY_BYTES * len(runs) * self.matrices.trained_parameters(one.names)
+                operations = len(runs) * self.matrices.forward(self._batch_totals(some), case.cut or 0)
+                timed.append((operations, seconds))
+                chunk = self.context.largest_chunk(self.context.tokens.lengths[some], case.cut)
+                tokens = max(tokens, len(runs) * chunk)
+        (_, first), *others = timed
+        seconds_per_operation = sum(seconds for _, seconds in others) / sum(operations for operations, _ in others)
+        _, operations = case.operations(self.matrices)
+        held = self.idle + COPY_BYTES * len(runs) * self.matrices.trained_parameters(case.names)
         return TimedScoring(
-            (operations, operations * pace),
+            (operations, operations * seconds_per_operation),
             max(0.0, first - others[0][1]) / len(runs),
             max(0.0, peak.bytes - held) / tokens,
         )
 
 
-def estimated_seconds(one: Wanted, matrices: OperationCounter, rate: float) -> tuple[float, float]:
-    """Estimated seconds of a step and of a scored batch; a few milliseconds are always spent."""
-    step, scored = (SLOWDOWN * operations / rate + 0.004 for operations in one.operations(matrices))
+def estimated_seconds(case: TimingCase, matrices: OperationCounter, speed: float) -> tuple[float, float]:
+    """Estimated seconds of a step and of a scored batch. Each takes at least a few milliseconds."""
+    step, scored = (SLOWDOWN * operations / speed + 0.004 for operations in case.operations(matrices))
     return step, scored
 
 
 def evenly_spaced(count: int, wanted: int) -> list[int]:
-    """``wanted`` of ``count`` indices, evenly spaced."""
+    """``wanted`` of the indices below ``count``, evenly spaced."""
     wanted = min(count, wanted)
     return sorted({int((n + 0.5) * count / wanted) for n in range(wanted)})

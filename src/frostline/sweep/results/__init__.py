@@ -1,5 +1,6 @@
-"""The results of a sweep on disk.
+"""The folder of a sweep: results, tables and records.
 
-``store`` publishes the result of each run in one rename; ``folder`` reads a folder without loading a model; ``rows`` stores
-the scored rows; ``tables`` makes data frames; ``search_record`` stores the decisions of a search.
+``store`` publishes the result of each run with one rename; ``folder`` reads a folder without loading a model; ``rows`` stores
+the scored examples; ``tables`` makes data frames. ``search_record`` and ``forecast_record`` store the decisions of a search and
+the forecast of a sweep.
 """

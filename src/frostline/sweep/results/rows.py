@@ -1,4 +1,4 @@
-"""The rows that were scored, kept beside the results, so that answer and report are rebuilt without the data."""
+"""The scored examples, stored next to the results. Answer and report are rebuilt from them, without the data files."""
 
 import io
 from pathlib import Path
@@ -16,8 +16,8 @@ Folds = NDArray[np.int64]
 
 
 def write_rows(out: Path, split: str, examples: Examples, folds: Folds | None = None) -> None:
-    """Write ``<split>.parquet``: row number in the file, text, pair, target (class index or number), and where there are
-    ``folds`` the number of the row's."""
+    """Write ``<split>.parquet``: row number in the data file, text, pair, target (class index or number), and fold if there are
+    ``folds``."""
     table = pa.table(
         {
             **({} if folds is None else {"fold": folds}),
@@ -33,7 +33,7 @@ def write_rows(out: Path, split: str, examples: Examples, folds: Folds | None = 
 
 
 def read_rows(out: Path, split: str) -> Examples | None:
-    """What :func:`write_rows` wrote; None where there is no such split."""
+    """The examples that :func:`write_rows` wrote; None if there is no such split."""
     table = _read(out / f"{split}.parquet")
     if table is None:
         return None
@@ -48,7 +48,7 @@ def read_rows(out: Path, split: str) -> Examples | None:
 
 
 def read_folds(out: Path) -> Folds | None:
-    """The number of the fold of each validation row; None where there are no folds."""
+    """The fold of each validation row; None without folds."""
     table = _read(out / "validation.parquet")
     return None if table is None or "fold" not in table.column_names else table["fold"].to_numpy().astype(np.int64)
 

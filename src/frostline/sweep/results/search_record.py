@@ -1,56 +1,122 @@
-"""What a search for an answer did and decided, kept beside its runs."""
+"""The record of a search: its settings, its steps and its verdict, in ``search.json`` next to the runs."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from frostline.data.files import write_json
 
 FILE = "search.json"
-# The keys that are read elsewhere.
-READ = {
-    *("train_size", "named", "looks", "by_probe", "lacks", "awaits", "over"),
-    *("skipped", "operations", "chosen_rates", "asked", "given_up", "steps", "probes"),
-}
-PROBE = "probe"  # folder of the probe that a search ended with
+PROBE = "probe"  # folder of the probe that a search saved
+
+Facts = Mapping[str, Any]
 
 
-def write_search(out: Path, facts: Mapping[str, Any]) -> None:
-    """Write down every step so far, and the verdict (None while it goes on)."""
-    write_json(out / FILE, facts)
+@dataclass(frozen=True, kw_only=True)
+class SearchRecord:
+    """The record of a search. ``answer.json`` repeats it under ``search``; k is written as in ``results.csv``.
+
+    Attributes:
+        train_size: The number of training examples of every run.
+        recommended: The k that the search recommends, or None.
+        why: Why the search ended, as a sentence; None while it continues.
+        by_probe: Whether a linear probe ended it. It reaches the target even if the reference had the highest possible score.
+        over: Whether the search has ended. Until then the test set is not evaluated.
+        pending_reference: The reference, while the search has not trained it yet; else None.
+        interim_analyses: The largest number of times that confidence intervals are read.
+        budget_seconds: The wall-clock time that all runs may take; None if unknown.
+        spent_seconds: The wall-clock time of all runs so far.
+        operations: Multiplications and additions of one training run, by k.
+        learning_rates: The learning rates that may be tried.
+        head_learning_rates: Those of k = 0.
+        selected_learning_rates: The best learning rate so far, by k.
+        results_so_far: For each trained k: ``trainable``, ``runs``, ``mean``, and its ``distance`` from the target with the 95 %
+            confidence interval from ``low`` to ``high``.
+        skipped: Every k that was not trained.
+        failed_reference: The reference, if it could not be trained; then nothing is recommended.
+        requested: Digests of the runs that this search, or an earlier one in the folder, requested.
+        abandoned: Digests of runs that only an earlier search requested and that will not be finished.
+        probes: The facts of the probes on frozen features, or None.
+        estimates: Estimates of k from the probes: ``by``, ``k``, ``rank``.
+        steps: Each with ``why``, ``results_so_far`` (before the step), ``seconds`` and ``runs``.
+    """
+
+    train_size: int
+    recommended: str | None
+    why: str | None
+    by_probe: bool
+    over: bool
+    pending_reference: str | None
+    interim_analyses: int
+    budget_seconds: float | None
+    spent_seconds: float
+    operations: Mapping[str, float]
+    learning_rates: Sequence[float]
+    head_learning_rates: Sequence[float]
+    selected_learning_rates: Mapping[str, float]
+    results_so_far: Sequence[Facts]
+    skipped: Sequence[str]
+    failed_reference: str | None
+    requested: Sequence[str]
+    abandoned: Sequence[str]
+    probes: Facts | None
+    estimates: Sequence[Facts]
+    steps: Sequence[Facts]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain facts, one key for each attribute."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_json(cls, facts: Any) -> Self:
+        """The record that :meth:`to_json` wrote.
+
+        Raises:
+            ValueError: ``facts`` is not a JSON object, or a key is missing.
+        """
+        names = [field.name for field in fields(cls)]
+        if not isinstance(facts, dict) or not set(names) <= facts.keys():
+            raise ValueError("this is not the complete record of a search")
+        return cls(**{name: facts[name] for name in names})
+
+
+def write_search(out: Path, record: SearchRecord) -> None:
+    """Write ``search.json`` in place of an older one."""
+    write_json(out / FILE, record.to_json())
+
+
+def read_search(out: Path) -> SearchRecord | None:
+    """The record in a folder; None if there is none, or if it is damaged or incomplete."""
+    try:
+        return SearchRecord.from_json(json.loads((out / FILE).read_bytes()))
+    except (OSError, ValueError):
+        return None
 
 
 def request_again(out: Path, runs: Set[str]) -> None:
-    """Runs that a search has given up are asked for by somebody else."""
+    """Remove these runs from the abandoned ones, because a sweep has requested them."""
     search = read_search(out)
-    if search and runs & set(search["given_up"]):
-        write_search(out, {**search, "given_up": sorted(set(search["given_up"]) - runs)})
+    if search and runs & set(search.abandoned):
+        write_search(out, replace(search, abandoned=sorted(set(search.abandoned) - runs)))
 
 
-def chosen_rates(search: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The rate at which a search compared each k, of those of which nobody has tried others since."""
+def selected_learning_rates(search: SearchRecord, rows: Sequence[Facts]) -> dict[str, float]:
+    """The learning rate that a search selected, for each k that no sweep has trained at other learning rates since."""
 
-    def by_k(runs: Iterable[Mapping[str, Any]]) -> dict[str, set[float]]:
+    def by_k(runs: Iterable[Facts]) -> dict[str, set[float]]:
         rates: dict[str, set[float]] = {}
         for run in runs:
             rates.setdefault(run["trainable"], set()).add(run["learning_rate"])
         return rates
 
-    tried = by_k(run for step in search["steps"] for run in step["runs"])
+    tried = by_k(run for step in search.steps for run in step["runs"])
     known = by_k(row for row in rows if row["status"] == "done")
-    return {k: rate for k, rate in search["chosen_rates"].items() if known.get(k, set()) <= tried.get(k, set())}
+    selected = search.selected_learning_rates.items()
+    return {k: rate for k, rate in selected if known.get(k, set()) <= tried.get(k, set())}
 
 
 def has_probe(out: Path) -> bool:
-    """Whether the folder of a search holds a probe that ``frostline predict`` takes."""
+    """Whether the folder of a search contains a probe for ``frostline predict``."""
     return (out / PROBE / "probe.json").is_file()
-
-
-def read_search(out: Path) -> dict[str, Any] | None:
-    """What was written down; None where the folder is a plain sweep's, or the file is damaged or lacks something."""
-    try:
-        facts = json.loads((out / FILE).read_bytes())
-    except (OSError, ValueError):
-        return None
-    return facts if isinstance(facts, dict) and facts.keys() >= READ else None

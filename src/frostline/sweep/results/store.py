@@ -1,12 +1,13 @@
-"""The folder of a sweep: one immutable file for each result, and tables rebuilt from them at will.
+"""The files of a sweep: one immutable file for each result. Everything else is rebuilt from them.
 
-    sweep.toml                    the specification as understood
-    runs/<digest>.json            one result; its logits are in <digest>.predictions.safetensors
-    runs/<digest>.test.json       its score on test, with <digest>.test.safetensors: what chooses never opens these
-    runs/<digest>.failed.json     why a run ended in an error; the run is tried again next time
+    sweep.toml                    the settings, with defaults
+    runs/<digest>.json            the result of a run; its logits are in <digest>.predictions.safetensors
+    runs/<digest>.test.json       its test score, with logits in <digest>.test.safetensors; not read before k is chosen
+    runs/<digest>.failed.json     why a run ended in an error; the run is repeated by the next call
 
-A file is written aside, synced, and published by a hard link, which never overwrites. So a run that is there is
-whole, and resuming, growing a grid and merging folders are one operation: list what is there, run what is not.
+A file is written under a temporary name, synced to disk, and published with a hard link, which never overwrites. A published
+result is therefore complete. To resume a sweep, to add runs to it or to merge two folders, it is enough to train the runs whose
+file does not exist.
 """
 
 import json
@@ -23,15 +24,17 @@ from safetensors.numpy import load_file, save
 
 from frostline import FrostlineError
 from frostline.data.files import create_file, json_bytes, replace_file
+from frostline.statistics.predictions import expand_to_all_rows
 from frostline.sweep.toml import to_toml
 
-if TYPE_CHECKING:  # a result is made with torch, and kept without
+if TYPE_CHECKING:  # Result imports torch, which reading a folder does not need
     from frostline.training.result import Result
+    from frostline.training.specification import RunSpec
 
 
 @dataclass(frozen=True)
 class Store:
-    """A sweep's folder."""
+    """The results in the folder of a sweep."""
 
     out: Path
 
@@ -40,7 +43,7 @@ class Store:
         return self.out / "runs"
 
     def publish(self, digest: str, result: "Result") -> None:
-        """Put a result into the folder; the file that makes it count comes last."""
+        """Write the files of a result. ``<digest>.json`` comes last, because its existence means that the run is done."""
         if result.test_facts is not None and result.test_logits is not None:
             create_file(
                 self.runs / f"{digest}.test.safetensors", save({"test": np.ascontiguousarray(result.test_logits)})
@@ -53,7 +56,7 @@ class Store:
         (self.runs / f"{digest}.failed.json").unlink(missing_ok=True)
 
     def fail(self, digest: str, facts: Mapping[str, Any]) -> None:
-        """Write down why a run ended in an error, in place of an older reason."""
+        """Record why a run ended in an error. This replaces an older reason."""
         replace_file(self.runs / f"{digest}.failed.json", json_bytes(facts))
 
     def results(self) -> dict[str, dict[str, Any]]:
@@ -61,11 +64,11 @@ class Store:
         return {path.stem: self._read(path) for path in self._files("*.json") if path.name.count(".") == 1}
 
     def result(self, digest: str) -> dict[str, Any]:
-        """One of them."""
+        """The result of one run."""
         return self._read(self.runs / f"{digest}.json")
 
     def failures(self) -> dict[str, dict[str, Any]]:
-        """Every run that ended in an error and has no result."""
+        """The records of all runs that ended in an error and have no result, by digest."""
         found = {path.name.split(".")[0]: path for path in self._files("*.failed.json")}
         return {digest: self._read(p) for digest, p in found.items() if not (self.runs / f"{digest}.json").exists()}
 
@@ -73,11 +76,26 @@ class Store:
         return (self.runs / f"{digest}.json").exists()
 
     def predictions(self, digest: str) -> dict[str, NDArray[np.float32]]:
-        """Logits of a run on the validation rows: ``validation_best`` and ``validation_last``, ``[rows, C]``."""
+        """Logits of a run on the rows that it was scored on: ``validation_best`` and ``validation_last``, ``[rows, C]``."""
         return self._arrays(self.runs / f"{digest}.predictions.safetensors")
 
+    def predictions_on_all_rows(
+        self, run: "RunSpec", folds: NDArray[np.int64] | None, split: str = "validation_best"
+    ) -> NDArray[np.float32]:
+        """Logits of a run on all rows of a split, ``[rows, C]``; NaN on rows that it was not scored on.
+
+        Args:
+            run: The run.
+            folds: The fold of each validation row; None without folds.
+            split: ``validation_best``, ``validation_last``, or another split, which has no folds.
+        """
+        found = self.predictions(run.digest)[split]
+        if folds is None or split not in ("validation_best", "validation_last"):
+            return found
+        return expand_to_all_rows(found, folds == run.fold)
+
     def test(self, digest: str) -> tuple[dict[str, Any], NDArray[np.float32]] | None:
-        """Score and logits on test, once the answer stands; None where there is no test."""
+        """Score and logits on the test set; None if there is no test set."""
         path = self.runs / f"{digest}.test.json"
         if not path.exists():
             return None
@@ -88,10 +106,10 @@ class Store:
         replace_file(self.out / "sweep.toml", to_toml(values).encode())
 
     def read_spec(self) -> dict[str, Any] | None:
-        """What sweep.toml says; None where there is none.
+        """The contents of sweep.toml; None if it does not exist.
 
         Raises:
-            FrostlineError: it is there but cannot be read.
+            FrostlineError: The file cannot be read or is damaged.
         """
         path = self.out / "sweep.toml"
         try:
@@ -101,7 +119,7 @@ class Store:
         except OSError as error:
             raise FrostlineError(f"{path} cannot be read ({error.strerror}): choose another --out.") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise FrostlineError(f"{path} is damaged ({error}): put it back, or choose another --out.") from error
+            raise FrostlineError(f"{path} is damaged ({error}): restore it, or choose another --out.") from error
 
     def _files(self, pattern: str) -> Iterable[Path]:
         return sorted(self.runs.glob(pattern))
@@ -110,7 +128,7 @@ class Store:
         try:
             facts: dict[str, Any] = json.loads(path.read_bytes())
             if facts["digest"] != path.name.split(".")[0]:
-                raise ValueError("it is of another run")
+                raise ValueError("it belongs to another run")
         except (ValueError, KeyError, TypeError) as error:
             raise _damaged(path, error) from error
         return facts
@@ -123,8 +141,8 @@ class Store:
 
 
 def _damaged(path: Path, error: Exception) -> FrostlineError:
-    all_of_the_run = path.with_name(f"{path.name.split('.')[0]}.*")
+    files_of_the_run = path.with_name(f"{path.name.split('.')[0]}.*")
     return FrostlineError(
-        f"{path} is damaged ({type(error).__name__}: {error}): delete {all_of_the_run} and run the sweep's command "
+        f"{path} is damaged ({type(error).__name__}: {error}): delete {files_of_the_run} and run the sweep's command "
         "again; only that run is repeated."
     )

@@ -1,4 +1,4 @@
-"""The tables of a sweep, rebuilt from its results: one row a run, and every score of every epoch."""
+"""The tables of a sweep, made from its results: one row per run, and one row per score."""
 
 import csv
 import io
@@ -10,6 +10,8 @@ import pandas as pd
 
 from frostline.data.files import replace_file
 from frostline.data.parsing import NUMBER
+from frostline.model.places import EMBEDDINGS, layer_number
+from frostline.statistics.tune import FULL, NAMED
 from frostline.sweep.results.store import Store
 from frostline.training.specification import RunSpec
 
@@ -34,18 +36,18 @@ COLUMNS = (
     "trainable_parameters",
     "train_seconds",
     "cache_seconds",
-    "abreast",
+    "concurrent_runs",
     "peak_memory_bytes",
     "run",
 )
-INTEGERS = ("train_size", "tuned_layers", "seed", "trainable_parameters", "abreast", "peak_memory_bytes")
+INTEGERS = ("train_size", "tuned_layers", "seed", "trainable_parameters", "concurrent_runs", "peak_memory_bytes")
 FLOATS = (
     *("learning_rate", "validation_best", "validation_last", "train_last", "test", "best_epoch"),
     *("train_seconds", "cache_seconds"),
 )
-COST = ("train_seconds", "cache_seconds", "peak_memory_bytes")  # differ between two runs of the same thing
+COST = ("train_seconds", "cache_seconds", "peak_memory_bytes")  # not reproducible
 SCORE_COLUMNS = ("run", "split", "epoch", "metric", "value")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs text that starts with one of these as a formula
 
 
 def run_rows(
@@ -57,9 +59,9 @@ def run_rows(
     layers: int,
     with_test: bool,
 ) -> list[dict[str, Any]]:
-    """One row for each run of the sweep, done or not, in the order of the grid. ``layers`` is L."""
+    """One row for each run, done or not, in the order of ``specs``. ``layers`` is the number of layers, L."""
     results, failures = store.results(), store.failures()
-    share = _share_of_pass([results[spec.digest] for spec in specs if spec.digest in results])
+    share = _forward_pass_share([results[spec.digest] for spec in specs if spec.digest in results])
     rows = []
     for spec in specs:
         facts = results.get(spec.digest, {})
@@ -72,17 +74,17 @@ def run_rows(
                 "task": task,
                 "train_size": spec.train_size,
                 "trainable": spec.trainable,
-                **_reach(spec, facts.get("audit"), layers),
+                **_depth_columns(spec, facts.get("audit"), layers),
                 "seed": spec.seed,
                 "learning_rate": spec.learning_rate,
                 "status": status,
                 "reason": facts.get("reason", failure.get("reason", "")),
                 "test": test[0]["scores"][facts["metric"]] if facts and test else None,
                 "trainable_parameters": facts.get("audit", {}).get("trainable_parameters"),
-                "abreast": facts.get("provenance", {}).get("workers"),
+                "concurrent_runs": facts.get("provenance", {}).get("workers"),
                 "run": spec.digest,
                 **{name: facts.get("cost", {}).get(name) for name in COST},
-                "cache_seconds": (share if _used_pass(facts) else 0.0) if facts else None,
+                "cache_seconds": (share if _starts_from_cache(facts) else 0.0) if facts else None,
                 **{
                     name: facts.get(name)
                     for name in ("outcome", "metric", "validation_best", "validation_last", "train_last", "best_epoch")
@@ -92,32 +94,34 @@ def run_rows(
     return [{name: row[name] for name in COLUMNS} for row in rows]
 
 
-def _share_of_pass(finished: Iterable[Mapping[str, Any]]) -> float:
-    """Seconds of the pass that fall to each run which used it, the same to all. The pass is the longest that one of them
-    saw: a call that goes on where another stopped reads only the rows that its own runs need."""
-    seconds = [facts["cost"]["forward_pass_seconds"] for facts in finished if _used_pass(facts)]
+def _forward_pass_share(finished: Iterable[Mapping[str, Any]]) -> float:
+    """The seconds of the forward pass over the frozen layers, divided by the number of runs that start from its hidden states.
+
+    Each call has its own forward pass. A resumed call computes only the examples that its runs need, so the longest one counts.
+    """
+    seconds = [facts["cost"]["forward_pass_seconds"] for facts in finished if _starts_from_cache(facts)]
     return max(seconds) / len(seconds) if seconds else 0.0
 
 
-def _used_pass(facts: Mapping[str, Any]) -> bool:
+def _starts_from_cache(facts: Mapping[str, Any]) -> bool:
     return facts["provenance"]["cut"] is not None
 
 
-def _reach(spec: RunSpec, audit: Mapping[str, Any] | None, layers: int) -> dict[str, Any]:
-    """How far down a run trains; of named parts only its audit knows, so it is None until there is one."""
-    if spec.tune != "named":
-        k = layers if spec.tune == "all" else spec.tune
-        return {"tuned_layers": k, "tune_embeddings": spec.tune == "all"}
+def _depth_columns(spec: RunSpec, audit: Mapping[str, Any] | None, layers: int) -> dict[str, Any]:
+    """The columns ``tuned_layers`` and ``tune_embeddings``. For named parts they are None until there is an audit."""
+    if spec.tune != NAMED:
+        k = layers if spec.tune == FULL else spec.tune
+        return {"tuned_layers": k, "tune_embeddings": spec.tune == FULL}
     if audit is None:
         return {"tuned_layers": None, "tune_embeddings": None}
     trained = [place for place, count in audit["by_place"].items() if count["trained"]]
-    numbers = [int(place.removeprefix("layer ")) for place in trained if place.startswith("layer ")]
-    embeddings = "embeddings" in trained
+    numbers = [number for place in trained if (number := layer_number(place)) is not None]
+    embeddings = EMBEDDINGS in trained
     return {"tuned_layers": layers - min([0] if embeddings else numbers, default=layers), "tune_embeddings": embeddings}
 
 
 def score_rows(specs: Iterable[RunSpec], store: Store, *, with_test: bool) -> list[dict[str, Any]]:
-    """Every score of every run; test scores bear the epoch that they were taken at."""
+    """Every score of every run. The epoch of a test score is the epoch of the best validation score."""
     results, rows = store.results(), []
     for spec in specs:
         facts = results.get(spec.digest)
@@ -133,7 +137,7 @@ def score_rows(specs: Iterable[RunSpec], store: Store, *, with_test: bool) -> li
 
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows of the results table as a pandas frame; a column has one type, whatever the values are."""
+    """Rows of the results table as a pandas frame. The type of a column does not depend on its values."""
     table = pd.DataFrame(list(rows), columns=list(COLUMNS), dtype=object)
     kinds = {**dict.fromkeys(COLUMNS, "string"), **dict.fromkeys(INTEGERS, "Int64"), **dict.fromkeys(FLOATS, "Float64")}
     return table.astype({**kinds, "tune_embeddings": "boolean"})
@@ -149,13 +153,13 @@ def write_tables(out: Path, runs: Sequence[Mapping[str, Any]], scores: Sequence[
 
 
 def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
-    """Rows as CSV; a text that a spreadsheet would take for a formula (a number is none) gets a leading apostrophe, so it
-    stays text."""
+    """Rows as CSV. Text that a spreadsheet would take for a formula gets a leading apostrophe; numbers do not."""
     text = io.StringIO(newline="")
     writers = [csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)]
     for row in ({name: name for name in columns}, *rows):
         cells = [_cell(row[name]) for name in columns]
-        writers[any("\r" in str(cell) for cell in cells)].writerow(cells)  # csv alone leaves a bare \r unquoted
+        has_return = any("\r" in str(cell) for cell in cells)  # QUOTE_MINIMAL leaves a bare \r unquoted
+        writers[has_return].writerow(cells)
     return text.getvalue().encode()
 
 

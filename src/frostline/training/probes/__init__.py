@@ -1,8 +1,8 @@
 """Linear probes on frozen features: ridge and logistic regression on cached hidden states.
 
-- inputs.py: what a probe reads: one vector of each example, after one layer or several
+- fitting.py: fit and score probes after every layer. Start reading here.
+- inputs.py: the features of a probe: one vector of each example, after one layer or several layers
 - linear.py: ridge and logistic regression with a cross-validated penalty, without torch
-- fitting.py: fit and score probes after every layer
 - baseline.py: the TF-IDF baseline
-- saved.py: a probe on disk, and its predictions
+- saved.py: save a probe, load it, and predict with it
 """

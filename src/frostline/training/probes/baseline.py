@@ -1,4 +1,4 @@
-"""The TF-IDF baseline: what a linear model of words and pairs of words reaches without any pretrained model."""
+"""The TF-IDF baseline: a linear model of words and word pairs, without a pretrained model."""
 
 from collections.abc import Iterator
 
@@ -14,19 +14,19 @@ from frostline.statistics.predictions import Labelled
 
 
 def tfidf_score(data: Data, validation: Labelled) -> float | None:
-    """The validation score of the baseline; None if the examples hold no words, or if the score is not defined."""
-    number = not data.task.labels
-    model = Ridge(1.0, solver="sparse_cg") if number else LogisticRegression(max_iter=1000)
+    """The validation score of the baseline; None if the examples contain no words, or if the score is undefined."""
+    is_regression = not data.task.labels
+    model = Ridge(1.0, solver="sparse_cg") if is_regression else LogisticRegression(max_iter=1000)
     chain = make_pipeline(TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+"), model)
     if not any(any(c.isalnum() for c in text) for text in _joined(data.train)):
         return None
     chain.fit(list(_joined(data.train)), data.train.targets)
     predicted = chain.predict(list(_joined(data.validation)))
-    values = predicted[:, None] if number else np.eye(len(data.task.labels))[predicted]
+    values = predicted[:, None] if is_regression else np.eye(len(data.task.labels))[predicted]
     return defined(validation.score(values, np.arange(len(predicted))))
 
 
 def _joined(examples: Examples) -> Iterator[str]:
-    """The text of each example; a pair as two lines."""
+    """The text of each example. The two texts of a pair become two lines."""
     for n, text in enumerate(examples.texts):
         yield text if examples.pairs is None else f"{text}\n{examples.pairs[n]}"

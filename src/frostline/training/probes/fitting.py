@@ -1,4 +1,4 @@
-"""Probes after every layer of a model, fitted on cached hidden states."""
+"""Fit and score probes after every layer of a model, on cached hidden states."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,38 +12,46 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from frostline.data.held_out import NO_TEST_SET
 from frostline.data.load import Data
+from frostline.data.splits import NO_TEST_SET
 from frostline.frozen.batches import Rows
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.model.device import Machine
 from frostline.model.pretrained import Pretrained
 from frostline.statistics.metrics import defined
-from frostline.statistics.predictions import Labelled, Predictions
+from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.training.probes.baseline import tfidf_score
 from frostline.training.probes.inputs import LAST_LAYERS, ProbeInput, last_layers_inputs, single_layer_inputs
 from frostline.training.probes.linear import FITS, Probe
 from frostline.training.probes.saved import save_probe
 
-THREADS = 4  # probes fitted at the same time, at most: each takes memory for all rows
+MAX_THREADS = 4  # probes fitted at the same time, because each needs memory for all rows
 
-Vectors = Callable[[int], Any]  # a layer -> [n, 3, D]
+Vectors = Callable[[int], Any]  # from a layer to its pooled vectors, [n, 3, D]
 
 
 @dataclass(frozen=True)
 class ScoredProbe:
-    """A fitted probe and its scores."""
+    """A fitted probe and its scores.
+
+    Attributes:
+        input: The features of the probe.
+        probe: The fitted probe.
+        held_out: The cross-validated score on the training rows; NaN if it is undefined.
+        validation: The score on the validation rows.
+        values: The predictions for the validation rows, ``[n, C]``.
+    """
 
     input: ProbeInput
     probe: Probe
-    left_out: float  # score of the training rows, each by a fit that had not seen it
+    held_out: float
     validation: float
-    values: Any  # [validation rows, C]
+    values: Any
 
 
 @dataclass(frozen=True)
 class Probed:
-    """The probes for one label column. ``facts`` are what probes.json holds."""
+    """The probes for one label column. ``facts`` is the content of probes.json."""
 
     facts: dict[str, Any]
     best: ScoredProbe
@@ -52,7 +60,7 @@ class Probed:
 
     @property
     def sentence(self) -> str:
-        """The summary in words."""
+        """The summary as a sentence."""
         sentence: str = self.facts["sentence"]
         return sentence
 
@@ -75,16 +83,16 @@ def fit_probes(
 ) -> Probed:
     """Fit and score probes for one label column.
 
-    The best probe is chosen by its scores on left-out training rows; validation is only reported.
+    The best probe is chosen by its cross-validated score on training rows. The validation score is only reported.
 
     Args:
         data: The examples.
-        states: Their hidden states, with the vectors after every layer.
-        rows: The rows of ``states`` that belong to ``train`` and to ``validation``.
+        states: Their hidden states, with pooled vectors after every layer.
+        rows: The rows of ``train`` and ``validation`` in ``states``.
         pretrained: The model.
         machine: Device and precision that computed the hidden states.
         metric: The metric of all scores.
-        max_length: Most tokens in an example, as reported.
+        max_length: The maximum number of tokens per example, for the report.
         kind: ``ridge`` or ``logistic``.
         describe: Makes the summary sentence from the facts.
     """
@@ -97,10 +105,10 @@ def fit_probes(
         features = inputs.features(train_vectors)
         probe = FITS[kind](features, data.train.targets, len(task.labels))
         values = probe.values(inputs.features(validation_vectors))
-        # If all examples have the same features, leaving a row out changes only the class frequencies, always to its
-        # disadvantage: such a score says nothing.
-        left_out = _score(train, probe.left_out) if np.ptp(features, 0).any() else np.nan
-        return ScoredProbe(inputs, probe, left_out, _score(validation, values), values)
+        # If all examples have the same features, holding out a row only makes its class less frequent. The score would then be
+        # worse than guessing, so it is undefined.
+        held_out = _score(train, probe.held_out) if np.ptp(features, 0).any() else np.nan
+        return ScoredProbe(inputs, probe, held_out, _score(validation, values), values)
 
     probes = _fit_all(fit, pretrained.anatomy.count)
     best = max(probes, key=_rank)
@@ -115,7 +123,7 @@ def fit_probes(
         "train_rows": len(data.train),
         "validation_rows": len(data.validation),
         "chance": validation.chance,
-        "words": tfidf_score(data, validation),
+        "tfidf_score": tfidf_score(data, validation),
         **_probe_facts(probes, best, validation),
         "notes": [note for note in data.notes if note != NO_TEST_SET],
     }
@@ -127,20 +135,20 @@ def _score(split: Labelled, values: Any) -> float:
 
 
 def _vectors(states: HiddenStates, rows: Rows) -> Vectors:
-    """The vectors of these rows by layer; the most recent layers stay in memory."""
+    """The pooled vectors of these rows by layer. The most recently read layers stay in memory."""
     cached, lock = lru_cache(LAST_LAYERS)(lambda layer: states.pooled(layer, rows).numpy()), Lock()
 
     def of(layer: int) -> Any:
-        with lock:  # otherwise threads that want the same layer at the same time would each read it
+        with lock:  # without it, several threads could read the same layer at the same time
             return cached(layer)
 
     return of
 
 
 def _fit_all(fit: Callable[[ProbeInput], ScoredProbe], layers: int) -> list[ScoredProbe]:
-    """Probes after every single layer, and on the last layers together of the vector that does best."""
+    """Probes after every single layer, and one on the last layers together, with the vector of the best single probe."""
     cores = torch.get_num_threads()
-    threads = min(THREADS, cores)
+    threads = min(MAX_THREADS, cores)
     with threadpool_limits(cores // threads, "blas"), ThreadPoolExecutor(threads) as pool:
         probes = list(pool.map(fit, single_layer_inputs(layers)))
     vector = max(probes, key=_rank).input.pooled
@@ -148,21 +156,21 @@ def _fit_all(fit: Callable[[ProbeInput], ScoredProbe], layers: int) -> list[Scor
 
 
 def _rank(probe: ScoredProbe) -> tuple[float, int, int]:
-    """Orders by the score of left-out rows; of equals, the probe that needs fewer layers is better."""
-    score = -np.inf if np.isnan(probe.left_out) else probe.left_out
+    """The key to sort by: the score on held-out training rows. Of equal scores, the probe with fewer layers is better."""
+    score = -np.inf if np.isnan(probe.held_out) else probe.held_out
     return score, -probe.input.layers[-1], -len(probe.input.layers)
 
 
 def _probe_facts(probes: Sequence[ScoredProbe], best: ScoredProbe, validation: Labelled) -> dict[str, Any]:
-    scored = Predictions(validation, {"best": best.values}.__getitem__).alone("best")
+    scored = RunPredictions(validation, {"best": best.values}.__getitem__).alone("best")
     return {
         "probes": [
             {
                 "layers": probe.input.layers,
                 "vector": probe.input.pooled,
-                "unseen": defined(probe.left_out),
+                "held_out": defined(probe.held_out),
                 "validation": defined(probe.validation),
-                "strength": probe.probe.strength,
+                "penalty": probe.probe.penalty,
             }
             for probe in probes
         ],

@@ -1,9 +1,8 @@
-"""Linear probes: ridge and logistic regression on frozen features. No torch here.
+"""Linear probes: ridge and logistic regression on frozen features. This module does not use torch.
 
-Features are standardised on the training rows. The penalty is chosen by its error on rows that the fit has not seen. Ridge
-leaves out every single row, which has a closed form (PRESS: Allen 1974, Technometrics 16). Logistic
-regression leaves out each of five folds. The predictions for left-out rows also tell how good the probe is, without
-spending a row on it.
+Features are standardised on the training rows. The penalty is chosen by cross-validation. Ridge regression uses leave-one-out,
+which has a closed form (PRESS: Allen 1974, Technometrics 16). Logistic regression uses five folds. The predictions for held-out
+rows also give an estimate of the probe's quality, so no training rows have to be set aside for it.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,32 +19,34 @@ Features = NDArray[np.float32]
 Targets = NDArray[np.int64] | Array
 Indices = NDArray[np.int64]
 
-STRENGTHS = tuple(float(x) for x in np.logspace(-4, 1, 11))  # of the penalty, per training row
+PENALTIES = tuple(float(x) for x in np.logspace(-4, 1, 11))  # penalties to choose from, per training row
 FOLDS = 5
-CHUNK = 16384  # rows that are converted to double precision at a time
+CHUNK = 16384  # number of rows that are converted to double precision at a time
 
 
 @dataclass(frozen=True)
 class Probe:
-    """``values = (features - mean) / scale @ weights + bias``, with a column for each class, or one for a number.
+    """A fitted probe: ``values = (features - mean) / scale @ weights + bias``.
+
+    The values have one column for each class, or a single column for regression.
 
     Attributes:
         weights: ``[D, C]``.
         bias: ``[C]``.
         mean: The mean of each feature on the training rows, ``[D]``.
-        scale: The standard deviation of each feature, ``[D]``; 1 for a constant feature.
-        strength: The penalty, per training row.
-        sharpness: The inverse temperature: ``softmax(sharpness * values)`` are probabilities.
-        left_out: The values of the training rows, ``[n, C]``, each by a fit that had not seen the row.
+        scale: The standard deviation of each feature on the training rows, ``[D]``; 1 for a constant feature.
+        penalty: The chosen penalty, per training row.
+        inverse_temperature: ``softmax(inverse_temperature * values)`` are the probabilities of the classes.
+        held_out: The cross-validated values of the training rows, ``[n, C]``: each row was held out from the fit for it.
     """
 
     weights: Array
     bias: Array
     mean: Array
     scale: Array
-    strength: float
-    sharpness: float
-    left_out: Array
+    penalty: float
+    inverse_temperature: float
+    held_out: Array
 
     def values(self, features: Features) -> Array:
         """Values ``[n, C]`` of rows ``[n, D]``."""
@@ -55,7 +56,7 @@ class Probe:
 
     def probabilities(self, features: Features) -> Array:
         """Probabilities of the classes, ``[n, C]``."""
-        probabilities: Array = special.softmax(self.sharpness * self.values(features), axis=1)
+        probabilities: Array = special.softmax(self.inverse_temperature * self.values(features), axis=1)
         return probabilities
 
 
@@ -63,42 +64,41 @@ Fit = Callable[[Features, Targets, int], Probe]
 
 
 def ridge(features: Features, targets: Targets, classes: int) -> Probe:
-    """Ridge regression on a number, or on -1 and 1 for each class.
+    """Ridge regression on a number, or on the targets -1 and 1 for each class.
 
-    The same as scikit-learn's ``Ridge`` and ``RidgeClassifier`` on standardised features.
+    Gives the same as scikit-learn's ``Ridge`` and ``RidgeClassifier`` on standardised features.
 
     Args:
         features: ``[n, D]``.
         targets: Class indices or numbers, ``[n]``.
-        classes: The number of classes; 0 for a number.
+        classes: The number of classes; 0 for regression.
     """
     y = targets.astype(float)[:, None] if not classes else np.where(targets[:, None] == np.arange(classes), 1.0, -1.0)
     mean, scale = _standardisation(features)
     offset = y.mean(0)
     solve = _primal if len(features) > features.shape[1] else _dual
-    penalties = np.array(STRENGTHS) * len(features)
-    left_out, weights = solve(features, mean, scale, y - offset, penalties)
-    best = int(np.argmin([np.square(values + offset - y).mean() for values in left_out]))
-    probe = Probe(weights(best), offset, mean, scale, STRENGTHS[best], 1.0, left_out[best] + offset)
+    held_out, weights = solve(features, mean, scale, y - offset, np.array(PENALTIES) * len(features))
+    best = int(np.argmin([np.square(values + offset - y).mean() for values in held_out]))
+    probe = Probe(weights(best), offset, mean, scale, PENALTIES[best], 1.0, held_out[best] + offset)
     return _calibrated(probe, targets) if classes else probe
 
 
 def logistic(features: Features, targets: Targets, classes: int) -> Probe:
-    """L2 logistic regression, the same as scikit-learn's ``LogisticRegression``; for a number it is :func:`ridge`.
+    """Logistic regression with an L2 penalty, the same as scikit-learn's ``LogisticRegression``.
 
-    Arguments as in :func:`ridge`.
+    The arguments are those of :func:`ridge`. A regression task is fitted by :func:`ridge`.
     """
     if not classes:
         return ridge(features, targets, classes)
     mean, scale = _standardisation(features)
     x = (features - mean) / scale
     folds = _folds(x, targets)
-    left_out = {strength: np.zeros((len(targets), classes)) for strength in STRENGTHS}
-    for strength, values in left_out.items():
-        for seen, unseen in folds:
-            values[unseen] = _logistic_values((x[seen], targets[seen]), x[unseen], classes, strength)
-    losses = {strength: _log_loss(values, targets) for strength, values in left_out.items()}
-    best = min(losses, key=lambda strength: losses[strength])
+    held_out = {penalty: np.zeros((len(targets), classes)) for penalty in PENALTIES}
+    for penalty, values in held_out.items():
+        for rest, fold in folds:
+            values[fold] = _logistic_values((x[rest], targets[rest]), x[fold], classes, penalty)
+    losses = {penalty: _log_loss(values, targets) for penalty, values in held_out.items()}
+    best = min(losses, key=lambda penalty: losses[penalty])
     model, present = _fit_logistic(x, targets, best), np.unique(targets)
     weights, bias = np.zeros((x.shape[1], classes)), np.full(classes, -np.inf)
     bias[present] = 0.0
@@ -106,14 +106,14 @@ def logistic(features: Features, targets: Targets, classes: int) -> Probe:
         weights[:, present[1]], bias[present[1]] = model.coef_[0], model.intercept_[0]
     else:
         weights[:, present], bias[present] = model.coef_.T, model.intercept_
-    return Probe(weights, bias, mean, scale, best, 1.0, left_out[best])
+    return Probe(weights, bias, mean, scale, best, 1.0, held_out[best])
 
 
 FITS: Mapping[str, Fit] = {"ridge": ridge, "logistic": logistic}
 
 
 def _standardisation(features: Features) -> tuple[Array, Array]:
-    """Mean and standard deviation of each feature; 1 for a constant feature."""
+    """Mean and standard deviation of each feature. The standard deviation of a constant feature is set to 1."""
     count = len(features)
     mean = sum(part.sum(0) for part in _chunks(features)) / count
     variance = sum(np.square(part - mean).sum(0) for part in _chunks(features)) / count
@@ -126,12 +126,12 @@ def _chunks(features: Features) -> list[Array]:
     return [features[n : n + CHUNK].astype(float) for n in range(0, len(features), CHUNK)]
 
 
-# For each strength the values of left-out rows, [n, C]; and a function that gives the weights of one of them, [D, C].
+# The values of held-out rows for each penalty, [n, C], and a function from the index of a penalty to its weights, [D, C].
 Solution = tuple[list[Array], Callable[[int], Array]]
 
 
 def _primal(features: Features, mean: Array, scale: Array, y: Array, penalties: Array) -> Solution:
-    """Solve ridge with more rows than features, by the eigenvectors of ``X'X``, for all penalties at once."""
+    """Ridge regression with more rows than features, from the eigenvectors of ``X'X``, for all penalties at once."""
     width, count = features.shape[1], len(features)
     gram, moments = np.zeros((width, width)), np.zeros((width, y.shape[1]))
     chunks = [slice(n, n + CHUNK) for n in range(0, count, CHUNK)]
@@ -148,63 +148,63 @@ def _primal(features: Features, mean: Array, scale: Array, y: Array, penalties: 
         moments += x.T @ y[chunk]
     eigenvalues, vectors = linalg.eigh(gram, overwrite_a=True, check_finite=False)
     projected = vectors.T @ moments  # [D, C]
-    inverse = 1.0 / (np.maximum(eigenvalues, 0.0)[:, None] + penalties)  # [D, strengths]
-    weights = inverse[:, :, None] * projected[:, None]  # [D, strengths, C], in the basis of the eigenvectors
-    left_out = np.empty((count, *weights.shape[1:]))
+    inverse = 1.0 / (np.maximum(eigenvalues, 0.0)[:, None] + penalties)  # [D, penalties]
+    weights = inverse[:, :, None] * projected[:, None]  # [D, penalties, C], in the basis of the eigenvectors
+    held_out = np.empty((count, *weights.shape[1:]))
     for chunk in chunks:
         rotated = standardised(chunk) @ vectors
         fitted = np.tensordot(rotated, weights, 1)
-        leverage = np.square(rotated, out=rotated) @ inverse + 1.0 / count  # [rows, strengths]
-        left_out[chunk] = y[chunk, None] - (y[chunk, None] - fitted) / (1.0 - leverage)[:, :, None]
-    return list(left_out.swapaxes(0, 1)), lambda n: vectors @ weights[:, n]
+        leverage = np.square(rotated, out=rotated) @ inverse + 1.0 / count  # [rows, penalties]
+        held_out[chunk] = y[chunk, None] - (y[chunk, None] - fitted) / (1.0 - leverage)[:, :, None]
+    return list(held_out.swapaxes(0, 1)), lambda n: vectors @ weights[:, n]
 
 
 def _dual(features: Features, mean: Array, scale: Array, y: Array, penalties: Array) -> Solution:
-    """Solve ridge with fewer rows than features, by the eigenvectors of ``XX'``."""
+    """Ridge regression with fewer rows than features, from the eigenvectors of ``XX'``."""
     x = (features.astype(float) - mean) / scale
     eigenvalues, vectors = linalg.eigh(x @ x.T, overwrite_a=True, check_finite=False)
     eigenvalues, projected = np.maximum(eigenvalues, 0.0), vectors.T @ y
-    left_out = []
+    held_out = []
     for penalty in penalties:
         shrinkage = (eigenvalues / (eigenvalues + penalty))[:, None]
         leverage = np.square(vectors) @ shrinkage + 1.0 / len(x)
         fitted = vectors @ (shrinkage * projected)
-        left_out.append(y - (y - fitted) / (1.0 - leverage))
-    return left_out, lambda n: x.T @ (vectors @ (projected / (eigenvalues + penalties[n])[:, None]))
+        held_out.append(y - (y - fitted) / (1.0 - leverage))
+    return held_out, lambda n: x.T @ (vectors @ (projected / (eigenvalues + penalties[n])[:, None]))
 
 
 def _folds(x: Array, targets: Targets) -> list[tuple[Indices, Indices]]:
-    """Rows to fit on and rows to leave out; stratified by class unless a class has too few rows."""
+    """For each fold, the rows to fit on and the held-out rows. Stratified by class, unless a class has too few rows."""
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
     if np.bincount(targets)[np.unique(targets)].min() < FOLDS:
         folds = KFold(min(FOLDS, len(targets)), shuffle=True, random_state=0)
     return list(folds.split(x, targets))
 
 
-def _fit_logistic(x: Array, targets: Targets, strength: float) -> LogisticRegression:
-    return LogisticRegression(C=1.0 / (strength * len(x)), max_iter=10_000).fit(x, targets)
+def _fit_logistic(x: Array, targets: Targets, penalty: float) -> LogisticRegression:
+    return LogisticRegression(C=1.0 / (penalty * len(x)), max_iter=10_000).fit(x, targets)
 
 
-def _logistic_values(seen: tuple[Array, Targets], unseen: Array, classes: int, strength: float) -> Array:
-    """Logits ``[n, C]`` of unseen rows by a fit to the seen ones; -inf for a class that the fit has not seen."""
-    values = np.full((len(unseen), classes), -np.inf)
-    present = np.unique(seen[1])
+def _logistic_values(train: tuple[Array, Targets], x: Array, classes: int, penalty: float) -> Array:
+    """Fit on ``train`` and return the logits of the rows ``x``, ``[n, C]``; -inf for a class that is absent in ``train``."""
+    values = np.full((len(x), classes), -np.inf)
+    present = np.unique(train[1])
     if len(present) == 1:
         values[:, present] = 0.0
         return values
-    decision = _fit_logistic(*seen, strength).decision_function(unseen)
+    decision = _fit_logistic(*train, penalty).decision_function(x)
     values[:, present] = np.stack([np.zeros_like(decision), decision], 1) if decision.ndim == 1 else decision
     return values
 
 
 def _log_loss(values: Array, targets: Targets) -> float:
     chosen = special.log_softmax(values, axis=1)[np.arange(len(values)), targets.astype(np.int64)]
-    return float(-np.maximum(chosen, -50.0).mean())  # a class that a fit has not seen costs 50, not infinity
+    return float(-np.maximum(chosen, -50.0).mean())  # a class that is absent in a fit costs 50, not infinity
 
 
 def _calibrated(probe: Probe, targets: Targets) -> Probe:
-    """With the sharpness that makes the classes of left-out rows most likely (temperature scaling, Guo et al. 2017)."""
+    """The probe with calibrated probabilities: temperature scaling on held-out rows (Guo et al. 2017)."""
     found = optimize.minimize_scalar(
-        lambda log: _log_loss(np.exp(log) * probe.left_out, targets), bounds=(-5.0, 5.0), method="bounded"
+        lambda log: _log_loss(np.exp(log) * probe.held_out, targets), bounds=(-5.0, 5.0), method="bounded"
     )
-    return replace(probe, sharpness=float(np.exp(found.x)))
+    return replace(probe, inverse_temperature=float(np.exp(found.x)))

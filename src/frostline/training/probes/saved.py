@@ -1,4 +1,4 @@
-"""A probe on disk: what it reads, its weights, and the model it was fitted on; and its predictions for new examples."""
+"""Save a probe, load it, and predict with it. A saved probe names its model but does not contain it."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from frostline.model.device import Machine, this_machine
 from frostline.model.loading import load_pretrained
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import encode
-from frostline.training.probes.inputs import ProbeInput, vectors_pass
+from frostline.training.probes.inputs import ProbeInput, pooled_forward_pass
 from frostline.training.probes.linear import Probe
 
 FORMAT = 1
@@ -36,11 +36,11 @@ def save_probe(
 
     Args:
         folder: Where to write.
-        inputs: What the probe reads.
+        inputs: The features of the probe.
         probe: The fitted probe.
-        pretrained: The model it was fitted on.
-        machine: The precision it was fitted in.
-        facts: Task, labels, columns, length limit and summary.
+        pretrained: The model that computes the features.
+        machine: The device and precision that computed the features.
+        facts: Task, labels, columns, maximum length and summary.
     """
     arrays = {name: getattr(probe, name) for name in ("weights", "bias", "mean", "scale")}
     replace_file(folder / WEIGHTS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
@@ -52,7 +52,7 @@ def save_probe(
         "precision": machine.precision,
         "layers": inputs.layers,
         "pooled": inputs.pooled,
-        "sharpness": probe.sharpness,
+        "inverse_temperature": probe.inverse_temperature,
         **{name: facts[name] for name in COPIED_FACTS},
     }
     write_json(folder / FACTS, saved)
@@ -60,7 +60,7 @@ def save_probe(
 
 @dataclass(frozen=True)
 class SavedProbe:
-    """A probe that was read from a folder, with the facts beside it."""
+    """A probe that was loaded from a folder, with the facts about it."""
 
     folder: Path
     about: Mapping[str, Any]
@@ -70,10 +70,10 @@ class SavedProbe:
         """Predict new examples.
 
         Returns:
-            Probabilities ``[n, C]``, or numbers ``[n, 1]``; and how many examples were truncated.
+            Probabilities ``[n, C]`` or numbers ``[n, 1]``, and the number of truncated examples.
 
         Raises:
-            FrostlineError: The model that the probe was fitted on is not found, or has changed.
+            FrostlineError: The probe's model is not found, or has changed.
         """
         about, inputs = self.about, ProbeInput(tuple(self.about["layers"]), self.about["pooled"])
         pretrained = self._load_model(trust_remote_code=trust_remote_code)
@@ -81,7 +81,7 @@ class SavedProbe:
         if not texts.texts:
             return np.zeros((0, len(self.probe.bias)), np.float32), 0
         tokens = encode(pretrained.tokenizer, texts.texts, texts.pairs, about["max_length"])
-        forward_pass = vectors_pass(pretrained, machine, StateSelection((), head=False, pooled=inputs.layers))
+        forward_pass = pooled_forward_pass(pretrained, machine, StateSelection((), head=False, pooled=inputs.layers))
         batches = forward_pass.batches(tokens.lengths, np.arange(len(tokens)))
         predict = self.probe.probabilities if about["labels"] else self.probe.values
         values = np.zeros((len(tokens), len(self.probe.bias)), np.float32)
@@ -101,14 +101,14 @@ class SavedProbe:
         )
         if pretrained.weights != about["weights"]:
             raise FrostlineError(
-                f"The probe in {self.folder} was fitted on other weights than {about['model']} has now: restore those "
+                f"The weights of {about['model']} have changed since the probe in {self.folder} was fitted: restore the old "
                 "weights, or fit the probe again with `frostline probe`."
             )
         return pretrained
 
 
 def _pooled(states: Mapping[str, Tensor], layer: int) -> Any:
-    """``[n, 3, D]``: the vectors that a forward pass gives for a batch after ``layer`` layers."""
+    """The pooled vectors of a batch after ``layer`` layers, ``[n, 3, D]``, from the result of a forward pass."""
     vectors = states[f"pooled-{layer}"]
     return vectors.view(len(vectors), len(POOLED), -1).numpy()
 
@@ -125,7 +125,9 @@ def saved_probe(folder: str | Path) -> SavedProbe | None:
     try:
         about = json.loads((folder / FACTS).read_bytes())
         arrays = load_file(folder / WEIGHTS)
-        probe = Probe(**arrays, strength=np.nan, sharpness=about["sharpness"], left_out=np.zeros((0, 0)))
+        probe = Probe(
+            **arrays, penalty=np.nan, inverse_temperature=about["inverse_temperature"], held_out=np.zeros((0, 0))
+        )
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise FrostlineError(
             f"The probe in {folder} is damaged ({error}): fit it again with `frostline probe`."

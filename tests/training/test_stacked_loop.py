@@ -1,4 +1,4 @@
-"""Several learners trained together: each as if it were alone."""
+"""Several runs in one training loop give the same results as separate runs."""
 
 import math
 
@@ -18,8 +18,8 @@ TOGETHER = Settings(
 )
 
 
-def test_several_learners_are_trained_as_each_alone():
-    """Each with its own rows, their order, rate, schedule, clipping, scores and best values: bitwise identical."""
+def test_a_run_in_a_stack_is_bitwise_identical_to_the_same_run_alone():
+    """Each run has its own rows, order, learning rate, schedule, clipping, scores and best parameters."""
     seeds, rates = (0, 1, 2), (0.5, 0.05, 0.005)
     rows = [TRAIN[:20], TRAIN[4:], TRAIN[2:22]]
     alone, values = [], []
@@ -36,11 +36,11 @@ def test_several_learners_are_trained_as_each_alone():
 
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])
-def test_a_learner_that_diverges_stops_and_leaves_the_others_as_they_are(what):
+def test_a_run_that_diverges_does_not_change_the_others(what):
     def forward_of(line, bad):
         def forward(rows):
             logits = line.forward(rows)
-            if len(line.calls) == 6 and bad:  # its value is 0, or not a number; its slope has no bound
+            if len(line.calls) == 6 and bad:  # the value is 0 or NaN, and the gradient is infinite
                 logits = logits + (line.parameters["bias"] * 0).sqrt().sum() * (1 if what == "gradient" else math.nan)
             return logits
 
@@ -52,10 +52,10 @@ def test_a_learner_that_diverges_stops_and_leaves_the_others_as_they_are(what):
         forwards = [forward_of(line, bad and n == 1) for n, line in enumerate(lines)]
         trained = fit_together(lines, TOGETHER, (0, 1, 2), [0.05] * 3, [TRAIN] * 3, forward=forwards)
         found.append([(record_facts(one), line.values()) for one, line in zip(trained, lines, strict=True)])
-    beside, among = found
+    without, diverged = found
     for n in (0, 2):
-        assert among[n][0] == beside[n][0] and same(among[n][1], beside[n][1])
-    (outcome, reason, _, steps, train_last, points), values = among[1]
+        assert diverged[n][0] == without[n][0] and same(diverged[n][1], without[n][1])
+    (outcome, reason, _, steps, train_last, points), values = diverged[1]
     assert (outcome, steps, train_last, len(points)) == ("diverged", 3, {}, 2)
     assert reason == f"the {what} of step 4 of 9 is not finite"
     assert all(value.isfinite().all() for value in values.values())

@@ -1,11 +1,12 @@
-"""Operations of training steps, scoring and the forward pass over the frozen layers: the cost model behind every forecast.
+"""The operations of training steps, of scoring and of the forward pass over the frozen layers: the cost model of every forecast.
 
-An operation is one multiplication or one addition. The forward of a layer takes two operations for each token and each
-weight of its matrices, and four for each channel and each pair of tokens that attention compares. In the shape of BERT that
-is T (24 D^2 + 4 D S).
+An operation is one multiplication or one addition. The forward pass of a layer takes two operations for each token and each
+weight of its matrices, and four for each channel and each pair of tokens that attention compares. For a BERT layer this is
+T (24 D^2 + 4 D S).
 
-Trained parameters take three forwards: their own, the gradient of their input and that of their weights. Parameters that
-are frozen above something trained take two, those below it one. Table lookups, norms and the like are not counted.
+A trained matrix costs three times its forward pass: the forward pass, the gradient of its input and the gradient of its
+weights. A frozen matrix above the lowest trained layer costs twice its forward pass, and below it once. Table lookups, norms
+and activations are not counted.
 
 Shapes: B examples in a batch, S padded length, T tokens, D width.
 """
@@ -20,18 +21,19 @@ from torch import nn
 from frostline.fast.last_layer import HeadTokenPart
 from frostline.fast.sparse_gradients import large_tables
 from frostline.frozen.batches import ForwardBatch, Lengths
-from frostline.model.anatomy import HEAD, LAYER, POOLER, Anatomy
+from frostline.model.anatomy import Anatomy
+from frostline.model.places import HEAD, POOLER, layer_place
 
 
 @dataclass(frozen=True)
 class BatchTotals:
-    """Sums over some batches. Means have this type too, so the numbers need not be whole."""
+    """Sums over some batches. Means have this type too, so the numbers are floats."""
 
-    count: float = 0.0  # of batches
+    count: float = 0.0  # batches
     examples: float = 0.0
     tokens: float = 0.0  # without padding
     padded_tokens: float = 0.0  # B S of each batch
-    token_pairs: float = 0.0  # that attention compares, B S^2 of each batch
+    token_pairs: float = 0.0  # that attention compares: B S^2 of each batch
 
     def __add__(self, other: "BatchTotals") -> "BatchTotals":
         return BatchTotals(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -46,12 +48,12 @@ class BatchTotals:
 
     @property
     def padded(self) -> "BatchTotals":
-        """The same batches where padding is computed like any token."""
+        """The same batches if padding is computed like any other token."""
         return BatchTotals(self.count, self.examples, self.padded_tokens, self.padded_tokens, self.token_pairs)
 
 
 def batch_totals(lengths: Lengths, size: int) -> BatchTotals:
-    """Examples of these ``lengths``, in this order, ``size`` in a batch."""
+    """The totals of examples of these ``lengths``, in this order, with ``size`` examples in a batch."""
     if not len(lengths):
         return BatchTotals()
     starts = np.arange(0, len(lengths), size)
@@ -67,17 +69,17 @@ def batch_totals(lengths: Lengths, size: int) -> BatchTotals:
 
 
 def sorted_batch_totals(lengths: Lengths, size: int) -> BatchTotals:
-    """Batches of examples sorted by length, as in evaluation."""
+    """The totals of batches of examples that are sorted by length, as in evaluation."""
     return batch_totals(np.sort(lengths), size)
 
 
 def random_batch_totals(lengths: Lengths, size: int) -> BatchTotals:
-    """Batches of examples in random order, as in training; always the same order."""
+    """The totals of batches of examples in random order, as in training. The order is always the same."""
     return batch_totals(np.random.default_rng(0).permutation(lengths), size)
 
 
 def forward_totals(batch: ForwardBatch) -> BatchTotals:
-    """What the forward pass over the frozen layers computes for a batch, with the copies that fill it."""
+    """The totals of a batch of the forward pass over the frozen layers, with the copies of examples that fill it up."""
     padded = batch.padded_lengths
     if batch.capacity:
         return BatchTotals(1, batch.examples, batch.capacity, float(padded.sum()), float((padded**2).sum()))
@@ -92,10 +94,10 @@ class OperationCounter:
 
     Attributes:
         anatomy: The model's layers.
-        sizes: Weights of each matrix, by parameter. Embedding tables are looked up, not multiplied, so they are not here.
-        parameters: Numbers in each parameter.
+        sizes: The number of weights in each matrix, by parameter name. Embedding tables are not multiplied, so they are left out.
+        parameters: The number of weights in each parameter, by name.
         head_token: The part of the last layer that runs for one token of each example.
-        large: Embedding tables of which a step updates only the rows that were read, which are few.
+        large: Large embedding tables. A step updates only the few rows of them that it has read.
     """
 
     anatomy: Anatomy
@@ -115,23 +117,23 @@ class OperationCounter:
 
     @cached_property
     def layers(self) -> tuple[int, ...]:
-        """Weights of the matrices of each layer."""
-        return tuple(self._weights(f"{LAYER}{n}") for n in range(self.anatomy.count))
+        """The number of weights in the matrices of each layer."""
+        return tuple(self._weights(layer_place(n)) for n in range(self.anatomy.count))
 
     @cached_property
     def head(self) -> int:
-        """Weights of the matrices of pooler and head."""
+        """The number of weights in the matrices of pooler and head."""
         return self._weights(POOLER) + self._weights(HEAD)
 
     def forward(self, batches: BatchTotals, start: int = 0, stop: int | None = None) -> float:
-        """Operations of a forward through the layers from ``start`` to before ``stop``; None: to the logits."""
+        """Operations of a forward pass from layer ``start`` to before layer ``stop``; None: to the logits."""
         head = 2.0 * self.head * batches.examples if stop is None else 0.0
         return head + sum(
             sum(self._layer(n, batches)) for n in range(start, self.anatomy.count if stop is None else stop)
         )
 
     def training(self, names: Set[str], batches: BatchTotals, cut: int | None) -> float:
-        """Operations of training steps of the parameters ``names``; layers below ``cut`` do not run."""
+        """Operations of training steps that train the parameters ``names``; layers below ``cut`` do not run."""
         depth = self.anatomy.depth(names)
         lowest = 0 if depth is None else self.anatomy.count - depth
         total = 6.0 * self.head * batches.examples
@@ -140,21 +142,21 @@ class OperationCounter:
             if n < lowest:
                 total += linear + attention
             else:
-                share = self._weights(f"{LAYER}{n}", names) / max(1, self.layers[n])
+                share = self._weights(layer_place(n), names) / max(1, self.layers[n])
                 total += linear * (2 + share) + 3 * attention
         return total
 
     def trained_parameters(self, names: Set[str]) -> int:
-        """Numbers in the parameters ``names``, matrices or not."""
+        """The number of weights in the parameters ``names``."""
         return sum(self.parameters[name] for name in names)
 
     def updated_parameters(self, names: Set[str]) -> int:
-        """Those that a step goes through: all but large tables."""
+        """The number of weights that every training step updates: all but the large embedding tables."""
         return self.trained_parameters(names - self.large)
 
     @cached_property
     def _head_token_weights(self) -> int:
-        """Weights of the last layer that meet one token of each example only."""
+        """The number of weights of the last layer that are multiplied with one token of each example only."""
         last = f"{self.anatomy.path}.{self.anatomy.count - 1}"
         paths = [f"{last}.{path}." for path in self.head_token.modules] if self.head_token else []
         return sum(size for name, size in self.sizes.items() if any(name.startswith(path) for path in paths))
@@ -167,7 +169,7 @@ class OperationCounter:
         )
 
     def _layer(self, number: int, batches: BatchTotals) -> tuple[float, float]:
-        """Operations of one layer's matrices, and of its attention."""
+        """Operations of the matrices of one layer, and of its attention."""
         weights, width = self.layers[number], self.anatomy.width
         if self.head_token is None or number < self.anatomy.count - 1:
             return 2.0 * weights * batches.tokens, 4.0 * width * batches.token_pairs

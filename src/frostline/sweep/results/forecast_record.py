@@ -1,6 +1,5 @@
-"""What a sweep is said to take before it runs, and the record of that beside what it took."""
+"""The forecast of a sweep, and its record next to the measured time in ``forecast.json``."""
 
-import heapq
 import json
 import uuid
 from collections.abc import Mapping, Sequence
@@ -9,34 +8,38 @@ from pathlib import Path
 from typing import Any
 
 from frostline.data.files import write_json
+from frostline.sweep.work.makespan import makespan
 
 FILE = "forecast.json"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The runs of one number of tuned layers and train size that are still to be done. Seconds are the clock's: where runs go
-    side by side, each takes its share of it."""
+    """The forecast of the missing runs of one k and one training-set size.
+
+    Seconds are wall-clock seconds of one run. If several workers train at the same time, they are divided by the number of
+    workers.
+    """
 
     trainable: str
     train_size: int
     runs: int
-    training_seconds: float  # of one run
+    training_seconds: float
     evaluation_seconds: float
-    seconds: float  # of one run, with what is around its training
+    seconds: float  # training, evaluation, and the overhead of beginning and ending a run
     memory_bytes: float
-    trainer_seconds: float | None  # of one run by plain transformers; None where that was not asked for
-    timed: bool  # steps of this k were timed; else they are interpolated
+    trainer_seconds: float | None  # of one run with plain transformers; None if that was not requested
+    timed: bool  # whether steps of this k were timed; otherwise they are interpolated
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Seconds and memory of all that is still to be done."""
+    """The forecast of all missing runs."""
 
     cells: tuple[Cell, ...]
     forward_pass_seconds: float
-    calibration_seconds: float  # that went into knowing this
-    workers: int = 1  # runs at the same time
+    calibration_seconds: float  # that the forecast itself took
+    workers: int = 1  # runs that are trained at the same time
     remarks: tuple[str, ...] = ()
 
     @property
@@ -45,16 +48,13 @@ class Forecast:
 
     @property
     def seconds(self) -> float:
-        """Pass and runs, by the clock: the longest runs are begun first, each by the next worker that is free."""
-        free = [0.0] * self.workers
-        for cell in sorted(self.cells, key=lambda cell: -cell.seconds):
-            for _ in range(cell.runs):
-                heapq.heapreplace(free, free[0] + self.workers * cell.seconds)
-        return self.forward_pass_seconds + max(free)
+        """Wall-clock seconds of the forward pass over the frozen layers and of all runs."""
+        seconds = [self.workers * cell.seconds for cell in self.cells for _ in range(cell.runs)]
+        return self.forward_pass_seconds + makespan(seconds, self.workers)
 
     @property
     def trainer_seconds(self) -> float | None:
-        """The same runs by plain transformers."""
+        """Seconds of the same runs with plain transformers."""
         each = [cell.trainer_seconds for cell in self.cells]
         if not each or None in each:
             return None
@@ -62,28 +62,29 @@ class Forecast:
 
     @property
     def memory_bytes(self) -> float:
-        """Of the largest run; where runs go at the same time, each has its own."""
+        """Memory of the largest run. Runs that are trained at the same time need it once each."""
         return max((cell.memory_bytes for cell in self.cells), default=0.0)
 
 
 def record(out: Path, forecast: Forecast) -> str:
-    """Write down what is forecast, before the runs; each call of a sweep that has runs to do has an entry of its own, and
-    is given its name."""
+    """Record a forecast before the runs; returns the identifier of the new entry.
+
+    Each call of a sweep that has runs to train adds an entry.
+    """
     call = uuid.uuid4().hex
     facts = {**asdict(forecast), "seconds": forecast.seconds, "trainer_seconds": forecast.trainer_seconds}
     _write(out, [*recorded(out), {"call": call, "predicted": facts, "measured": None}])
     return call
 
 
-def complete(out: Path, call: str, measured: Mapping[str, float]) -> None:
-    """Put what a recorded call took beside its forecast, if that is still there."""
+def record_measured(out: Path, call: str, measured: Mapping[str, float]) -> None:
+    """Add the measured time to the entry ``call``, if it still exists."""
     calls = recorded(out)
     _write(out, [{**one, "measured": dict(measured)} if one["call"] == call else one for one in calls])
 
 
 def recorded(out: Path) -> list[dict[str, Any]]:
-    """Every call: what was ``predicted``, and what was ``measured`` (None where it did not reach its end). A file that
-    is not there or damaged says nothing."""
+    """All entries. ``measured`` is None for a call that did not finish. A missing or damaged file gives an empty list."""
     try:
         calls = json.loads((out / FILE).read_bytes())["calls"]
         assert isinstance(calls, list)

@@ -1,12 +1,14 @@
-"""One model and one batch, compared for one k after another.
+"""Compare the cut model with the uncut model on one batch, for one k after another.
 
-The uncut, padded model is the reference. The cut model is compared with it three times:
+The reference is the uncut model with padded batches. The cut model must match it in three comparisons:
 
 1. with hidden states of the same batch;
 2. with hidden states that a forward pass computed, wrote to disk and read back, as a sweep does;
-3. with everything below the cut disturbed, so that only the hidden states can have been used.
+3. with NaN in the weights below the cut and a wrong input to the first layer. The model can then use only the hidden
+   states.
 
-Packed batches are tried before padded ones, and the last layer for the head's token only before the whole one.
+The comparisons run first with packed batches, and with padded ones if packed batches differ. For each of the two, the last
+layer first runs for the head's token only, and then for all tokens if that differs.
 """
 
 import tempfile
@@ -22,22 +24,22 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from frostline.data.wording import first_line
 from frostline.fast.last_layer import HeadTokenPart
 from frostline.frozen.batches import tokens_per_batch
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.cache.loading import load_or_compute
 from frostline.frozen.cache.recipe import Recipe
 from frostline.frozen.check.batches import last_example_alone, table_of
-from frostline.frozen.check.comparison import (
+from frostline.frozen.check.differences import (
     LAYER_ERRORS,
     NOT_COMPARED,
     TOLERANCE,
     Difference,
-    first_line,
     gradient_difference,
     largest,
     relative_difference,
-    uneven_sum,
+    weighted_sum,
 )
 from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
 from frostline.frozen.check.weights_below import replaced_by_nan, weights_below
@@ -45,35 +47,36 @@ from frostline.frozen.cut import UpperModel, cut_at, hidden_states_by_cut
 from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
 from frostline.frozen.selection import selection_for
 from frostline.model.anatomy import Anatomy
-from frostline.model.packed_layout import STEP
+from frostline.model.packed_layout import LENGTH_MULTIPLE
 from frostline.model.packing import is_packable, packable
 from frostline.model.tokens import Tokens
 from frostline.model.trace import Batch
+from frostline.statistics.tune import Tune
 
 
 @dataclass(frozen=True)
 class Check:
-    """How far the model cut for one k is from the uncut model, or why it cannot be cut.
+    """The result of the check for one k: the differences from the uncut model, or why the model cannot be cut.
 
     Attributes:
-        tuned_layers: k; None: full.
-        path: ``packed`` if packed batches are equal too, else ``padded``; None if refused.
-        max_logit_difference: The largest difference over the largest value.
-        max_gradient_difference: The same of the gradients.
-        refused: Why the model cannot be cut here; None if it can.
-        head_token: The part of the last layer that is computed for the head's token only.
+        tuned_layers: k. None if the model cannot be cut for any k.
+        batches: ``packed`` if packed batches pass the check, else ``padded``; None if the model is refused.
+        max_logit_difference: The largest difference of the logits, relative to the largest logit.
+        max_gradient_difference: The largest difference of the gradients, relative to the largest gradient.
+        refused: Why the model cannot be cut for this k; None if it can.
+        head_token: The part of the last layer that can run for the head's token only.
     """
 
-    tuned_layers: int | None
-    path: str | None
+    tuned_layers: Tune | None
+    batches: str | None
     max_logit_difference: float | None
     max_gradient_difference: float | None
     refused: str | None = None
     head_token: HeadTokenPart | None = None
 
 
-class Trial:
-    """The reference and the comparisons for one model and one batch."""
+class CutComparison:
+    """Compares the cut model with the uncut model on one batch."""
 
     def __init__(self, model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> None:
         self.model, self.anatomy, self.batch = model, anatomy, batch
@@ -83,31 +86,31 @@ class Trial:
         self.cut: int | None = None
         self.trained: dict[str, nn.Parameter] = {}
 
-    def check(self, k: int | None, names: frozenset[str]) -> Check:
-        """Check k tuned layers; ``names`` are the parameters that are trained, none of them below the last k layers."""
+    def check(self, k: Tune, names: frozenset[str]) -> Check:
+        """Check the cut for k. ``names`` are the trained parameters; none of them may be below the last k layers."""
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(name in names)
         self.trained = {name: p for name, p in self.model.named_parameters() if name in names}
         self.reference = self.results(lambda: self.model(**self.batch).logits)
-        # The output of the embeddings is not cached: computing it again costs nothing.
-        self.cut = None if k is None or k == self.anatomy.count else self.anatomy.count - k
-        for path, head_token in product(("packed", "padded"), dict.fromkeys((self.head_token, None))):
+        # With k = L nothing is cut: the output of the embeddings is not cached, because it is cheap to compute.
+        self.cut = self.anatomy.count - k if isinstance(k, int) and k < self.anatomy.count else None
+        for batches, head_token in product(("packed", "padded"), dict.fromkeys((self.head_token, None))):
             failure = None
             try:
-                difference = self.compare(path, head_token)
+                difference = self.compare(batches, head_token)
             except LAYER_ERRORS as error:
                 failure = first_line(error)
             else:
                 if difference.is_small:
-                    return Check(k, path, *difference, head_token=head_token)
+                    return Check(k, batches, *difference, head_token=head_token)
         if failure:
             reason = f"Layers above the cut need more from the layers below than hidden states and fail ({failure})."
             return Check(k, None, None, None, reason)
         return Check(k, None, *difference, refused=self.reason(difference))
 
-    def compare(self, path: str, head_token: HeadTokenPart | None) -> Difference:
-        """The largest difference of the three comparisons; infinite if the layers do not take packed batches."""
-        packed = path == "packed"
+    def compare(self, batches: str, head_token: HeadTokenPart | None) -> Difference:
+        """The largest difference in the three comparisons; infinite if the layers cannot run packed batches."""
+        packed = batches == "packed"
         if packed and not is_packable(self.model):
             return NOT_COMPARED
         with ExitStack() as opened:
@@ -122,37 +125,37 @@ class Trial:
             differences = [self.difference(lambda: upper(self.batch, hidden))]
             if self.cut is not None and cached is not None:
                 differences.append(self.difference(lambda: self.from_cache(upper, *cached)))
-                with _disturbed(self.model, self.anatomy, self.cut):
+                with _wrong_below(self.model, self.anatomy, self.cut):
                     differences.append(self.difference(lambda: upper(self.batch, hidden)))
             if packing and not packing.calls and self.cut != self.anatomy.count:
                 return NOT_COMPARED
         return largest(differences)
 
     def results(self, forward: Callable[[], Tensor]) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Logits, and the gradients of what is trained."""
-        torch.manual_seed(0)  # for types that draw random numbers even in eval mode
+        """Logits and the gradients of the trained parameters."""
+        torch.manual_seed(0)  # some model types draw random numbers even in eval mode
         logits = forward()
-        found = torch.autograd.grad(uneven_sum(logits), list(self.trained.values()), allow_unused=True)
+        found = torch.autograd.grad(weighted_sum(logits), list(self.trained.values()), allow_unused=True)
         gradients = [torch.zeros(()) if gradient is None else gradient for gradient in found]
         return logits.detach(), dict(zip(self.trained, gradients, strict=True))
 
     def difference(self, forward: Callable[[], Tensor]) -> Difference:
-        """Differences from the reference, of the logits and of all gradients together."""
+        """The differences of logits and gradients from the reference."""
         logits, gradients = self.results(forward)
-        wanted_logits, wanted = self.reference
-        pairs = [(gradients[name], gradient) for name, gradient in wanted.items()]
-        return Difference(relative_difference(logits, wanted_logits), gradient_difference(pairs))
+        expected_logits, expected = self.reference
+        pairs = [(gradients[name], gradient) for name, gradient in expected.items()]
+        return Difference(relative_difference(logits, expected_logits), gradient_difference(pairs))
 
     @contextmanager
     def cached(
         self, cut: int, head_token: HeadTokenPart | None, *, packed: bool
     ) -> Iterator[tuple[HiddenStates, Tokens]]:
-        """Hidden states of the batch as a sweep caches them: a forward pass of their own, written and read back."""
+        """The hidden states of the batch as a sweep caches them: computed by a forward pass, written to disk, read back."""
         tokens = table_of(self.batch, self.model)
         selection = selection_for((cut,), self.anatomy, self.head_reads)
         recipe = Recipe("check", "", "", "", "", 0, "", "", "", head_reads=self.head_reads)
         packed = packed and embeddings_are_lookups(self.model, self.anatomy)
-        enough = 2 * int((tokens.lengths + STEP).sum())  # a whole batch would be filled with copies
+        enough = 2 * int((tokens.lengths + LENGTH_MULTIPLE).sum())  # a larger batch would only hold more copies
         forward_pass = ForwardPass(
             self.model,
             self.anatomy,
@@ -166,7 +169,7 @@ class Trial:
             yield load_or_compute(forward_pass, tokens, np.arange(len(tokens)), recipe, folder=Path(folder)), tokens
 
     def from_cache(self, upper: UpperModel, states: HiddenStates, tokens: Tokens) -> Tensor:
-        """Logits from cached hidden states, as a run reads them."""
+        """Logits from cached hidden states, read as in a run."""
         assert self.cut is not None
         rows, device = np.arange(len(tokens)), self.batch["input_ids"].device
         if states.selection.head:
@@ -175,7 +178,7 @@ class Trial:
         return upper(self.batch, states.tokens(self.cut, rows).to(device))
 
     def reason(self, difference: Difference) -> str:
-        """Why the cut model differs from the uncut one, as far as a test can tell."""
+        """Why the cut model differs from the uncut one: because of padding, or for an unknown reason."""
         with torch.no_grad():
             alone = self.model(**last_example_alone(self.batch)).logits
         by_padding = relative_difference(alone, self.reference[0][-1:])
@@ -185,16 +188,16 @@ class Trial:
 
 
 @contextmanager
-def _disturbed(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> Iterator[None]:
-    """Make everything below the cut wrong: weights are NaN, and the first layer gets other input."""
+def _wrong_below(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> Iterator[None]:
+    """While the context is open, all weights below the cut are NaN and the first layer gets a wrong input."""
     call = anatomy.calls[0]
 
-    def disturb(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def change_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
         given[call.hidden] = 7.0 - given[call.hidden]
         return tuple(given[n] for n in range(len(args))), {name: given[name] for name in kwargs}
 
-    hook = anatomy.layers(model)[0].register_forward_pre_hook(disturb, with_kwargs=True)
+    hook = anatomy.layers(model)[0].register_forward_pre_hook(change_input, with_kwargs=True)
     try:
         with replaced_by_nan(weights_below(model, anatomy, cut).values()):
             yield

@@ -1,17 +1,17 @@
-"""Made-up results of many runs, for tests of what is said about them."""
+"""Synthetic results of many runs, for tests of the statistics and reports about them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from frostline.report.answer.groups import Group
+from frostline.report.answer.groups import RunGroup
 from frostline.statistics.scores import Scores
 
-Quality = Callable[[int | str, int, int | None], float | None]  # k, seed, train size -> score
+Quality = Callable[[int | str, int, int | None], float | None]  # from k, seed and train size to the score
 
 
-def made_runs(
+def synthetic_runs(
     quality: Quality,
     *,
     ks: Sequence[int | str] = (0, 1, 2, 4, "all"),
@@ -22,7 +22,7 @@ def made_runs(
     task: str = "t",
     rates: Sequence[float | None] = (None,),
 ) -> list[dict[str, Any]]:
-    """Runs whose score is ``quality(k, seed, size)``; None: diverged."""
+    """Runs with the score ``quality(k, seed, size)``; None is a diverged run."""
     return [
         {
             **{"model": model, "task": task, "train_size": size, "seed": seed, "learning_rate": rate},
@@ -37,17 +37,20 @@ def made_runs(
     ]
 
 
-def made_group(quality: Quality, *, metric: str = "accuracy", chance: float | None = 0.5, **how: Any) -> Group:
-    runs = made_runs(quality, **how)
-    return Group(runs[0]["model"], runs[0]["task"], how.get("layers", 4), runs, Scores(metric, chance))
+def synthetic_group(
+    quality: Quality, *, metric: str = "accuracy", chance: float | None = 0.5, **settings: Any
+) -> RunGroup:
+    """The group of the :func:`synthetic_runs` with these settings."""
+    runs = synthetic_runs(quality, **settings)
+    return RunGroup(runs[0]["model"], runs[0]["task"], settings.get("layers", 4), runs, Scores(metric, chance))
 
 
 def noisy(level: dict[int | str, float], spread: float = 0.01, seed: int = 0) -> Quality:
-    """``level`` of k with normal noise, the same for the same k, seed and size."""
+    """The ``level`` of each k plus normal noise. The same k, seed and size always have the same score."""
 
     def quality(k: int | str, run: int, size: int | None) -> float:
-        draw = np.random.default_rng([seed, run, size or 0, *str(k).encode()])
-        return float(level[k] + draw.normal(0, spread))
+        rng = np.random.default_rng([seed, run, size or 0, *str(k).encode()])
+        return float(level[k] + rng.normal(0, spread))
 
     return quality
 

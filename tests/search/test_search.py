@@ -8,39 +8,25 @@ import pandas as pd
 import pytest
 
 import frostline
-import frostline.search.running as running_module
+import frostline.search.search as search_module
 from frostline import FrostlineError
-from frostline.data.load import read_unlabelled
 from frostline.report.answer.groups import load_groups
 from frostline.report.rebuild import rebuild
 from frostline.statistics.inference.quantile import corrected_quantile
-from frostline.statistics.predictions import Predictions
-from frostline.sweep.execution.progress import Progress
-from frostline.sweep.results.search_record import FILE, chosen_rates, read_search
+from frostline.statistics.predictions import RunPredictions
+from frostline.sweep.progress import Progress
 from search_runs import runs_in
-
-
-def test_a_sweep_that_adds_learning_rates_compares_all_of_them(search_settings: dict[str, Any]) -> None:
-    search = {
-        "chosen_rates": {"last 1": 1e-3, "all": 1e-4},
-        "steps": [{"runs": [{"trainable": k, "learning_rate": r} for k, r in (("last 1", 1e-3), ("all", 1e-4))]}],
-    }
-    rows = [{"trainable": k, "learning_rate": r, "status": "done"} for k, r in (("last 1", 1e-3), ("all", 1e-4))]
-    assert chosen_rates(search, rows) == {"last 1": 1e-3, "all": 1e-4}
-    assert chosen_rates(search, [*rows, {**rows[1], "learning_rate": 1e-5}]) == {"last 1": 1e-3}
-    assert chosen_rates(search, [*rows, {**rows[1], "learning_rate": 1e-5, "status": "pending"}]).keys() == {
-        "last 1",
-        "all",
-    }
 
 
 def test_no_recommendation_if_the_budget_is_too_small_for_full(search_settings: dict[str, Any]) -> None:
     answer = frostline.find(**{**search_settings, "budget": 1e-6})
     (size,) = answer["sizes"]
     assert size["recommended"] is None and answer["sentence"].startswith("One run of full fine-tuning takes about")
-    assert answer["search"]["lacks"] == "all" and not Path(search_settings["out"], "model").exists()
+    assert answer["search"]["failed_reference"] == "all" and not Path(search_settings["out"], "model").exists()
     assert answer["sentence"] in Path(search_settings["out"], "report.html").read_text()
-    assert frostline.find(**search_settings)["search"]["lacks"] is None  # with more of it, it goes on
+    assert (
+        frostline.find(**search_settings)["search"]["failed_reference"] is None
+    )  # a larger budget continues the search
 
 
 def test_seeds_can_be_given_as_numbers(search_settings: dict[str, Any]) -> None:
@@ -48,7 +34,7 @@ def test_seeds_can_be_given_as_numbers(search_settings: dict[str, Any]) -> None:
     assert {run[2] for run in runs_in(search_settings["out"])} == {7, 8}
 
 
-def test_max_k_takes_the_place_of_full(search_settings: dict[str, Any]) -> None:
+def test_max_k_replaces_full_as_the_reference(search_settings: dict[str, Any]) -> None:
     answer = frostline.find(**search_settings, max_k=1)
     assert {run[0] for run in runs_in(search_settings["out"])} <= {"last 0", "last 1"}
     assert "all" not in answer["search"]["skipped"]
@@ -57,13 +43,13 @@ def test_max_k_takes_the_place_of_full(search_settings: dict[str, Any]) -> None:
 def test_analyze_uses_the_corrected_intervals_of_a_search(search_settings: dict[str, Any]) -> None:
     frostline.find(**search_settings)
     (group,) = load_groups([search_settings["out"]])
-    assert isinstance(group.evidence, Predictions) and group.evidence.quantile == corrected_quantile(3)
+    assert isinstance(group.evidence, RunPredictions) and group.evidence.quantile == corrected_quantile(3)
 
 
 def test_the_goal_can_be_a_margin(search_settings: dict[str, Any]) -> None:
     answer = frostline.find(**search_settings, margin=0.45)
     assert answer["margin"] == 0.45 and answer["target"] is None
-    assert answer["sizes"][0]["decides"] == {"target": None, "corrected": False, "margin": 0.45}
+    assert answer["sizes"][0]["deciding_point"] == {"target": None, "corrected": False, "margin": 0.45}
     assert (search_settings["out"] / "report.html").exists()
 
 
@@ -71,7 +57,7 @@ def test_probes_and_estimates_are_recorded_and_reported(search_settings: dict[st
     search = frostline.find(**search_settings)["search"]
     assert {len(probe["layers"]) for probe in search["probes"]["probes"]} >= {1}
     assert search["probes"]["train_rows"] > 10 and search["probes"]["sentence"]
-    assert {guess["by"] for guess in search["guesses"]} == {"probes", "LogME", "climbing"}
+    assert {one["by"] for one in search["estimates"]} == {"probes", "LogME", "climbing"}
     page = (search_settings["out"] / "report.html").read_text()
     assert "Linear probes on frozen features" in page and "Estimates before the search" in page
 
@@ -82,7 +68,7 @@ def test_the_search_ends_if_a_probe_is_good_enough(search_settings: dict[str, An
     rows = pd.DataFrame({"text": texts, "label": labels})
     answer = frostline.find(**{**search_settings, "train": rows, "target": 0.6, "folds": 0})
     search, size = answer["search"], answer["sizes"][0]
-    assert search["by_probe"] and search["named"] is None and size["recommended"] is None
+    assert search["by_probe"] and search["recommended"] is None and size["recommended"] is None
     assert {run["trainable"] for step in search["steps"] for run in step["runs"]} == {"last 0"}
     assert answer["sentence"].startswith("Train no layer. A ridge probe on ") and "accuracy 1.000" in answer["sentence"]
     page = (search_settings["out"] / "report.html").read_text()
@@ -91,17 +77,16 @@ def test_the_search_ends_if_a_probe_is_good_enough(search_settings: dict[str, An
         and answer["search"]["probes"]["sentence"] in page
         and not (search_settings["out"] / "model").exists()
     )
-    asked, _ = read_unlabelled(rows[:2][["text"]])
-    name_of = frostline.predict(search_settings["out"] / "probe", asked)
-    assert [name_of.labels[n] for n in name_of.values.argmax(1)] == labels[:2]
+    predictions = frostline.predict(search_settings["out"] / "probe", texts[:2])
+    assert [row["label"] for row in predictions.rows()] == labels[:2]
     assert frostline.find(**{**search_settings, "train": rows, "target": 0.6, "folds": 0})["search"] == search
 
 
 def test_a_probe_better_than_the_recommended_k_is_saved(search_settings: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(running_module.Scoreboard, "above_baseline", lambda board, tune: True)
+    monkeypatch.setattr(search_module.Scoreboard, "above_baseline", lambda board, tune: True)
     answer = frostline.find(**search_settings, max_k=1, folds=0)
     search, size = answer["search"], answer["sizes"][0]
-    (cell,) = (one for one in size["cells"] if one["trainable"] == search["named"])
+    (cell,) = (one for one in size["cells"] if one["trainable"] == search["recommended"])
     best = search["probes"]["best"]
     assert best["score"] > cell["validation"]["mean"] and best["low"] > search["probes"]["chance"]
     assert answer["sentence"] == size["sentence"]
@@ -115,8 +100,8 @@ def test_a_probe_better_than_the_recommended_k_is_saved(search_settings: dict[st
 
 
 def test_a_probe_worse_than_the_recommended_k_is_not_saved(search_settings: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(running_module.Scoreboard, "above_baseline", lambda board, tune: True)
-    monkeypatch.setattr(running_module.Scoreboard, "mean", lambda board, tune: 2.0)
+    monkeypatch.setattr(search_module.Scoreboard, "above_baseline", lambda board, tune: True)
+    monkeypatch.setattr(search_module.Scoreboard, "mean", lambda board, tune: 2.0)
     answer = frostline.find(**search_settings, max_k=1, folds=0)
     assert answer["search"]["probes"] and "probe" not in answer["sentence"]
     assert not (search_settings["out"] / "probe").exists()
@@ -125,49 +110,51 @@ def test_a_probe_worse_than_the_recommended_k_is_not_saved(search_settings: dict
 def test_progress_shows_the_candidates_and_the_rest_of_the_budget(search_settings: dict[str, Any]) -> None:
     notes: list[str] = []
 
-    class Noting(Progress):
+    class NotesOnly(Progress):
         def note(self, sentence: str) -> None:
             notes.append(sentence)
 
-    search = frostline.find(**{**search_settings, "progress": Noting()})["search"]
+    search = frostline.find(**{**search_settings, "progress": NotesOnly()})["search"]
     notes_of_steps = [note for note in notes if "Trained for" in note]
     assert len(notes_of_steps) == len(search["steps"])
     known = ["all" in {run["trainable"] for run in step["runs"]} for step in search["steps"]].index(True)
     assert all("is unknown until full fine-tuning has run. Trained for" in note for note in notes_of_steps[:known])
     assert all(note.startswith("  Smallest that reaches the target so far: ") for note in notes_of_steps[known:])
-    assert all(note.endswith(" of the budget left.") for note in notes_of_steps)  # of the budget that was given
+    assert all(note.endswith(" of the budget left.") for note in notes_of_steps)
 
 
-def test_interrupted_before_full_has_run_gives_no_answer(search_settings: dict[str, Any], monkeypatch: Any) -> None:
+def test_an_interruption_before_full_has_run_leaves_no_answer(
+    search_settings: dict[str, Any], monkeypatch: Any
+) -> None:
     notes: list[str] = []
 
-    class Noting(Progress):
+    class NotesOnly(Progress):
         def note(self, sentence: str) -> None:
             notes.append(sentence)
 
-    def stop(*_: Any, **__: Any) -> None:
+    def stop(*given: Any, **more: Any) -> None:
         if len(runs_in(search_settings["out"])) > 2:
             raise KeyboardInterrupt
-        execute(*_, **__)
+        execute(*given, **more)
 
-    execute = running_module.execute
-    monkeypatch.setattr(running_module, "execute", stop)
+    execute = search_module.execute
+    monkeypatch.setattr(search_module, "execute", stop)
     with pytest.raises(KeyboardInterrupt):
-        frostline.find(**{**search_settings, "progress": Noting()})
+        frostline.find(**{**search_settings, "progress": NotesOnly()})
     answer = json.loads((search_settings["out"] / "answer.json").read_text())
-    assert answer["search"]["awaits"] == "all" and answer["sizes"][0]["recommended"] is None
-    ended = answer["runs"]["done"]
+    assert answer["search"]["pending_reference"] == "all" and answer["sizes"][0]["recommended"] is None
+    done = answer["runs"]["done"]
     assert answer["sentence"].startswith(
         "No answer yet: full fine-tuning, the reference of every comparison, has not run. The best so far, tuning "
     )
-    assert answer["sentence"].endswith(f" So far {ended} of {sum(answer['runs'].values())} runs have ended.")
+    assert answer["sentence"].endswith(f" So far {done} of {sum(answer['runs'].values())} runs have ended.")
     assert notes[-1] == f"So far: {answer['sentence']} Report: {search_settings['out'] / 'report.html'}"
     assert "No answer yet" in (search_settings["out"] / "report.html").read_text()
 
 
 def test_no_probes_if_the_cache_is_too_small(search_settings: dict[str, Any]) -> None:
     answer = frostline.find(**search_settings, cache_limit=0.0)
-    assert answer["search"]["probes"] is None and answer["search"]["guesses"] == []
+    assert answer["search"]["probes"] is None and answer["search"]["estimates"] == []
 
 
 @pytest.mark.parametrize(
@@ -185,10 +172,3 @@ def test_wrong_settings_are_refused(search_settings: dict[str, Any], more: dict[
     with pytest.raises(FrostlineError, match=message):
         frostline.find(**{**search_settings, **more})
     assert not search_settings["out"].exists()
-
-
-def test_a_damaged_search_record_is_ignored(tmp_path: Path) -> None:
-    assert read_search(tmp_path) is None
-    for damage in ("", "[]", "{", '{"named": "all"}'):
-        (tmp_path / FILE).write_text(damage)
-        assert read_search(tmp_path) is None

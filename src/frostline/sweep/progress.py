@@ -1,4 +1,4 @@
-"""What a user sees while a sweep runs: where it is, how long it still takes, and each result as it comes."""
+"""The progress display of a sweep: what is running, the time left, and a line for each result."""
 
 import html
 import sys
@@ -13,53 +13,58 @@ from rich.text import Text
 
 
 class Progress:
-    """Keeps the clock; shows nothing. ``work`` is in units of the cost model, so that the time left is honest."""
+    """Tracks progress and shows nothing. Subclasses show it.
+
+    Work is measured as predicted cost, in seconds or operations, so that the time left does not depend on the order of the runs.
+    """
 
     def __init__(self) -> None:
-        self.total = self.done = self.under_way = 0.0
-        self.in_seconds = False
+        self.total = 0.0  # work of all runs
+        self.done = 0.0  # work of finished runs
+        self.under_way = 0.0  # work that is done of the current run
+        self.in_seconds = False  # whether work is measured in predicted seconds
         self.started = monotonic()
-        self.doing = ""
+        self.activity = ""
         self.runs = self.runs_done = 0
 
     def note(self, sentence: str) -> None:
-        """Something the user should read."""
+        """Show a sentence that the user should read."""
 
     def show(self) -> None:
-        """The state has changed."""
+        """Show the current state. It is called after every change."""
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """End the display."""
 
     def start(self, runs: int, work: float, *, seconds: bool = False) -> None:
-        """So many more runs are to be done, of so much work; ``seconds``: it is a forecast of them."""
+        """Start ``runs`` more runs with this much work in total; ``seconds``: work is measured in predicted seconds."""
         self.runs, self.total, self.started, self.in_seconds = self.runs_done + runs, work, monotonic(), seconds
         self.done = 0.0
         self.show()
 
     def begin(self, what: str) -> None:
-        """A run or a pass begins."""
-        self.doing, self.under_way = what, 0.0
+        """A run, or another activity, begins."""
+        self.activity, self.under_way = what, 0.0
         self.show()
 
-    def advance(self, work: float) -> None:
-        """So much work of what is under way has been done in all."""
+    def set_done(self, work: float) -> None:
+        """Set how much work of the current run is done so far."""
         self.under_way = work
         self.show()
 
     def finish(self, work: float) -> None:
-        """What was under way is done."""
+        """The current run is finished; it was this much work."""
         self.done, self.under_way = self.done + work, 0.0
         self.show()
 
     def result(self, facts: Mapping[str, Any], trainable: str) -> None:
-        """A run has ended."""
+        """A run has ended with this result."""
         self.runs_done += 1
         self.note(f"{self.runs_done}/{self.runs}  {describe(facts, trainable)}")
 
     @property
     def seconds_left(self) -> float | None:
-        """By what was done so far; before anything was, what was forecast, or else None."""
+        """The time left, from the speed so far. Before any work is done: the predicted time, or None if there is none."""
         done = self.done + self.under_way
         if not done:
             return self.total if self.in_seconds else None
@@ -67,34 +72,34 @@ class Progress:
 
 
 def describe(facts: Mapping[str, Any], trainable: str) -> str:
-    """A result in a line."""
+    """One line for a result."""
     spec, value = facts["spec"], facts.get("validation_best")
-    what = f"{trainable:<7} seed {spec['seed']}  n {spec['train_size']}  rate {spec['learning_rate']:g}"
+    run = f"{trainable:<7} seed {spec['seed']}  {spec['train_size']} examples  lr {spec['learning_rate']:g}"
     if facts["status"] == "failed":
-        return f"{what}  failed: {facts['reason']}"
+        return f"{run}  failed: {facts['reason']}"
     score = "" if value is None else f"  {facts['metric']} {value:.4f}"
     outcome = "" if facts["outcome"] == "ok" else f"  {facts['outcome']}: {facts['reason']}"
-    return f"{what}{score}  {facts['cost']['train_seconds']:.1f} s{outcome}"
+    return f"{run}{score}  {facts['cost']['train_seconds']:.1f} s{outcome}"
 
 
 class LineProgress(Progress):
-    """A line for each result: for logs, and wherever nobody watches."""
+    """Prints one line per result, for logs."""
 
     def note(self, sentence: str) -> None:
         print(sentence, file=sys.stderr, flush=True)
 
 
-class _Left(TextColumn):
+class _EtaColumn(TextColumn):
     def __init__(self, progress: Progress) -> None:
         super().__init__("")
         self.progress = progress
 
     def render(self, task: Task) -> Text:
-        return Text(left(self.progress.seconds_left), style="progress.remaining")
+        return Text(eta(self.progress.seconds_left), style="progress.remaining")
 
 
-def left(seconds: float | None) -> str:
-    """The time left, as one says it."""
+def eta(seconds: float | None) -> str:
+    """The time left in a convenient unit."""
     if seconds is None:
         return "ETA -"
     if seconds < 90:
@@ -103,7 +108,7 @@ def left(seconds: float | None) -> str:
 
 
 class TerminalProgress(Progress):
-    """A live bar below the results."""
+    """A live progress bar below the results."""
 
     def __init__(self, console: Console | None = None) -> None:
         super().__init__()
@@ -112,7 +117,7 @@ class TerminalProgress(Progress):
             BarColumn(bar_width=30),
             TextColumn("{task.fields[runs]}"),
             TimeElapsedColumn(),
-            _Left(self),
+            _EtaColumn(self),
             console=console or Console(stderr=True),
             transient=True,
         )
@@ -125,14 +130,14 @@ class TerminalProgress(Progress):
     def show(self) -> None:
         runs = f"{self.runs_done} of {self.runs} runs" if self.runs else ""
         done = self.done + self.under_way
-        self.bar.update(self.task, description=self.doing, total=self.total or None, completed=done, runs=runs)
+        self.bar.update(self.task, description=self.activity, total=self.total or None, completed=done, runs=runs)
 
     def close(self) -> None:
         self.bar.stop()
 
 
 class NotebookProgress(Progress):
-    """One cell output that is rewritten in place; needs no widgets."""
+    """One cell output that is updated in place. It needs no widgets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,7 +164,7 @@ class NotebookProgress(Progress):
 
     def _page(self) -> str:
         share = 100 * (self.done + self.under_way) / self.total if self.total else 0
-        state = f"{self.doing} · {self.runs_done} of {self.runs} runs · {left(self.seconds_left)}"
+        state = f"{self.activity} · {self.runs_done} of {self.runs} runs · {eta(self.seconds_left)}"
         lines = "\n".join(self.lines[-12:])
         return (
             f"<progress max='100' value='{share:.1f}' style='width:20em'></progress> {html.escape(state)}"
@@ -176,7 +181,7 @@ class _Html:
 
 
 def suitable_progress() -> Progress:
-    """For a notebook, a terminal or a log, whichever this is."""
+    """The display for a notebook, a terminal or a log, depending on where this runs."""
     if "IPython" in sys.modules:
         from IPython import get_ipython
 

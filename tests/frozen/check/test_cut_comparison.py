@@ -1,4 +1,4 @@
-"""The trial finds what a cut would miss, and says why."""
+"""The comparison finds every dependence on more than the hidden states at the cut, and reports the reason."""
 
 import math
 from collections.abc import Sequence
@@ -6,51 +6,52 @@ from typing import Any
 
 import pytest
 
+from frostline.frozen.check.cut_comparison import CutComparison
 from frostline.frozen.check.exactness import check
-from frostline.frozen.check.trial import Trial
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.model.anatomy import find_layers
 from frostline.model.trainable import Trainable
+from frostline.statistics.tune import Tune
 from small_models import small_model
 
 DEPENDS_ON_PADDING = "Its output for an example depends on the padding in the batch"
 SOMETHING_ELSE = "Something other than the hidden states passes from below the cut to the logits"
 
 
-def refusals(model: Any, ks: Sequence[int | None] | None = None) -> dict[int | None, str | None]:
+def refusals(model: Any, ks: Sequence[Tune] | None = None) -> dict[Tune | None, str | None]:
     return {row.tuned_layers: row.refused for row in check(model, tuned_layers=ks)}
 
 
-def test_a_way_around_the_hidden_states_is_refused() -> None:
-    """A pooler that adds what the first layer computed."""
+def test_a_skip_connection_around_the_cut_is_refused() -> None:
+    """The pooler adds the output of the first layer."""
     model, seen = small_model("bert"), {}
     model.bert.encoder.layer[0].register_forward_hook(lambda module, args, out: seen.update(hidden=out))
     model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * seen["hidden"][:, 0])
     found = refusals(model)
-    assert found.pop(4) is None and found.pop(None) is None  # nothing is cut
+    assert found.pop(4) is None and found.pop("all") is None  # nothing is cut
     for k in range(4):
         assert SOMETHING_ELSE in (found[k] or ""), k
 
 
 def test_weights_of_a_lower_layer_in_the_head_are_refused() -> None:
-    """Only the disturbance shows them: the cut leaves the weights where they are."""
+    """Only NaN in the lower weights reveals this, because the cut does not remove them from the model."""
     model = small_model("bert")
     weight = model.bert.encoder.layer[1].output.dense.weight
     model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * weight[:, 0])
-    for k, refused in refusals(model, [1, 2, 3, None]).items():
-        assert (refused is None) == (k in (3, None)), k  # from 3 on that layer is not below the cut
+    for k, refused in refusals(model, [1, 2, 3, "all"]).items():
+        assert (refused is None) == (k in (3, "all")), k  # for k = 3 the layer is not below the cut
         assert refused is None or SOMETHING_ELSE in refused
 
 
-def test_a_mean_of_the_embeddings_is_refused_at_the_head() -> None:
-    """Below a cut the table of words is absent, and at k = 0 the head gets one token."""
+def test_a_mean_of_the_embeddings_in_the_head_is_refused() -> None:
+    """At k = 0 the head gets one token per example, and the embeddings of the other tokens are missing."""
     model, seen = small_model("bert"), {}
     model.bert.embeddings.register_forward_hook(lambda module, args, out: seen.update(mean=out.mean(1)))
     model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * seen["mean"])
     assert refusals(model, [0])[0]
 
 
-def test_layers_that_mix_in_padding_are_refused() -> None:
+def test_layers_whose_output_depends_on_padding_are_refused() -> None:
     model = small_model("bert")
     for layer in model.bert.encoder.layer:
         layer.output.register_forward_hook(lambda module, args, out: out + 0.1 * out.mean(1, keepdim=True))
@@ -58,25 +59,27 @@ def test_layers_that_mix_in_padding_are_refused() -> None:
         assert DEPENDS_ON_PADDING in (refused or ""), k
 
 
-def test_a_gradient_that_is_not_a_number_is_not_equal() -> None:
+def test_a_gradient_that_is_nan_is_refused() -> None:
     model = small_model("bert")
     bias = model.bert.pooler.dense.bias
     model.bert.pooler.register_forward_hook(lambda module, args, out: out + (bias * 0).sqrt().sum())
-    for row in check(model, tuned_layers=[0, 2, None]):
-        assert row.refused and row.path is None and math.isnan(row.max_gradient_difference or 0.0)
+    for row in check(model, tuned_layers=[0, 2, "all"]):
+        assert row.refused and row.batches is None and math.isnan(row.max_gradient_difference or 0.0)
         assert row.max_logit_difference is not None and row.max_logit_difference < 1e-5
 
 
-def test_uncut_the_gradients_of_the_last_layers_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, compared, original = small_model("bert"), [], Trial.check
-    monkeypatch.setattr(Trial, "check", lambda self, k, names: compared.append(names) or original(self, k, names))
-    (row,) = check(model, tuned_layers=[None], uncut_trains=1)
-    assert row.tuned_layers is None and row.path == "packed" and (row.max_gradient_difference or 0.0) < 1e-5
-    assert compared == [Trainable.last(1).parameters(find_layers(model))]
+def test_max_uncut_layers_limits_the_compared_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, compared, original = small_model("bert"), [], CutComparison.check
+    monkeypatch.setattr(
+        CutComparison, "check", lambda self, k, names: compared.append(names) or original(self, k, names)
+    )
+    (row,) = check(model, tuned_layers=["all"], max_uncut_layers=1)
+    assert row.tuned_layers == "all" and row.batches == "packed" and (row.max_gradient_difference or 0.0) < 1e-5
+    assert compared == [Trainable(1).parameters(find_layers(model))]
 
 
 @pytest.mark.parametrize("name", ["bert", "deberta"])
-def test_the_check_computes_few_examples_and_little_else(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_computes_few_tokens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen, original = [], ForwardPass.batches
 
     def batches(self: ForwardPass, *args: Any) -> Any:
@@ -88,4 +91,4 @@ def test_the_check_computes_few_examples_and_little_else(name: str, monkeypatch:
     assert not check(small_model(name), tuned_layers=[1], lengths=[23, 17, 9])[0].refused
     computed = [batch.capacity or batch.examples * batch.padded_lengths[0] for batch in seen]
     assert seen and max(computed) <= 2 * (23 + 17 + 9 + 3 * 8)
-    assert all(batch.examples > len(batch.rows) for batch in seen)  # something is filled up
+    assert all(batch.examples > len(batch.rows) for batch in seen)  # copies fill the batch

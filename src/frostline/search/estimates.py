@@ -1,6 +1,7 @@
-"""Cheap estimates of the k that reaches the target. They decide where a race begins, never which k is recommended.
+"""Cheap estimates of the smallest k that reaches the target.
 
-The report shows how close each estimate was. Imports no torch.
+They decide which k a race trains first, never which k is recommended. The report shows how close each estimate was. Imports no
+torch.
 """
 
 import math
@@ -14,13 +15,16 @@ from frostline.statistics.metrics import METRICS
 
 Array = NDArray[np.float64]
 
-STEPS = 100  # most iterations of the fixed point
-TOLERANCE = 1e-3  # relative change at which the fixed point has converged
+STEPS = 100  # the most fixed-point iterations
+TOLERANCE = 1e-3  # the relative change at which the iteration has converged
 
 
 def by_layer(scores: Mapping[int, float], error: float) -> int | None:
-    """Estimate k from the ``scores`` of features by layer: the number of layers above the lowest layer whose score is within
-    one standard ``error`` of the best. None if no score is finite."""
+    """Estimate k from the score of each layer's features.
+
+    The estimate is the number of layers above the lowest layer whose score is within one standard ``error`` of the best score.
+    It is None if no score is finite.
+    """
     known = {layer: score for layer, score in scores.items() if np.isfinite(score)}
     if not known:
         return None
@@ -28,31 +32,36 @@ def by_layer(scores: Mapping[int, float], error: float) -> int | None:
     return max(scores) - min(layer for layer, score in known.items() if score >= best - error)
 
 
-def order(k: int, ks: Iterable[int]) -> list[int]:
-    """All ``ks`` by their distance from the estimate ``k``; of two equally close ones the smaller first."""
+def by_distance(k: int, ks: Iterable[int]) -> list[int]:
+    """All ``ks`` sorted by their distance from the estimate ``k``; of two equally close ones, the smaller is first."""
     return sorted(ks, key=lambda one: (abs(one - k), one))
 
 
-def judged(guesses: Mapping[str, int | None], ks: Sequence[int], named: int | None) -> list[dict[str, Any]]:
-    """How good each estimate was: its k, and the rank of the recommended k (``named``) in the order that it suggests.
+def rank_estimates(
+    estimates: Mapping[str, int | None], ks: Sequence[int], recommended: int | None
+) -> list[dict[str, Any]]:
+    """How good each estimate was: the rank of the recommended k when all k are sorted by their distance from the estimate.
 
-    The rank is None if no k was recommended. Climbing from k = 0 is listed for comparison.
+    The rank is None if no k was recommended. For comparison, ``climbing`` tries all k from 0 upwards.
+
+    Returns:
+        Rows with ``by`` (the method), ``k`` (its estimate) and ``rank``.
     """
     rows: list[dict[str, Any]] = []
-    for name, k in {**guesses, "climbing": 0}.items() if guesses else ():
+    for name, k in {**estimates, "climbing": 0}.items() if estimates else ():
         if k is not None:
-            place = None if named is None else order(k, ks).index(named) + 1
-            rows.append({"by": name, "k": k, "place": place})
+            rank = None if recommended is None else by_distance(k, ks).index(recommended) + 1
+            rows.append({"by": name, "k": k, "rank": rank})
     return rows
 
 
 def logme(features: NDArray[np.float32], targets: NDArray[Any], classes: int) -> float:
-    """LogME: the maximal mean log evidence of a Bayesian linear model of the targets given the features (You et al. 2021).
+    """LogME (You et al. 2021): the maximum log evidence per example of a Bayesian linear model, averaged over classes.
 
     Args:
-        features: ``[n, D]``.
-        targets: ``[n]``, class indices, or values if ``classes`` is 0.
-        classes: The number of classes.
+        features: ``[N, D]``.
+        targets: ``[N]``, class indices, or real numbers if ``classes`` is 0.
+        classes: The number of classes; 0 for regression.
     """
     one_hot = (
         targets.astype(float)[:, None] if not classes else np.equal.outer(targets, np.arange(classes)).astype(float)
@@ -66,7 +75,10 @@ def logme(features: NDArray[np.float32], targets: NDArray[Any], classes: int) ->
 
 
 def _evidence(spectrum: Array, along: Array, outside: float, rows: int, width: int) -> float:
-    """Log evidence per row of one target, at the precisions of weights and noise that maximize it (found as a fixed point)."""
+    """The log evidence per example of one target.
+
+    A fixed-point iteration finds the precisions of weights and noise that maximize it.
+    """
     weights, noise = 1.0, 1.0
     for _ in range(STEPS):
         shrunk = weights / noise + spectrum
@@ -87,11 +99,15 @@ def _evidence(spectrum: Array, along: Array, outside: float, rows: int, width: i
 
 
 def by_probes(facts: Mapping[str, Any]) -> int | None:
-    """Estimate k from the probes of single layers, by their scores on training rows that they were not fitted on."""
+    """Estimate k from the probes of single layers, by their scores on held-out training examples.
+
+    Args:
+        facts: The facts of fitted probes, as in ``probes.json``.
+    """
     scores: dict[int, float] = {}
     for probe in facts["probes"]:
-        if len(probe["layers"]) == 1 and probe["unseen"] is not None:
-            scores[probe["layers"][0]] = max(scores.get(probe["layers"][0], -math.inf), probe["unseen"])
+        if len(probe["layers"]) == 1 and probe["held_out"] is not None:
+            scores[probe["layers"][0]] = max(scores.get(probe["layers"][0], -math.inf), probe["held_out"])
     best = max(scores.values(), default=0.0)
     spread = 1 - best**2 if METRICS[facts["metric"]].lowest < 0 else math.sqrt(max(best * (1 - best), 0.0))
     return by_layer(scores, spread / math.sqrt(facts["train_rows"]))

@@ -1,0 +1,17 @@
+"""`frostline report`: rebuild the report of a sweep."""
+
+import json
+
+from frostline.cli.flags import FolderArgument
+from frostline.cli.help import PanelCommand
+from frostline.cli.program import app
+
+
+@app.command(cls=PanelCommand, short_help="Rebuild the tables, answer and report of a sweep.")
+def report(folder: FolderArgument) -> None:
+    """Rebuild the tables, answer.json and report.html from the runs in a folder."""
+    from frostline.report.rebuild import write_report
+
+    path = write_report(folder)
+    print(json.loads((folder / "answer.json").read_text())["sentence"])
+    print(path)

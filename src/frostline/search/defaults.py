@@ -1,0 +1,14 @@
+"""The settings for which a search has defaults of its own. Imports no heavy library, so ``--help`` can show them quickly."""
+
+from typing import Any
+
+from frostline.training.specification import HEAD_LEARNING_RATE
+
+DEFAULT_BUDGET = 4  # in training runs of the reference; with several workers, in such runs of each worker
+DEFAULTS: dict[str, Any] = {
+    "learning_rate": (5e-5, 1e-4, 2e-4),  # to try for k > 0
+    "head_learning_rate": (HEAD_LEARNING_RATE, 3e-3, 1e-2, 3e-2),  # all are tried for k = 0; other k use the first
+    "seeds": 5,  # the most of any k
+    "folds": "auto",
+    "evaluations_per_epoch": 0,  # selecting the best epoch on validation takes time, and its score is too optimistic
+}

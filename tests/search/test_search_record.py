@@ -1,0 +1,59 @@
+"""The record of a search in ``search.json``."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frostline.sweep.results.search_record import (
+    FILE,
+    read_search,
+    request_again,
+    selected_learning_rates,
+    write_search,
+)
+from search_runs import record_of
+
+
+def test_a_written_record_is_read_back(tmp_path: Path) -> None:
+    record = record_of(why="It ended.", operations={"all": 2.5}, steps=[{"why": "k = 0 first.", "runs": []}])
+    write_search(tmp_path, record)
+    assert read_search(tmp_path) == record
+    facts = json.loads((tmp_path / FILE).read_text())
+    assert facts == record.to_json() and list(facts)[:2] == ["train_size", "recommended"]
+
+
+def test_a_missing_or_damaged_record_is_none(tmp_path: Path) -> None:
+    assert read_search(tmp_path) is None
+    for damage in ("", "[]", "{", '{"recommended": "all"}'):
+        (tmp_path / FILE).write_text(damage)
+        assert read_search(tmp_path) is None
+
+
+@pytest.mark.parametrize("key", record_of().to_json())
+def test_a_record_without_one_of_its_keys_is_none(tmp_path: Path, key: str) -> None:
+    facts = record_of().to_json()
+    del facts[key]
+    (tmp_path / FILE).write_text(json.dumps(facts))
+    assert read_search(tmp_path) is None
+
+
+def test_requested_runs_are_no_longer_abandoned(tmp_path: Path) -> None:
+    request_again(tmp_path, {"a"})  # a folder without a search
+    assert not (tmp_path / FILE).exists()
+    write_search(tmp_path, record_of(abandoned=["a", "b"]))
+    request_again(tmp_path, {"a", "c"})
+    search = read_search(tmp_path)
+    assert search is not None and search.abandoned == ["b"]
+
+
+def test_a_k_with_new_learning_rates_has_no_selected_learning_rate() -> None:
+    pairs = {"last 1": 1e-3, "all": 1e-4}
+    rows: list[dict[str, Any]] = [{"trainable": k, "learning_rate": rate} for k, rate in pairs.items()]
+    search = record_of(selected_learning_rates=pairs, steps=[{"runs": rows}])
+    done = [{**row, "status": "done"} for row in rows]
+    assert selected_learning_rates(search, done) == pairs
+    new = {"trainable": "all", "learning_rate": 1e-5}
+    assert selected_learning_rates(search, [*done, {**new, "status": "done"}]) == {"last 1": 1e-3}
+    assert selected_learning_rates(search, [*done, {**new, "status": "pending"}]) == pairs
