@@ -1,6 +1,6 @@
 """The peak memory of one run above that of the imports, compared with Trainer: a model of BERT-base size, k = 2.
 
-    python benchmarks/memory.py --json memory.json
+    python benchmarks/memory.py
 
 Each side runs in its own process, with the same random weights and random texts. Memory is sampled every 20 ms. Resident memory
 is all memory of the process; own memory excludes mapped files. The difference matters because Trainer maps its frozen weights
@@ -22,11 +22,17 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from measuring import Facts, markdown
+from measuring import Facts, write_result
 from random_model import SIZES, write_model, write_rows
 from same_rows import write_task
 
 OURS, USERS, BEST = SIDES = ("frostline", "trainer", "trainer-best")
+NAMES = {
+    OURS: "frostline, a run",
+    USERS: "Trainer with default settings",
+    BEST: "Trainer tuned for speed",
+}
+RESULT = Path(__file__).parent / "results" / "memory.json"
 SETTINGS = {"tune": "2", "train_size": "64", "seeds": "1", "num_train_epochs": "1", "test": "none", "workers": "1"}
 
 
@@ -99,7 +105,6 @@ def main() -> None:
     parser.add_argument(
         "--tokens", type=int, nargs=2, default=(10, 50), help="length of the shortest and of the longest text"
     )
-    parser.add_argument("--json", type=Path, help="where to write the measurements")
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -126,12 +131,17 @@ def main() -> None:
             done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
             found |= json.loads(done.stdout.splitlines()[-1])
     rows = [
-        [side, *(text for kind, taken in facts.items() for text in _beside(taken, found[USERS][kind]))]
+        [NAMES.get(side, side), *(text for kind, taken in facts.items() for text in _beside(taken, found[USERS][kind]))]
         for side, facts in found.items()
     ]
-    print(markdown(("side", "resident", "of Trainer's", "own", "of Trainer's"), rows))
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1))
+    shortest, longest = options.tokens
+    caption = (
+        f"A model of {options.size} size, k = {SETTINGS['tune']}, {SETTINGS['train_size']} examples of {shortest} to {longest} "
+        "tokens. Peak memory above that of the imports."
+    )
+    header = ("side", "resident", "of Trainer's", "without mapped files", "of Trainer's")
+    table = {"caption": caption, "header": header, "rows": rows}
+    write_result(RESULT, "How much memory does a run take, compared with Trainer?", [table], found)
 
 
 if __name__ == "__main__":
