@@ -165,7 +165,7 @@ def test_the_saved_model_reproduces_the_scores_of_its_run(search_settings: dict[
     monkeypatch.setattr(search_module.Scoreboard, "above_baseline", lambda board, tune: True)
     answer = frostline.find(**search_settings, max_k=1, folds=0)
     folder, recommended = Folder(search_settings["out"]), answer["sizes"][0]["recommended"]
-    assert recommended["trainable"] == answer["search"]["recommended"]
+    assert recommended["trainable"] == answer["decision"]["choice"]
     logits = folder.predictions(recommended["run"])
     examples = folder.split("validation")
     assert examples is not None
@@ -174,7 +174,7 @@ def test_the_saved_model_reproduces_the_scores_of_its_run(search_settings: dict[
         scores = {one["label"]: one["score"] for one in predicted}
         np.testing.assert_allclose([scores[label] for label in folder.identity.labels], ours, atol=1e-5)
     card = (search_settings["out"] / "model" / "README.md").read_text()
-    assert "frostline searched for the smallest" in card and "interval" in card and answer["sentence"][:60] in card
+    assert "frostline searched for how many layers" in card and "interval" in card and answer["sentence"][:60] in card
 
 
 def test_no_recommendation_on_shuffled_labels(search_settings: dict[str, Any]) -> None:

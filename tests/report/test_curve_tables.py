@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import synthetic_answer
 from frostline.report.figures.pareto_fronts import pareto_fronts
 from frostline.report.figures.validation_curve import validation_curve
 from frostline.report.rebuild import rebuild
@@ -12,6 +13,7 @@ from frostline.report.tables import rules
 from frostline.report.tables.costs import costs_table
 from frostline.report.tables.failures import failure_rates_table, failures_table
 from frostline.report.tables.operating_points import operating_points_table
+from frostline.report.tables.options import options_table
 from frostline.report.tables.scores import scores_table, shares_table
 from frostline.statistics.choices import Choices
 from frostline.statistics.curve import compare, main_point
@@ -108,3 +110,17 @@ def test_a_curve_with_scores_only() -> None:
     assert [row.tags for row in points.rows if row.chosen] == [("the target",)]
     assert "Mean accuracy" in validation_curve(curve, metric="accuracy").get_label()
     assert len(pareto_fronts(curve, metric="accuracy").axes) == 1 and rules.other_rules(curve, main)
+
+
+def test_the_options_with_their_probabilities() -> None:
+    answer = synthetic_answer.answer_of(synthetic_answer.make_runs(synthetic_answer.clear))
+    (size,) = answer["sizes"]
+    table = options_table(size, price=answer["price"], margin=0.01)
+    rows = {row.values["choice"]: row for row in table.rows}
+    assert list(rows) == ["last 0", "last 1", "last 2", "all"]
+    assert (
+        [name for name, row in rows.items() if row.chosen] == [answer["sizes"][0]["decision"]["choice"]] == ["last 2"]
+    )
+    assert rows["all"].values["gain_95"] == 1.0 and rows["last 0"].values["gain_95"] == 0.0
+    assert rows["last 0"].values["cost_of_full"] == pytest.approx(1.5 / 5)
+    assert "less 0.01 times its cost" in table.caption

@@ -33,7 +33,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Page]:
 def test_it_shows_the_answer_and_every_score(troubled: tuple[Path, Page]) -> None:
     out, page = troubled
     answer = answer_of(out)
-    for sentence in answer["sentence"].split(". "):
+    what, _, rest = answer["sentence"].partition(": ")
+    for sentence in (
+        what,
+        rest[1:],
+        *rest.split(". ")[1:],
+    ):  # the rest of the first sentence begins with a capital letter
         assert formatting.unbroken(sentence.rstrip(".")) in page.text
     for cell in answer["sizes"][0]["cells"]:
         for name in ("mean", "median", "std", "min", "max"):
@@ -103,7 +108,7 @@ def test_named_parts_alone(tmp_path: Path) -> None:
 
 def test_one_seed_and_one_k(tmp_path: Path) -> None:
     page = page_of(make_folder(tmp_path / "out", tune=(2,), seeds=1))
-    assert "One seed gives no confidence interval" in page.words
+    assert "Tune the last 2 of 6 layers. Accuracy" in page.words and "with one seed." in page.words
     assert "No smaller k than tuning the last 2 layers" in page.words
 
 

@@ -11,12 +11,12 @@ from frostline.sweep.progress import Progress
 
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of model.safetensors
 SIZES = {
-    "polarity": {"train": 256, "validation": 200, "test": 200},
+    "polarity": {"train": 512, "validation": 400, "test": 400},
     "agreement": {"train": 600, "validation": 250, "test": 250},
 }
 SETTINGS: dict[str, Any] = {"tune": "0,1,2,3,4,5,6,all", "train_score_rows": 128}
 TRAINING: dict[str, dict[str, Any]] = {
-    "polarity": {"per_device_train_batch_size": 16, "learning_rate": 5e-4, "num_train_epochs": 2},
+    "polarity": {"per_device_train_batch_size": 32, "learning_rate": 5e-4, "num_train_epochs": 3},
     # Agreement is hard to learn: it needs more steps at a lower learning rate.
     "agreement": {"per_device_train_batch_size": 16, "learning_rate": 2e-4, "num_train_epochs": 3},
 }

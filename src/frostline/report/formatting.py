@@ -26,6 +26,16 @@ def percent_number(share: float | None) -> str:
     return UNKNOWN if share is None else f"{100 * share:.1f}".replace("-", "−")
 
 
+def probability(value: float) -> str:
+    """A probability in percent, without digits that a simulation does not have."""
+    return "more than 99 %" if value > 0.99 else "less than 1 %" if value < 0.01 else f"{100 * value:.0f} %"
+
+
+def points(value: float | None) -> str:
+    """Hundredths of a score with one decimal."""
+    return UNKNOWN if value is None else f"{value:.1f}".replace("-0.0", "0.0").replace("-", "−")
+
+
 def difference(value: float | None) -> str:
     """A difference of two scores, with its sign and three decimals."""
     return UNKNOWN if value is None else f"{value:+.3f}".replace("-", "−")

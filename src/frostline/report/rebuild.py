@@ -9,11 +9,12 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.data.files import with_nulls, write_json
 from frostline.report.answer.answer import make_answer
+from frostline.report.answer.next_command import next_command
 from frostline.report.answer.scores_on_test import add_test_scores
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.formatting import score, score_interval
 from frostline.report.names import metric
-from frostline.statistics.choices import Choices
+from frostline.statistics.choices import LIKELY, POINT, Choices
 from frostline.statistics.outcomes import ANSWERS
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.folder import Folder
@@ -43,6 +44,12 @@ def rebuild(out: str | Path) -> dict[str, Any]:
         layers=folder.identity.layers,
         search=_search_outcome(search, of_search) if search else NO_SEARCH,
     )
+    first = answer["sizes"][0]
+    if first["decision"] is not None:
+        first["decision"]["next_command"] = command = next_command(folder.out, folder.spec.values_of("seeds"), first)
+        if command and not (search and search.pending_reference):
+            first["sentence"] += f" To be surer: `{command}`."
+    answer["sentence"], answer["decision"] = first["sentence"], first["decision"]
     if search:
         answer["sizes"][0]["sentence"] += _better_probe(folder.out, search.probes, answer)
         answer["sentence"] = answer["sizes"][0]["sentence"]
@@ -75,20 +82,19 @@ def write_report(out: str | Path) -> Path:
 
 
 def choices_of(spec: SweepSpec) -> Choices:
-    """The options of a sweep's answer: its target or margin."""
-    if spec.margin is None:
-        return Choices(target=spec.target)
-    return Choices(target=spec.target, margin=spec.margin, by_margin=True)
+    """The options of a sweep's answer. A target or a margin that is given must be reached, else score and cost are weighed."""
+    given = spec.target is not None or spec.margin is not None
+    sure = spec.sure or (LIKELY if given else None)
+    choices = Choices(target=spec.target or Choices.target, price=spec.price * POINT, sure=sure)
+    return choices if spec.margin is None else replace(choices, margin=spec.margin, by_margin=True)
 
 
 def _search_outcome(search: SearchRecord, rows: Sequence[Mapping[str, Any]]) -> SearchOutcome:
     """The outcome of a search for the answer about these runs, of which some may be newer than the search."""
     trained = {row["trainable"] for row in rows}
     return SearchOutcome(
-        chosen=search.recommended,
         interim_analyses=search.interim_analyses,
         skipped=[k for k in search.skipped if k not in trained],
-        operations=search.operations,
         instead=_instead(search, rows),
         awaited=search.pending_reference,
         train_size=search.train_size,

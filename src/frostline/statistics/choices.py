@@ -7,6 +7,8 @@ from typing import Any
 from frostline.statistics.goal import Goal
 
 TARGETS = (0.90, 0.95, 0.99)
+POINT = 0.01  # of a score
+LIKELY = 0.5  # the probability of reaching a target that is wanted unless another is given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +17,8 @@ class Choices:
 
     Attributes:
         target: The share of full fine-tuning that k must reach.
+        price: The score that the training time of full fine-tuning is worth; see ``decision.py``.
+        sure: The probability of reaching the goal that the recommended k must have; None: weigh score against cost.
         margin: The distance below full fine-tuning that counts as equally good, in units of the metric.
         by_margin: Whether the recommended k must be within the margin instead of reaching the target.
         one_learning_rate: Whether the best learning rate of full fine-tuning represents every k, instead of its own best.
@@ -27,6 +31,8 @@ class Choices:
     """
 
     target: float = 0.95
+    price: float = POINT
+    sure: float | None = None
     margin: float = 0.01
     by_margin: bool = False
     one_learning_rate: bool = False

@@ -6,12 +6,14 @@ from typing import Any
 from frostline.statistics.cells import CellRuns, CellSummary, by_depth, counted, describe, describe_comparison
 from frostline.statistics.choices import Choices
 from frostline.statistics.curve_rules import knee, one_standard_error
+from frostline.statistics.decision import Option, Rule, decide
 from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.goal import seeds_to_decide
 from frostline.statistics.learning_rates import runs_at_best_learning_rate
 from frostline.statistics.operating_points import UNDECIDED, margin_point, share_point
 from frostline.statistics.outcomes import ANSWERS, clear_distance, done, with_outcomes
 from frostline.statistics.pareto import pareto
+from frostline.statistics.posterior import draw_means
 from frostline.statistics.tune import FULL, is_k
 
 Curve = Mapping[str, Any]  # one of ``sizes`` in answer.json, from :func:`compare`
@@ -47,6 +49,7 @@ def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[s
     steps = [cell for cell in described if cell["trainable"] in with_k]
     points = _points(steps, of_reference, choices)
     main = main_point({"operating_points": points, "deciding_point": choices.deciding_point})
+    decision, options = _decide(steps, cells, evidence, choices, reference)
     undecided = main["not_ruled_out"] if main["verdict"] == UNDECIDED else None
     return {
         "train_size": runs[0]["train_size"],
@@ -57,6 +60,8 @@ def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[s
         "learned": bool(learned),
         "clear_distance": clear,
         "cells": described,
+        "decision": decision,
+        "options": options,
         "operating_points": points,
         "deciding_point": choices.deciding_point,
         "seeds_to_decide": seeds_to_decide(pairs[undecided], choices.goal(evidence.chance)) if undecided else None,
@@ -75,6 +80,35 @@ def _cells(every: Mapping[str, Sequence[Run]], chance: float | None, choices: Ch
         rates = sorted({run["learning_rate"] for run in every[k]}, key=lambda rate: rate or 0.0)
         cells[k] = CellRuns(runs=shown, ended=ended, good=counted(ended, choices), learning_rates=rates)
     return cells
+
+
+def _decide(
+    steps: Sequence[CellSummary],
+    cells: Mapping[str, CellRuns],
+    evidence: Evidence,
+    choices: Choices,
+    reference: str | None,
+) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+    """The decision between all k that have a usable score, and what is known about each; see ``decision.py``."""
+    usable = [step for step in steps if any(run["in_mean"] and run["outcome"] in ANSWERS for run in step["points"])]
+    if reference is None:
+        return None, []
+    layers = max(1, *(step["tuned_layers"] or 0 for step in usable))
+    depth = [1 + 1 / layers if step["tune_embeddings"] else (step["tuned_layers"] or 0) / layers for step in usable]
+    draws = draw_means(evidence.observed([cells[step["trainable"]].good for step in usable], depth))
+    options = [
+        Option(
+            name=step["trainable"],
+            score=step["validation"]["mean"],
+            cost=1 / step["times_cheaper"] if step["times_cheaper"] else min(1.0, place),
+            draws=draws[:, n],
+        )
+        for n, (step, place) in enumerate(zip(usable, depth, strict=True))
+    ]
+    base = evidence.chance if choices.corrected else None
+    rule = Rule(goal=choices.goal(evidence.chance), price=choices.price, sure=choices.sure)
+    full = next(option for option in options if option.name == reference)
+    return decide(options, full, rule, base=base, margin=choices.margin)
 
 
 def _points(cells: Sequence[CellSummary], reference: CellSummary | None, choices: Choices) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from frostline.statistics.inference.pair import Pair
 from frostline.statistics.inference.summary import summarize
 from frostline.statistics.metrics import METRICS
+from frostline.statistics.posterior import Observed
 
 Run = Mapping[str, Any]  # a row of results.csv
 
@@ -47,8 +48,20 @@ class Evidence(Protocol):
     def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
         """Descriptive statistics and the interval of the mean, ``low`` and ``high`` (None for fewer than two runs)."""
 
+    def observed(self, cells: Sequence[Sequence[Run]], depth: Sequence[float]) -> Observed:
+        """What is known about the means of several cells, each with at least one run, for their posterior."""
+
     def rows_of(self, runs: Iterable[str]) -> int | None:
         """The number of validation rows that at least one of these runs (by name) is scored on; None if it is unknown."""
+
+
+def by_seed(runs: Sequence[Run], scores: Sequence[float]) -> dict[str, float]:
+    """Scores by seed; a seed that occurs again counts as a seed of its own."""
+    seeds: dict[str, float] = {}
+    for run, score in zip(runs, scores, strict=True):
+        name = str(run["seed"])
+        seeds[name if name not in seeds else f"{name} ({len(seeds)})"] = score
+    return seeds
 
 
 def same_seeds(cell: Sequence[Run], full: Sequence[Run]) -> list[tuple[Run, Run]]:

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.statistics.evidence import Run, same_seeds, summary_with_interval
+from frostline.statistics.evidence import Run, by_seed, same_seeds, summary_with_interval
 from frostline.statistics.inference.intervals import mean_interval, score_interval
-from frostline.statistics.inference.jackknife import row_groups
+from frostline.statistics.inference.jackknife import row_covariance, row_groups
 from frostline.statistics.inference.pair import Pair, pair, pairing_gain, unpaired
 from frostline.statistics.inference.quantile import QUANTILE, corrected_quantile, number_of_analyses
 from frostline.statistics.inference.ratio import is_above
 from frostline.statistics.metrics import METRICS, chance, predict
+from frostline.statistics.posterior import Observed
 
 LogitsOf = Callable[[str], NDArray[Any]]  # name of a run -> [rows, C]; NaN in rows that the run is not scored on
 
@@ -98,6 +99,14 @@ class RunPredictions:
         max_row_effect = self._max_row_effect(self.rows_of([run["run"] for run in runs]))
         interval = mean_interval(scores[:, 0], scores[:, 1:].T, max_row_effect, self.quantile)
         return summary_with_interval(scores[:, 0], interval, self.metric)
+
+    def observed(self, cells: Sequence[Sequence[Run]], depth: Sequence[float]) -> Observed:
+        scores = [by_seed(runs, [float(self[run["run"]][0]) for run in runs]) for runs in cells]
+        left_out = np.stack([np.mean([self[run["run"]][1:] for run in runs], 0) for runs in cells], -1)  # [groups, J]
+        max_row_effect = self._max_row_effect(min(self.rows_of(run["run"] for run in runs) for runs in cells))
+        if not np.isfinite(left_out).all():  # without some rows a score is undefined
+            return Observed(scores, max_row_effect**2 * self.rows / 4 * np.eye(len(cells)), depth)
+        return Observed(scores, row_covariance(left_out[:, None], max_row_effect), depth)
 
     def alone(self, run: str, quantile: float = QUANTILE) -> dict[str, float]:
         """The score of one run, and its interval for the sample of rows."""

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.statistics.evidence import Run, same_seeds, summary_with_interval
+from frostline.statistics.evidence import Run, by_seed, same_seeds, summary_with_interval
 from frostline.statistics.inference.intervals import mean_interval
 from frostline.statistics.inference.pair import Pair, pair, pairing_gain, unpaired
 from frostline.statistics.inference.ratio import is_above
+from frostline.statistics.posterior import Observed
 
 IN_COMMON = 0.75  # pairing needs at least this share of the larger cell's runs to have a seed in common with the other
 
@@ -54,6 +55,9 @@ class Scores:
     def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
         scores = np.array([_score(run) for run in runs])
         return summary_with_interval(scores, mean_interval(scores) if len(runs) > 1 else None, self.metric)
+
+    def observed(self, cells: Sequence[Sequence[Run]], depth: Sequence[float]) -> Observed:
+        return Observed([by_seed(runs, [_score(run) for run in runs]) for runs in cells], None, depth)
 
     def rows_of(self, runs: Iterable[str]) -> int | None:
         return self.rows

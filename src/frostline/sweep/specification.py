@@ -132,11 +132,24 @@ class SweepSpec(Settings):
         json_schema_extra=RESOURCES,
     )
     out: str = Field(description="folder for results, answer, report and model", json_schema_extra=OUTPUT)
-    target: float = Field(
-        0.95,
+    target: float | None = Field(
+        None,
         gt=0,
         le=1,
-        description="share of full fine-tuning's gain over the baseline that k must reach",
+        description="share of full fine-tuning's gain that k must reach; recommends the cheapest k that does",
+        json_schema_extra=panel("output", "0.95, and weigh score against cost"),
+    )
+    sure: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="recommend the cheapest k that reaches the target with this probability",
+        json_schema_extra=panel("output", "0.5 with --target or --margin; else weigh score against cost"),
+    )
+    price: float = Field(
+        1.0,
+        ge=0,
+        description="points (hundredths of the metric) that the training time of full fine-tuning is worth",
         json_schema_extra=OUTPUT,
     )
     margin: float | None = Field(

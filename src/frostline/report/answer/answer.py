@@ -3,7 +3,7 @@
 Every choice is made on validation. Test scores are added afterwards, for what was chosen (``scores_on_test.py``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from frostline.statistics.outcomes import done, scored
 from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
 from frostline.statistics.tune import is_k
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 MIN_EXAMPLES = 10  # with fewer validation examples the answer contains a warning
 
 
@@ -62,6 +62,8 @@ def make_answer(
         "layers": layers,
         "target": None if choices.by_margin else choices.target,
         "margin": choices.margin if choices.by_margin else None,
+        "price": choices.price,
+        "sure": choices.sure,
         "interim_analyses": search.interim_analyses,
         "chance": validation.chance,
         "validation_rows": evidence.rows_of(run["run"] for run in scored(done(runs))) or len(validation.targets),
@@ -84,20 +86,13 @@ def answer_one(
     point = main_point(answer)
     if search.instead:
         return {**answer, "recommended": None, "sentence": search.instead}
-    if search.chosen is None and (reference := _missing_reference(runs, search.awaited)):
+    if reference := _missing_reference(runs, search.awaited):
         text = reference_missing(answer, reference, evidence.metric) + _progress(runs)
         return {**answer, "recommended": None, "sentence": text}
-    search = replace(search, chosen=_usable(search.chosen, answer))
-    answer["recommended"] = recommend(answer["cells"], point, search.chosen)
+    answer["recommended"] = recommend(answer, point, by_mean=choices.by_mean)
     text = sentence(answer, point, Comparison(evidence, choices), layers, search)
     answer["sentence"] = f"{text}{_too_few_examples(evidence)}{_progress(runs)}"
     return answer
-
-
-def _usable(chosen: str | None, answer: Mapping[str, Any]) -> str | None:
-    """The k that a search recommends; None if all its runs failed, or if there is no reference."""
-    usable = [cell["trainable"] for cell in answer["cells"] if any(run["in_mean"] for run in cell["points"])]
-    return chosen if chosen in usable and answer["reference"] is not None else None
 
 
 def _missing_reference(runs: Sequence[Run], reference: str | None) -> str | None:

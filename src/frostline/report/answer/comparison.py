@@ -42,12 +42,12 @@ class Comparison:
         """The value that the whole interval must lie above."""
         return f"−{self.choices.margin:g}" if self.choices.by_margin else f"{100 * self.choices.target:g} %"
 
-    def no_smaller_k(self, *, tried: bool) -> str:
-        """A clause that says that no smaller k reaches the target; ``tried``: no smaller k of those that were tried."""
-        none = "no smaller k that was tried" if tried else "no smaller k"
+    def reached(self, full: str) -> str:
+        """What reaching the target means, after ``to``; ``full`` is the name of the reference."""
         if self.choices.by_margin:
-            return f"{none} comes within {self.choices.margin:g} of it"
-        return f"{none} reaches {self.threshold} of its {self._whole}"
+            return f"come within {self.choices.margin:g} of {full}"
+        possessive = f"{full}'" if full.endswith("s") else f"{full}'s"
+        return f"reach {self.threshold} of {possessive} {self._whole}"
 
     def with_full(self, cell: CellSummary, full: CellSummary) -> str:
         """The scores of a cell and of full fine-tuning, and the share or difference with its interval."""

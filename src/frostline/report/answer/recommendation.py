@@ -1,33 +1,24 @@
-"""The choice of the recommended k and of its best run."""
+"""The recommended k with its best run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.outcomes import ANSWERS
-from frostline.statistics.tune import is_k
 
 
-def recommend(cells: Sequence[CellSummary], point: Mapping[str, Any], chosen: str | None) -> dict[str, Any] | None:
+def recommend(curve: Mapping[str, Any], point: Mapping[str, Any], *, by_mean: bool) -> dict[str, Any] | None:
     """The recommended k with its best run; None if no run has a usable score.
 
     Args:
-        cells: The cells of one train size.
-        point: The operating point that the answer is about.
-        chosen: The k that a search recommends; None if there is none.
+        curve: Of one train size, with its decision.
+        point: The operating point of the analysis.
+        by_mean: Whether the smallest k whose mean reaches the target is recommended, whatever the decision.
     """
-    with_k = [cell for cell in cells if is_k(cell["trainable"])]
-    name = chosen or smallest_sufficient(with_k, point) or best_mean(cells)
-    return with_best_run(cells, name) if name else None
-
-
-def smallest_sufficient(cells: Sequence[CellSummary], point: Mapping[str, Any]) -> str | None:
-    """The smallest k whose whole interval reaches the target; if there is none, the k with the best mean.
-
-    If every k has one seed, it is the smallest k whose score reaches the target.
-    """
-    by_score = point["confident"] is None or all(cell["validation"]["n"] < 2 for cell in cells)
-    return (point["estimate"] if by_score else point["confident"]) or best_mean(cells)
+    decision = curve["decision"]
+    decided = (by_mean and point["estimate"]) or (decision and decision["choice"])
+    name = decided or best_mean(curve["cells"])
+    return with_best_run(curve["cells"], name) if name else None
 
 
 def best_mean(cells: Sequence[CellSummary]) -> str | None:

@@ -1,7 +1,6 @@
-"""Sentences after the recommendation: how certain it is, failed and missing runs, and named parts."""
+"""Sentences after the recommendation: failed and missing runs, and named parts."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from frostline.data.wording import capitalized, ranges
 from frostline.report.answer.comparison import Comparison
@@ -9,45 +8,6 @@ from frostline.report.formatting import score, score_interval
 from frostline.report.names import tuning
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.tune import k_of, name_of
-
-
-def certainty(answer: Mapping[str, Any], point: Mapping[str, Any], comparison: Comparison, *, unknown: bool) -> str:
-    """How certain it is that the k of a search is the smallest one that reaches the target.
-
-    Args:
-        answer: The curve with its recommendation.
-        point: The operating point that the answer is about.
-        comparison: The quantity that k is compared by.
-        unknown: Whether some smaller k has no score.
-    """
-    name, not_ruled_out = answer["recommended"]["trainable"], point["not_ruled_out"]
-    needed = answer["seeds_to_decide"]
-    seeds = f" (about {needed} seeds would probably decide)" if needed else ""
-    if name == point["confident"] == not_ruled_out:
-        if name == answer["reference"]:
-            return f"This holds with 95 % confidence{' among the choices that were tried' if unknown else ''}"
-        rest = "; whether a smaller k does is unknown" if unknown else ", and with 95 % confidence no smaller k does"
-        return f"It reaches the target with 95 % confidence{rest}"
-    if name == point["confident"] and not_ruled_out:
-        return f"It reaches the target with 95 % confidence; whether {tuning(not_ruled_out)} does cannot be told{seeds}"
-    more_seeds = seeds if not_ruled_out == name else ""
-    return (
-        f"It likely reaches the target, but not with 95 % confidence: {_why_uncertain(answer, comparison)}{more_seeds}"
-    )
-
-
-def _why_uncertain(answer: Mapping[str, Any], comparison: Comparison) -> str:
-    """Why the recommended k is not shown to reach the target with confidence."""
-    by_name = {cell["trainable"]: cell for cell in answer["cells"]}
-    cell, full = by_name[answer["recommended"]["trainable"]], by_name[answer["reference"]]
-    compared = cell["difference"] if comparison.choices.by_margin else comparison.share(cell)
-    assert compared is not None
-    if compared["low"] is not None:
-        return f"its interval extends below {comparison.threshold}"
-    one = next((c for c in (cell, full) if c["validation"]["n"] == 1), None)
-    if one:
-        return f"one seed of {tuning(one['trainable'])} gives no interval"
-    return f"the seeds of {tuning(full['trainable'])} differ too much"
 
 
 def smaller(cell: CellSummary, names: Iterable[str]) -> list[int]:

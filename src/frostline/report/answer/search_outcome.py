@@ -1,7 +1,7 @@
 """The state of a search, which the answer about its runs depends on."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -9,19 +9,15 @@ class SearchOutcome:
     """The state of a search.
 
     Attributes:
-        chosen: The k that the search recommends. The answer adds how certain it is.
         interim_analyses: The largest number of times that intervals are read before more runs are trained.
         skipped: Every k that was not trained.
-        operations: Floating-point operations of one training run, by k.
         instead: The whole sentence of the answer if the search ended without a recommendation.
         awaited: The reference of every comparison, while the search has not trained it yet.
         train_size: The train size of the search. It does not affect the answers for other sizes.
     """
 
-    chosen: str | None = None
     interim_analyses: int = 1
     skipped: Sequence[str] = ()
-    operations: Mapping[str, float] = field(default_factory=dict)
     instead: str | None = None
     awaited: str | None = None
     train_size: int | None = None

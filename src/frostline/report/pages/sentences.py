@@ -10,14 +10,16 @@ from frostline.statistics.operating_points import UNDECIDED
 
 
 def headline(sentence: str) -> tuple[str, str]:
-    """The first sentence of an answer, and the rest."""
-    head, stop, rest = formatting.unbroken(sentence).partition(". ")
+    """What to tune, or the first sentence of an answer without a recommendation, and the rest."""
+    text = formatting.unbroken(sentence)
+    if text.startswith("Tune "):
+        head, _, rest = text.partition(": ")
+        return f"{head}.", capitalized(rest)
+    head, stop, rest = text.partition(". ")
     return (f"{head}.", rest) if stop else (head, "")
 
 
-def explain_uncertainty(
-    size: Mapping[str, Any], point: Mapping[str, Any], seeds: int, *, baseline: str, searched: bool
-) -> str | None:
+def explain_uncertainty(size: Mapping[str, Any], point: Mapping[str, Any], seeds: int, *, baseline: str) -> str | None:
     """What the verdict "undecided" means for a train size; None if the verdict is "decided".
 
     Args:
@@ -25,7 +27,6 @@ def explain_uncertainty(
         point: The operating point that the answer is about.
         seeds: The number of seeds.
         baseline: The name of the baseline.
-        searched: Whether a search chose what to train. A search recommends by the mean.
     """
     if size["reference"] and not size["learned"] and seeds > 1:
         return (
@@ -36,8 +37,8 @@ def explain_uncertainty(
         return None
     if seeds == 1:
         return (
-            "One seed gives no confidence interval, so a difference between two k may be chance. The recommendation is based "
-            "on these scores alone; five seeds would give intervals."
+            "One seed gives no confidence interval, so a difference between two k may be chance. The recommendation rests "
+            "on these scores and on how much scores usually vary over seeds; five seeds would give intervals."
         )
     not_ruled_out, confident = tuning(point["not_ruled_out"]), tuning(point["confident"])
     threshold = formatting.threshold(point)
@@ -49,11 +50,10 @@ def explain_uncertainty(
             f"The whole interval of {confident} lies above {threshold} {of} {tuning(size['reference'])}: it reaches the target "
             "with 95 % confidence."
         )
-    basis = "by its mean" if searched else "with 95 % confidence"
     return (
         f"{known} {capitalized(not_ruled_out)} is not ruled out: with these seeds and validation examples it is undecided "
-        f"whether it reaches the target. The recommendation is the smallest k that does {basis}. More seeds and more "
-        "validation examples make the intervals narrower."
+        "whether it reaches the target. The recommendation does not wait for that: it weighs the expected score against the "
+        "cost. More seeds and more validation examples make the intervals narrower."
     )
 
 

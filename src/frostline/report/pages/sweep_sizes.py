@@ -11,6 +11,7 @@ from frostline.report.pages.sentences import explain_uncertainty
 from frostline.report.tables.costs import costs_table
 from frostline.report.tables.failures import failures_table
 from frostline.report.tables.operating_points import operating_points_table
+from frostline.report.tables.options import options_table
 from frostline.report.tables.rules import front, other_rules
 from frostline.report.tables.scores import scores_table, shares_table
 from frostline.report.tables.table import ReportTable
@@ -30,8 +31,7 @@ def size_content(size: Curve, answer: Mapping[str, Any], results: Mapping[str, A
     seeds = len({point["seed"] for cell in size["cells"] for point in cell["points"]})
     explanation = None
     if recommended:
-        searched = answer["search"] is not None
-        explanation = explain_uncertainty(size, main, seeds, baseline=baseline(answer["metric"]), searched=searched)
+        explanation = explain_uncertainty(size, main, seeds, baseline=baseline(answer["metric"]))
     return {
         **size,
         "seeds": seeds,
@@ -56,8 +56,14 @@ def _tables(size: Curve, main: Mapping[str, Any], answer: Mapping[str, Any], suf
         "shares": shares_table(size, metric, suffix=suffix),
         "costs": costs_table(size, suffix=suffix),
         "failures": failures_table(size, suffix=suffix),
+        "options": options_table(size, price=answer["price"], margin=_margin(size), suffix=suffix),
         "points": operating_points_table(size, main, suffix=suffix),
     }
+
+
+def _margin(size: Curve) -> float:
+    """The distance below full fine-tuning that counts as equally good."""
+    return next(float(point["margin"]) for point in size["operating_points"] if point["margin"] is not None)
 
 
 def _tuned(by_place: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:

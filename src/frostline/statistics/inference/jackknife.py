@@ -15,17 +15,17 @@ def row_groups(rows: int, groups: int = GROUPS) -> list[NDArray[np.int64]]:
 
 
 def row_covariance(left_out: Array, max_row_effect: float) -> Array:
-    """The covariance ``[2, 2]`` of two mean scores that the sample of rows causes, by a jackknife (Efron and Stein 1981).
+    """The covariance ``[J, J]`` of J mean scores that the sample of rows causes, by a jackknife (Efron and Stein 1981).
 
-    It includes two pseudo-rows, each of which only one of the two models predicts correctly. Without them, a few rows on which
-    both models agree would prove a difference of 0. Agresti and Min (2005) do the same for paired proportions.
+    It includes one pseudo-row for each model that only this model predicts correctly. Without them, a few rows on which
+    all models agree would prove a difference of 0. Agresti and Min (2005) do the same for paired proportions.
 
     Args:
-        left_out: Scores without one group of rows, ``[groups, seeds, 2]``.
+        left_out: Scores without one group of rows, ``[groups, seeds, J]``.
         max_row_effect: How far one row can move a score.
     """
     groups = len(left_out)
-    means = left_out.mean(1)  # [groups, 2]
+    means = left_out.mean(1)  # [groups, J]
     centred = means - means.mean(0)
-    covariance: Array = (groups - 1) / groups * centred.T @ centred + max_row_effect**2 * np.eye(2)
+    covariance: Array = (groups - 1) / groups * centred.T @ centred + max_row_effect**2 * np.eye(means.shape[1])
     return covariance

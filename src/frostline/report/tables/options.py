@@ -1,0 +1,56 @@
+"""The table of options: everything that can be recommended, with its probabilities and its value."""
+
+from frostline.report import formatting
+from frostline.report.names import trainable
+from frostline.report.tables.by_depth import title_of
+from frostline.report.tables.table import Column, ReportTable, Row
+from frostline.statistics.curve import Curve
+
+PROBABILITIES = {"gain_90": "90 %\nof gain", "gain_95": "95 %\nof gain", "gain_99": "99 %\nof gain", "margin": "margin"}
+
+
+def options_table(curve: Curve, *, price: float, margin: float, suffix: str = "") -> ReportTable:
+    """Each option beside full fine-tuning: expected points lost, cost, and the probability of each usual target.
+
+    Args:
+        curve: One train size of an answer.
+        price: The score that the training time of full fine-tuning is worth.
+        margin: The distance below full fine-tuning that counts as equally good.
+        suffix: The end of the file name, which is unique on a page with several curves.
+    """
+    decision = curve["decision"]
+    chosen = decision and decision["choice"]
+    rows = [
+        Row(
+            {
+                **{name: option[name] for name in ("choice", "score", "below_full", "low", "high", "cost_of_full")},
+                **option["probabilities"],
+                **{name: option[name] for name in ("better_than_previous", "expected", "value", "dominated_by")},
+            },
+            tags=("recommended",) if option["choice"] == chosen else (),
+            chosen=option["choice"] == chosen,
+        )
+        for option in curve["options"]
+    ]
+    interval = Column("below_full", "expected\npoints lost", formatting.points, small=lambda row: [_interval(row)])
+    columns = (
+        Column("choice", "tuned", trainable, number=False, strong=True),
+        Column("score", "mean\nscore", formatting.score),
+        *(interval, Column("low"), Column("high")),
+        Column("cost_of_full", "cost\nof full", formatting.percent),
+        *(Column(name, title, formatting.percent) for name, title in PROBABILITIES.items()),
+        Column("better_than_previous", "better than\nthe row above", formatting.percent),
+        *(Column("expected", "expected\nscore", formatting.score), Column("value", "value", formatting.score)),
+        Column("dominated_by"),
+    )
+    caption = (
+        f"The value of a choice is its expected score less {price:g} times its cost. The cost is the training time as a share of "
+        "full fine-tuning's. Expected scores and probabilities come from the joint posterior of all mean scores, given the runs "
+        f"and the validation examples. The margin is {margin:g}. Below the points lost: their 95 % interval."
+    )
+    return ReportTable(f"options{suffix}", title_of("Choices", curve, suffix), caption, columns, tuple(rows))
+
+
+def _interval(row: object) -> str:
+    assert isinstance(row, dict)
+    return f"{formatting.points(row['low'])} to {formatting.points(row['high'])}"

@@ -1,0 +1,39 @@
+"""The command that would make an answer surer."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frostline.report.answer.next_command import next_command
+
+
+def curve(probability: float, seeds: int | None, choice: str = "last 2", other: float = 0.5) -> dict[str, Any]:
+    options = [{"choice": "last 2", "probability": probability if choice == "last 2" else other}]
+    decision = {"choice": choice, "probability": probability, "reference": "all"}
+    reference = {"choice": "all", "probability": 1.0}
+    return {"decision": decision, "options": [*options, reference], "learned": True, "seeds_to_decide": seeds}
+
+
+def test_it_adds_the_seeds_that_would_probably_decide() -> None:
+    assert next_command(Path("my out"), [0, 1, 2], curve(0.7, 7)) == "frostline sweep 'my out/sweep.toml' --seeds 7"
+    assert next_command(Path("o"), [5, 6], curve(0.7, 4)) == "frostline sweep o/sweep.toml --seeds 5,6,7,8"
+
+
+def test_after_one_seed_come_five() -> None:
+    assert next_command(Path("o"), [0], curve(0.7, None)) == "frostline sweep o/sweep.toml --seeds 5"
+
+
+@pytest.mark.parametrize("probability, seeds", [(0.96, 7), (0.03, 7), (0.7, None), (0.7, 3), (0.7, 500)])
+def test_a_sure_answer_or_one_that_seeds_cannot_improve_needs_none(probability: float, seeds: int | None) -> None:
+    assert next_command(Path("o"), [0, 1, 2], curve(probability, seeds)) is None
+
+
+def test_if_full_is_recommended_the_others_must_be_sure() -> None:
+    assert next_command(Path("o"), [0, 1], curve(1.0, 7, choice="all", other=0.5)) is not None
+    assert next_command(Path("o"), [0, 1], curve(1.0, 7, choice="all", other=0.01)) is None
+
+
+def test_nothing_compared_or_nothing_learned_needs_none() -> None:
+    assert next_command(Path("o"), [0], {**curve(0.7, 5), "decision": None}) is None
+    assert next_command(Path("o"), [0], {**curve(0.7, 5), "learned": False}) is None

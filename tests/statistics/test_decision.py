@@ -1,0 +1,69 @@
+"""The recommendation as a decision."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frostline.statistics.decision import POINT, Option, Rule, decide
+from frostline.statistics.goal import Goal
+
+GOAL = Goal.of_gain(0.95, base=0.5)
+
+
+def option(name: str, score: float, cost: float, spread: float = 0.001, seed: int = 0) -> Option:
+    draws = score + spread * np.random.default_rng(seed).standard_normal(2_000)
+    return Option(name=name, score=score, cost=cost, draws=draws)
+
+
+def test_half_a_point_is_worth_more_than_a_third_of_the_training_time() -> None:
+    """One point is worth the whole training time of full fine-tuning."""
+    full, half = option("all", 0.870, 1.0), option("last 3", 0.865, 0.6)
+    assert Rule(goal=GOAL).choose([half, full], full) is full  # .5 points lost, .4 points of time saved
+    third = option("last 2", 0.865, 0.3)
+    assert Rule(goal=GOAL).choose([third, full], full) is third
+    assert Rule(goal=GOAL, price=0.0).choose([third, full], full) is full
+
+
+def test_wanted_certainty_takes_the_cheapest_that_has_it() -> None:
+    full = option("all", 0.90, 1.0)
+    doubtful, safe = option("last 1", 0.881, 0.2, spread=0.01), option("last 2", 0.895, 0.4)
+    assert 0.4 < Rule(goal=GOAL).probability(doubtful, full) < 0.7
+    assert Rule(goal=GOAL, sure=0.95).choose([doubtful, safe, full], full) is safe
+    assert Rule(goal=GOAL, sure=0.40).choose([doubtful, safe, full], full) is doubtful
+    assert Rule(goal=GOAL, sure=0.95).choose([doubtful, full], full) is full  # which reaches it for certain
+
+
+def test_the_decision_says_what_is_lost_and_what_it_costs() -> None:
+    full, two = option("all", 0.873, 1.0, seed=1), option("last 2", 0.870, 0.25)
+    decision, facts = decide([two, full], full, Rule(goal=GOAL), base=0.5, margin=0.01)
+    assert decision["choice"] == "last 2" and decision["reference"] == "all"
+    assert decision["below_full"] == pytest.approx(0.3, abs=0.02) and decision["low"] < 0.3 < decision["high"]
+    assert decision["cost_of_full"] == 0.25 and decision["probability"] > 0.99
+    assert [one["choice"] for one in facts] == ["last 2", "all"]
+    assert facts[1]["probability"] == 1.0 and facts[1]["below_full"] == 0 == facts[1]["low"]
+    assert facts[0]["value"] == pytest.approx(0.870 - 0.25 * POINT, abs=1e-4)
+    assert facts[0]["better_than_previous"] is None and facts[1]["better_than_previous"] > 0.9
+
+
+@st.composite
+def some_options(draw: st.DrawFn) -> list[Option]:
+    values = st.tuples(st.floats(0.5, 1.0), st.floats(0.0, 1.0))
+    found = [option(f"last {n}", *pair, seed=n) for n, pair in enumerate(draw(st.lists(values, max_size=6)))]
+    return [*found, option("all", draw(st.floats(0.5, 1.0)), 1.0, seed=99)]
+
+
+@given(some_options(), st.sampled_from([0.0, POINT, 0.1]))
+def test_nothing_dominated_is_recommended(options: list[Option], price: float) -> None:
+    decision, facts = decide(options, options[-1], Rule(goal=GOAL, price=price), base=0.5, margin=0.01)
+    chosen = next(one for one in facts if one["choice"] == decision["choice"])
+    better = next((one for one in facts if one["choice"] == chosen["dominated_by"]), None)
+    assert better is None or (price == 0.0 and better["expected"] == chosen["expected"])
+
+
+@given(some_options())
+def test_an_easier_target_is_likelier(options: list[Option]) -> None:
+    for one in decide(options, options[-1], Rule(goal=GOAL), base=0.5, margin=0.01)[1]:
+        p = one["probabilities"]
+        if one["choice"] != "all" and options[-1].draws.min() > 0.5:
+            assert p["gain_90"] >= p["gain_95"] >= p["gain_99"]
