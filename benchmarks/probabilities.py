@@ -1,0 +1,152 @@
+"""Do stated probabilities come true? Simulated curves whose true means are known, down to single predictions.
+
+    python benchmarks/probabilities.py
+
+For many tasks a curve is drawn (four shapes, 6 or 12 layers), then runs of every k, and which validation examples each of them
+predicts correctly. :mod:`frostline.statistics.posterior` gives the probability that a k reaches 95 % of full fine-tuning's gain
+and that it comes within one point of it. The truth says whether it does. The second table compares the recommended k with rules
+that people use. It uses one thread and a fixed seed.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from measuring import Facts, write_result
+from numpy.typing import NDArray
+from simulation.draw import left_out, predictions
+
+from frostline.statistics.choices import POINT
+from frostline.statistics.decision import Option, Rule
+from frostline.statistics.goal import Goal
+from frostline.statistics.inference.jackknife import row_covariance
+from frostline.statistics.posterior import Observed, draw_means
+
+RESULT = Path(__file__).parent / "results" / "probabilities.json"
+BASELINE, TARGET = 0.5, 0.95
+SHAPES = ("saturating", "linear", "flat", "step", "peak")
+Array = NDArray[np.float64]
+
+
+def curve(random: np.random.Generator, shape: str, layers: int) -> Array:
+    """True mean scores of k = 0 to ``layers`` and of full fine-tuning."""
+    place = np.arange(layers + 2) / (layers + 1)
+    start = random.uniform(0.3, 0.98)
+    share = {
+        "saturating": start + (1 - start) * (1 - np.exp(-random.uniform(1.5, 8) * place)),
+        "linear": start + (1 - start) * place,
+        "flat": 1 + random.normal(0, 0.004, len(place)),
+        "step": np.where(place < random.uniform(0.1, 0.8), start, 1.0),
+        "peak": 1
+        - np.exp(-6 * place) * random.uniform(0.05, 0.4)
+        - np.clip(place - 0.6, 0, 1) * random.uniform(0, 0.08),
+    }[shape]
+    return np.clip(BASELINE + random.uniform(0.12, 0.43) * share, BASELINE, 0.985)
+
+
+def runs(random: np.random.Generator, truth: Array, seeds: int, rows: int) -> tuple[Array, Array]:
+    """Scores ``[seeds, k]`` of one task, and without each group of rows ``[groups, seeds, k]``."""
+    spread = random.uniform(0.002, 0.02) * random.uniform(0.8, 1.25, len(truth))
+    shared = random.choice([0.0, 0.0, 0.3, 0.6])  # the correlation between runs of one seed
+    luck = np.sqrt(shared) * random.standard_normal((seeds, 1))
+    luck = luck + np.sqrt(1 - shared) * random.standard_normal((seeds, len(truth)))
+    expected = np.clip(truth + spread * luck, 0.02, 0.995)
+    scores, groups = left_out(next(predictions(random, expected[None], rows)))
+    return scores[0], groups[0]
+
+
+def tasks(random: np.random.Generator, count: int) -> Iterator[tuple[Facts, Array, Array, Array, Array]]:
+    """Facts, true means, measured means, draws of the posterior, and the cost of each k."""
+    for _ in range(count):
+        layers, shape = int(random.choice([6, 12])), str(random.choice(SHAPES))
+        seeds, rows = int(random.choice([1, 3, 5, 10])), int(random.choice([100, 300, 1000, 2000]))
+        truth = curve(random, shape, layers)
+        scores, groups = runs(random, truth, seeds, rows)
+        depth = [*(np.arange(layers + 1) / layers), 1 + 1 / layers]
+        by_seed = [{str(seed): float(score) for seed, score in enumerate(column)} for column in scores.T]
+        draws = draw_means(Observed(by_seed, row_covariance(groups, 1 / rows), depth))
+        cost = np.array([*((np.arange(layers + 1) + 0.3) / (layers + 1.3)), 1.0])
+        yield {"shape": shape, "seeds": seeds, "rows": rows}, truth, scores.mean(0), draws, cost
+
+
+def measure(count: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Stated probabilities with what is true, and the k that each rule names with its loss and its cost."""
+    stated, named = [], []
+    goals = {"95 % of the gain": Goal.of_gain(TARGET, BASELINE), "within one point": Goal.within(POINT)}
+    for facts, truth, means, draws, cost in tasks(np.random.default_rng(seed), count):
+        options = [
+            Option(name=str(n), score=float(means[n]), cost=float(cost[n]), draws=draws[:, n])
+            for n in range(len(truth))
+        ]
+        full = options[-1]
+        for name, goal in goals.items():
+            rule, distance = Rule(goal=goal), truth - goal.share * truth[-1] - goal.threshold
+            stated += [
+                {**facts, "goal": name, "p": rule.probability(one, full), "true": distance[n] >= 0}
+                for n, one in enumerate(options[:-1])
+            ]
+        enough = means - BASELINE >= TARGET * (means[-1] - BASELINE)
+        chosen = {
+            "frostline": int(Rule(goal=goals["95 % of the gain"]).choose(options, full).name),
+            "smallest k whose mean reaches 95 % of the gain": int(enough.argmax()),
+            "best mean": int(means.argmax()),
+            "always full": len(truth) - 1,
+            "always the last half": (len(truth) - 2) // 2,
+        }
+        named += [
+            {**facts, "rule": rule, "loss": 100 * (truth[-1] - truth[k]), "cost": cost[k]} for rule, k in chosen.items()
+        ]
+    return pd.DataFrame(stated), pd.DataFrame(named)
+
+
+def calibration(stated: pd.DataFrame) -> Facts:
+    """For every tenth of the stated probability: how often it came true."""
+    tenth = np.minimum((stated["p"] * 10).astype(int), 9)
+    rows = [
+        [
+            goal,
+            f"{10 * n} to {10 * n + 10} %",
+            f"{100 * some['p'].mean():.0f} %",
+            f"{100 * some['true'].mean():.0f} %",
+            str(len(some)),
+        ]
+        for goal in stated["goal"].unique()
+        for n in range(10)
+        if len(some := stated[(stated["goal"] == goal) & (tenth == n)])
+    ]
+    header = ("target", "stated", "mean stated", "true", "cases")
+    return {"caption": "**How often a stated probability comes true.**", "header": header, "rows": rows}
+
+
+def rules(named: pd.DataFrame) -> Facts:
+    """Mean loss against full fine-tuning and mean cost of the k that each rule names."""
+    means = named.groupby("rule", sort=False)[["loss", "cost"]].agg(["mean", "sem"])
+    rows = [
+        [str(rule), *(f"{row[name, 'mean']:.2f} ± {2 * row[name, 'sem']:.2f}" for name in ("loss", "cost"))]
+        for rule, row in means.iterrows()
+    ]
+    header = ("rule", "points below full fine-tuning", "training time, share of full's")
+    return {
+        "caption": "**What the recommended k loses and costs** (mean ± two standard errors).",
+        "header": header,
+        "rows": rows,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    stated, named = measure(options.tasks, options.seed)
+    tables = [calibration(stated), rules(named)]
+    by_seeds = named[named["rule"] == "frostline"].groupby("seeds")[["loss", "cost"]].mean().to_dict()
+    write_result(RESULT, "Do stated probabilities come true, and is the recommended k a good choice?", tables, by_seeds)
+    for table in tables:
+        print(table["caption"], *("  ".join(row) for row in (table["header"], *table["rows"])), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
