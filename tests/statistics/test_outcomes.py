@@ -9,7 +9,7 @@ import pytest
 from curve_runs import answer, by_name, one
 from frostline.statistics.choices import Choices
 from frostline.statistics.curve import compare
-from frostline.statistics.outcomes import clear_distance, failures, with_outcomes
+from frostline.statistics.outcomes import clear_distance, failures, succeeded, with_outcomes
 from frostline.statistics.scores import Scores
 
 
@@ -86,3 +86,9 @@ def test_runs_not_above_the_baseline_are_counted_even_if_they_failed() -> None:
     weak = failures([run for run in runs if run["trainable"] != "all"])
     assert (weak["not_above_baseline"], weak["at_chance"], weak["runs"]) == (2, 3, 3)  # a cell that has not learned
     assert failures(with_outcomes([one(0, 0, 0.45)], None))["not_above_baseline"] is None
+
+
+def test_a_mean_is_over_the_runs_that_succeeded_if_they_are_at_least_half() -> None:
+    good, bad = ({"validation_best": score, "outcome": outcome} for score, outcome in ((0.8, "ok"), (0.5, "collapsed")))
+    assert succeeded([good, bad]) == [good]
+    assert succeeded([good, bad, bad]) == [good, bad, bad]

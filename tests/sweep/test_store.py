@@ -130,3 +130,12 @@ def test_two_writers_of_one_run(tmp_path: Path) -> None:
     assert len(list(store.runs.iterdir())) == 4
     facts: dict[str, Any] = store.results()["aa"]
     assert facts["validation_best"] in [n / 8 for n in range(8)]
+
+
+def test_a_run_with_a_result_is_no_failure(tmp_path: Path) -> None:
+    """Another process may have failed after the result was published."""
+    store = Store(tmp_path)
+    store.publish("aa", result("aa"))
+    store.fail("aa", {"digest": "aa", "reason": "out of memory"})
+    store.fail("bb", {"digest": "bb", "reason": "out of memory"})
+    assert list(store.failures()) == ["bb"]

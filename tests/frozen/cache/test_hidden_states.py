@@ -88,3 +88,8 @@ def test_an_example_of_the_maximum_length(tmp_path: Path) -> None:
     tokens = Tokens.join([ragged_tokens(5, longest=29), random_tokens([29])])
     states = Cache(tmp_path, model, find_layers(model)).load(tokens, range(6))
     assert states.tokens(4, np.array([5])).shape == (1, 29, WIDTH)
+
+
+def test_it_has_rows_only_if_all_of_them_are_cached(cache: Cache) -> None:
+    states = cache.load(ragged_tokens(20), range(10))
+    assert states.has(np.arange(10)) and not states.has(np.array([3, 15])) and not states.has(np.array([15]))
