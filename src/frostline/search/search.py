@@ -47,6 +47,9 @@ from frostline.training.specification import RunSpec
 Runs = Mapping[Trial, RunSpec]
 
 
+SHORT = 60.0  # seconds that the values of k between may take, whatever the default budget
+
+
 @dataclass
 class Search:
     """A search, from the fitted probes to the answer. Create it with :meth:`start`.
@@ -110,6 +113,8 @@ class Search:
         try:
             with objects_frozen():
                 verdict = self._grid() if exhaustive else self._race()
+                if verdict.tune is not None:
+                    self._try_between()
         except KeyboardInterrupt:
             smallest = self.board.smallest_reaching_goal()
             self.recorder.write(Verdict(smallest, "The search was interrupted. The same command continues it."))
@@ -138,6 +143,27 @@ class Search:
         except StopIteration as end:
             verdict: Verdict = end.value
             return verdict
+
+    def _try_between(self) -> None:
+        """Train one seed of every k that was not tried, or of the smallest ones, within the budget or ``SHORT`` seconds.
+
+        The race climbs only as far as the target asks for. A larger k may be worth more.
+        """
+        board, settings = self.board, self.board.settings
+        of_small, of_full = map(board.best_learning_rate, (settings.learning_rate_k, settings.reference))
+        if of_small is None or of_full is None:
+            return
+        tried = {trial.tune for trial in board.outcomes}
+        half = (settings.ks[-1] + 1) / 2
+        untried = [k for k in settings.ks if k not in tried]
+        trials = [Trial(k, of_full if k > half else of_small, board.pairing_seed) for k in untried]
+        limit = board.budget - board.spent
+        limit = limit if settings.budget is not None else max(SHORT, limit)
+        while trials and board.predicted_seconds(trials) > limit:
+            trials.pop()
+        if trials:
+            board.steps.append(tuple(trials))
+            self._train_step(Step(tuple(trials), "Try what lies between: a larger k may be worth its cost."))
 
     def _grid(self) -> Verdict:
         """Train every run of the grid in one step."""
