@@ -2,10 +2,11 @@
 
     python benchmarks/probabilities.py
 
-For many tasks a curve is drawn (four shapes, 6 or 12 layers), then runs of every k, and which validation examples each of them
-predicts correctly. :mod:`frostline.statistics.posterior` gives the probability that a k reaches 95 % of full fine-tuning's gain
-and that it comes within one point of it. The truth says whether it does. The second table compares the recommended k with rules
-that people use. It uses one thread and a fixed seed.
+Each task has a curve (five shapes, 6 or 12 layers) and runs of every k, down to the validation examples that each predicts
+correctly. The posterior (``frostline.statistics.posterior``) gives the probability of two events for every k: that it reaches
+95 % of full fine-tuning's gain, and that it comes within one point of it. The truth says whether they happen.
+
+The second table compares the recommended k with rules that people use. It uses one thread and a fixed seed.
 """
 
 import argparse

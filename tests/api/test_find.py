@@ -177,19 +177,6 @@ def test_the_saved_model_reproduces_the_scores_of_its_run(search_settings: dict[
     assert "frostline searched for how many layers" in card and "interval" in card and answer["sentence"][:60] in card
 
 
-def test_no_k_is_left_out_if_it_takes_seconds(search_settings: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(search_module.Scoreboard, "above_baseline", lambda board, tune: True)
-    monkeypatch.setattr(
-        search_module.Scoreboard, "smallest_reaching_goal", lambda board: 0
-    )  # the race tries no k above 2
-    tried = frostline.find(**{**search_settings, "budget": None, "out": search_settings["out"] / "all"})
-    assert tried["search"]["skipped"] == [] and {cell["trainable"] for cell in tried["sizes"][0]["cells"]} > {"last 3"}
-    assert any("what lies between" in step["why"] for step in tried["search"]["steps"])
-    monkeypatch.setattr(search_module.Scoreboard, "predicted_seconds", lambda board, trials: 1e9)
-    short = frostline.find(**{**search_settings, "out": search_settings["out"] / "short"})
-    assert not any("what lies between" in step["why"] for step in short["search"]["steps"])
-
-
 def test_no_recommendation_on_shuffled_labels(search_settings: dict[str, Any]) -> None:
     labels = np.random.default_rng(0).permutation(["yes", "no"] * 30)
     rows = pd.DataFrame({"text": [f"the film number {n}" for n in range(60)], "label": labels})

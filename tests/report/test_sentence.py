@@ -18,7 +18,7 @@ def test_a_large_difference_is_decided() -> None:
         **{"target": 0.9, "corrected": True, "margin": None, "verdict": "decided"},
         **dict.fromkeys(("estimate", "confident", "not_ruled_out"), "last 2"),
     }
-    difference = r"\(95 % interval of the difference: 0\.\d points below to 0\.\d above\)"
+    difference = r"\(95 % interval of the expected difference: 0\.\d points below to 0\.\d above\)"
     scores = r"Tune the last 2 of 4 layers: accuracy 0\.990 against 0\.990 with full fine-tuning"
     assert re.fullmatch(f"{scores} {difference}{re.escape(COST + SURE)}", answer["sentence"])
 
@@ -39,14 +39,14 @@ def test_a_smaller_k_that_scores_higher_is_recommended() -> None:
         make_runs(lambda k, seed, *_: (0.9 if k == 1 else 0.85) + noise[seed] * (k == 1), ks=(1, "all"), seeds=3)
     )
     assert answer["sentence"].startswith(
-        "Tune the last layer of 4: accuracy 0.900 against 0.850 with full fine-tuning (95 % interval of the difference: "
+        "Tune the last layer of 4: accuracy 0.900 against 0.850 with full fine-tuning (95 % interval of the expected difference: "
     )
 
 
 def test_if_everything_is_tuned_the_next_best_choice_follows() -> None:
     answer = answer_of(make_runs(lambda k, *_: {0: 0.6, 1: 0.7, 2: 0.86, "all": 0.9}[k]))
     next_best = (
-        r"Tuning the last 2 layers reaches 0\.860 \(95 % interval of the difference: 2\.\d to [56]\.\d points below\), "
+        r"Tuning the last 2 layers reaches 0\.860 \(95 % interval of the expected difference: 2\.\d to [56]\.\d points below\), "
         r"at 70 % of the training time\. It is .+ % sure to reach 95 % of full fine-tuning's gain over the "
         r"majority-class baseline\."
     )

@@ -227,7 +227,7 @@ def test_no_lower_learning_rate_if_higher_ones_hardly_differ() -> None:
 def test_two_k_are_climbed_at_once_below_one_that_misses_the_goal() -> None:
     def climbed(curve: dict[Tune, float], **more: Any) -> list[list[Tune]]:
         _, steps = run_race(board(**more), exact(curve))
-        return [[trial.tune for trial in step.trials] for step in steps if "Climb" in step.why]
+        return [[trial.tune for trial in step.trials] for step in steps if "Next larger k" in step.why]
 
     slow: dict[Tune, float] = {**RISING, 3: 0.77, 4: 0.78}
     assert climbed(slow, budget=1e4) == [[1, 3], [4], [5]]  # k = 2 misses the goal, so k = 1 probably misses it too

@@ -172,3 +172,16 @@ def test_wrong_settings_are_refused(search_settings: dict[str, Any], more: dict[
     with pytest.raises(FrostlineError, match=message):
         frostline.find(**{**search_settings, **more})
     assert not search_settings["out"].exists()
+
+
+def test_no_k_is_left_out_if_it_takes_seconds(search_settings: dict[str, Any], monkeypatch: Any) -> None:
+    monkeypatch.setattr(search_module.Scoreboard, "above_baseline", lambda board, tune: True)
+    monkeypatch.setattr(
+        search_module.Scoreboard, "smallest_reaching_goal", lambda board: 0
+    )  # the race tries no k above 2
+    tried = frostline.find(**{**search_settings, "budget": None, "out": search_settings["out"] / "all"})
+    assert tried["search"]["skipped"] == [] and {cell["trainable"] for cell in tried["sizes"][0]["cells"]} > {"last 3"}
+    assert any("that are left" in step["why"] for step in tried["search"]["steps"])
+    monkeypatch.setattr(search_module.Scoreboard, "predicted_seconds", lambda board, trials: 1e9)
+    short = frostline.find(**{**search_settings, "out": search_settings["out"] / "short"})
+    assert not any("that are left" in step["why"] for step in short["search"]["steps"])

@@ -34,6 +34,12 @@ def test_wanted_certainty_takes_the_cheapest_that_has_it() -> None:
     assert Rule(goal=GOAL, sure=0.95).choose([doubtful, full], full) is full  # which reaches it for certain
 
 
+def test_wanted_certainty_takes_full_even_if_another_measured_more_for_less() -> None:
+    full, five, head = option("all", 0.86, 1.0), option("last 5", 0.87, 0.8, spread=0.05), option("last 0", 0.60, 0.1)
+    rule = Rule(goal=Goal.of_gain(1.0, base=0.5), sure=0.95)
+    assert rule.choose([head, five, full], full) is full
+
+
 def test_the_decision_says_what_is_lost_and_what_it_costs() -> None:
     full, two = option("all", 0.873, 1.0, seed=1), option("last 2", 0.870, 0.25)
     decision, facts = decide([two, full], full, Rule(goal=GOAL), base=0.5, margin=0.01)

@@ -1,4 +1,4 @@
-"""``frostline.find``: the smallest k that reaches the target, with as little training as possible."""
+"""``frostline.find``: the k to tune, with as little training as possible."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def find(
     progress: Progress | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Search for the smallest k that reaches the target, with few runs.
+    """Search for the k to tune, with few runs.
 
     Ctrl-C interrupts the search and writes the best answer so far. The same call continues it.
 

@@ -43,7 +43,9 @@ Model = Annotated[
     Path, typer.Argument(help="Folder of a classifier: OUT/model of a sweep, or OUT/probe of a search or probe.")
 ]
 File = Annotated[Path, typer.Argument(help=f"Table of texts: {either(*ENDINGS)}.")]
-Out = Annotated[Path | None, typer.Option(help=f"{WRITTEN} file. [default: FILE.predictions.csv]")]
+Out = Annotated[
+    Path | None, typer.Option(help=f"{WRITTEN} file. [default: FILE without its ending, plus .predictions.csv]")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 TextColumn = Annotated[str | None, typer.Option(help="Column with the text. [default: as in training]")]
 TextPairColumn = Annotated[

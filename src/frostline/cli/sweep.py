@@ -22,10 +22,10 @@ Study = Annotated[
 ]
 
 
-@app.command(cls=PanelCommand, short_help="Train a grid of runs and answer.")
+@app.command(cls=PanelCommand, short_help="Train a grid of runs and recommend a k.")
 @with_settings()
 def sweep(settings: dict[str, Any], dry_run: DryRun = False) -> None:
-    """Train a grid of runs (k x train size x seed x learning rate) and recommend the smallest k that reaches the target.
+    """Train a grid of runs (k x train size x seed x learning rate) and recommend a k: score against cost.
 
     Needs --model, --tune, --out and one of --train, --data and --glue, as flags or in a TOML file. Run the same command
     again to continue where it stopped. More seeds, values of k or train sizes add to the grid.

@@ -46,8 +46,9 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     )
     first = answer["sizes"][0]
     if first["decision"] is not None:
-        first["decision"]["next_command"] = command = next_command(folder.out, folder.spec.values_of("seeds"), first)
-        if command and not (search and search.pending_reference):
+        command = next_command(folder.out, folder.spec.values_of("seeds"), first, sure=answer["sure"])
+        first["decision"]["next_command"] = command
+        if command and not answer["runs"]["pending"]:
             first["sentence"] += f" To be surer: `{command}`."
     answer["sentence"], answer["decision"] = first["sentence"], first["decision"]
     if search:

@@ -1,4 +1,4 @@
-"""The search for the smallest k that reaches the target, with as little training as possible.
+"""The search for the k to tune, with as little training as possible.
 
 Start with ``race.py``: it decides what to train next from the scores seen so far, and touches no model. ``scoreboard.py`` holds
 these scores, and ``trials.py`` has the data types. ``search.py`` trains the steps of the race, and ``recorder.py`` writes

@@ -143,7 +143,7 @@ def _next(board: Scoreboard, rate: float) -> Step | Verdict:
         both = _deeper_misses_goal(board, untried[0]) or _is_cheap(settings, trials[-1].tune)
         if not (both and board.fits_budget(trials)):
             trials = trials[:1]
-        why = f"Climb: does {' or '.join(name_of(trial.tune) for trial in trials)} reach the target?"
+        why = f"Next larger k: does {' or '.join(name_of(trial.tune) for trial in trials)} reach the target?"
     elif again := [Trial(k, lower, board.pairing_seed) for k in board.failed_ks() if (lower := _lower_rate(board, k))]:
         trials, why = again[:1], f"{name_of(again[0].tune, capital=True)} failed: try a lower learning rate."
     elif other is not None and board.fits_budget(more := [Trial(reference, other, one) for one in settings.seeds[:2]]):
@@ -159,7 +159,7 @@ def _next(board: Scoreboard, rate: float) -> Step | Verdict:
         names = " and ".join(name_of(k) for k in dict.fromkeys(trial.tune for trial in second))
         trials, why = second, f"Train a second seed of {names} while the budget allows it: one seed has no interval."
     if not board.fits_budget(trials):
-        return Verdict(smallest, f"The rest of the budget is too small for the next step.{_untried(board)}")
+        return Verdict(smallest, f"The rest of the budget is too small for the next step.{untried_sentence(board)}")
     return Step(tuple(trials), why)
 
 
@@ -216,7 +216,7 @@ def _over_budget(board: Scoreboard, trial: Trial) -> str:
     )
 
 
-def _untried(board: Scoreboard) -> str:
+def untried_sentence(board: Scoreboard) -> str:
     """A sentence that names the k for which the budget was too small; empty if there is none."""
     untried = board.untried_ks()
     if not untried:

@@ -14,7 +14,7 @@ from frostline.fast.garbage_collection import objects_frozen
 from frostline.report.finish import finish
 from frostline.report.rebuild import choices_of
 from frostline.search.probing import probe_frozen_layers
-from frostline.search.race import race
+from frostline.search.race import race, untried_sentence
 from frostline.search.recorder import Recorder
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import (
@@ -114,7 +114,7 @@ class Search:
             with objects_frozen():
                 verdict = self._grid() if exhaustive else self._race()
                 if verdict.tune is not None:
-                    self._try_between()
+                    verdict = self._try_between(verdict)
         except KeyboardInterrupt:
             smallest = self.board.smallest_reaching_goal()
             self.recorder.write(Verdict(smallest, "The search was interrupted. The same command continues it."))
@@ -144,15 +144,16 @@ class Search:
             verdict: Verdict = end.value
             return verdict
 
-    def _try_between(self) -> None:
-        """Train one seed of every k that was not tried, or of the smallest ones, within the budget or ``SHORT`` seconds.
+    def _try_between(self, verdict: Verdict) -> Verdict:
+        """Train one seed of every k that was not tried, or of the smallest ones; returns the verdict with them.
 
-        The race climbs only as far as the target asks for. A larger k may be worth more.
+        The race climbs only as far as the target asks for, but a larger k may be worth more. A given budget is kept. The default
+        budget may be exceeded if that takes less than ``SHORT`` seconds.
         """
         board, settings = self.board, self.board.settings
         of_small, of_full = map(board.best_learning_rate, (settings.learning_rate_k, settings.reference))
         if of_small is None or of_full is None:
-            return
+            return verdict
         tried = {trial.tune for trial in board.outcomes}
         half = (settings.ks[-1] + 1) / 2
         untried = [k for k in settings.ks if k not in tried]
@@ -161,9 +162,12 @@ class Search:
         limit = limit if settings.budget is not None else max(SHORT, limit)
         while trials and board.predicted_seconds(trials) > limit:
             trials.pop()
-        if trials:
-            board.steps.append(tuple(trials))
-            self._train_step(Step(tuple(trials), "Try what lies between: a larger k may be worth its cost."))
+        if not trials:
+            return verdict
+        why = verdict.why.removesuffix(untried_sentence(board))
+        board.steps.append(tuple(trials))
+        self._train_step(Step(tuple(trials), "Try the values of k that are left: a larger k may be worth its cost."))
+        return replace(verdict, tune=board.smallest_reaching_goal(), why=f"{why}{untried_sentence(board)}")
 
     def _grid(self) -> Verdict:
         """Train every run of the grid in one step."""

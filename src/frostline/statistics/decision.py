@@ -31,9 +31,9 @@ class Option:
     """Something that can be recommended.
 
     Attributes:
-        name: ``last 2``, ``all``, ``probe``.
+        name: ``last 2``, ``all``.
         score: The mean of its measured scores.
-        cost: Its training time as a share of full fine-tuning's; 0 if no layer is trained.
+        cost: Its training time as a share of full fine-tuning's.
         draws: Of its mean score, from the posterior, ``[draws]``.
     """
 
@@ -74,10 +74,9 @@ class Rule:
 
     def choose(self, options: Sequence[Option], full: Option) -> Option:
         """The recommended option; of equals the first."""
-        options = [one for one in options if dominating(one, options) is None]
         if self.sure is None:
-            return max(options, key=self.value)
-        enough = [one for one in options if self.probability(one, full) >= self.sure] or options
+            return max((one for one in options if dominating(one, options) is None), key=self.value)
+        enough = [one for one in options if self.probability(one, full) >= self.sure]  # full is always among them
         return min(enough, key=lambda one: (one.cost, -one.expected))
 
 

@@ -11,8 +11,9 @@ how much better it is than all others. Both come from draws of the joint posteri
   freedom around a common slope, so most are small and some are large. The slope is Cauchy. Differences vary more near k = 0,
   where curves rise. The prior of the level is flat.
 
-A Gibbs sampler draws from the posterior: means given scales are normal, and scales given means are inverse gamma. A simulation
-(``benchmarks/probabilities.py``) shows how often events happen to which it gives a probability of, for example, 70 to 80 %.
+A Gibbs sampler draws from the posterior: means given scales are normal, and the curve's scales given means are inverse gamma.
+Each chain has its own draw of the variances over seeds. A simulation (``benchmarks/probabilities.py``) shows how often a statement
+with a probability of, for example, 70 to 80 % is true.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,7 @@ class Observed:
     Attributes:
         scores: For each choice its scores by seed; at least one.
         row_covariance: ``[J, J]``, of the mean scores; None if predictions are unknown.
-        depth: Of each choice on the curve, ascending: 0 for k = 0, 1 for all layers.
+        depth: Of each choice on the curve, rising: 0 for k = 0, 1 for the largest number of layers, more with the embeddings.
     """
 
     scores: Sequence[Mapping[str, float]]
@@ -115,6 +116,7 @@ def draw_means(observed: Observed, random: np.random.Generator | None = None) ->
         random: Its random numbers; by default those of a fixed seed.
     """
     random = random or np.random.default_rng(0)
+    assert (np.diff(observed.depth) > 0).all() and np.isfinite(observed.means).all()
     means, count = observed.means, len(observed.scores)
     precision = np.linalg.inv(SeedNoise.of(observed).draw(random) + observed.rows)  # [CHAINS, J, J]
     curve = _Curve(np.diff(_warped(observed.depth)), random)

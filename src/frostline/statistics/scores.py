@@ -57,7 +57,10 @@ class Scores:
         return summary_with_interval(scores, mean_interval(scores) if len(runs) > 1 else None, self.metric)
 
     def observed(self, cells: Sequence[Sequence[Run]], depth: Sequence[float]) -> Observed:
-        return Observed([by_seed(runs, [_score(run) for run in runs]) for runs in cells], None, depth)
+        scores = [by_seed(runs, [_score(run) for run in runs]) for runs in cells]
+        if not self.paired:  # then no two runs share a seed
+            scores = [{f"{n}/{seed}": score for seed, score in one.items()} for n, one in enumerate(scores)]
+        return Observed(scores, None, depth)
 
     def rows_of(self, runs: Iterable[str]) -> int | None:
         return self.rows

@@ -149,7 +149,7 @@ class SweepSpec(Settings):
     price: float = Field(
         1.0,
         ge=0,
-        description="points (hundredths of the metric) that the training time of full fine-tuning is worth",
+        description="points of the metric that the training time of full fine-tuning is worth; not used with a target",
         json_schema_extra=OUTPUT,
     )
     margin: float | None = Field(

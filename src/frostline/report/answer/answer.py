@@ -85,10 +85,10 @@ def answer_one(
     answer = compare(runs, evidence, choices)
     point = main_point(answer)
     if search.instead:
-        return {**answer, "recommended": None, "sentence": search.instead}
+        return {**answer, "decision": None, "options": [], "recommended": None, "sentence": search.instead}
     if reference := _missing_reference(runs, search.awaited):
         text = reference_missing(answer, reference, evidence.metric) + _progress(runs)
-        return {**answer, "recommended": None, "sentence": text}
+        return {**answer, "decision": None, "options": [], "recommended": None, "sentence": text}
     answer["recommended"] = recommend(answer, point, by_mean=choices.by_mean)
     text = sentence(answer, point, Comparison(evidence, choices), layers, search)
     answer["sentence"] = f"{text}{_too_few_examples(evidence)}{_progress(runs)}"

@@ -36,7 +36,8 @@ class Recommendation:
     def runner_up(self) -> Mapping[str, Any] | None:
         """The best option besides the recommended one; None if there is no other."""
         others = [one for one in self.answer["options"] if one["choice"] != self.cell["trainable"]]
-        return max(others, key=lambda one: float(one["value"]), default=None)
+        by = "value" if self.comparison.choices.sure is None else "probability"
+        return max(others, key=lambda one: float(one[by]), default=None)
 
 
 def sentence(
@@ -117,7 +118,7 @@ def _difference(option: Mapping[str, Any]) -> str:
         ends = f"{points(near)} to {points(far)} points {'below' if best > 0 else 'above'}"
     else:
         ends = f"{points(worst)} points below to {points(-best)} above"
-    return f"(95 % interval of the difference: {ends})"
+    return f"(95 % interval of the expected difference: {ends})"
 
 
 def _cost(cell: CellSummary, full: CellSummary) -> str:

@@ -52,8 +52,8 @@ def explain_uncertainty(size: Mapping[str, Any], point: Mapping[str, Any], seeds
         )
     return (
         f"{known} {capitalized(not_ruled_out)} is not ruled out: with these seeds and validation examples it is undecided "
-        "whether it reaches the target. The recommendation does not wait for that: it weighs the expected score against the "
-        "cost. More seeds and more validation examples make the intervals narrower."
+        "whether it reaches the target. The recommendation does not need that to be decided: it rests on probabilities. "
+        "More seeds and more validation examples make the intervals narrower."
     )
 
 

@@ -106,7 +106,7 @@ def fit_probes(
         probe = FITS[kind](features, data.train.targets, len(task.labels))
         values = probe.values(inputs.features(validation_vectors))
         # If all examples have the same features, holding out a row only makes its class less frequent. The score would then be
-        # worse than guessing, so it is undefined.
+        # below the baseline, so it is undefined.
         held_out = _score(train, probe.held_out) if np.ptp(features, 0).any() else np.nan
         return ScoredProbe(inputs, probe, held_out, _score(validation, values), values)
 
