@@ -12,8 +12,8 @@ how much better it is than all others. Both come from draws of the joint posteri
   where curves rise. The prior of the level is flat.
 
 A Gibbs sampler draws from the posterior: means given scales are normal, and the curve's scales given means are inverse gamma.
-Each chain has its own draw of the variances over seeds. A simulation (``benchmarks/probabilities.py``) shows how often a statement
-with a probability of, for example, 70 to 80 % is true.
+Each chain has its own draw of the variances over seeds. A simulation (``benchmarks/probabilities.py``) shows how often a
+statement with a probability of, for example, 70 to 80 % is true.
 """
 
 from collections.abc import Mapping, Sequence
