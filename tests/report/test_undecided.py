@@ -49,7 +49,7 @@ def test_a_run_whose_predictions_are_above_the_baseline_has_learned() -> None:
     assert two["share_corrected"]["estimate"] == pytest.approx(0.36 / 0.3, abs=0.01)
     assert two["share_corrected"]["low"] is two["share_corrected"]["high"] is None
     assert answer["sentence"].startswith(
-        "Tune the last 2 of 4 layers: accuracy 0.860 against 0.800 with full fine-tuning (95 % "
+        "Tune the last 2 of 4 layers: accuracy 0.860 against 0.800 with full fine-tuning, at "
     )
 
 

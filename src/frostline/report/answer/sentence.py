@@ -90,35 +90,31 @@ def _by_mean(found: Recommendation, smallest: CellSummary | None) -> str:
 
 def _recommendation(found: Recommendation) -> str:
     """What to tune, its score beside full fine-tuning, its cost, and how sure it is to reach the target."""
-    cell, full, decision = found.cell, found.full, found.answer["decision"]
+    cell, full = found.cell, found.full
     seeds = " with one seed" if cell["validation"]["n"] == 1 else ""
     begin = f"{_instruction(found)}: {found.comparison.metric} {score(cell['validation']['mean'])}{seeds}"
-    reached = found.comparison.reached(found.full_name)
     if cell is not full:
-        beside = (
-            f"{score(full['validation']['mean'])} with {found.full_name} {_difference(decision)}{_cost(cell, full)}"
-        )
-        return f"{begin} against {beside}. It is {probability(decision['probability'])} sure to {reached}."
-    other = found.runner_up
-    if other is None:
+        option = found.answer["decision"]
+        begin += f" against {score(full['validation']['mean'])} with {found.full_name}{_cost(cell, full)}."
+    elif option := found.runner_up:
+        smaller = found.cells[option["choice"]]
+        reached = score(smaller["validation"]["mean"])
+        begin += f". {capitalized(tuning(option['choice']))} reaches {reached}{_cost(smaller, full)}."
+    else:
         return f"{begin}."
-    smaller = found.cells[other["choice"]]
-    subject = f"{capitalized(tuning(other['choice']))} reaches {score(smaller['validation']['mean'])}"
-    return (
-        f"{begin}. {subject} {_difference(other)}{_cost(smaller, full)}. It is {probability(other['probability'])} sure to "
-        f"{reached}."
-    )
+    sure = f"It is {probability(option['probability'])} sure to {found.comparison.reached(found.full_name)}."
+    return f"{begin} {_difference(option)} {sure}"
 
 
 def _difference(option: Mapping[str, Any]) -> str:
-    """The 95 % interval of the points by which an option differs from full fine-tuning, in parentheses."""
+    """A sentence with the 95 % interval of the points by which an option is expected to differ from full fine-tuning."""
     worst, best = option["high"], option["low"]  # points below full fine-tuning
     if best > 0 or worst < 0:
         near, far = sorted((abs(worst), abs(best)))
         ends = f"{points(near)} to {points(far)} points {'below' if best > 0 else 'above'}"
     else:
         ends = f"{points(worst)} points below to {points(-best)} above"
-    return f"(95 % interval of the expected difference: {ends})"
+    return f"The expected difference is {ends} (95 % interval)."
 
 
 def _cost(cell: CellSummary, full: CellSummary) -> str:
