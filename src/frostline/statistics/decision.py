@@ -4,8 +4,8 @@ The recommended choice has the highest value,
 
     value = expected score - price * cost,
 
-where the cost is its training time as a share of full fine-tuning's, and the price is the score that the whole training time
-of full fine-tuning is worth: one point by default. If times cannot be compared, the share of tuned layers stands for the cost.
+where the cost is the share of layers that it tunes, and the price is the score that full fine-tuning is worth: one point by
+default. Training time grows in proportion to the tuned layers, and unlike measured times their share is the same in equal sweeps.
 
 Expected scores are means of the posterior (``posterior.py``), so a choice that looks best by luck is pulled towards its
 neighbours. Nothing is recommended if another choice has measured at least its score for less.
@@ -33,7 +33,7 @@ class Option:
     Attributes:
         name: ``last 2``, ``all``.
         score: The mean of its measured scores.
-        cost: Its training time as a share of full fine-tuning's.
+        cost: The share of layers that it tunes; 1 for full fine-tuning.
         draws: Of its mean score, from the posterior, ``[draws]``.
     """
 
