@@ -47,7 +47,8 @@ def options_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
         f"The value of a choice is its expected score less {price:g} times its cost. The highest value is recommended, unless a "
         "probability of reaching the target is wanted. The cost is the share of layers that are "
         "tuned, to which training time is proportional. Expected scores and probabilities come from the joint posterior of "
-        f"all mean scores, given the runs and the validation examples. The margin is {margin:g}. Below the points lost: their 95 % interval."
+        f"all mean scores, given the runs and the validation examples. The margin is {margin:g}. "
+        "Below the points lost: their 95 % interval."
     )
     return ReportTable(f"options{suffix}", title_of("Choices", curve, suffix), caption, columns, tuple(rows))
 
