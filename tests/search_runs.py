@@ -16,9 +16,7 @@ def record_of(**more: Any) -> SearchRecord:
     """The record of a search that has just started; ``more`` replaces some values."""
     empty: dict[str, Any] = {
         "train_size": 20,
-        "recommended": None,
         "why": None,
-        "by_probe": False,
         "over": False,
         "pending_reference": "all",
         "interim_analyses": 3,

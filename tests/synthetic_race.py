@@ -9,6 +9,7 @@ import numpy as np
 from frostline.search.race import race
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import Outcome, RaceSettings, Step, Trial, Verdict, interim_analyses
+from frostline.statistics.decision import Rule
 from frostline.statistics.goal import Goal
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.scores import Scores
@@ -35,7 +36,7 @@ def settings(**more: Any) -> RaceSettings:
             "highest_score": 1.0,
         },
         **{
-            "goal": Goal.of_gain(0.95, 0.5),
+            "rule": Rule(goal=Goal.of_gain(0.95, 0.5)),
             "operations": {k: 1e9 * seconds for k, seconds in SECONDS.items()},
             "budget": None,
         },
@@ -64,10 +65,14 @@ class Rows:
     def outcome(self, trial: Trial, score: float | None) -> Outcome:
         if score is None:
             return Outcome(None, 0.0)
-        rng = np.random.default_rng(0 if self.same_errors else zlib.crc32(str(trial).encode()))
-        right = rng.permutation(800) < round(800 * score)
-        self.logits[str(trial)] = np.eye(2)[np.where(right, self.targets, 1 - self.targets)]
-        return Outcome(float(right.mean()), SECONDS[trial.tune], str(trial))
+        seed = 0 if self.same_errors else zlib.crc32(str(trial).encode())
+        self.logits[str(trial)] = self.logits_with(score, seed)
+        return Outcome(round(800 * score) / 800, SECONDS[trial.tune], str(trial))
+
+    def logits_with(self, score: float, seed: int = 0) -> Any:
+        """Predictions with this score; ``seed`` decides which rows are wrong."""
+        right = np.random.default_rng(seed).permutation(800) < round(800 * score)
+        return np.eye(2)[np.where(right, self.targets, 1 - self.targets)]
 
 
 def run_race(board: Scoreboard, score: Any, rows: Rows | None = None) -> tuple[Verdict, list[Step]]:
@@ -97,6 +102,13 @@ def run_race(board: Scoreboard, score: Any, rows: Rows | None = None) -> tuple[V
     except StopIteration as end:
         verdict: Verdict = end.value
         return verdict, trained_steps
+
+
+def best(board: Scoreboard) -> str:
+    """The name of the choice that the search would recommend."""
+    outlook = board.outlook()
+    assert outlook is not None
+    return outlook.best.name
 
 
 def runs_per_k(steps: list[Step]) -> dict[Tune, int]:

@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from frostline.search.estimates import by_distance, by_layer, logme, rank_estimates
+from frostline.search.estimates import by_layer, logme
 
 
 def test_by_layer_counts_the_layers_above_the_lowest_good_one() -> None:
@@ -15,20 +13,6 @@ def test_by_layer_counts_the_layers_above_the_lowest_good_one() -> None:
     assert by_layer(scores, 0.02) == 2
     assert by_layer({0: float("nan"), 1: 0.5, 2: 0.4}, 0.0) == 1
     assert by_layer({}, 0.1) is None
-
-
-@given(st.integers(0, 12), st.integers(1, 12))
-def test_by_distance_is_a_permutation_that_begins_with_the_estimate(k: int, layers: int) -> None:
-    ks = range(layers + 1)
-    found = by_distance(k, ks)
-    assert sorted(found) == list(ks) and found[0] == min(k, layers)
-    assert [abs(one - k) for one in found] == sorted(abs(one - k) for one in ks)
-
-
-def test_an_estimate_is_ranked_by_its_distance_from_the_recommended_k() -> None:
-    rows = rank_estimates({"probes": 3, "LogME": None}, range(5), 2)
-    assert rows == [{"by": "probes", "k": 3, "rank": 2}, {"by": "climbing", "k": 0, "rank": 3}]
-    assert all(row["rank"] is None for row in rank_estimates({"probes": 3}, range(5), None))
 
 
 def evidence(features: np.ndarray, targets: np.ndarray, weights: float, noise: float) -> float:

@@ -21,7 +21,7 @@ def test_a_written_record_is_read_back(tmp_path: Path) -> None:
     write_search(tmp_path, record)
     assert read_search(tmp_path) == record
     facts = json.loads((tmp_path / FILE).read_text())
-    assert facts == record.to_json() and list(facts)[:2] == ["train_size", "recommended"]
+    assert facts == record.to_json() and list(facts)[:2] == ["train_size", "why"]
 
 
 def test_a_missing_or_damaged_record_is_none(tmp_path: Path) -> None:

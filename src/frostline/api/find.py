@@ -27,8 +27,8 @@ def find(
     Ctrl-C interrupts the search and writes the best answer so far. The same call continues it.
 
     Args:
-        budget: Wall-clock seconds of training, or a text such as ``90s``, ``10min`` or ``2h``. By default it is the time of four
-            full fine-tunings.
+        budget: Wall-clock seconds of training, or a text such as ``90s``, ``10min`` or ``2h``. By default it is the larger
+            of four full fine-tunings and two minutes.
         max_k: The largest k to train. It then replaces full fine-tuning as the reference.
         exhaustive: Train the whole grid.
         progress: Shows progress; by default on the terminal.

@@ -19,7 +19,10 @@ from frostline.model.anatomy import position_limit
 from frostline.model.loading import LONGEST, load_tokenizer
 from frostline.model.model_files import quiet_loading, readable, require_files
 from frostline.model.tokens import Tokens, encode
+from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.saved import saved_probe
+from frostline.training.probes.words import FACTS as WORDS_FACTS
+from frostline.training.probes.words import load_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,14 +72,14 @@ class Predictions:
 
 
 def require_model(folder: str | Path) -> None:
-    """Raise a FrostlineError if the folder contains neither a model nor a probe."""
-    if not any((Path(folder) / name).is_file() for name in ("config.json", "probe.json")):
+    """Raise a FrostlineError if the folder contains no model, no probe and no model of words."""
+    if not any((Path(folder) / name).is_file() for name in ("config.json", PROBE_FACTS, WORDS_FACTS)):
         raise FrostlineError(f"{folder} contains no model (no config.json): give the folder OUT/model of a sweep.")
 
 
 def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
     """The columns that a model or probe was trained on; None if frostline did not train it."""
-    for name in ("frostline.json", "probe.json"):
+    for name in ("frostline.json", PROBE_FACTS, WORDS_FACTS):
         try:
             columns = json.loads((Path(folder) / name).read_bytes())["columns"]
         except (OSError, ValueError, KeyError):
@@ -114,6 +117,9 @@ def predict(
     if probe := saved_probe(folder):
         values, truncated = probe.values(texts, trust_remote_code=trust_remote_code)
         return Predictions(texts, tuple(probe.about["labels"]), values, truncated)
+    if words := load_words(folder):
+        model_of_words, about = words
+        return Predictions(texts, tuple(about["labels"]), model_of_words.predictions(texts).astype(np.float32), 0)
     model = _load_classifier(Path(folder), trust_remote_code=trust_remote_code)
     tokenizer = load_tokenizer(str(folder), Path(folder), trust_remote_code=trust_remote_code)
     text_config = model.config.get_text_config()

@@ -30,6 +30,7 @@ from frostline.sweep.specification import OF_MODEL_AND_DATA, SweepSpec, make_spe
 from frostline.training.probes.fitting import Probed, fit_probes
 from frostline.training.probes.inputs import pooled_forward_pass
 from frostline.training.probes.linear import FITS
+from frostline.training.probes.words import WordsModel
 
 # What is written into the folder. With several label columns, each has a probe_<column>.
 WRITTEN = ("probe", "figures", "tables", "report.html", "probes.json")
@@ -87,7 +88,8 @@ def probe(
     for one, rows in zip(data, _rows_by_split(encoded), strict=True):
         progress.begin(f"fitting probes for {one.task.columns.label}")
         metric = check_metric(spec.metric, one.task.problem_type, len(one.task.labels))
-        found.append(fit(one, states, rows, metric=metric))
+        words = WordsModel.fit(one.train, len(one.task.labels))
+        found.append(fit(one, states, rows, metric=metric, words=words))
     if folder is not None:
         write(folder, found)
     return found

@@ -42,15 +42,10 @@ def print_answer(answer: dict[str, Any], out: Path) -> None:
 
 
 def _print_files(answer: Mapping[str, Any], out: Path) -> None:
-    """Print the paths of the report, the model and the probe."""
+    """Print the paths of the report and of the saved model."""
     print(f"\n{out / 'report.html'}")
-    if answer["sizes"][0]["recommended"]:
+    if answer["decision"]:
         print(out / "model")
-    if answer["search"]:
-        from frostline.sweep.results.search_record import PROBE, has_probe
-
-        if has_probe(out):
-            print(out / PROBE)
 
 
 def _answer_row(cell: Mapping[str, Any], full: str) -> dict[str, Any]:

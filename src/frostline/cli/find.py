@@ -9,7 +9,7 @@ from frostline.cli.answer_output import print_answer
 from frostline.cli.flags import as_typed, with_settings
 from frostline.cli.help import PanelCommand
 from frostline.cli.program import app
-from frostline.search.defaults import DEFAULT_BUDGET, DEFAULTS
+from frostline.search.defaults import DEFAULTS, FULL_RUNS, SECONDS
 from frostline.sweep.specification import CHOSEN_BY_SEARCH
 
 SEARCH = "Search"
@@ -27,8 +27,8 @@ def _setting(name: str, help_text: str, metavar: str) -> Any:
 Budget = Annotated[
     str | None,
     _option(
-        "Training time, such as 90s, 10min or 2h. k = 0 and two runs of a small k are always trained. [default: the time of "
-        f"{DEFAULT_BUDGET} full fine-tunings]",
+        "Training time, such as 90s, 10min or 2h. k = 0 and two runs of a small k are always trained. [default: the larger of "
+        f"{FULL_RUNS} full fine-tunings and {SECONDS:g} s]",
         "TIME",
     ),
 ]

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import shutil
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
@@ -37,6 +38,21 @@ def create_file(path: Path, content: bytes) -> None:
         pass  # another process was first
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def replace_folder(aside: Path, target: Path) -> None:
+    """Move the complete folder ``aside`` to ``target``, then remove an older folder there."""
+    if not target.exists():
+        os.rename(aside, target)
+        return
+    old = aside.with_suffix(".old")
+    os.rename(target, old)
+    try:
+        os.rename(aside, target)
+    except OSError:
+        os.rename(old, target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:

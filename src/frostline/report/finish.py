@@ -6,17 +6,27 @@ from frostline.report.rebuild import rebuild
 from frostline.report.recommended_model import save_recommended
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
+from frostline.training.probes.alternatives import Alternatives
 
 
-def finish(prepared: Prepared, progress: Progress, *, save_model: bool = True) -> dict[str, Any]:
-    """Write tables, answer, model and report after the last run, and return the answer."""
+def finish(
+    prepared: Prepared, progress: Progress, *, save_model: bool = True, alternatives: Alternatives | None = None
+) -> dict[str, Any]:
+    """Write tables, answer, model and report after the last run, and return the answer.
+
+    Args:
+        prepared: The sweep.
+        progress: Where progress is reported.
+        save_model: Whether to save the recommended model.
+        alternatives: The models that train no layer, one of which may be recommended; None if the sweep is no search.
+    """
     from frostline.report.pages.sweep import write_page
 
     out = prepared.store.out
     answer = rebuild(out)
     if save_model:
         progress.begin("saving the model")
-        save_recommended(prepared, answer, progress)
+        save_recommended(prepared, answer, progress, alternatives)
     progress.begin("writing the report")
     write_page(out)
     return answer

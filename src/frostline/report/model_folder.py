@@ -1,7 +1,6 @@
 """The folder of the saved model, as transformers, the hub and ``frostline predict`` read it."""
 
 import json
-import os
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from safetensors import SafetensorError
 from transformers.utils import logging
 
 from frostline import FrostlineError
+from frostline.data.files import replace_folder
 from frostline.model.pretrained import Pretrained
 from frostline.report.card import VERSIONS, Saved, model_card
 from frostline.sweep.plan import Identity
@@ -63,7 +63,7 @@ def save_model(
         readme.write_text(str(model_card(pretrained, identity, answer, spec, saved)), encoding="utf-8")
         for file in aside.iterdir():
             file.chmod(readme.stat().st_mode)  # the weights are written readable by their owner only
-        _swap_in(aside, target)
+        replace_folder(aside, target)
     except (OSError, SafetensorError) as error:
         raise FrostlineError(
             f"The model could not be written to {target} ({error}): free disk space or choose another --out, and run "
@@ -114,18 +114,3 @@ def _as_published(pretrained: Pretrained, max_length: int) -> Iterator[None]:
             config.use_cache = False
         if bars:
             logging.enable_progress_bar()
-
-
-def _swap_in(aside: Path, target: Path) -> None:
-    """Move the complete folder to ``target``, then remove an older folder."""
-    if not target.exists():
-        os.rename(aside, target)
-        return
-    old = aside.with_suffix(".old")
-    os.rename(target, old)
-    try:
-        os.rename(aside, target)
-    except OSError:
-        os.rename(old, target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from frostline.statistics.alternatives import ALTERNATIVES, PROBE, WORDS
 from frostline.statistics.metrics import CONSTANT_BASELINE, METRICS
 from frostline.statistics.tune import FULL, NAMED, k_of, name_of
 
@@ -41,7 +42,8 @@ COSTS: Mapping[str, Cost] = {  # the costs of a cell in answer.json
 
 def trainable(name: str) -> str:
     """The name of k in tables: ``classifier head only``, ``last layer``, ``last 3``, ``all``, ``named parts``."""
-    return {HEAD_ONLY: "classifier head only", name_of(1): "last layer", NAMED: "named parts"}.get(name, name)
+    names = {HEAD_ONLY: "classifier head only", name_of(1): "last layer", NAMED: "named parts"}
+    return {**names, PROBE: "linear probe", WORDS: "words only"}.get(name, name)
 
 
 def depth(name: str) -> str:
@@ -54,6 +56,8 @@ def tuning(name: str | None) -> str:
     """What k trains, as the subject of a sentence: ``tuning the last 3 layers``, ``full fine-tuning``."""
     if name is None:
         return "no choice"
+    if name in ALTERNATIVES:
+        return {PROBE: "a linear probe on frozen features", WORDS: "a linear model of words"}[name]
     k = k_of(name)
     if k is None:
         return "full fine-tuning" if name == FULL else "tuning the named parts"

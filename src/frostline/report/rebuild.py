@@ -12,13 +12,12 @@ from frostline.report.answer.answer import make_answer
 from frostline.report.answer.next_command import next_command
 from frostline.report.answer.scores_on_test import add_test_scores
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
-from frostline.report.formatting import score, score_interval
-from frostline.report.names import metric
 from frostline.statistics.choices import LIKELY, POINT, Choices
 from frostline.statistics.outcomes import ANSWERS
 from frostline.statistics.predictions import Labelled
+from frostline.sweep.results.alternatives import read_alternatives
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.search_record import PROBE, SearchRecord, has_probe, read_search, selected_learning_rates
+from frostline.sweep.results.search_record import SearchRecord, read_search, selected_learning_rates
 from frostline.sweep.results.tables import write_tables
 from frostline.sweep.specification import SweepSpec
 
@@ -36,13 +35,15 @@ def rebuild(out: str | Path) -> dict[str, Any]:
         raise FrostlineError(f"{out} holds no validation.parquet: run the sweep's command again.")
     store, search = folder.store, read_search(folder.out)
     of_search = [row for row in rows if search and row["train_size"] == search.train_size]
+    alternatives = read_alternatives(folder.out) if search else {}
     answer = make_answer(
         rows,
         validation,
-        folder.predictions,
+        lambda run: alternatives[run] if run in alternatives else folder.predictions(run),
         replace(choices_of(folder.spec), learning_rates=selected_learning_rates(search, of_search) if search else {}),
         layers=folder.identity.layers,
         search=_search_outcome(search, of_search) if search else NO_SEARCH,
+        alternatives=tuple(alternatives),
     )
     first = answer["sizes"][0]
     if first["decision"] is not None:
@@ -51,9 +52,6 @@ def rebuild(out: str | Path) -> dict[str, Any]:
         if command and not answer["runs"]["pending"]:
             first["sentence"] += f" To be surer: `{command}`."
     answer["sentence"], answer["decision"] = first["sentence"], first["decision"]
-    if search:
-        answer["sizes"][0]["sentence"] += _better_probe(folder.out, search.probes, answer)
-        answer["sentence"] = answer["sizes"][0]["sentence"]
     answer["search"] = search and search.to_json()
     test = _labelled(folder, "test") if folder.is_complete else None
     if test is not None:
@@ -103,29 +101,11 @@ def _search_outcome(search: SearchRecord, rows: Sequence[Mapping[str, Any]]) -> 
 
 
 def _instead(search: SearchRecord, rows: Iterable[Mapping[str, Any]]) -> str | None:
-    """The sentence of a search that ended without a k to recommend; None if there is one, or if newer runs give one."""
-    if search.by_probe and search.probes and all(row["tuned_layers"] == 0 for row in rows):
-        return f"Train no layer. {search.probes['sentence']}"
+    """The sentence of a search whose reference failed; None if it has a result, or if newer runs give one."""
     failed = search.failed_reference
     if failed and not any(row["trainable"] == failed and row["outcome"] in ANSWERS for row in rows):
         return search.why
     return None
-
-
-def _better_probe(out: Path, facts: Mapping[str, Any] | None, answer: Mapping[str, Any]) -> str:
-    """A sentence if the saved probe scores higher than the recommended k; else empty."""
-    size = answer["sizes"][0]
-    if facts is None or size["recommended"] is None or not has_probe(out):
-        return ""
-    recommended = next(cell for cell in size["cells"] if cell["trainable"] == size["recommended"]["trainable"])
-    best, mean = facts["best"], recommended["validation"]["mean"]
-    if len(answer["sizes"]) > 1 or best["score"] is None or not best["score"] > mean:
-        return ""
-    return (
-        f" A linear probe on frozen features scores higher, {metric(answer['metric'])} {score(best['score'])} (95 % confidence "
-        f"interval {score_interval(best['low'], best['high'])}), without training a layer. "
-        f"The folder {PROBE} holds it for `frostline predict`."
-    )
 
 
 def _labelled(folder: Folder, split: str) -> Labelled | None:

@@ -10,11 +10,14 @@ from frostline.sweep.execution.execute import prepare_hidden_states
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
+from frostline.training.probes.alternatives import Alternatives
 from frostline.training.run import restore, run
 
 
-def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Progress) -> Path | None:
-    """Save the model of the recommended run as a Hugging Face model folder, and return the folder.
+def save_recommended(
+    prepared: Prepared, answer: Mapping[str, Any], progress: Progress, alternatives: Alternatives | None = None
+) -> Path | None:
+    """Save the recommended model, and return its folder: a Hugging Face model folder, or a model that trains no layer.
 
     The sweep stored the trained weights of the best runs. If they are missing, the run is trained again. In both cases the
     predictions are compared with those in the run's result, and the model card reports the largest difference. None if nothing is
@@ -24,14 +27,17 @@ def save_recommended(prepared: Prepared, answer: Mapping[str, Any], progress: Pr
     from frostline.report.model_folder import save_model
 
     weights = BestWeights.in_folder(prepared.store.out)
-    recommended = answer["sizes"][0]["recommended"]
+    recommended, decision = answer["sizes"][0]["recommended"], answer["sizes"][0]["decision"]
     if prepared.grown():
         progress.note("Another process has added runs to this folder: run the same command again to save the model.")
         return None
+    target = prepared.store.out / "model"
     if recommended is None:
         weights.remove()
-        return None
-    target = prepared.store.out / "model"
+        if decision is None or alternatives is None:
+            return None
+        alternatives.save(decision["choice"], target)
+        return target
     if not _is_saved(target, recommended["run"], answer["sentence"]):
         spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended["run"])
         prepare_hidden_states(prepared, [spec], progress)

@@ -5,7 +5,7 @@ torch.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,29 +30,6 @@ def by_layer(scores: Mapping[int, float], error: float) -> int | None:
         return None
     best = max(known.values())
     return max(scores) - min(layer for layer, score in known.items() if score >= best - error)
-
-
-def by_distance(k: int, ks: Iterable[int]) -> list[int]:
-    """All ``ks`` sorted by their distance from the estimate ``k``; of two equally close ones, the smaller is first."""
-    return sorted(ks, key=lambda one: (abs(one - k), one))
-
-
-def rank_estimates(
-    estimates: Mapping[str, int | None], ks: Sequence[int], recommended: int | None
-) -> list[dict[str, Any]]:
-    """How good each estimate was: the rank of the recommended k when all k are sorted by their distance from the estimate.
-
-    The rank is None if no k was recommended. For comparison, ``climbing`` tries all k from 0 upwards.
-
-    Returns:
-        Rows with ``by`` (the method), ``k`` (its estimate) and ``rank``.
-    """
-    rows: list[dict[str, Any]] = []
-    for name, k in {**estimates, "climbing": 0}.items() if estimates else ():
-        if k is not None:
-            rank = None if recommended is None else by_distance(k, ks).index(recommended) + 1
-            rows.append({"by": name, "k": k, "rank": rank})
-    return rows
 
 
 def logme(features: NDArray[np.float32], targets: NDArray[Any], classes: int) -> float:

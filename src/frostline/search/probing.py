@@ -1,48 +1,85 @@
-"""Probes on the frozen layers, fitted before a search trains anything: their scores, and the k that they suggest."""
+"""Models that train no layer, fitted before a search trains anything: probes on the frozen layers, and a model of words.
 
-from dataclasses import replace
+They compete with every k, and the probes suggest the k to begin with.
+"""
 
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+
+import numpy as np
+
+from frostline.data.load import Data
+from frostline.frozen.batches import Rows
 from frostline.frozen.selection import POOLED
 from frostline.report.probe_sentence import probe_sentence
 from frostline.search.estimates import by_layer, by_probes, logme
+from frostline.statistics.alternatives import PROBE, WORDS
+from frostline.statistics.predictions import expand_to_all_rows
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
+from frostline.training.probes.alternatives import Alternatives
 from frostline.training.probes.fitting import Probed, fit_probes
+from frostline.training.probes.words import WordsModel
 from frostline.training.rows import train_rows, validation_rows
 from frostline.training.specification import RunSpec
 
-MAX_EXAMPLES = 5000  # training examples for the probes; more would hardly improve an estimate
+MAX_EXAMPLES = 5000  # training examples for these models; more would hardly improve them
 
 
-def probe_frozen_layers(
+def fit_alternatives(
     prepared: Prepared, first: RunSpec, progress: Progress
-) -> tuple[Probed, dict[str, int | None]] | None:
-    """Fit probes on the examples of the run ``first``.
+) -> tuple[Alternatives, Mapping[str, int | None]]:
+    """Fit all of them on the examples of the run ``first``.
 
     Returns:
-        The probes, and the estimate of k by each method; None if the hidden states could not be cached.
+        The models, and the estimate of k by each method.
     """
-    context, identity = prepared.context, prepared.identity
-    states = context.states
+    context, task = prepared.context, prepared.data.task
+    progress.begin("fitting models that train no layer")
+    rows = {"train": train_rows(context, first)[:MAX_EXAMPLES], "validation": validation_rows(context, first)}
+    positions = {split: some - context.splits[split][0] for split, some in rows.items()}
+    train = prepared.data.train.take(positions["train"])
+    data = replace(prepared.data, train=train, validation=prepared.data.validation.take(positions["validation"]))
+    words = WordsModel.fit(train, len(task.labels))
+    probed, estimates = _probes(prepared, data, rows, words) or (None, {})
+    scored = np.zeros(len(prepared.data.validation), bool)
+    scored[positions["validation"]] = True
+    found = {}
+    if probed is not None:
+        found[PROBE] = probed.best.values
+    if words is not None:
+        found[WORDS] = words.values(data.validation)
+    values = {name: expand_to_all_rows(one.astype(np.float32), scored) for name, one in found.items()}
+    about = {
+        "task": task.name,
+        "problem_type": task.problem_type,
+        "labels": task.labels,
+        "columns": asdict(task.columns),
+    }
+    return Alternatives(probed, words, values, about), estimates
+
+
+def _probes(
+    prepared: Prepared, data: Data, rows: Mapping[str, Rows], words: WordsModel | None
+) -> tuple[Probed, dict[str, int | None]] | None:
+    """The probes, and the estimate of k by each method; None if the hidden states could not be cached."""
+    identity, states = prepared.identity, prepared.context.states
     if states is None or not states.selection.pooled:
         return None
-    progress.begin("probing the frozen layers")
-    rows = {"train": train_rows(context, first)[:MAX_EXAMPLES], "validation": validation_rows(context, first)}
-    examples = prepared.data.train.take(rows["train"] - context.splits["train"][0])
-    scored = prepared.data.validation.take(rows["validation"] - context.splits["validation"][0])
     probed = fit_probes(
-        replace(prepared.data, train=examples, validation=scored),
+        data,
         states,
         rows,
         pretrained=prepared.pretrained,
-        machine=context.machine,
+        machine=prepared.context.machine,
         metric=identity.metric,
         max_length=identity.max_length,
+        words=words,
         describe=probe_sentence,
     )
     mean, classes = POOLED.index("mean"), len(identity.labels)
     logmes = {
-        n: logme(states.pooled(n, rows["train"])[:, mean].numpy(), examples.targets, classes)
+        n: logme(states.pooled(n, rows["train"])[:, mean].numpy(), data.train.targets, classes)
         for n in states.selection.pooled
     }
     return probed, {"probes": by_probes(probed.facts), "LogME": by_layer(logmes, 0.0)}

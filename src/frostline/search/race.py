@@ -3,43 +3,34 @@
 The race never touches a model, so tests feed it synthetic scores. A stopped search replays the recorded scores and continues
 with the same steps, given the same number of workers.
 
-Every k is compared with the reference by the same test as in the answer of a sweep (:mod:`frostline.statistics.inference.pair`),
-paired by seed and row. Intervals are corrected for the number of interim analyses
-(:func:`frostline.search.trials.interim_seeds`). Probes decide which k is trained first, never which k is recommended. If a probe
-reaches the target even if the reference had the highest possible score, the race ends without training any layer.
+It begins with what is cheap: k = 0, then the learning rates of a small k, then full fine-tuning. From then on each step trains
+what is expected to gain the most, less the price of its time (``candidates.py``). The race ends when no run would gain more than
+it costs. Probes decide which k is trained first, and they compete with every k at the end.
 """
 
-import math
 from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 
 from frostline.data.wording import duration
+from frostline.search.candidates import NEGLIGIBLE, Candidate, candidates, next_seed
 from frostline.search.scoreboard import Scoreboard
-from frostline.search.trials import (
-    CLEAR_DROP,
-    NOTHING_LEARNED,
-    RaceSettings,
-    Step,
-    Trial,
-    Verdict,
-    interim_seeds,
-    name_of,
-    reference_failed,
-)
+from frostline.search.trials import NOTHING_LEARNED, Step, Trial, Verdict, name_of, reference_failed
+from frostline.statistics.choices import POINT
 from frostline.statistics.tune import Tune
 
 Steps = Generator[Step, None, Verdict]
 Train = Callable[[Sequence[Trial], str], Generator[Step, None, None]]
 
-HEAD_IS_ENOUGH = "k = 0 reaches the target even if the reference had the highest possible score."
-PROBE_IS_ENOUGH = (
-    "A linear probe on frozen features reaches the target even if the reference had the highest possible score."
-)
+CLEAR_DROP = 0.1  # a learning rate is clearly worse if it loses more than this share of the gain over the baseline
+BRIEF = 10.0  # seconds of a run; a k whose run takes less is never left out
+ENOUGH = "so high that no layer is worth tuning, whatever full fine-tuning would reach"
+HEAD_IS_ENOUGH = f"k = 0 scores {ENOUGH}."
+ALTERNATIVE_IS_ENOUGH = f"A model that trains no layer scores {ENOUGH}."
 
 
 def race(board: Scoreboard) -> Steps:
-    """Search for the smallest k that reaches the goal.
+    """Search for the choice to recommend.
 
     Yields:
         The next step. The caller must train its trials and add their outcomes to the ``board``.
@@ -52,9 +43,8 @@ def race(board: Scoreboard) -> Steps:
 
     def train(trials: Sequence[Trial], why: str) -> Generator[Step, None, None]:
         if missing := board.missing(trials):
-            extra = _for_idle_workers(board, missing)
-            board.steps.append((*missing, *extra))
-            yield Step(board.steps[-1], f"{why} Idle workers train {_listed(extra)}." if extra else why)
+            board.steps.append(missing)
+            yield Step(missing, why)
 
     def try_lower_rates(tune: Tune) -> Generator[Step, None, None]:
         while (lower := _lower_rate(board, tune)) is not None and _lower_is_better(board, tune):
@@ -63,16 +53,10 @@ def race(board: Scoreboard) -> Steps:
             yield from train(trials, f"Try a lower learning rate for {name_of(tune)}.")
 
     yield from train(settings.trials(0, rate, settings.seeds[:2]), "k = 0 first: it is the cheapest.")
-    if board.needs_no_reference(0):
-        return Verdict(0, HEAD_IS_ENOUGH)
-    if settings.probe_score > (required := settings.goal.required_score(settings.highest_score)):
-        if (mean := board.mean(0)) is not None and mean > required:
-            yield from train(
-                settings.trials(0, rate, settings.seeds), "k = 0 is as good as the best probe: train more seeds."
-            )
-            if board.needs_no_reference(0):
-                return Verdict(0, HEAD_IS_ENOUGH)
-        return Verdict(None, PROBE_IS_ENOUGH, by_probe=True)
+    if board.is_sufficient(0):
+        return Verdict(HEAD_IS_ENOUGH)
+    if settings.alternative_score > settings.sufficient_score:
+        return Verdict(ALTERNATIVE_IS_ENOUGH)
 
     first = settings.learning_rate_k
     highest = [Trial(first, one, seed) for one in settings.learning_rates[-2:]]
@@ -86,7 +70,7 @@ def race(board: Scoreboard) -> Steps:
     if nothing_learned is not None:
         return nothing_learned
 
-    while not isinstance(following := _next(board, rate), Verdict):
+    while not isinstance(following := _next(board), Verdict):
         yield from train(following.trials, following.why)
     return following
 
@@ -94,18 +78,29 @@ def race(board: Scoreboard) -> Steps:
 def _train_reference(
     board: Scoreboard, train: Train, try_lower_rates: Callable[[Tune], Generator[Step, None, None]], rate: float
 ) -> Generator[Step, None, Verdict | None]:
-    """Train two seeds of the reference at the learning rate ``rate`` or a lower one; returns a verdict if that fails."""
+    """Train the reference at a usual learning rate and at one more; returns a verdict if that fails.
+
+    Args:
+        board: The scoreboard.
+        train: Trains trials.
+        try_lower_rates: Tries lower learning rates of a k.
+        rate: The best learning rate of a small k. The reference often needs a lower one.
+    """
     settings, reference = board.settings, board.settings.reference
     usual = rate if settings.learning_rate_k == reference else min(rate, settings.middle_rate())
-    two = [Trial(reference, usual, one) for one in settings.seeds[:2]]
-    if settings.budget is not None and board.best_learning_rate(reference) is None and not board.fits_budget(two[:1]):
-        return Verdict(None, _over_budget(board, two[0]), no_reference=True)
-    lower = "" if usual == rate else " at a lower learning rate, which it often needs"
-    yield from train(two if board.fits_budget(two) else two[:1], f"Train {name_of(reference)}{lower}.")
+    other = rate if rate != usual else settings.next_lower(usual)
+    both = [Trial(reference, usual, settings.seeds[0])]
+    if other is not None:
+        both.append(Trial(reference, other, settings.seeds[0]))
+    elif settings.workers > 1:
+        both.extend(Trial(reference, usual, seed) for seed in settings.seeds[1:2])
+    if settings.budget is not None and board.best_learning_rate(reference) is None and not board.fits_budget(both[:1]):
+        return Verdict(_over_budget(board, both[0]), no_reference=True)
+    yield from train(both if board.fits_budget(both) else both[:1], f"Train {name_of(reference)}.")
     if board.best_learning_rate(reference) is None:
         yield from try_lower_rates(reference)
     if board.best_learning_rate(reference) is None:
-        return Verdict(None, reference_failed(reference), no_reference=True)
+        return Verdict(reference_failed(reference), no_reference=True)
     return None
 
 
@@ -120,8 +115,8 @@ def _try_to_learn(board: Scoreboard, train: Train) -> Generator[Step, None, Verd
     for one in sorted(settings.learning_rates, key=lambda one: (one != likely, -one)):
         if any(map(board.above_baseline, trained)):
             break
-        both = [Trial(reference, one, seed) for seed in settings.seeds[:2]]
-        if trials := next((some for some in (both, both[:1]) if board.fits_budget(some)), None):
+        both = board.missing([Trial(reference, one, seed) for seed in settings.seeds[:2]])
+        if trials := next((some for some in (both, both[:1]) if some and board.fits_budget(some)), None):
             yield from train(
                 trials, "No run is above the baseline with 95 % confidence yet: try another learning rate."
             )
@@ -129,82 +124,55 @@ def _try_to_learn(board: Scoreboard, train: Train) -> Generator[Step, None, Verd
         tried = {trial.learning_rate for trial in board.outcomes if trial.tune == reference}
         left = ", ".join(f"{one:g}" for one in settings.learning_rates if one not in tried)
         untried = f" The budget did not allow {name_of(reference)} at a learning rate of {left}." if left else ""
-        return Verdict(None, f"{NOTHING_LEARNED}{untried}", nothing_learned=True)
+        return Verdict(f"{NOTHING_LEARNED}{untried}", nothing_learned=True)
     return None
 
 
-def _next(board: Scoreboard, rate: float) -> Step | Verdict:
-    """The next step once the reference has a score. A k without a trial is trained at the learning rate ``rate``."""
-    settings, reference = board.settings, board.settings.reference
-    smallest = board.smallest_reaching_goal()
-    other = _other_reference_rate(board)
-    if untried := board.untried_ks():
-        trials = [Trial(k, rate, board.pairing_seed) for k in untried[:2]]
-        both = _deeper_misses_goal(board, untried[0]) or _is_cheap(settings, trials[-1].tune)
-        if not (both and board.fits_budget(trials)):
-            trials = trials[:1]
-        why = f"Next larger k: does {' or '.join(name_of(trial.tune) for trial in trials)} reach the target?"
-    elif again := [Trial(k, lower, board.pairing_seed) for k in board.failed_ks() if (lower := _lower_rate(board, k))]:
-        trials, why = again[:1], f"{name_of(again[0].tune, capital=True)} failed: try a lower learning rate."
-    elif other is not None and board.fits_budget(more := [Trial(reference, other, one) for one in settings.seeds[:2]]):
-        trials, why = more, f"Try another learning rate for {name_of(reference)}."
-    else:
-        decided = _decide_uncertain(board, smallest)
-        if isinstance(decided, Verdict):
-            return decided
-        trials, why = list(decided.trials), decided.why
-    second = _second_seed(board, smallest)
-    left = [trial for trial in second if trial not in (*trials, *_for_idle_workers(board, board.missing(trials)))]
-    if left and board.fits_budget(second) and not board.fits_budget(trials, left):
-        names = " and ".join(name_of(k) for k in dict.fromkeys(trial.tune for trial in second))
-        trials, why = second, f"Train a second seed of {names} while the budget allows it: one seed has no interval."
-    if not board.fits_budget(trials):
-        return Verdict(smallest, f"The rest of the budget is too small for the next step.{untried_sentence(board)}")
-    return Step(tuple(trials), why)
-
-
-def _decide_uncertain(board: Scoreboard, smallest: Tune) -> Step | Verdict:
-    """Train more seeds of every uncertain k; returns a verdict if there is none, or if more seeds cannot help."""
-    settings, reference = board.settings, board.settings.reference
-    uncertain = [k for k in board.candidates() if board.certain(k) is None and board.best_learning_rate(k) is not None]
-    if not uncertain:
-        failed = board.failed_ks()
-        but = f", except {' and '.join(map(name_of, failed))}, of which every run failed" if failed else ""
-        name = name_of(smallest, capital=True)
-        return Verdict(smallest, f"{name} reaches the target and every smaller k misses it, with 95 % confidence{but}.")
-    if all(map(board.limited_by_validation_rows, uncertain)):
+def _next(board: Scoreboard) -> Step | Verdict:
+    """The next step once the reference has a score."""
+    outlook = board.outlook()
+    assert outlook is not None
+    ranked = candidates(board, outlook)
+    if not ranked:
+        return Verdict("Every run that the search may train is trained.")
+    best = next((one for one in ranked if board.fits_budget(one.trials)), None)
+    if best is not None and best.net > NEGLIGIBLE:
+        return Step(_with_idle_workers(board, best, ranked), best.why)
+    if brief := _brief(board):
+        return Step(brief, "Try every k whose run takes seconds.")
+    if ranked[0].net > NEGLIGIBLE:
+        needed, left = board.predicted_seconds(ranked[0].trials), max(0.0, board.budget - board.spent)
         return Verdict(
-            smallest, "The remaining uncertainty comes from the validation examples: more seeds would hardly reduce it."
+            f"The next step takes about {duration(needed)}, but only {duration(left)} of the budget are left. "
+            f"It would be: {ranked[0].why}"
         )
-    trials = _more_seeds(board, uncertain)
-    if not trials:
-        count = len(settings.seeds)
-        seeds = f"All {count} seeds of every uncertain k are" if count > 1 else "The only seed of every uncertain k is"
-        return Verdict(smallest, f"{seeds} trained.")
-    if not board.fits_budget(trials) and (fewer := _more_seeds(board, uncertain[-1:])):
-        uncertain, trials = uncertain[-1:], fewer
-    names = " and ".join(map(name_of, uncertain))
-    return Step(tuple(trials), f"Uncertain: {names}. Train more seeds, also of {name_of(reference)}.")
+    most = max(ranked, key=lambda one: one.gain)
+    return Verdict(
+        f"More runs are expected to gain less than their time is worth: at most {most.gain / POINT:.2f} points for "
+        f"{duration(board.predicted_seconds(most.trials))} of training."
+    )
 
 
-def _for_idle_workers(board: Scoreboard, trials: Sequence[Trial]) -> list[Trial]:
-    """Trials for workers that would be idle during a step: the next k, and second seeds. They must not make it longer."""
-    settings, extra = board.settings, list[Trial]()
-    if not board.predicted_seconds(trials):  # no run has been timed yet
-        return []
-    rate = board.best_learning_rate(settings.learning_rate_k) or settings.middle_rate()
-    next_ones = [Trial(k, rate, board.pairing_seed) for k in board.untried_ks()]
-    for one in [*next_ones, *_second_seed(board, board.smallest_reaching_goal())]:
-        more = [*trials, *extra, one]
-        if one not in trials and board.predicted_seconds(more) <= board.predicted_seconds(more[:-1]):
-            extra.append(one)
-    return extra
+def _with_idle_workers(board: Scoreboard, best: Candidate, ranked: Sequence[Candidate]) -> tuple[Trial, ...]:
+    """The trials of a step, and those of other candidates that do not make it longer."""
+    trials = board.missing(best.trials)
+    for other in ranked:
+        more = board.missing([*trials, *other.trials])
+        longer = board.predicted_seconds(more) > board.predicted_seconds(trials)
+        if other.gain > NEGLIGIBLE and not longer and board.predicted_seconds(trials):
+            trials = more
+    return trials
 
 
-def _listed(trials: Sequence[Trial]) -> str:
-    """The names of the k of these trials, each once, as a phrase."""
-    *names, last = dict.fromkeys(name_of(trial.tune) for trial in trials)
-    return f"{', '.join(names)} and {last}" if names else last
+def _brief(board: Scoreboard) -> tuple[Trial, ...]:
+    """One run of every k without a trial whose run takes seconds, as far as the budget allows."""
+    tried = {trial.tune for trial in board.outcomes}
+    found: tuple[Trial, ...] = ()
+    for tune in board.settings.choices:
+        more = (*found, *next_seed(board, tune))
+        if tune not in tried and board.run_seconds(tune) <= BRIEF and board.fits_budget(more):
+            found = more
+    return found
 
 
 def _over_budget(board: Scoreboard, trial: Trial) -> str:
@@ -214,27 +182,6 @@ def _over_budget(board: Scoreboard, trial: Trial) -> str:
         f"One run of {name_of(trial.tune)} takes about {needed}, but only {left} of the budget are left. Without it there is "
         "nothing to compare with. Raise --budget, or set --max-k to compare with fewer layers instead."
     )
-
-
-def untried_sentence(board: Scoreboard) -> str:
-    """A sentence that names the k for which the budget was too small; empty if there is none."""
-    untried = board.untried_ks()
-    if not untried:
-        return ""
-    last = f" to {name_of(untried[-1])}" if len(untried) > 1 else ""
-    return f" It did not allow {name_of(untried[0])}{last}."
-
-
-def _second_seed(board: Scoreboard, smallest: Tune) -> list[Trial]:
-    """A second seed for the k that would be recommended and for the reference, if they have only one."""
-    rates = {k: board.best_learning_rate(k) for k in (smallest, board.settings.reference)}
-    seeds = board.settings.seeds[:2]
-    return [
-        trial
-        for k, rate in rates.items()
-        if rate is not None
-        for trial in board.missing(board.settings.trials(k, rate, seeds))
-    ]
 
 
 def _lower_rate(board: Scoreboard, tune: Tune) -> float | None:
@@ -255,43 +202,3 @@ def _lower_is_better(board: Scoreboard, tune: Tune) -> bool:
         return True
     low, high = map(float, map(np.mean, known))
     return low - high > CLEAR_DROP * abs(low - board.settings.chance)
-
-
-def _other_reference_rate(board: Scoreboard) -> float | None:
-    """A learning rate at which the reference may score better.
-
-    It is the best one of the k at which learning rates were compared, unless the reference failed at or below it. Else it is
-    a lower one, if the lowest one so far is the best of the reference.
-    """
-    settings = board.settings
-    tried = {trial.learning_rate for trial in board.outcomes if trial.tune == settings.reference}
-    failed = [rate for rate in tried if not board.scores(settings.reference, rate)]
-    best = board.best_learning_rate(settings.learning_rate_k)
-    if best is not None and best not in tried and best < min(failed, default=math.inf):
-        return best
-    return _lower_rate(board, settings.reference)
-
-
-def _deeper_misses_goal(board: Scoreboard, k: int) -> bool:
-    """Whether a larger k misses the goal. Then this k probably misses it too, so the next k can be in the same step."""
-    return any(board.reaches_goal(deeper) is False for deeper in board.settings.ks if deeper > k)
-
-
-def _is_cheap(settings: RaceSettings, tune: Tune) -> bool:
-    """Whether this k is smaller than the one at which learning rates are compared first."""
-    first = settings.learning_rate_k
-    return isinstance(tune, int) and isinstance(first, int) and tune < first
-
-
-def _more_seeds(board: Scoreboard, uncertain: Sequence[Tune]) -> list[Trial]:
-    """The missing trials of these k and of the reference up to the next interim analysis."""
-    settings = board.settings
-    rates = {k: board.best_learning_rate(k) for k in (*uncertain, settings.reference)}
-    known = {k: (rate, len(board.seeds_tried(k, rate))) for k, rate in rates.items() if rate is not None}
-    fewest = min(count for _, count in known.values())
-    seeds = next((n for n in interim_seeds(len(settings.seeds)) if n > fewest), 0)
-    return [
-        trial
-        for k, (rate, _) in known.items()
-        for trial in board.missing(settings.trials(k, rate, settings.seeds[:seeds]))
-    ]

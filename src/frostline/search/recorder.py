@@ -4,10 +4,9 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from frostline.search.estimates import rank_estimates
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import Outcome, Trial, Verdict, interim_analyses
-from frostline.statistics.tune import Tune
+from frostline.statistics.tune import name_of
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.search_record import SearchRecord, write_search
 from frostline.sweep.results.store import Store
@@ -63,67 +62,50 @@ class Recorder:
             over: Whether the search has ended.
         """
         settings, tried = self.board.settings, {trial.tune for trial in self.trials}
-        reference, tune = self._name(settings.reference), verdict.tune if verdict else None
-        if tune is not None and self.board.mean(tune) is None:
-            tune = None
+        reference = name_of(settings.reference)
         record = SearchRecord(
-            recommended=None if tune is None else self._name(tune),
             why=verdict.why if verdict else None,
-            by_probe=bool(verdict and verdict.by_probe),
             over=over,
             pending_reference=None if over or settings.reference in tried else reference,
             failed_reference=reference if verdict and verdict.no_reference else None,
-            skipped=[self._name(k) for k in self._ks if k not in tried],
+            skipped=[name_of(k) for k in settings.choices if k not in tried],
             requested=sorted(self.requested),
             abandoned=self._abandoned() if over else [],
-            estimates=rank_estimates(
-                self.estimates,
-                [k for k in self._ks if isinstance(k, int)],
-                tune if isinstance(tune, int) else None,
-            ),
+            estimates=[{"by": by, "k": k} for by, k in self.estimates.items() if k is not None],
             **self._settings(),
             **self._results(),
         )
         write_search(self.store.out, record)
-
-    @property
-    def _ks(self) -> tuple[Tune, ...]:
-        """Every k of the search, the reference last."""
-        return (*self.board.settings.ks, self.board.settings.reference)
-
-    def _name(self, tune: Tune) -> str:
-        """A k as results.csv writes it."""
-        return next(run.trainable for run in self.runs.values() if run.tune == tune)
 
     def _settings(self) -> dict[str, Any]:
         settings = self.board.settings
         return {
             "train_size": next(iter(self.runs.values())).train_size,
             "interim_analyses": interim_analyses(len(settings.seeds)),
-            "operations": {self._name(k): settings.operations[k] for k in self._ks},
+            "operations": {name_of(k): settings.operations[k] for k in settings.choices},
             "learning_rates": settings.learning_rates,
             "head_learning_rates": settings.head_learning_rates,
             "probes": self.probes,
         }
 
     def _results(self) -> dict[str, Any]:
-        rates = {k: self.board.best_learning_rate(k) for k in self._ks}
+        rates = {k: self.board.best_learning_rate(k) for k in self.board.settings.choices}
         return {
             "budget_seconds": self.board.budget if self.board.budget_is_final else None,
             "spent_seconds": self.board.spent,
-            "selected_learning_rates": {self._name(k): rate for k, rate in rates.items() if rate is not None},
+            "selected_learning_rates": {name_of(k): rate for k, rate in rates.items() if rate is not None},
             "results_so_far": self._results_so_far(),
             "steps": [self._step(step) for step in self.steps],
         }
 
     def _results_so_far(self) -> list[dict[str, Any]]:
         """See :meth:`frostline.search.scoreboard.Scoreboard.results_so_far`."""
-        return [{"trainable": self._name(one.pop("tune")), **one} for one in self.board.results_so_far()]
+        return [{"trainable": name_of(one.pop("tune")), **one} for one in self.board.results_so_far()]
 
     def _step(self, step: RecordedStep) -> dict[str, Any]:
         runs = [
             {
-                "trainable": self._name(trial.tune),
+                "trainable": name_of(trial.tune),
                 "learning_rate": trial.learning_rate,
                 "seed": trial.seed,
                 "score": outcome.score,

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from frostline.search.defaults import DEFAULT_BUDGET
+from frostline.search.defaults import FULL_RUNS, SECONDS
+from frostline.search.outlook import Outlook
 from frostline.search.trials import Outcome, RaceSettings, Trial
 from frostline.statistics.evidence import Evidence, Run
-from frostline.statistics.goal import seeds_to_decide
-from frostline.statistics.inference.pair import FULL_MEAN, Pair
+from frostline.statistics.inference.pair import FULL_MEAN
 from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
 from frostline.statistics.tune import Tune
 from frostline.sweep.work.makespan import makespan
@@ -49,7 +49,7 @@ class Scoreboard:
         if self.settings.budget is not None:
             return self.settings.budget
         shares = self._reference_seconds or [self.run_seconds(self.settings.reference) / self.settings.workers]
-        return DEFAULT_BUDGET * float(np.median(shares))
+        return max(SECONDS, FULL_RUNS * float(np.median(shares)))
 
     @property
     def budget_is_final(self) -> bool:
@@ -124,14 +124,10 @@ class Scoreboard:
         }
         return max(means, key=lambda rate: means[rate])
 
-    @property
-    def pairing_seed(self) -> int:
-        """The first seed for which the reference has a score at its best learning rate. Other k are paired with it.
-
-        It is the first of all seeds if the reference has no score.
-        """
-        rate = self.best_learning_rate(self.settings.reference)
-        has = {} if rate is None else self.scores(self.settings.reference, rate)
+    def first_seed(self, tune: Tune) -> int:
+        """The first seed for which a k has a score at its best learning rate; the first of all seeds if it has none."""
+        rate = self.best_learning_rate(tune)
+        has = {} if rate is None else self.scores(tune, rate)
         return next((seed for seed in self.settings.seeds if seed in has), self.settings.seeds[0])
 
     def mean(self, tune: Tune) -> float | None:
@@ -149,61 +145,12 @@ class Scoreboard:
             if (run["trainable"], run["learning_rate"]) == (tune, rate) and run["seed"] in good
         ]
 
-    def pair(self, tune: Tune) -> Pair | None:
-        """The comparison of this k with the reference; None if one of them has no run."""
-        return self.evidence.pair(self.runs(tune), self.runs(self.settings.reference))
-
-    def reaches_goal(self, tune: Tune) -> bool | None:
-        """Whether the mean of this k reaches the goal; None if k or the reference has no score."""
-        if tune == self.settings.reference or self.needs_no_reference(tune):
-            return True
-        both = self.pair(tune)
-        return None if both is None else self.settings.goal.distance(both) >= 0
-
-    def results_so_far(self) -> list[dict[str, Any]]:
-        """For every k with a score: its runs, its mean, and the distance of the mean from the goal with its 95 % interval.
-
-        A negative distance is below the goal. It and its interval are None while they are unknown.
-        """
-        found = []
-        for k in (*self.settings.ks, self.settings.reference):
-            both, mean = self.pair(k), self.mean(k)
-            if mean is None:
-                continue
-            distance = None if both is None else self.settings.goal.distance(both)
-            ends = self._interval(both)
-            low, high = (None, None) if ends is None else (end - self.settings.goal.threshold for end in ends)
-            runs = len(self.runs(k))
-            found.append({"tune": k, "runs": runs, "mean": mean, "distance": distance, "low": low, "high": high})
-        return found
-
-    def _interval(self, both: Pair | None) -> tuple[float, float] | None:
-        """The 95 % confidence interval of the quantity that the goal limits; None with fewer than two seeds."""
-        return None if both is None or both.runs < 2 else both.interval(self.settings.goal.weights)
-
-    def certain(self, tune: Tune) -> bool | None:
-        """Whether this k reaches the goal, with 95 % confidence. None if that is uncertain; with one seed it always is."""
-        if tune == self.settings.reference or self.needs_no_reference(tune):
-            return True
-        ends = self._interval(self.pair(tune))
-        if ends is None:
+    def outlook(self) -> Outlook | None:
+        """What is known about every choice; None before the reference has a score."""
+        if self.best_learning_rate(self.settings.reference) is None:
             return None
-        low, high = ends
-        return True if low >= self.settings.goal.threshold else False if high < self.settings.goal.threshold else None
-
-    def limited_by_validation_rows(self, tune: Tune) -> bool:
-        """Whether more seeds would hardly help.
-
-        That is the case if every row is scored, if most of the uncertainty comes from the sample of validation rows, and if the
-        allowed seeds are probably too few for a decision.
-        """
-        both, folds = self.pair(tune), self.settings.folds
-        if both is None or both.runs < 2 or (folds and len({run["seed"] % folds for run in self.runs(tune)}) < folds):
-            return False
-        wanted = seeds_to_decide(both, self.settings.goal)
-        weights = self.settings.goal.weights
-        rows_dominate = both.variance(weights, "seeds") < both.variance(weights, "rows")
-        return (wanted is None or wanted > len(self.settings.seeds)) and rows_dominate
+        runs = {tune: self.runs(tune) for tune in self.settings.choices}
+        return Outlook.of(runs, self.evidence, self.settings)
 
     def above_baseline(self, tune: Tune) -> bool:
         """Whether the mean of this k, or one of its runs, is above the baseline with 95 % confidence.
@@ -212,32 +159,25 @@ class Scoreboard:
         """
         return bool(self.evidence.learned(self.runs(tune), sum(trial.tune == tune for trial in self.outcomes)))
 
-    def needs_no_reference(self, tune: Tune) -> bool:
-        """Whether this k reaches the goal, with 95 % confidence, even if the reference had the highest possible score."""
+    def is_sufficient(self, tune: Tune) -> bool:
+        """Whether this k surely scores so high that no larger k needs to be trained."""
         runs = self.runs(tune)
         both = self.evidence.pair(runs, runs) if len(runs) > 1 else None
-        return both is not None and both.interval(FULL_MEAN)[0] > self.settings.goal.required_score(
-            self.settings.highest_score
-        )
+        return both is not None and both.interval(FULL_MEAN)[0] > self.settings.sufficient_score
 
-    def smallest_reaching_goal(self) -> Tune:
-        """The smallest k whose mean reaches the goal; the reference if there is none."""
-        return next((k for k in self.settings.ks if self.reaches_goal(k)), self.settings.reference)
+    def results_so_far(self) -> list[dict[str, Any]]:
+        """For every k with a score: its runs and its mean, and what the posterior says about it.
 
-    def smaller_ks(self) -> list[int]:
-        """All k below :meth:`smallest_reaching_goal`."""
-        smallest = self.smallest_reaching_goal()
-        return [k for k in self.settings.ks if not isinstance(smallest, int) or k < smallest]
-
-    def untried_ks(self) -> list[int]:
-        """The smaller k that have no trial yet."""
-        return [k for k in self.smaller_ks() if all(trial.tune != k for trial in self.outcomes)]
-
-    def failed_ks(self) -> list[int]:
-        """The smaller k of which every trial failed, so nothing is known about them."""
-        tried = {trial.tune for trial in self.outcomes}
-        return [k for k in self.smaller_ks() if k in tried and self.best_learning_rate(k) is None]
-
-    def candidates(self) -> list[Tune]:
-        """Every k that may still be the answer: smaller uncertain ones, and last the smallest that reaches the goal so far."""
-        return [*(k for k in self.smaller_ks() if self.certain(k) is None), self.smallest_reaching_goal()]
+        ``expected`` is the expected score, ``probability`` that of reaching the target. Both are None before the reference has a
+        score.
+        """
+        outlook, found = self.outlook(), []
+        for tune in self.settings.choices:
+            if (mean := self.mean(tune)) is None:
+                continue
+            expected = sure = None
+            if outlook is not None and (option := outlook.option(tune)) is not None:
+                expected, sure = option.expected, outlook.probability(option)
+            runs = len(self.runs(tune))
+            found.append({"tune": tune, "runs": runs, "mean": mean, "expected": expected, "probability": sure})
+        return found

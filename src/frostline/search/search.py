@@ -1,7 +1,5 @@
 """Runs a search on a model and a data set: it trains the steps of the race. The result is the folder of a sweep."""
 
-import math
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -12,9 +10,11 @@ from numpy.typing import NDArray
 from frostline.data.wording import duration
 from frostline.fast.garbage_collection import objects_frozen
 from frostline.report.finish import finish
+from frostline.report.formatting import probability, score
+from frostline.report.names import tuning
 from frostline.report.rebuild import choices_of
-from frostline.search.probing import probe_frozen_layers
-from frostline.search.race import race, untried_sentence
+from frostline.search.probing import fit_alternatives
+from frostline.search.race import race
 from frostline.search.recorder import Recorder
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import (
@@ -28,6 +28,7 @@ from frostline.search.trials import (
     name_of,
     reference_failed,
 )
+from frostline.statistics.decision import Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.tune import Tune
 from frostline.sweep.execution.best_weights import BestWeights
@@ -38,16 +39,14 @@ from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.register import register
-from frostline.sweep.results.search_record import PROBE, has_probe, read_search
+from frostline.sweep.results.alternatives import write_alternatives
+from frostline.sweep.results.search_record import read_search
 from frostline.sweep.specification import SweepSpec
 from frostline.sweep.work.workload import Workload
-from frostline.training.probes.fitting import Probed
+from frostline.training.probes.alternatives import Alternatives
 from frostline.training.specification import RunSpec
 
 Runs = Mapping[Trial, RunSpec]
-
-
-SHORT = 60.0  # seconds that the values of k between may take, whatever the default budget
 
 
 @dataclass
@@ -57,7 +56,7 @@ class Search:
     Attributes:
         prepared: Model, data and cache, for one training-set size.
         progress: Where progress is reported.
-        probed: The probes on frozen layers; None if their hidden states could not be cached.
+        alternatives: Models without tuned layers, which compete with every k.
         runs: Every run that the search may train. The folder may have others.
         board: The results so far.
         recorder: Writes search.json.
@@ -65,7 +64,7 @@ class Search:
 
     prepared: Prepared
     progress: Progress
-    probed: Probed | None
+    alternatives: Alternatives
     runs: Runs
     board: Scoreboard
     recorder: Recorder
@@ -83,20 +82,21 @@ class Search:
         runs = {
             Trial(run.tune, run.learning_rate, run.seed): run for run in expand(prepared.requested, prepared.identity)
         }
-        probed, estimates = _probe(prepared, runs, progress) or (None, {})
+        alternatives, estimates = _alternatives(prepared, runs, progress)
         identity, validation = prepared.identity, prepared.data.validation
         rows = Labelled(validation.targets, identity.problem_type, identity.labels, identity.metric)
         settings = _race_settings(prepared, runs, rows.chance, budget)
-        if probed:
-            low = probed.facts["best"]["low"]
-            settings = replace(settings, probe_score=-math.inf if low is None else low)
         if estimate := estimates.get("probes"):
             settings = replace(settings, start_k=min(estimate, -(-identity.layers // 2)))
-        evidence = RunPredictions(rows, _validation_logits(prepared, runs), interim_analyses(len(settings.seeds)))
-        board = Scoreboard(settings, evidence)
+        logits = _validation_logits(prepared, runs, alternatives.values)
+        evidence = RunPredictions(rows, logits, interim_analyses(len(settings.seeds)))
+        names = tuple(alternatives.values)
+        low = max((evidence.alone(name)["low"] for name in names), default=settings.alternative_score)
+        board = Scoreboard(replace(settings, alternatives=names, alternative_score=low), evidence)
+        write_alternatives(prepared.store.out, alternatives.values)
         requested = set(earlier.requested) if earlier else set()
-        recorder = Recorder(prepared.store, runs, board, probed.facts if probed else None, estimates, requested)
-        return cls(prepared, progress, probed, runs, board, recorder)
+        recorder = Recorder(prepared.store, runs, board, alternatives.facts, estimates, requested)
+        return cls(prepared, progress, alternatives, runs, board, recorder)
 
     def run(self, *, exhaustive: bool) -> dict[str, Any]:
         """Run the race until it ends or is interrupted.
@@ -107,30 +107,19 @@ class Search:
         Returns:
             The answer, as in answer.json.
         """
-        if self.probed:
-            self.progress.note(f"Linear probes, no layer trained: {self.probed.sentence}")
+        if sentence := self.alternatives.sentence:
+            self.progress.note(f"Linear probes, no layer trained: {sentence}")
         self.recorder.write()  # from now on the test scores are hidden until the search is over
         try:
             with objects_frozen():
                 verdict = self._grid() if exhaustive else self._race()
-                if verdict.tune is not None:
-                    verdict = self._try_between(verdict)
         except KeyboardInterrupt:
-            smallest = self.board.smallest_reaching_goal()
-            self.recorder.write(Verdict(smallest, "The search was interrupted. The same command continues it."))
-            self._save_probe(smallest)
+            self.recorder.write(Verdict("The search was interrupted. The same command continues it."))
             answer = finish(self.prepared, self.progress, save_model=False)
             self.progress.note(f"So far: {answer['sentence']} Report: {self.prepared.store.out / 'report.html'}")
             raise
-        self._save_probe(None if verdict.by_probe else verdict.tune)
-        if self.probed and verdict.nothing_learned and self.board.settings.probe_score > self.board.settings.chance:
-            score = self.probed.facts["best"]["score"]
-            advice = "Train for more epochs (--num-train-epochs) or at higher learning rates (--learning-rate)."
-            verdict = replace(
-                verdict, why=f"{verdict.why} But a linear probe scores {score:.3f}, above the baseline. {advice}"
-            )
         self.recorder.write(verdict, over=True)
-        return finish(self.prepared, self.progress)
+        return finish(self.prepared, self.progress, alternatives=self.alternatives)
 
     def _race(self) -> Verdict:
         """Train the steps of the race until its verdict."""
@@ -144,41 +133,16 @@ class Search:
             verdict: Verdict = end.value
             return verdict
 
-    def _try_between(self, verdict: Verdict) -> Verdict:
-        """Train one seed of every k that was not tried, or of the smallest ones; returns the verdict with them.
-
-        The race climbs only as far as the target asks for, but a larger k may be worth more. A given budget is kept. The default
-        budget may be exceeded if that takes less than ``SHORT`` seconds.
-        """
-        board, settings = self.board, self.board.settings
-        of_small, of_full = map(board.best_learning_rate, (settings.learning_rate_k, settings.reference))
-        if of_small is None or of_full is None:
-            return verdict
-        tried = {trial.tune for trial in board.outcomes}
-        half = (settings.ks[-1] + 1) / 2
-        untried = [k for k in settings.ks if k not in tried]
-        trials = [Trial(k, of_full if k > half else of_small, board.pairing_seed) for k in untried]
-        limit = board.budget - board.spent
-        limit = limit if settings.budget is not None else max(SHORT, limit)
-        while trials and board.predicted_seconds(trials) > limit:
-            trials.pop()
-        if not trials:
-            return verdict
-        why = verdict.why.removesuffix(untried_sentence(board))
-        board.steps.append(tuple(trials))
-        self._train_step(Step(tuple(trials), "Try the values of k that are left: a larger k may be worth its cost."))
-        return replace(verdict, tune=board.smallest_reaching_goal(), why=f"{why}{untried_sentence(board)}")
-
     def _grid(self) -> Verdict:
         """Train every run of the grid in one step."""
         self.board.steps.append(tuple(self.runs))
         self._train_step(Step(self.board.steps[-1], "Train the whole grid (--exhaustive)."))
         trained, settings = "The whole grid was trained.", self.board.settings
         if self.board.best_learning_rate(settings.reference) is None:
-            return Verdict(None, f"{trained} {reference_failed(settings.reference)}", no_reference=True)
-        if not any(map(self.board.above_baseline, (settings.reference, *settings.ks))):
-            return Verdict(None, f"{trained} {NOTHING_LEARNED}", nothing_learned=True)
-        return Verdict(self.board.smallest_reaching_goal(), trained)
+            return Verdict(f"{trained} {reference_failed(settings.reference)}", no_reference=True)
+        if not any(map(self.board.above_baseline, settings.choices)):
+            return Verdict(f"{trained} {NOTHING_LEARNED}", nothing_learned=True)
+        return Verdict(trained)
 
     def _train_step(self, step: Step) -> None:
         """Train the trials of a step that have no result yet, and record their outcomes."""
@@ -209,40 +173,29 @@ class Search:
         return Outcome(score, facts["cost"]["run_seconds"] * workers, run.digest, workers, facts["outcome"])
 
     def _so_far(self) -> str:
-        """A line of progress: the smallest k that reaches the target so far, the time spent and the budget left."""
-        board, reference = self.board, self.board.settings.reference
+        """A line of progress: the best choice so far and how sure that is, the time spent and the budget left."""
+        board = self.board
         left = f", {duration(max(0.0, board.budget - board.spent))} of the budget left" if board.budget_is_final else ""
         spent = f"Trained for {duration(board.spent)}{left}."
-        *smaller, smallest = board.candidates()
-        if smallest == reference and board.best_learning_rate(reference) is None:
-            return f"  The target is unknown until {name_of(reference)} has run. {spent}"
-        perhaps = f" ({name_of(smaller[0])} to {name_of(smaller[-1])} uncertain)" if len(smaller) > 1 else ""
-        perhaps = perhaps or (f" ({name_of(smaller[0])} uncertain)" if smaller else "")
-        return f"  Smallest that reaches the target so far: {name_of(smallest)}{perhaps}. {spent}"
-
-    def _save_probe(self, recommended: Tune | None) -> None:
-        """Save the best probe if it is above the baseline with 95 % confidence and better than the recommended k.
-
-        Otherwise remove the probe of an earlier or interrupted call.
-        """
-        settings, mean = self.board.settings, None if recommended is None else self.board.mean(recommended)
-        folder, probed = self.prepared.store.out / PROBE, self.probed
-        if probed and settings.probe_score > settings.chance and (mean is None or probed.facts["best"]["score"] > mean):
-            probed.save(folder)
-        elif has_probe(self.prepared.store.out):
-            shutil.rmtree(folder)
+        outlook = board.outlook()
+        if outlook is None:
+            return f"  {name_of(board.settings.reference, capital=True)} has not run yet. {spent}"
+        best = outlook.best
+        sure = probability(outlook.probability(best))
+        reached = "to reach the target" if best is not outlook.full else "by definition"
+        return f"  Best so far: {tuning(best.name)} ({score(best.score)}), {sure} sure {reached}. {spent}"
 
 
-def _probe(prepared: Prepared, runs: Runs, progress: Progress) -> tuple[Probed, dict[str, int | None]] | None:
-    """Cache the hidden states for two seeds, and fit probes on the examples of the first seed."""
+def _alternatives(prepared: Prepared, runs: Runs, progress: Progress) -> tuple[Alternatives, Mapping[str, int | None]]:
+    """Cache the hidden states for two seeds, and fit models without tuned layers on the examples of the first seed."""
     seeds = prepared.requested.seeds
     prepare_hidden_states(prepared, [run for trial, run in runs.items() if trial.seed in seeds[:2]], progress)
     first = next(run for trial, run in runs.items() if trial.seed == seeds[0])
-    return probe_frozen_layers(prepared, first, progress)
+    return fit_alternatives(prepared, first, progress)
 
 
 def _race_settings(prepared: Prepared, runs: Runs, chance: float, budget: float | None) -> RaceSettings:
-    """The settings of the race, without what the probes contribute."""
+    """The settings of the race, without what the alternatives contribute."""
     spec = prepared.requested
     *ks, reference = spec.tune
     workload = Workload(prepared.context, prepared.plan.cached)
@@ -254,7 +207,7 @@ def _race_settings(prepared: Prepared, runs: Runs, chance: float, budget: float 
         seeds=spec.seeds,
         chance=chance,
         highest_score=1.0,
-        goal=choices_of(spec).goal(chance),
+        rule=Rule.of(choices_of(spec), chance),
         operations={tune: workload.operations(run) for tune, run in {r.tune: r for r in runs.values()}.items()},
         budget=budget,
         folds=prepared.identity.folds,
@@ -262,13 +215,21 @@ def _race_settings(prepared: Prepared, runs: Runs, chance: float, budget: float 
     )
 
 
-def _validation_logits(prepared: Prepared, runs: Runs) -> Callable[[str], NDArray[np.float32]]:
-    """A function from the digest of a run to its logits on all validation rows, ``[rows, C]``.
+def _validation_logits(
+    prepared: Prepared, runs: Runs, alternatives: Mapping[str, NDArray[np.float32]]
+) -> Callable[[str], NDArray[np.float32]]:
+    """A function from the digest of a run, or the name of an alternative, to its logits on all validation rows, ``[rows, C]``.
 
     With cross-validation, rows outside of the run's own fold are NaN.
     """
     folds, by_digest = prepared.context.folds, {run.digest: run for run in runs.values()}
-    return lambda digest: prepared.store.predictions_on_all_rows(by_digest[digest], folds)
+
+    def logits(name: str) -> NDArray[np.float32]:
+        if name in alternatives:
+            return alternatives[name]
+        return prepared.store.predictions_on_all_rows(by_digest[name], folds)
+
+    return logits
 
 
 def _sweep_of(spec: SweepSpec, trials: Sequence[Trial]) -> SweepSpec:

@@ -5,12 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from frostline.data.wording import capitalized
-from frostline.statistics.goal import Goal
+from frostline.statistics.decision import Rule
 from frostline.statistics.tune import FULL, Tune
 
 NOTHING_LEARNED = "No run scores above the baseline with 95 % confidence."
-CLEAR_DROP = 0.1  # a learning rate is clearly worse if it loses more than this share of the gain over the baseline
-FIRST_INTERIM_SEEDS = (2, 3, 5)  # numbers of seeds at which results are analyzed; after the last one, each doubling
 
 
 @dataclass(frozen=True)
@@ -54,16 +52,12 @@ class Verdict:
     """The end of a race.
 
     Attributes:
-        tune: The smallest k whose mean score reaches the goal. If it is None, no k is recommended, and one of the flags is set.
         why: Why the race ended, as a sentence.
-        by_probe: A linear probe reaches the target even if the reference had the highest possible score.
         nothing_learned: No run scores above the baseline with 95 % confidence.
         no_reference: The reference has no result, so no k can be compared with it.
     """
 
-    tune: Tune | None
     why: str
-    by_probe: bool = False
     nothing_learned: bool = False
     no_reference: bool = False
 
@@ -79,12 +73,13 @@ class RaceSettings:
         seeds: In the order in which they are used.
         chance: The score of the majority-class or mean baseline.
         highest_score: The highest possible score.
-        goal: What a k must reach.
+        rule: How one of the choices is recommended.
         head_learning_rates: The learning rates to try for k = 0.
         operations: Floating-point operations of one run, by k.
-        budget: Wall-clock seconds for all runs; None: the time of ``DEFAULT_BUDGET`` runs of the reference.
+        budget: Wall-clock seconds for all runs; None: the larger of ``FULL_RUNS`` runs of the reference and ``SECONDS`` seconds.
         folds: The number of cross-validation folds; each seed is scored on one of them. 0: each is scored on all validation rows.
-        probe_score: The lower end of the 95 % confidence interval of the best linear probe.
+        alternatives: The names of choices without training, such as a linear probe, whose predictions the evidence knows.
+        alternative_score: The lower end of the 95 % confidence interval of the best alternative.
         start_k: The k at which learning rates are compared first. It is cheap, and close to the k that probes suggest.
         workers: The number of runs that are trained at the same time.
     """
@@ -95,19 +90,46 @@ class RaceSettings:
     seeds: tuple[int, ...]
     chance: float
     highest_score: float
-    goal: Goal
+    rule: Rule
     head_learning_rates: tuple[float, ...]
     operations: Mapping[Tune, float]
     budget: float | None
     folds: int = 0
-    probe_score: float = -math.inf
+    alternatives: tuple[str, ...] = ()
+    alternative_score: float = -math.inf
     start_k: int = 2
     workers: int = 1
+
+    @property
+    def choices(self) -> tuple[Tune, ...]:
+        """Every k, the reference last."""
+        return (*self.ks, self.reference)
+
+    @property
+    def layers(self) -> int:
+        """The number of layers of the largest k."""
+        return self.reference if isinstance(self.reference, int) else max(1, self.ks[-1])
+
+    @property
+    def sufficient_score(self) -> float:
+        """The score above which no layer needs to be tuned.
+
+        The target is reached even if the reference has the highest possible score; or even that score is worth less than the
+        reference costs.
+        """
+        if self.rule.sure is None:
+            return self.highest_score - self.rule.price
+        return self.rule.goal.required_score(self.highest_score)
 
     def next_lower(self, learning_rate: float) -> float | None:
         """The next lower learning rate; None if this is the lowest."""
         lower = [one for one in self.learning_rates if one < learning_rate]
         return lower[-1] if lower else None
+
+    def neighbours(self, learning_rate: float) -> list[float]:
+        """The next lower and the next higher learning rate, as far as they exist."""
+        place = self.learning_rates.index(learning_rate)
+        return [self.learning_rates[n] for n in (place - 1, place + 1) if 0 <= n < len(self.learning_rates)]
 
     @property
     def learning_rate_k(self) -> Tune:
@@ -127,17 +149,9 @@ class RaceSettings:
         return self.learning_rates[(len(self.learning_rates) - 1) // 2]
 
 
-def interim_seeds(seeds: int) -> tuple[int, ...]:
-    """The numbers of seeds per k at which results are analyzed before more are trained. The last number is ``seeds``."""
-    numbers = list(FIRST_INTERIM_SEEDS)
-    while numbers[-1] < seeds:
-        numbers.append(2 * numbers[-1])
-    return (*(n for n in numbers if n < seeds), *([seeds] * (seeds > 1)))
-
-
 def interim_analyses(seeds: int) -> int:
-    """The largest number of times that a search reads the confidence intervals."""
-    return max(1, len(interim_seeds(seeds)))
+    """The largest number of times that a search reads the confidence intervals of a k: after every seed from the second on."""
+    return max(1, seeds - 1)
 
 
 def reference_failed(reference: Tune) -> str:

@@ -6,14 +6,14 @@ from typing import Any
 from frostline.statistics.cells import CellRuns, CellSummary, by_depth, counted, describe, describe_comparison
 from frostline.statistics.choices import Choices
 from frostline.statistics.curve_rules import knee, one_standard_error
-from frostline.statistics.decision import Option, Rule, decide
+from frostline.statistics.decision import Rule, decide
 from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.goal import seeds_to_decide
+from frostline.statistics.joint import JointEstimate
 from frostline.statistics.learning_rates import runs_at_best_learning_rate
 from frostline.statistics.operating_points import UNDECIDED, margin_point, share_point
 from frostline.statistics.outcomes import ANSWERS, clear_distance, done, with_outcomes
 from frostline.statistics.pareto import pareto
-from frostline.statistics.posterior import draw_means
 from frostline.statistics.tune import FULL, is_k
 
 Curve = Mapping[str, Any]  # one of ``sizes`` in answer.json, from :func:`compare`
@@ -21,13 +21,16 @@ ITSELF = {"estimate": 1.0, "low": 1.0, "high": 1.0}  # the reference's share of 
 BEST_OF_EACH_K, BEST_OF_FULL = "best_of_each_k", "best_of_full"  # which learning rate represents a k
 
 
-def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[str, Any]:
+def compare(
+    runs: Sequence[Run], evidence: Evidence, choices: Choices, alternatives: Sequence[str] = ()
+) -> dict[str, Any]:
     """Compare each k with full fine-tuning. The result has plain values, as in answer.json.
 
     Args:
         runs: Rows of the results table, finished or not, of one model, task and train size.
         evidence: Their scores and what is known about the uncertainty.
         choices: The options of the analysis.
+        alternatives: The models without tuned layers that compete with every k; the evidence knows their predictions by name.
     """
     clear = clear_distance(runs, evidence)
     every = by_depth(with_outcomes(runs, evidence.chance, clear))
@@ -49,7 +52,7 @@ def compare(runs: Sequence[Run], evidence: Evidence, choices: Choices) -> dict[s
     steps = [cell for cell in described if cell["trainable"] in with_k]
     points = _points(steps, of_reference, choices)
     main = main_point({"operating_points": points, "deciding_point": choices.deciding_point})
-    decision, options = _decide(steps, cells, evidence, choices, reference)
+    decision, options = _decide(steps, cells, evidence, choices, reference, alternatives)
     undecided = main["not_ruled_out"] if main["verdict"] == UNDECIDED else None
     return {
         "train_size": runs[0]["train_size"],
@@ -88,26 +91,19 @@ def _decide(
     evidence: Evidence,
     choices: Choices,
     reference: str | None,
+    alternatives: Sequence[str],
 ) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
-    """The decision between all k that have a usable score, and what is known about each; see ``decision.py``."""
+    """The decision between the alternatives and all k with a usable score, and what is known about each; see ``decision.py``."""
     usable = [step for step in steps if any(run["in_mean"] and run["outcome"] in ANSWERS for run in step["points"])]
-    if reference is None:
+    if reference is None and not alternatives:
         return None, []
-    layers = max(1, *(step["tuned_layers"] or 0 for step in usable))
+    layers = max([1, *(step["tuned_layers"] or 0 for step in usable)])
     depth = [1 + 1 / layers if step["tune_embeddings"] else (step["tuned_layers"] or 0) / layers for step in usable]
-    draws = draw_means(evidence.observed([cells[step["trainable"]].good for step in usable], depth))
-    options = [
-        Option(
-            name=step["trainable"],
-            score=step["validation"]["mean"],
-            cost=min(1.0, place),  # measured times would make the decision of equal sweeps differ
-            draws=draws[:, n],
-        )
-        for n, (step, place) in enumerate(zip(usable, depth, strict=True))
-    ]
+    good = {step["trainable"]: cells[step["trainable"]].good for step in usable}
+    options = JointEstimate.of(good, depth, alternatives, evidence).options
     base = evidence.chance if choices.corrected else None
-    rule = Rule(goal=choices.goal(evidence.chance), price=choices.price, sure=choices.sure)
-    full = next(option for option in options if option.name == reference)
+    rule = Rule.of(choices, evidence.chance)
+    full = next((option for option in options if option.name == reference), None)
     return decide(options, full, rule, base=base, margin=choices.margin)
 
 

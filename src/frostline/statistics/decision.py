@@ -4,8 +4,9 @@ The recommended choice has the highest value,
 
     value = expected score - price * cost,
 
-where the cost is the share of layers that it tunes, and the price is the score that full fine-tuning is worth: one point by
-default. Training time grows in proportion to the tuned layers, and unlike measured times their share is the same in equal sweeps.
+where the cost is the share of layers that it tunes, 0 for a model that trains none. The price is the score that full fine-tuning
+is worth: one point by default. Training time grows in proportion to the tuned layers. Unlike measured times, their share is the
+same in equal sweeps.
 
 Expected scores are means of the posterior (``posterior.py``), so a choice that looks best by luck is pulled towards its
 neighbours. Nothing is recommended if another choice has measured at least its score for less.
@@ -15,12 +16,12 @@ With a wanted certainty, the recommended choice is instead the cheapest one that
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.statistics.choices import POINT, TARGETS
+from frostline.statistics.choices import POINT, TARGETS, Choices
 from frostline.statistics.goal import Goal
 
 Array = NDArray[np.float64]
@@ -31,7 +32,7 @@ class Option:
     """Something that can be recommended.
 
     Attributes:
-        name: ``last 2``, ``all``.
+        name: ``last 2``, ``all``, ``probe``.
         score: The mean of its measured scores.
         cost: The share of layers that it tunes; 1 for full fine-tuning.
         draws: Of its mean score, from the posterior, ``[draws]``.
@@ -62,6 +63,11 @@ class Rule:
     price: float = POINT
     sure: float | None = None
 
+    @classmethod
+    def of(cls, choices: Choices, chance: float | None) -> Self:
+        """The rule of an analysis; ``chance`` is the score of the constant baseline, None if it is unknown."""
+        return cls(goal=choices.goal(chance), price=choices.price, sure=choices.sure)
+
     def probability(self, option: Option, full: Option) -> float:
         """The probability that the option reaches the goal; 1 for full fine-tuning itself."""
         if option is full:
@@ -81,17 +87,19 @@ class Rule:
 
 
 def decide(
-    options: Sequence[Option], full: Option, rule: Rule, *, base: float | None, margin: float
+    options: Sequence[Option], full: Option | None, rule: Rule, *, base: float | None, margin: float
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The decision, and what is known about every option, in plain values as in answer.json.
 
     Args:
         options: In ascending order of what they train; ``full`` is one of them.
-        full: Full fine-tuning, or the largest k.
+        full: Full fine-tuning, or the largest k. None if no k has a usable score; then the best option is compared with itself.
         rule: How one is chosen.
         base: The score of the constant baseline; None: unknown, so shares are of the score.
         margin: The distance below full fine-tuning that counts as equally good.
     """
+    reference = full and full.name
+    full = full or max(options, key=lambda one: one.expected)
     chosen = rule.choose(options, full)
     facts = [
         {
@@ -104,7 +112,7 @@ def decide(
         }
         for previous, option in zip((None, *options), options, strict=False)
     ]
-    return {**_beside_full(chosen, full, rule), "reference": full.name}, facts
+    return {**_beside_full(chosen, full, rule), "reference": reference}, facts
 
 
 def _beside_full(option: Option, full: Option, rule: Rule) -> dict[str, Any]:

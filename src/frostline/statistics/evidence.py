@@ -48,8 +48,13 @@ class Evidence(Protocol):
     def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
         """Descriptive statistics and the interval of the mean, ``low`` and ``high`` (None for fewer than two runs)."""
 
-    def observed(self, cells: Sequence[Sequence[Run]], depth: Sequence[float]) -> Observed:
-        """What is known about the means of several cells, each with at least one run, for their posterior."""
+    def observed(self, cells: Sequence[Sequence[Run]], depth: Sequence[float | None]) -> Observed:
+        """What is known about the means of several cells, for their posterior. At least one cell has runs.
+
+        Args:
+            cells: The runs of each cell.
+            depth: See :class:`frostline.statistics.posterior.Observed`.
+        """
 
     def rows_of(self, runs: Iterable[str]) -> int | None:
         """The number of validation rows that at least one of these runs (by name) is scored on; None if it is unknown."""

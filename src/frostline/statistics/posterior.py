@@ -11,12 +11,14 @@ how much better it is than all others. Both come from draws of the joint posteri
   freedom around a common slope, so most are small and some are large. The slope is Cauchy. Differences vary more near k = 0,
   where curves rise. The prior of the level is flat.
 
+- **Beside the curve.** A linear probe or a model of words has no neighbours. The prior of its mean is flat.
+
 A Gibbs sampler draws from the posterior: means given scales are normal, and the curve's scales given means are inverse gamma.
 Each chain has its own draw of the variances over seeds. A simulation (``benchmarks/probabilities.py``) shows how often a
 statement with a probability of, for example, 70 to 80 % is true.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,62 +42,84 @@ class Observed:
     """What is known about J choices.
 
     Attributes:
-        scores: For each choice its scores by seed; at least one.
-        row_covariance: ``[J, J]``, of the mean scores; None if predictions are unknown.
+        scores: For each choice its scores by seed. A choice on the curve may have none; then only its neighbours tell about it.
+        row_covariance: ``[J, J]``, of the mean scores; NaN for a choice without scores. None if predictions are unknown.
         depth: Of each choice on the curve, rising: 0 for k = 0, 1 for the largest number of layers, more with the embeddings.
+            None, after all others: the choice is not on the curve.
     """
 
     scores: Sequence[Mapping[str, float]]
     row_covariance: Array | None
-    depth: Sequence[float]
+    depth: Sequence[float | None]
+
+    @property
+    def seen(self) -> NDArray[np.int64]:
+        """The positions of the choices with scores."""
+        return np.flatnonzero([len(one) > 0 for one in self.scores])
 
     @property
     def means(self) -> Array:
-        """The mean score of each choice, ``[J]``."""
-        return np.array([np.mean(list(one.values())) for one in self.scores])
+        """The mean score of each choice with scores, ``[seen]``."""
+        return np.array([np.mean(list(one.values())) for one in self.scores if one])
 
     @property
     def rows(self) -> Array:
-        """The covariance of the means that the rows cause, ``[J, J]``."""
-        return np.zeros((len(self.scores),) * 2) if self.row_covariance is None else self.row_covariance
+        """The covariance of these means that the rows cause, ``[seen, seen]``."""
+        seen = self.seen
+        return np.zeros((len(seen),) * 2) if self.row_covariance is None else self.row_covariance[np.ix_(seen, seen)]
 
 
 @dataclass(frozen=True)
 class SeedNoise:
-    """How scores vary over seeds.
+    """How the scores of the choices that have some vary over seeds.
 
     Attributes:
-        squares: The sum of squared deviations of each choice, ``[J]``.
-        freedom: Its degrees of freedom, ``[J]``.
-        correlation: Of the errors of the means, ``[J, J]``; the diagonal is one over the number of seeds.
+        squares: The sum of squared deviations of each choice, ``[seen]``.
+        freedom: Its degrees of freedom, ``[seen]``.
+        correlation: Of the errors of the means, ``[seen, seen]``; the diagonal is one over the number of seeds.
+        between: The correlation between runs of one seed.
+        pooled: The common variance over seeds.
+        pooled_freedom: Its degrees of freedom.
     """
 
     squares: Array
     freedom: Array
     correlation: Array
+    between: float
     pooled: float
     pooled_freedom: float
 
     @classmethod
     def of(cls, observed: Observed) -> "SeedNoise":
         """Estimated from all choices together."""
-        deviations = [_deviations(one) for one in observed.scores]
+        deviations = [_deviations(one) for one in observed.scores if one]
         squares = np.array([sum(value**2 for value in one.values()) for one in deviations])
         freedom = np.array([len(one) - 1.0 for one in deviations])
         pooled_freedom = PRIOR_SEEDS + float(freedom.sum())
         pooled = (PRIOR_SEEDS * prior_spread(observed) ** 2 + float(squares.sum())) / pooled_freedom
-        counts = freedom + 1
-        common = np.array([[len(one.keys() & other.keys()) for other in deviations] for one in deviations])
-        correlation = _seed_correlation(deviations, pooled) * common / np.outer(counts, counts)
-        np.fill_diagonal(correlation, 1 / counts)
-        return cls(squares, freedom, correlation, pooled, pooled_freedom)
+        between = _seed_correlation(deviations, pooled)
+        return cls(squares, freedom, seed_correlation(deviations, between), between, pooled, pooled_freedom)
 
     def draw(self, random: np.random.Generator) -> Array:
-        """Covariances of the means, ``[CHAINS, J, J]``."""
+        """Covariances of the means, ``[CHAINS, seen, seen]``."""
         common = self.pooled * self.pooled_freedom / random.chisquare(self.pooled_freedom, CHAINS)
         own = random.chisquare(ALIKE + self.freedom, (CHAINS, len(self.squares)))
-        spread = np.sqrt((ALIKE * common[:, None] + self.squares) / own)  # [CHAINS, J]
+        spread = np.sqrt((ALIKE * common[:, None] + self.squares) / own)  # [CHAINS, seen]
         return spread[:, :, None] * self.correlation * spread[:, None, :]
+
+
+def seed_correlation(seeds: Sequence[Collection[str]], between: float) -> Array:
+    """The covariance of means over these seeds, ``[J, J]``, if each run has variance 1.
+
+    Args:
+        seeds: The seeds of each of J choices.
+        between: The correlation between runs of one seed.
+    """
+    counts = np.array([len(one) for one in seeds], float)
+    common = np.array([[len(set(one) & set(other)) for other in seeds] for one in seeds])
+    covariance: Array = between * common / np.outer(counts, counts)
+    np.fill_diagonal(covariance, 1 / counts)
+    return covariance
 
 
 def prior_spread(observed: Observed) -> float:
@@ -105,44 +129,76 @@ def prior_spread(observed: Observed) -> float:
     """
     if observed.row_covariance is None:
         return UNKNOWN_SPREAD
-    return SEED_SHARE * float(np.sqrt(np.diag(observed.row_covariance)).mean()) + LEAST_SPREAD
+    return SEED_SHARE * float(np.sqrt(np.diag(observed.rows)).mean()) + LEAST_SPREAD
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The posterior of the mean scores.
+
+    Attributes:
+        draws: Of the mean scores, ``[draws, J]``.
+        noise: How scores vary over seeds.
+        curves: The precision of the means by the prior of the curve alone, in each chain, ``[CHAINS, J, J]``.
+    """
+
+    draws: Array
+    noise: SeedNoise
+    curves: Array
 
 
 def draw_means(observed: Observed, random: np.random.Generator | None = None) -> Array:
-    """Draws of the mean scores, ``[draws, J]``, from their posterior; the same draws for the same observations.
+    """Draws of the mean scores, ``[draws, J]``; see :func:`posterior`."""
+    return posterior(observed, random).draws
+
+
+def posterior(observed: Observed, random: np.random.Generator | None = None) -> Posterior:
+    """The posterior of the mean scores; the same draws for the same observations.
 
     Args:
-        observed: The scores of J choices on one curve.
+        observed: The scores of J choices.
         random: Its random numbers; by default those of a fixed seed.
     """
     random = random or np.random.default_rng(0)
-    assert (np.diff(observed.depth) > 0).all() and np.isfinite(observed.means).all()
-    means, count = observed.means, len(observed.scores)
-    precision = np.linalg.inv(SeedNoise.of(observed).draw(random) + observed.rows)  # [CHAINS, J, J]
-    curve = _Curve(np.diff(_warped(observed.depth)), random)
+    on_curve = [place for place in observed.depth if place is not None]
+    assert (np.diff(on_curve) > 0).all() and np.isfinite(observed.means).all()
+    noise, count = SeedNoise.of(observed), len(on_curve)
+    precision, evidence = _from_scores(observed, noise.draw(random))
+    curve = _Curve(on_curve, len(observed.depth) - count, random)
     draws = []
     for sweep in range(SWEEPS):
-        value = _normal(precision + curve.precision, precision @ means + curve.evidence, random)
+        value = _normal(precision + curve.precision, evidence + curve.evidence, random)
         if count > 1:
-            curve.update(np.diff(value, axis=1))
+            curve.update(np.diff(value[:, :count], axis=1))
         if sweep >= BURN_IN:
             draws.append(value)
-    every: Array = np.concatenate(draws)
-    return every
+    return Posterior(np.concatenate(draws), noise, curve.precision)
+
+
+def _from_scores(observed: Observed, by_seeds: Array) -> tuple[Array, Array]:
+    """What the scores tell about the means: their precision ``[CHAINS, J, J]``, and the precision times their values."""
+    seen, count = observed.seen, len(observed.scores)
+    precision, evidence = np.zeros((CHAINS, count, count)), np.zeros((CHAINS, count))
+    known = np.linalg.inv(by_seeds + observed.rows)
+    precision[:, seen[:, None], seen] = known
+    evidence[:, seen] = known @ observed.means
+    return precision, evidence
 
 
 class _Curve:
     """The prior of the curve in each chain: the slope, and the scales of the differences between neighbours.
 
-    Differences are ``[CHAINS, J - 1]``. Given the slope and the scales they are normal.
+    Differences are ``[CHAINS, n - 1]`` for the n choices on the curve. Given the slope and the scales they are normal.
     """
 
-    def __init__(self, lengths: Array, random: np.random.Generator) -> None:
-        self.lengths, self.random = lengths, random
+    def __init__(self, depth: Sequence[float], others: int, random: np.random.Generator) -> None:
+        """``depth``: of the n choices on the curve; ``others``: the number of choices that are not on it."""
+        self.lengths, self.random = np.diff(_warped(depth)), random
         self.slope, self.scale = np.zeros(CHAINS), np.full(CHAINS, TYPICAL_STEP**2)
         self.steepness = np.full(CHAINS, TYPICAL_SLOPE**2)  # the variance of the slope, which makes it Cauchy
-        self.local = np.ones((CHAINS, len(lengths)))
-        self.differences = np.diff(np.eye(len(lengths) + 1), axis=0)  # [J - 1, J]
+        self.local = np.ones((CHAINS, len(self.lengths)))
+        steps = np.diff(np.eye(len(depth)), axis=0)
+        self.differences = np.pad(steps, ((0, 0), (0, others)))  # [n - 1, J]
 
     @property
     def weights(self) -> Array:

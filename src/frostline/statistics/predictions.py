@@ -100,13 +100,19 @@ class RunPredictions:
         interval = mean_interval(scores[:, 0], scores[:, 1:].T, max_row_effect, self.quantile)
         return summary_with_interval(scores[:, 0], interval, self.metric)
 
-    def observed(self, cells: Sequence[Sequence[Run]], depth: Sequence[float]) -> Observed:
+    def observed(self, cells: Sequence[Sequence[Run]], depth: Sequence[float | None]) -> Observed:
         scores = [by_seed(runs, [float(self[run["run"]][0]) for run in runs]) for runs in cells]
-        left_out = np.stack([np.mean([self[run["run"]][1:] for run in runs], 0) for runs in cells], -1)  # [groups, J]
-        max_row_effect = self._max_row_effect(min(self.rows_of(run["run"] for run in runs) for runs in cells))
-        if not np.isfinite(left_out).all():  # without some rows a score is undefined
-            return Observed(scores, max_row_effect**2 * self.rows / 4 * np.eye(len(cells)), depth)
-        return Observed(scores, row_covariance(left_out[:, None], max_row_effect), depth)
+        some = [runs for runs in cells if runs]
+        left_out = np.stack([np.mean([self[run["run"]][1:] for run in runs], 0) for runs in some], -1)  # [groups, seen]
+        max_row_effect = self._max_row_effect(min(self.rows_of(run["run"] for run in runs) for runs in some))
+        if np.isfinite(left_out).all():
+            known = row_covariance(left_out[:, None], max_row_effect)
+        else:  # without some rows a score is undefined
+            known = max_row_effect**2 * self.rows / 4 * np.eye(len(some))
+        seen = np.flatnonzero([len(runs) > 0 for runs in cells])
+        covariance = np.full((len(cells),) * 2, np.nan)
+        covariance[np.ix_(seen, seen)] = known
+        return Observed(scores, covariance, depth)
 
     def alone(self, run: str, quantile: float = QUANTILE) -> dict[str, float]:
         """The score of one run, and its interval for the sample of rows."""

@@ -56,7 +56,7 @@ class Scores:
         scores = np.array([_score(run) for run in runs])
         return summary_with_interval(scores, mean_interval(scores) if len(runs) > 1 else None, self.metric)
 
-    def observed(self, cells: Sequence[Sequence[Run]], depth: Sequence[float]) -> Observed:
+    def observed(self, cells: Sequence[Sequence[Run]], depth: Sequence[float | None]) -> Observed:
         scores = [by_seed(runs, [_score(run) for run in runs]) for runs in cells]
         if not self.paired:  # then no two runs share a seed
             scores = [{f"{n}/{seed}": score for seed, score in one.items()} for n, one in enumerate(scores)]

@@ -33,6 +33,7 @@ def make_answer(
     *,
     layers: int,
     search: SearchOutcome = NO_SEARCH,
+    alternatives: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The answer for every train size, the largest first, as plain values for JSON.
 
@@ -43,13 +44,14 @@ def make_answer(
         choices: Target, margin and learning rates of the comparison.
         layers: The number of layers of the model.
         search: The outcome of a search. It applies to one train size only, as do the learning rates that it selected.
+        alternatives: The models that train no layer and were fitted by the search; ``logits`` knows their predictions by name.
     """
     evidence = RunPredictions(validation, logits, search.interim_analyses)
     answers = []
     for size in sorted({run["train_size"] for run in runs}, reverse=True):
         of_size = [run for run in runs if run["train_size"] == size]
         if search.train_size in (None, size):
-            answers.append(answer_one(of_size, evidence, choices, layers, search))
+            answers.append(answer_one(of_size, evidence, choices, layers, search, alternatives))
         else:
             answers.append(answer_one(of_size, evidence, replace(choices, learning_rates={}), layers))
     adjust(answers)
@@ -79,10 +81,11 @@ def answer_one(
     choices: Choices,
     layers: int | None,
     search: SearchOutcome = NO_SEARCH,
+    alternatives: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The answer for one train size: the curve of :func:`frostline.statistics.curve.compare`, a recommendation, a sentence."""
     choices = replace(choices, corrected=choices.corrected and evidence.chance is not None)
-    answer = compare(runs, evidence, choices)
+    answer = compare(runs, evidence, choices, alternatives)
     point = main_point(answer)
     if search.instead:
         return {**answer, "decision": None, "options": [], "recommended": None, "sentence": search.instead}

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.outcomes import ANSWERS
 
 
 def recommend(curve: Mapping[str, Any], point: Mapping[str, Any], *, by_mean: bool) -> dict[str, Any] | None:
-    """The recommended k with its best run; None if no run has a usable score.
+    """The recommended k with its best run; None if no run has a usable score, or if a model without layers is recommended.
 
     Args:
         curve: Of one train size, with its decision.
@@ -18,7 +19,7 @@ def recommend(curve: Mapping[str, Any], point: Mapping[str, Any], *, by_mean: bo
     decision = curve["decision"]
     decided = (by_mean and point["estimate"]) or (decision and decision["choice"])
     name = decided or best_mean(curve["cells"])
-    return with_best_run(curve["cells"], name) if name else None
+    return None if name is None or name in ALTERNATIVES else with_best_run(curve["cells"], name)
 
 
 def best_mean(cells: Sequence[CellSummary]) -> str | None:

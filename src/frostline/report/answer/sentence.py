@@ -10,6 +10,7 @@ from frostline.report.answer.comparison import Comparison
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.formatting import points, probability, score
 from frostline.report.names import tuning
+from frostline.statistics.alternatives import alternative_run
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.tune import NAMED
 
@@ -58,7 +59,7 @@ def sentence(
     """
     recommended = answer["recommended"]
     if recommended is None:
-        return undecided.no_score(answer)
+        return _without_training(answer, comparison) if answer["decision"] else undecided.no_score(answer)
     named = next((cell for cell in answer["cells"] if cell["trainable"] == NAMED), None)
     if answer["reference"] is None:
         assert named is not None
@@ -97,12 +98,27 @@ def _recommendation(found: Recommendation) -> str:
         option = found.answer["decision"]
         begin += f" against {score(full['validation']['mean'])} with {found.full_name}{_cost(cell, full)}."
     elif option := found.runner_up:
-        smaller = found.cells[option["choice"]]
-        reached = score(smaller["validation"]["mean"])
-        begin += f". {capitalized(tuning(option['choice']))} reaches {reached}{_cost(smaller, full)}."
+        other = found.cells.get(option["choice"])
+        cost = _cost(other, full) if other else ""
+        begin += f". {capitalized(tuning(option['choice']))} reaches {score(option['score'])}{cost}."
     else:
         return f"{begin}."
     sure = f"It is {probability(option['probability'])} sure to {found.comparison.reached(found.full_name)}."
+    return f"{begin} {_difference(option)} {sure}"
+
+
+def _without_training(answer: Mapping[str, Any], comparison: Comparison) -> str:
+    """The recommendation of a model that trains no layer."""
+    option, full = answer["decision"], next((c for c in answer["cells"] if c["trainable"] == answer["reference"]), None)
+    begin = f"Train no layer: {tuning(option['choice'])} reaches {comparison.metric} {score(option['score'])}"
+    if full is None:
+        return f"{begin}. No k can be compared with it: {undecided.no_usable_run(answer)}."
+    if not comparison.evidence.learned([alternative_run(option["choice"])], among=len(answer["options"])):
+        reached = undecided.full_score(full, comparison)
+        return f"Undecided: {reached}, and nothing is shown to be above the {comparison.baseline}."
+    full_name = tuning(full["trainable"]).removeprefix("tuning ")
+    begin += f" against {score(full['validation']['mean'])} with {full_name}."
+    sure = f"It is {probability(option['probability'])} sure to {comparison.reached(full_name)}."
     return f"{begin} {_difference(option)} {sure}"
 
 

@@ -13,10 +13,14 @@ from frostline.statistics.tune import is_k
 
 
 def no_score(answer: Mapping[str, Any]) -> str:
-    """The sentence if no run has a usable score."""
+    """The sentence if nothing has a usable score."""
+    return f"There is no answer: {no_usable_run(answer)}."
+
+
+def no_usable_run(answer: Mapping[str, Any]) -> str:
+    """Why no run has a usable score, as a clause."""
     done = sum(cell["runs"] for cell in answer["cells"])
-    why = f"all {done} finished runs diverged or predict a constant" if done else "no run has finished"
-    return f"There is no answer: {why}."
+    return f"all {done} finished runs diverged or predict a constant" if done else "no run has finished"
 
 
 def reference_missing(answer: Mapping[str, Any], reference: str, metric: str) -> str:

@@ -50,7 +50,7 @@ def write_page(out: Path) -> Path:
     tables = {
         **_run_tables(runs),
         **_data_tables(folder, answer),
-        **_search_tables(answer["search"]),
+        **_search_tables(answer),
         "audit": audit_table(sizes[0]["audits"]),
         "predicted": forecast_table(recorded(out), results.values()),
     }
@@ -128,12 +128,13 @@ def _data_tables(folder: Folder, answer: Answer) -> dict[str, ReportTable | None
     }
 
 
-def _search_tables(search: Mapping[str, Any] | None) -> dict[str, ReportTable | None]:
+def _search_tables(answer: Mapping[str, Any]) -> dict[str, ReportTable | None]:
     """The tables of a search. A table that would be empty is None."""
+    search = answer["search"]
     probes = search and search["probes"]
     return {
         "search": search_table(search) if search else None,
-        "estimates": estimates_table(search) if search and search["estimates"] else None,
+        "estimates": estimates_table(answer) if search and search["estimates"] else None,
         "probes": probe_table(probes) if probes else None,
     }
 

@@ -1,11 +1,12 @@
 """The tables of a search: its steps, and the estimates that it started from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from frostline.report import formatting
 from frostline.report.names import trainable
 from frostline.report.tables.table import Column, ReportTable, Row
+from frostline.statistics.tune import k_of
 
 
 def search_table(found: Mapping[str, Any]) -> ReportTable:
@@ -45,8 +46,8 @@ def _caption(found: Mapping[str, Any]) -> str:
     return f"Every step with its reason; {spent}. {ended} {f'Not trained: {skipped}.' if skipped else 'Every k was trained.'}"
 
 
-def estimates_table(found: Mapping[str, Any]) -> ReportTable:
-    """The estimates of k that a search started from, with their ranks of the chosen k."""
+def estimates_table(answer: Mapping[str, Any]) -> ReportTable:
+    """The estimates of k that a search started from. The rank is that of the recommended k among all k by their distance."""
     columns = (
         Column("by", "estimate", number=False),
         Column("k", "estimated k", formatting.count),
@@ -56,6 +57,16 @@ def estimates_table(found: Mapping[str, Any]) -> ReportTable:
         "Cheap estimates decide where a search starts, never what it chooses. Each one ranks all k by their distance from the "
         "estimate; a low rank of the chosen k means a good estimate. Climbing up from k = 0 is shown for comparison."
     )
-    return ReportTable(
-        "estimates", "Estimates", caption, columns, tuple(Row(row) for row in found["estimates"]), sortable=False
-    )
+    found, choice = answer["search"], answer["decision"] and answer["decision"]["choice"]
+    chosen = k_of(choice) if choice in found["operations"] else None
+    ks = [k for name in found["operations"] if (k := k_of(name)) is not None]
+    rows = [
+        {**one, "rank": None if chosen is None else _by_distance(one["k"], ks).index(chosen) + 1}
+        for one in ([*found["estimates"], {"by": "climbing", "k": 0}] if found["estimates"] else ())
+    ]
+    return ReportTable("estimates", "Estimates", caption, columns, tuple(Row(row) for row in rows), sortable=False)
+
+
+def _by_distance(k: int, ks: Sequence[int]) -> list[int]:
+    """All ``ks`` sorted by their distance from the estimate ``k``; of two equally close ones, the smaller is first."""
+    return sorted(ks, key=lambda one: (abs(one - k), one))

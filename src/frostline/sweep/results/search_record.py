@@ -9,7 +9,6 @@ from typing import Any, Self
 from frostline.data.files import write_json
 
 FILE = "search.json"
-PROBE = "probe"  # folder of the probe that a search saved
 
 Facts = Mapping[str, Any]
 
@@ -20,9 +19,7 @@ class SearchRecord:
 
     Attributes:
         train_size: The number of training examples of every run.
-        recommended: The k that the search recommends, or None.
         why: Why the search ended, as a sentence; None while it continues.
-        by_probe: Whether a linear probe ended it. It reaches the target even if the reference had the highest possible score.
         over: Whether the search has ended. Until then the test set is not evaluated.
         pending_reference: The reference, while the search has not trained it yet; else None.
         interim_analyses: The largest number of times that confidence intervals are read.
@@ -32,21 +29,19 @@ class SearchRecord:
         learning_rates: The learning rates that may be tried.
         head_learning_rates: Those of k = 0.
         selected_learning_rates: The best learning rate so far, by k.
-        results_so_far: For each trained k: ``trainable``, ``runs``, ``mean``, and its ``distance`` from the target with the 95 %
-            confidence interval from ``low`` to ``high``.
+        results_so_far: For each trained k: ``trainable``, ``runs``, ``mean``, its ``expected`` score and the ``probability`` of
+            reaching the target.
         skipped: Every k that was not trained.
         failed_reference: The reference, if it could not be trained; then nothing is recommended.
         requested: Digests of the runs that this search, or an earlier one in the folder, requested.
         abandoned: Digests of runs that only an earlier search requested and that will not be finished.
         probes: The facts of the probes on frozen features, or None.
-        estimates: Estimates of k from the probes: ``by``, ``k``, ``rank``.
+        estimates: Estimates of k from the probes: ``by`` and ``k``.
         steps: Each with ``why``, ``results_so_far`` (before the step), ``seconds`` and ``runs``.
     """
 
     train_size: int
-    recommended: str | None
     why: str | None
-    by_probe: bool
     over: bool
     pending_reference: str | None
     interim_analyses: int
@@ -115,8 +110,3 @@ def selected_learning_rates(search: SearchRecord, rows: Sequence[Facts]) -> dict
     known = by_k(row for row in rows if row["status"] == "done")
     selected = search.selected_learning_rates.items()
     return {k: rate for k, rate in selected if known.get(k, set()) <= tried.get(k, set())}
-
-
-def has_probe(out: Path) -> bool:
-    """Whether the folder of a search contains a probe for ``frostline predict``."""
-    return (out / PROBE / "probe.json").is_file()

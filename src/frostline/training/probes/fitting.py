@@ -20,10 +20,10 @@ from frostline.model.device import Machine
 from frostline.model.pretrained import Pretrained
 from frostline.statistics.metrics import defined
 from frostline.statistics.predictions import Labelled, RunPredictions
-from frostline.training.probes.baseline import tfidf_score
 from frostline.training.probes.inputs import LAST_LAYERS, ProbeInput, last_layers_inputs, single_layer_inputs
 from frostline.training.probes.linear import FITS, Probe
 from frostline.training.probes.saved import save_probe
+from frostline.training.probes.words import WordsModel, words_score
 
 MAX_THREADS = 4  # probes fitted at the same time, because each needs memory for all rows
 
@@ -78,6 +78,7 @@ def fit_probes(
     machine: Machine,
     metric: str,
     max_length: int,
+    words: WordsModel | None,
     kind: str = "ridge",
     describe: Callable[[Mapping[str, Any]], str],
 ) -> Probed:
@@ -93,6 +94,7 @@ def fit_probes(
         machine: Device and precision that computed the hidden states.
         metric: The metric of all scores.
         max_length: The maximum number of tokens per example, for the report.
+        words: The model of words, which is reported for comparison; None if the examples contain none.
         kind: ``ridge`` or ``logistic``.
         describe: Makes the summary sentence from the facts.
     """
@@ -105,8 +107,7 @@ def fit_probes(
         features = inputs.features(train_vectors)
         probe = FITS[kind](features, data.train.targets, len(task.labels))
         values = probe.values(inputs.features(validation_vectors))
-        # If all examples have the same features, holding out a row only makes its class less frequent. The score would then be
-        # below the baseline, so it is undefined.
+        # If all examples have the same features, holding out a row only makes its class rarer: the score is undefined.
         held_out = _score(train, probe.held_out) if np.ptp(features, 0).any() else np.nan
         return ScoredProbe(inputs, probe, held_out, _score(validation, values), values)
 
@@ -123,7 +124,7 @@ def fit_probes(
         "train_rows": len(data.train),
         "validation_rows": len(data.validation),
         "chance": validation.chance,
-        "tfidf_score": tfidf_score(data, validation),
+        "tfidf_score": words_score(words, data.validation, validation),
         **_probe_facts(probes, best, validation),
         "notes": [note for note in data.notes if note != NO_TEST_SET],
     }

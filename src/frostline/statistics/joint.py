@@ -1,0 +1,59 @@
+"""The joint estimate of all choices: every k, and the models that train no layer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+from frostline.statistics.alternatives import alternative_run
+from frostline.statistics.decision import Option
+from frostline.statistics.evidence import Evidence, Run
+from frostline.statistics.posterior import Observed, Posterior, posterior
+
+
+@dataclass(frozen=True)
+class JointEstimate:
+    """What is known about J choices together.
+
+    Attributes:
+        names: ``last 2``, ``all``, ``probe``; every k comes first, ascending.
+        costs: Of each, the share of layers that it tunes. Measured times would make the decisions of equal sweeps differ.
+        observed: Their scores.
+        posterior: Of their mean scores.
+    """
+
+    names: tuple[str, ...]
+    costs: tuple[float, ...]
+    observed: Observed
+    posterior: Posterior
+
+    @classmethod
+    def of(
+        cls,
+        cells: Mapping[str, Sequence[Run]],
+        depth: Sequence[float],
+        alternatives: Sequence[str],
+        evidence: Evidence,
+    ) -> Self:
+        """The estimate from the runs that count for the mean of each choice.
+
+        Args:
+            cells: The runs of each k, ascending. At least one k has runs.
+            depth: The place of each k on the curve: its share of the layers, and more than 1 with the embeddings.
+            alternatives: The models that train no layer; ``evidence`` knows their predictions by name.
+            evidence: The scores and their uncertainty.
+        """
+        runs = [*cells.values(), *([alternative_run(name)] for name in alternatives)]
+        observed = evidence.observed(runs, [*depth, *(None for _ in alternatives)])
+        costs = (*(min(1.0, place) for place in depth), *(0.0 for _ in alternatives))
+        return cls((*cells, *alternatives), costs, observed, posterior(observed))
+
+    @cached_property
+    def options(self) -> tuple[Option, ...]:
+        """The choices that have a score, the cheapest first."""
+        means = zip(self.observed.seen.tolist(), self.observed.means, strict=True)
+        options = [
+            Option(name=self.names[n], score=float(mean), cost=self.costs[n], draws=self.posterior.draws[:, n])
+            for n, mean in means
+        ]
+        return tuple(sorted(options, key=lambda option: option.cost))  # stable: k = 0 before the models without layers

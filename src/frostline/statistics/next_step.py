@@ -1,0 +1,146 @@
+"""What more runs would be worth: the expected gain of a decision, before they are trained (the knowledge gradient).
+
+More seeds of some choices move the posterior means of all of them. How far is known in advance: the means move with the
+covariance that the posterior loses (Frazier, Powell and Dayanik 2009, INFORMS Journal on Computing 21).
+The gain is the expected value of the best choice after the move, less that of the best choice now.
+
+The variance over seeds and the scales of the curve's prior are held at what is known now. The error that the validation rows
+cause is not reduced by more seeds, so where it dominates, more seeds are worth nothing.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from frostline.statistics.decision import Rule
+from frostline.statistics.posterior import Observed, Posterior, seed_correlation
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+MOVES = 4_000  # simulated moves of the means
+SAME_ROWS = 0.7  # the correlation of the errors that rows cause in two choices, until two choices have a score
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """What can be known about J choices before more runs of them are trained.
+
+    Attributes:
+        observed: The scores so far. Every choice that may get runs is among them, with or without scores.
+        posterior: Of the mean scores.
+        costs: Of each choice, as a share of full fine-tuning, ``[J]``.
+        rule: How a choice is made.
+        full: The position of full fine-tuning.
+        own_rows: Whether each seed is scored on validation rows of its own, as with cross-validation.
+    """
+
+    observed: Observed
+    posterior: Posterior
+    costs: Array
+    rule: Rule
+    full: int
+    own_rows: bool = False
+
+    def gain(self, added: Mapping[int, Collection[str]]) -> float:
+        """The expected gain of training more runs, in score.
+
+        If a wanted certainty decides, it is the expected change of the cost of what is chosen, at the rule's price.
+
+        Args:
+            added: The new seeds of some choices, by their positions.
+        """
+        before = [set(one) for one in self.observed.scores]
+        after = [one | set(added.get(n, ())) for n, one in enumerate(before)]
+        covariance = self._covariance(after)
+        moves = self._moves(self._covariance(before) - covariance)
+        scored = np.flatnonzero([len(one) > 0 for one in after])
+        return self._gain_of_value(moves, scored) if self.rule.sure is None else self._change(moves, scored, covariance)
+
+    @cached_property
+    def means(self) -> Array:
+        """The expected mean scores, ``[J]``."""
+        return np.asarray(self.posterior.draws.mean(0))
+
+    def _gain_of_value(self, moves: Array, scored: Indices) -> float:
+        """``moves``: of all means, ``[MOVES, J]``; ``scored``: the choices that have a score afterwards."""
+        values = self.means - self.rule.price * self.costs
+        after = (values + moves)[:, scored].max(1).mean()
+        return max(0.0, float(after - values[self.observed.seen].max()))
+
+    def _change(self, moves: Array, scored: Indices, covariance: Array) -> float:
+        """The expected change of the cost of what is chosen, at the rule's price."""
+        now = self._cheapest(np.zeros((1, len(self.costs))), self.observed.seen, np.cov(self.posterior.draws.T))
+        after = self._cheapest(moves, scored, covariance)
+        return self.rule.price * float(np.abs(after - now).mean())
+
+    def _cheapest(self, moves: Array, scored: Indices, covariance: Array) -> Array:
+        """For each move the cost of the cheapest choice that reaches the goal with the wanted probability."""
+        goal, wanted = self.rule.goal, self.rule.sure
+        contrasts = np.eye(len(self.costs))
+        contrasts[:, self.full] -= goal.share
+        spread = np.sqrt(np.einsum("ij,jk,ik->i", contrasts, covariance, contrasts))
+        distance = (self.means + moves) @ contrasts.T - goal.threshold
+        enough = ndtr(distance / np.maximum(spread, 1e-12)) >= wanted
+        enough[:, self.full] = True
+        return np.asarray(np.where(enough, self.costs, np.inf)[:, scored].min(1))
+
+    def _moves(self, lost: Array) -> Array:
+        """Random moves of the means with the covariance ``lost``, ``[MOVES, J]``; the same ones at every call."""
+        values, vectors = np.linalg.eigh(lost)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        normal = np.random.default_rng(0).standard_normal((MOVES // 2, len(lost)))
+        return np.asarray(np.concatenate([normal, -normal]) @ root.T)
+
+    def _covariance(self, seeds: Sequence[Collection[str]]) -> Array:
+        """The posterior covariance of the means if each choice had these seeds, averaged over the chains, ``[J, J]``."""
+        some = np.flatnonzero([len(one) > 0 for one in seeds])
+        with_seeds, noise = [one for one in seeds if one], self.posterior.noise
+        by_seeds = noise.pooled * seed_correlation(with_seeds, noise.between)
+        precision = self.posterior.curves.copy()
+        rows = self._rows[np.ix_(some, some)]
+        if self.own_rows:  # more seeds mean more rows
+            fewer = np.array([self._seeds_behind_rows[n] for n in some.tolist()]) / [len(one) for one in with_seeds]
+            rows = rows * np.sqrt(np.outer(fewer, fewer))
+        precision[:, some[:, None], some] += np.linalg.inv(by_seeds + rows)
+        return np.asarray(np.linalg.inv(precision).mean(0))
+
+    @cached_property
+    def _rows(self) -> Array:
+        """The covariance that the rows cause, ``[J, J]``. A choice without scores resembles its nearest neighbour with scores."""
+        seen, count = self.observed.seen, len(self.costs)
+        rows = np.zeros((count, count))
+        rows[np.ix_(seen, seen)] = self.observed.rows
+        alike = self._correlation_of_neighbours(rows)
+        for n, nearest in self._nearest.items():
+            if n != nearest:
+                rows[n] = rows[:, n] = alike * rows[nearest]
+                rows[n, n] = rows[nearest, nearest]
+        return rows
+
+    @cached_property
+    def _nearest(self) -> dict[int, int]:
+        """For every choice the nearest one on the curve that has scores; each choice with scores is its own."""
+        seen = self.observed.seen.tolist()
+        on_curve = [n for n in seen if self.observed.depth[n] is not None]
+        order = sorted(range(len(self.costs)), key=lambda n: min(abs(n - one) for one in on_curve))
+        return {n: n if n in seen else min(on_curve, key=lambda one: abs(one - n)) for n in order}
+
+    @cached_property
+    def _seeds_behind_rows(self) -> dict[int, int]:
+        """The number of seeds that the row covariance of each choice stands for."""
+        return {n: len(self.observed.scores[nearest]) for n, nearest in self._nearest.items()}
+
+    def _correlation_of_neighbours(self, rows: Array) -> float:
+        on_curve = [n for n in self.observed.seen if self.observed.depth[n] is not None]
+        pairs = [
+            rows[one, two] / np.sqrt(rows[one, one] * rows[two, two])
+            for one, two in pairwise(on_curve)
+            if rows[one, one] and rows[two, two]
+        ]
+        return float(np.clip(np.mean(pairs), 0.0, 0.99)) if pairs else SAME_ROWS

@@ -1,0 +1,38 @@
+"""The predictions of models that train no layer, in the folder of the search that fitted them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from frostline import FrostlineError
+from frostline.data.files import replace_file
+
+FILE = "alternatives.safetensors"
+
+Logits = NDArray[np.float32]
+
+
+def write_alternatives(out: Path, values: Mapping[str, Logits]) -> None:
+    """Write the predictions by name, each for all validation rows, ``[rows, C]``; NaN where a row was not scored."""
+    replace_file(out / FILE, save({name: np.ascontiguousarray(one, np.float32) for name, one in values.items()}))
+
+
+def read_alternatives(out: Path) -> dict[str, Logits]:
+    """The predictions by name; empty if no search has fitted such models.
+
+    Raises:
+        FrostlineError: The file is damaged.
+    """
+    path = out / FILE
+    if not path.exists():
+        return {}
+    try:
+        return dict(load_file(path))
+    except (OSError, SafetensorError) as error:
+        raise FrostlineError(
+            f"{path} is damaged ({error}): run the command of the search again to write it."
+        ) from error

@@ -1,0 +1,133 @@
+"""A linear model of words and word pairs (TF-IDF), without a pretrained model: fit, save, load and predict."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+from scipy.special import softmax
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from frostline import FrostlineError
+from frostline.data.examples import Examples, Texts
+from frostline.data.files import replace_file, write_json
+from frostline.statistics.metrics import defined
+from frostline.statistics.predictions import Labelled
+
+Array = NDArray[np.float64]
+
+FORMAT = 1
+FACTS, WEIGHTS = "words.json", "words.safetensors"
+
+
+@dataclass(frozen=True)
+class WordsModel:
+    """A fitted model: ``values = tfidf @ weights + bias``.
+
+    Attributes:
+        terms: The V words and word pairs.
+        idf: The inverse document frequency of each, ``[V]``.
+        weights: ``[V, C]``; one column for regression.
+        bias: ``[C]``.
+        is_regression: Whether the values are numbers instead of the logarithms of unnormalised probabilities.
+    """
+
+    terms: tuple[str, ...]
+    idf: Array
+    weights: Array
+    bias: Array
+    is_regression: bool
+
+    @classmethod
+    def fit(cls, examples: Examples, classes: int) -> Self | None:
+        """Ridge regression for 0 classes, else logistic regression; None if the texts contain no words.
+
+        A class that no example has is never predicted.
+        """
+        texts = list(_joined(examples))
+        if not any(any(c.isalnum() for c in text) for text in texts):
+            return None
+        vectorizer = _vectorizer()
+        features = vectorizer.fit_transform(texts)
+        if not classes:
+            ridge = Ridge(1.0, solver="sparse_cg").fit(features, examples.targets)
+            weights, bias = ridge.coef_[:, None], np.array([ridge.intercept_])
+        else:
+            weights, bias = _logistic(features, examples.targets, classes)
+        terms = tuple(vectorizer.get_feature_names_out().tolist())
+        return cls(terms, vectorizer.idf_, weights, bias, not classes)
+
+    def values(self, texts: Texts | Examples) -> Array:
+        """Numbers ``[n, 1]``, or logarithms of unnormalised probabilities ``[n, C]``."""
+        vectorizer = _vectorizer(vocabulary={term: n for n, term in enumerate(self.terms)})
+        vectorizer.idf_ = self.idf
+        features = vectorizer.transform(_joined(texts)) if len(texts.texts) else np.zeros((0, len(self.terms)))
+        return np.asarray(features @ self.weights + self.bias)
+
+    def predictions(self, texts: Texts) -> Array:
+        """Numbers ``[n, 1]``, or probabilities of the classes ``[n, C]``."""
+        values = self.values(texts)
+        return values if self.is_regression else np.asarray(softmax(values, 1))
+
+    def save(self, folder: Path, about: Mapping[str, Any]) -> None:
+        """Write the model with facts ``about`` the task, for ``frostline predict``."""
+        arrays = {"idf": self.idf, "weights": self.weights, "bias": self.bias}
+        replace_file(folder / WEIGHTS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
+        write_json(folder / FACTS, {"format": FORMAT, **about, "terms": self.terms})
+
+
+def words_score(words: WordsModel | None, examples: Examples, labelled: Labelled) -> float | None:
+    """The score on examples with their targets; None if there is no model, or if the score is undefined."""
+    if words is None:
+        return None
+    return defined(labelled.score(words.values(examples), np.arange(len(examples))))
+
+
+def load_words(folder: str | Path) -> tuple[WordsModel, dict[str, Any]] | None:
+    """The model in a folder with the facts about its task; None if there is none.
+
+    Raises:
+        FrostlineError: The model is damaged.
+    """
+    folder = Path(folder)
+    if not (folder / FACTS).is_file():
+        return None
+    try:
+        about = json.loads((folder / FACTS).read_bytes())
+        terms = tuple(about.pop("terms"))
+        return WordsModel(terms, **load_file(folder / WEIGHTS), is_regression=not about["labels"]), about
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise FrostlineError(f"The model of words in {folder} is damaged ({error}): fit it again.") from error
+
+
+def _vectorizer(vocabulary: Mapping[str, int] | None = None) -> TfidfVectorizer:
+    return TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+", vocabulary=vocabulary)
+
+
+def _logistic(features: Any, targets: Any, classes: int) -> tuple[Array, Array]:
+    """Weights ``[V, C]`` and bias ``[C]``; the bias of a class without examples is minus infinity."""
+    present = np.unique(targets)
+    weights, bias = np.zeros((features.shape[1], classes)), np.full(classes, -np.inf)
+    if len(present) == 1:
+        bias[present] = 0.0
+        return weights, bias
+    model = LogisticRegression(max_iter=1000).fit(features, targets)
+    if len(present) == 2:
+        bias[present] = 0.0
+        weights[:, present[1]], bias[present[1]] = model.coef_[0], model.intercept_[0]
+    else:
+        weights[:, present], bias[present] = model.coef_.T, model.intercept_
+    return weights, bias
+
+
+def _joined(texts: Texts | Examples) -> Iterator[str]:
+    """Each text. The two texts of a pair become two lines."""
+    pairs: Sequence[str] | None = texts.pairs
+    for n, text in enumerate(texts.texts):
+        yield text if pairs is None else f"{text}\n{pairs[n]}"

@@ -1,0 +1,94 @@
+"""What more runs are expected to gain."""
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frostline.statistics.decision import Rule
+from frostline.statistics.goal import Goal
+from frostline.statistics.next_step import NextStep
+from frostline.statistics.posterior import Observed, posterior
+
+COSTS = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+Scores = tuple[float, ...]
+
+
+def next_step(*scores: Scores, rows: float = 0.005, sure: float | None = None) -> NextStep:
+    """Choices with these scores of seeds 0, 1, ...; the last one is full fine-tuning."""
+    count = len(scores)
+    observed = Observed(
+        [{str(seed): score for seed, score in enumerate(one)} for one in scores],
+        rows**2 * (0.7 + 0.3 * np.eye(count)),
+        list(np.linspace(0, 1, count)),
+    )
+    rule = Rule(goal=Goal.within(0.01), sure=sure)
+    return NextStep(observed, posterior(observed), COSTS[-count:], rule, count - 1)
+
+
+def new(**seeds: int) -> Mapping[int, Collection[str]]:
+    """``k2=3``: three new seeds of the choice at position 2."""
+    return {int(name[1:]): [f"new {n}" for n in range(count)] for name, count in seeds.items()}
+
+
+def test_no_run_gains_nothing() -> None:
+    assert next_step((0.7,), (0.8,), (0.8,)).gain({}) == pytest.approx(0, abs=1e-6)
+
+
+def test_a_close_race_is_worth_more_runs_than_a_clear_one() -> None:
+    close = next_step((0.60,), (0.80, 0.81), (0.803, 0.807))
+    clear = next_step((0.60,), (0.80, 0.81), (0.903, 0.907))
+    assert close.gain(new(k1=2, k2=2)) > 5 * clear.gain(new(k1=2, k2=2))
+
+
+def test_runs_of_a_choice_that_cannot_win_are_worth_nothing() -> None:
+    step = next_step((0.60, 0.61, 0.60), (0.80, 0.81), (0.803, 0.807))
+    assert step.gain(new(k0=3)) < 0.1 * step.gain(new(k1=1))
+
+
+def test_an_untried_k_between_others_is_worth_a_run() -> None:
+    step = next_step((0.70, 0.71), (), (), (), (0.85, 0.86))
+    tried = next_step((0.70, 0.71), (0.75,), (0.83,), (0.84,), (0.85, 0.86))
+    assert step.gain(new(k2=1)) > 0.002
+    assert step.gain(new(k2=1)) > 2 * tried.gain(new(k2=1))
+
+
+def test_more_seeds_do_not_help_if_the_rows_are_the_problem() -> None:
+    settled = next_step((0.6,) * 10, (0.800,) * 10, (0.806,) * 10, rows=0.03)
+    assert settled.gain(new(k1=5, k2=5)) < 2e-4
+
+
+def test_the_gain_is_what_deciding_later_gains() -> None:
+    """Simulated: draw the truth and the new score from what is known, decide again, and compare with deciding now."""
+    random = np.random.default_rng(0)
+    step = next_step((0.70, 0.71), (0.800, 0.806), (0.812, 0.804), rows=0.004)
+    spread = np.sqrt(step.posterior.noise.pooled)
+    gained = []
+    for truth in random.permutation(step.posterior.draws)[:400]:
+        scores = [dict(one) for one in step.observed.scores]
+        for n in (1, 2):
+            scores[n] |= {f"new {seed}": float(truth[n] + random.normal(0, spread)) for seed in range(4)}
+        later = posterior(Observed(scores, step.observed.row_covariance, step.observed.depth)).draws.mean(0)
+        now = step.posterior.draws.mean(0)
+        value = truth - step.rule.price * step.costs
+        gained.append(
+            value[(later - step.rule.price * step.costs).argmax()]
+            - value[(now - step.rule.price * step.costs).argmax()]
+        )
+    error = np.std(gained) / len(gained) ** 0.5
+    assert step.gain(new(k1=4, k2=4)) == pytest.approx(np.mean(gained), abs=3 * error + 2e-4)
+
+
+def test_a_wanted_certainty_values_runs_that_could_change_the_choice() -> None:
+    doubtful = next_step((0.6,), (0.795, 0.80), (0.80, 0.805), sure=0.9)
+    clear = next_step((0.6,), (0.70, 0.71), (0.80, 0.805), sure=0.9)
+    assert doubtful.gain(new(k1=3, k2=3)) > 5 * clear.gain(new(k1=3, k2=3))
+
+
+@given(st.lists(st.lists(st.floats(0.5, 0.9), max_size=3), min_size=1, max_size=4), st.sampled_from([None, 0.5, 0.95]))
+def test_a_gain_is_never_negative_and_finite(scores: list[list[float]], sure: float | None) -> None:
+    step = next_step(*map(tuple, scores), (0.8,), sure=sure)
+    for n in range(len(scores) + 1):
+        assert 0 <= step.gain({n: ["new"]}) < 1
