@@ -12,6 +12,7 @@ from frostline.statistics.metrics import CONSTANT_BASELINE, METRICS
 from frostline.statistics.tune import FULL, NAMED, k_of, name_of
 
 HEAD_ONLY = name_of(0)
+CHOICES = {"probe": "linear probe", "words": "TF-IDF baseline", "baseline": "constant baseline"}  # that train no layer
 VECTORS = {"first": "first token", "mean": "mean of all tokens", "last": "last token"}  # that a probe reads
 
 
@@ -42,6 +43,11 @@ COSTS: Mapping[str, Cost] = {  # the costs of a cell in answer.json
 def trainable(name: str) -> str:
     """The name of k in tables: ``classifier head only``, ``last layer``, ``last 3``, ``all``, ``named parts``."""
     return {HEAD_ONLY: "classifier head only", name_of(1): "last layer", NAMED: "named parts"}.get(name, name)
+
+
+def choice(name: str) -> str:
+    """The name of something that can be recommended: that of k, or that of a model on frozen features or words."""
+    return CHOICES.get(name) or trainable(name)
 
 
 def depth(name: str) -> str:

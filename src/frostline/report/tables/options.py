@@ -1,7 +1,10 @@
 """The table of options: everything that can be recommended, with its probabilities and its value."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from frostline.report import formatting
-from frostline.report.names import trainable
+from frostline.report.names import choice
 from frostline.report.tables.by_depth import title_of
 from frostline.report.tables.table import Column, ReportTable, Row
 from frostline.statistics.curve import Curve
@@ -27,14 +30,14 @@ def options_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
                 **option["probabilities"],
                 **{name: option[name] for name in ("better_than_previous", "expected", "value", "dominated_by")},
             },
-            tags=("recommended",) if option["choice"] == chosen else (),
+            tags=_tags(option, chosen),
             chosen=option["choice"] == chosen,
         )
         for option in curve["options"]
     ]
     interval = Column("below_full", "expected\npoints lost", formatting.points, small=lambda row: [_interval(row)])
     columns = (
-        Column("choice", "tuned", trainable, number=False, strong=True),
+        Column("choice", "tuned", choice, number=False, strong=True),
         Column("score", "mean\nscore", formatting.score),
         *(interval, Column("low"), Column("high")),
         Column("cost_of_full", "cost\nof full", formatting.percent),
@@ -51,6 +54,12 @@ def options_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
         "Below the points lost: their 95 % interval."
     )
     return ReportTable(f"options{suffix}", title_of("Choices", curve, suffix), caption, columns, tuple(rows))
+
+
+def _tags(option: Mapping[str, Any], chosen: str | None) -> tuple[str, ...]:
+    if option["choice"] == chosen:
+        return ("recommended",)
+    return (f"dominated by {choice(option['dominated_by'])}",) if option["dominated_by"] else ()
 
 
 def _interval(row: object) -> str:
