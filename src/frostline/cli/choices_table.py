@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from frostline.report import formatting, names
+from frostline.report import formatting
 
 RECOMMENDED, DOMINATED = "recommended", "dominated"
 
@@ -64,11 +64,13 @@ def _of_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(option: Mapping[str, Any], chosen: str | None, reference: str | None) -> tuple[str, ...]:
+    from frostline.report.names import choice
+
     name, cost, sure = option["choice"], option["cost_of_full"], option["probability"]
     kind = RECOMMENDED if name == chosen else DOMINATED if option["dominated_by"] else ""
     return (
         ">" if name == chosen else "",
-        names.choice(name),
+        choice(name),
         formatting.score(option["score"]),
         "" if name == reference else _below(option),
         "" if cost is None else f"{100 * cost:.0f} %",
