@@ -56,6 +56,8 @@ def test_a_short_table_is_complete() -> None:
     names = [line.text[3:].split("  ")[0] for line in lines if "%" in line.text and "." in line.text[:30]]
     assert names[-4:] == ["classifier head only", "last layer", "last 2", "all"] and len(lines) < LINES
     assert not any("more in the report" in line.text for line in lines)
+    (full,) = [line.text for line in lines if line.text.startswith("   all ")]
+    assert "(" not in full and full.count("%") == 1  # neither an interval nor a probability, only its cost
 
 
 @given(st.data())

@@ -71,9 +71,14 @@ def test_by_mean_it_has_measured_differences_and_no_probability() -> None:
     table = recommendations_table(analysis)
     shown = entries(table)["early"][0]
     assert shown.startswith("last 2 of 4 ") and "sure" not in shown and "mean reaches" in table.caption
+    cell = next(one for one in analysis["groups"][0]["sizes"][0]["cells"] if one["trainable"] == "last 2")
+    assert table.rows[0].values["one below_full"] == -100 * cell["difference"]["estimate"] != 0
 
 
 def test_sorting_is_by_the_number_of_layers() -> None:
     table = recommendations_table(analyze(groups(), Choices()))
     ranks = [table.entries(row)[1].rank for row in table.rows]
     assert ranks == ["2", "0", ""]
+    needed = [synthetic_group(noisy({**EARLY, "all": 0.99}, 0.004), task=task) for task in "ab"]
+    table = recommendations_table(analyze(needed, Choices()))
+    assert [table.entries(row)[1].rank for row in table.rows] == ["5", "5"]  # full fine-tuning of 4 layers
