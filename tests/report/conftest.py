@@ -12,6 +12,7 @@ from figures import drawn
 from saved_model import LABELS, saved_sweep
 from tiny import tiny_bert_folder
 
+UNFOLD = "() => document.querySelectorAll('details').forEach((one) => { one.open = true; })"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -54,10 +55,10 @@ def page_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Any]:
-    """Opens the page of a folder. At the end it checks that the page wrote nothing to the console and loaded nothing."""
+    """Opens the page of a folder, by default unfolded. At the end it checks that it logged nothing and loaded nothing."""
     contexts, messages, requests = [], [], []
 
-    def open_page(folder: Path, *, width: int = 1280, **options: Any) -> Any:
+    def open_page(folder: Path, *, width: int = 1280, unfold: bool = True, **options: Any) -> Any:
         context = browser.new_context(viewport={"width": width, "height": 900}, **options)
         contexts.append(context)
         page, address = context.new_page(), (folder / "report.html").as_uri()
@@ -68,6 +69,8 @@ def visit(browser: Any) -> Iterator[Any]:
         context.route("**/*", lambda route: route.continue_() if route.request.url == address else route.abort())
         page.goto(address)
         requests.remove(address)
+        if unfold:
+            page.evaluate(UNFOLD)
         return page
 
     yield open_page

@@ -37,7 +37,6 @@ CONTRAST = """() => {
   }
   return { seen, poor };
 }"""
-UNFOLD = "() => document.querySelectorAll('details').forEach((one) => { one.open = true; })"
 
 
 @pytest.fixture(
@@ -54,15 +53,14 @@ def table_of(page: Any, title: str) -> Any:
     return page.get_by_role("region", name=title, exact=True).get_by_role("table")
 
 
-def unfolded_table(folder: Path) -> tuple[str, str]:
-    """The title and the file of a table outside of <details>."""
+def first_table(folder: Path) -> tuple[str, str]:
+    """The title and the file of the first table."""
     of_analysis = (folder / "analysis.json").exists()
-    return ("Every task", "answers.csv") if of_analysis else ("Operating points", "operating_points.csv")
+    return ("What to tune", "recommendations.csv") if of_analysis else ("Choices", "options.csv")
 
 
 def test_contrast(visit: Any, folder: Path) -> None:
     page = visit(folder)
-    page.evaluate(UNFOLD)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         found = page.evaluate(CONTRAST)
@@ -80,7 +78,6 @@ def test_light_and_dark_differ_and_paper_is_white(visit: Any, page_folder: Calla
 
 def test_nothing_overflows(visit: Any, folder: Path) -> None:
     page = visit(folder)
-    page.evaluate(UNFOLD)
     for width in (1280, 800, 360):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
@@ -98,7 +95,7 @@ def test_downloads_are_the_files_on_disk(visit: Any, folder: Path) -> None:
     assert len(found) == links.count() and found
     for name, content in found.items():
         assert content == (folder / "tables" / name).read_bytes()
-    title, name = unfolded_table(folder)
+    title, name = first_table(folder)
     link = page.get_by_role("link", name=f"CSV of the table “{title}”", exact=True)
     with page.expect_download() as download:
         link.click()
@@ -107,28 +104,30 @@ def test_downloads_are_the_files_on_disk(visit: Any, folder: Path) -> None:
 
 
 def test_print_shows_everything_and_no_controls(visit: Any, folder: Path) -> None:
-    page = visit(folder, width=PAPER)
+    page = visit(folder, width=PAPER, unfold=False)
     page.emulate_media(media="print")
     for details in page.locator("details").all():
         assert all(child.bounding_box()["height"] > 10 for child in details.locator("> :not(summary)").all())
-    assert page.locator(".downloads:visible, nav:visible").count() == 0
+    assert page.locator(".downloads:visible, nav:visible, .copy button:visible").count() == 0
+    assert page.locator("h2:visible").count() == page.locator("h2").count()
     too_wide = "(most) => [...document.querySelectorAll('table')].filter((t) => t.getBoundingClientRect().right > most)"
     assert page.evaluate(f"(most) => ({too_wide})(most).map((table) => table.caption.innerText)", PAPER) == []
     assert page.pdf(format="A4").startswith(b"%PDF")
 
 
 def test_everything_can_be_read_without_script(visit: Any, folder: Path) -> None:
-    page = visit(folder, java_script_enabled=False)
-    assert page.locator("th button").count() == 0
-    table = table_of(page, unfolded_table(folder)[0])
+    page = visit(folder, unfold=False, java_script_enabled=False)
+    assert page.locator("button").count() == 0
+    if not (folder / "analysis.json").exists():
+        page.get_by_text("The choices compared").click()
+    table = table_of(page, first_table(folder)[0])
     assert table.is_visible() and table.locator("thead").inner_text().strip()
     assert page.locator("thead th").all_inner_texts() and page.get_by_role("heading", level=1).is_visible()
 
 
 def test_structure_for_screen_readers(visit: Any, folder: Path) -> None:
     page = visit(folder)
-    page.evaluate(UNFOLD)
-    for role in ("banner", "main", "navigation"):
+    for role in ("banner", "main"):
         assert page.get_by_role(role).count() == 1
     levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3, h4')].map((head) => Number(head.tagName[1]))")
     assert levels.count(1) == 1 == levels[0]
@@ -144,3 +143,28 @@ def test_structure_for_screen_readers(visit: Any, folder: Path) -> None:
     )
     regions = page.locator(".scroll")
     assert regions.count() == page.locator(".scroll[tabindex='0'][role=region] > table").count()
+
+
+def test_code_is_copied(visit: Any, page_folder: Callable[[str], Path]) -> None:
+    page = visit(page_folder("with_failures"), permissions=["clipboard-read", "clipboard-write"])
+    code = page.locator("pre.copy code").first
+    page.get_by_role("button", name="Copy").first.click()
+    page.get_by_role("button", name="Copied").wait_for()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == code.inner_text() and copied.startswith("from transformers import pipeline\n")
+
+
+def test_code_that_cannot_be_copied_is_selected(visit: Any, page_folder: Callable[[str], Path]) -> None:
+    page = visit(page_folder("with_failures"))
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('denied')); }")
+    page.get_by_role("button", name="Copy").first.click()
+    page.get_by_role("button", name="Selected").wait_for()
+    selected = page.evaluate("getSelection().toString()")
+    assert selected.strip() == page.locator("pre.copy code").first.inner_text().strip()
+
+
+def test_the_count_of_failed_runs_opens_their_section(visit: Any, page_folder: Callable[[str], Path]) -> None:
+    page = visit(page_folder("with_failures"), unfold=False)
+    assert not page.get_by_text("finished runs failed:").is_visible()
+    page.get_by_role("link", name="finished runs failed").click()
+    assert page.get_by_text("finished runs failed:").is_visible()

@@ -48,7 +48,9 @@ def test_it_shows_the_answer_and_every_score(troubled: tuple[Path, Page]) -> Non
 
 def test_it_shows_failures_and_a_note_on_generated_texts(troubled: tuple[Path, Page]) -> None:
     words = troubled[1].words
-    assert words.index("These texts are generated.") < words.index("Scores, shares and costs") < words.index("The data")
+    assert words.index("These texts are generated.") < words.index("The choices compared") < words.index("The data")
+    trouble = "2 of 33 finished runs failed; 1 run ended in an error; 1 run not trained yet."
+    assert words.index(trouble) < words.index("Load the model") < words.index("The choices compared")
     assert "2 of 33 finished runs failed" in words and all(reason in words for reason in REASONS.values())
     assert "RuntimeError: <b>no</b> memory" in words and "pending" in words
 
@@ -57,6 +59,31 @@ def test_test_scores_appear_after_the_whole_grid(troubled: tuple[Path, Page], wh
     waiting = "The test set is evaluated when every run of the grid is done"
     assert waiting in troubled[1].words and "on test (mean of" not in troubled[1].words
     assert "on test (mean of 2 seeds" in whole[1].words and "use the same data" not in whole[1].words
+
+
+def test_it_opens_with_the_answer_and_the_rest_is_folded(troubled: tuple[Path, Page], whole: tuple[Path, Page]) -> None:
+    for out, page in (troubled, whole):
+        begin = page.words[: page.words.index("The choices compared")]
+        assert f'"text-classification", "{out}/model"' in begin and begin.count("Mean accuracy of every choice") == 1
+        assert ("open", "") not in page.attributes
+        assert any(
+            value.startswith("accuracy of every choice") for name, value in page.attributes if name == "aria-label"
+        )
+    assert "finished runs failed;" not in whole[1].words
+
+
+def test_the_next_command_is_shown_once(tmp_path: Path) -> None:
+    out = make_folder(tmp_path / "out", tune=(0, 4, "all"), seeds=1)
+    command = answer_of(out)["decision"]["next_command"]
+    words = page_of(out).words
+    assert command is not None and words.count(command) == 1 and f"To be surer {command}" in words
+
+
+def test_without_a_decision_the_curve_is_unfolded(tmp_path: Path) -> None:
+    runs = [("all", 0), ("all", 1)]
+    page = page_of(make_folder(tmp_path / "out", tune=(0, "all"), seeds=2, missing=runs))
+    assert "No answer yet" in page.words and "Mean accuracy of every choice" not in page.words
+    assert page.attributes.count(("open", "")) == 1 and "2 runs not trained yet." in page.words
 
 
 def test_it_has_the_same_bytes_every_time(whole: tuple[Path, Page]) -> None:
@@ -135,7 +162,7 @@ def test_several_train_sizes(tmp_path: Path) -> None:
     assert "Other train sizes" in page.words and "100 examples:" in page.words
     names = {path.name for path in (out / "figures").iterdir()}
     curves = {"validation_curve", "validation_curve_100", "cost_curve", "cost_curve_100", "learning_curves"}
-    curves |= {"pareto_fronts", "pareto_fronts_100"}
+    curves |= {"pareto_fronts", "pareto_fronts_100", "quality_against_cost", "quality_against_cost_100"}
     assert names == {f"{name}.{kind}" for name in curves for kind in ("svg", "png", "pdf")}
 
 
@@ -144,7 +171,10 @@ def test_the_page_and_the_answer_count_the_same_failures(tmp_path: Path) -> None
     out = make_folder(tmp_path / "out", rows=16)
     words = page_of(out).words
     assert not any(cell["failures"]["failed"] for cell in answer_of(out)["sizes"][0]["cells"])
-    assert "none failed" in words and "A score within 0.50 of the other runs never counts as a failure" in words
+    assert (
+        "finished runs failed;" not in words
+        and "A score within 0.50 of the other runs never counts as a failure" in words
+    )
 
 
 def test_a_single_learning_rate_is_not_called_the_best(whole: tuple[Path, Page]) -> None:

@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Any
 
-from frostline.cli.printing import print_table
+from frostline.cli.printing import wrapped
+from frostline.report.formatting import UNBROKEN
 
 
 def choices_for(protocol: Any, **given: Any) -> Any:
@@ -49,17 +51,18 @@ def write_analysis_page(
 
 
 def print_analysis(analysis: Mapping[str, Any], protocol: Any) -> None:
-    """Print the answer for each model and task, and the summary over several tasks."""
+    """Print one table with tasks down and models across, and the sentence over all tasks of each model."""
     diverged = sum(row["diverged"] for row in analysis["failures"])
     if diverged:
         print(f"Runs without a score, counted as diverged: {diverged}.")
-    for group in analysis["groups"]:
-        print(f"{group['model']}, {group['task']}: {group['sentence']}")
+    if len(analysis["groups"]) == 1:
+        (group,) = analysis["groups"]
+        print("\n".join(wrapped(f"{group['model']}, {group['task']}: {group['sentence']}")))
+    else:
+        _print_recommendations(analysis)
     for model in analysis["models"]:
-        if model["tasks"]:
-            layers = f", {model['layers']} layers" if model["layers"] else ""
-            print(f"\n{model['model']}{layers}, over {len(model['tasks']['tasks'])} tasks")
-            print_table(model["tasks"]["points"], ("target", "estimate", "confident", "not_ruled_out"))
+        if model["sentence"]:
+            print("\n".join(["", *wrapped(f"{model['model']}: {model['sentence']}")]))
     if protocol is not None:
         from frostline.studies.comparison import compare, gap_summary
 
@@ -69,3 +72,25 @@ def print_analysis(analysis: Mapping[str, Any], protocol: Any) -> None:
             print(
                 f"\nCompared with {compared['cells']} published means: mean gap {mean:.2f} points, largest {largest:.2f}."
             )
+
+
+def _print_recommendations(analysis: Mapping[str, Any]) -> None:
+    """Print what to tune for every task and model, in short entries if the terminal is narrow."""
+    from frostline.report.tables.recommendations import recommendations_table
+
+    for short in (False, True):
+        table = recommendations_table(analysis, short=short)
+        lines = [[column.title for column in table.shown]]
+        lines += [[_cell(entry) for entry in table.entries(row)] for row in table.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        if sum(widths) + 2 * (len(widths) - 1) <= get_terminal_size().columns:
+            break
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    print("\n".join(["", *wrapped(table.caption.replace(UNBROKEN, " "))]))
+
+
+def _cell(entry: Any) -> str:
+    """``last 5 of 12 (0.3 below, 98 % sure)``."""
+    text = f"{entry.text} ({entry.small[0]})" if entry.small else str(entry.text)
+    return text.replace(UNBROKEN, " ")

@@ -121,6 +121,9 @@ def analyze(
 ) -> None:
     """Analyze results: scores of each k, failures, the recommended k with intervals, train sizes, several tasks.
 
+    Prints one table of what to tune, with tasks down and models across, and a sentence over all tasks. The report and
+    analysis.json in --out have the details.
+
     Needs neither model nor data, only a table with one row per run. Columns are found by their usual names, or mapped with
     --columns: score (or value), tuned_layers (or k, frozen_layers, full), seed, model, task, metric, train_size,
     learning_rate, outcome, costs.

@@ -1,12 +1,17 @@
-"""Prints the answer of a sweep or a search."""
+"""Prints the answer of a sweep or a search, on one screen of a terminal: 25 lines of 80 characters."""
 
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from frostline.cli.printing import print_table, size_of
+import typer
+
+from frostline.cli.choices_table import DOMINATED, RECOMMENDED, Line, choices_table
+from frostline.cli.printing import wrapped
 from frostline.cli.program import FAILED_RUNS
+
+LINES, MIN_ROWS = 25, 4
 
 
 def run_and_print(sweep: Any) -> None:
@@ -15,60 +20,73 @@ def run_and_print(sweep: Any) -> None:
 
 
 def print_answer(answer: dict[str, Any], out: Path) -> None:
-    """Print the table, the answer and the paths of the files. Exits with code 1 if a run ended in an error."""
-    largest = answer["sizes"][0]
-    print(
-        f"{answer['task']}, {largest['train_size']:,} examples, {answer['metric']} on {answer['validation_rows']:,} "
-        f"validation examples (constant baseline {answer['chance']:.3f})"
-    )
-    full = "full" if largest["reference_is_full"] or not largest["reference"] else largest["reference"]
-    rows = [_answer_row(cell, full) for cell in largest["cells"]]
-    print_table(rows, tuple(rows[0]))
-    print(f"\n{answer['sentence']}")
-    why = answer["search"] and answer["search"]["why"]
-    if why and why not in answer["sentence"]:
-        print(why)
-    if answer["tested"] and largest["recommended"]:
-        from frostline.report.answer.scores_on_test import sentences_on_test
-
-        print(" ".join(sentences_on_test(largest, answer["metric"])))
-    _print_files(answer, out)
-    if failed := answer["runs"]["failed"]:
-        print(
-            f"{failed} {'run' if failed == 1 else 'runs'} ended in an error; `frostline status {out}` gives the reason, and "
-            "the same command tries again."
-        )
+    """Print the answer, the choices, and what to do next. Exits with code 1 if a run ended in an error."""
+    for line in answer_lines(answer, out):
+        styled = {RECOMMENDED: {"bold": True}, DOMINATED: {"dim": True}}.get(line.kind, {})
+        typer.echo(typer.style(line.text, **styled) if styled else line.text)  # echo removes colours for a file or pipe
+    if answer["runs"]["failed"]:
         sys.exit(FAILED_RUNS)
 
 
-def _print_files(answer: Mapping[str, Any], out: Path) -> None:
-    """Print the paths of the report and of the saved model."""
-    print(f"\n{out / 'report.html'}")
-    if answer["decision"]:
-        print(out / "model")
+def answer_lines(answer: Mapping[str, Any], out: Path) -> list[Line]:
+    """The printed lines of an answer. Only the table of choices is shortened, so that all fit on a screen.
+
+    Args:
+        answer: The answer.
+        out: The folder of the sweep.
+    """
+    before = [*_sentences(answer), "", *wrapped(_about(answer))]
+    after = ["", *_next_steps(answer, out), *_failures(answer, out)]
+    rows = max(MIN_ROWS, LINES - len(before) - len(after) - 1)
+    return [*map(Line, before), *choices_table(answer["sizes"][0], rows), *map(Line, after)]
 
 
-def _answer_row(cell: Mapping[str, Any], full: str) -> dict[str, Any]:
-    """A cell of the curve as a row of the table."""
-    return {
-        "tune": cell["trainable"],
-        "learning rate": f"{cell['learning_rate']:g}",
-        "runs": cell["runs"],
-        **{name: cell["validation"][name] for name in ("mean", "median", "std", "min", "max")},
-        f"% of {full}": _share(cell["share"]),
-        "% of gain": _share(cell["share_corrected"]),
-        "parameters": cell["trainable_parameters"],
-        "seconds": None if cell["seconds"] is None else f"{cell['seconds']:.2g}",
-        "+ shared": None if cell["seconds"] is None else f"{cell['shared_seconds']:.2g}",
-        "memory": cell["peak_memory_bytes"] and size_of(cell["peak_memory_bytes"]),
-        "failed": cell["failures"]["failed"] + cell["errors"],
+def _sentences(answer: Mapping[str, Any]) -> list[str]:
+    """The answer, why a search ended, and the scores on test."""
+    from frostline.report.answer.scores_on_test import sentences_on_test
+    from frostline.report.next_steps import sentence_without_command
+
+    first, text = answer["sizes"][0], sentence_without_command(answer)
+    why = answer["search"] and answer["search"]["why"]
+    on_test = sentences_on_test(first, answer["metric"])[:2] if answer["tested"] and first["recommended"] else []
+    parts = [text, why if why and why not in text else "", " ".join(on_test)]
+    return [line for part in parts if part for line in wrapped(part)]
+
+
+def _about(answer: Mapping[str, Any]) -> str:
+    """What the table is about."""
+    from frostline.report import names
+
+    return (
+        f"{answer['task']}, {answer['sizes'][0]['train_size']:,} examples, {names.metric(answer['metric'])} on "
+        f"{answer['validation_rows']:,} validation examples (constant baseline {answer['chance']:.3f})"
+    )
+
+
+def _next_steps(answer: Mapping[str, Any], out: Path) -> list[str]:
+    """The command that would make the answer surer, the files, and how to load the model. They are never wrapped."""
+    from frostline.report.next_steps import loading, next_command
+
+    command, lines = next_command(answer), loading(answer, out / "model")
+    steps = {
+        "To be surer": [command] if command else [],
+        "Report": [str(out / "report.html")],
+        "Model": [str(out / "model")] if lines else [],
+        "Load": lines.splitlines() if lines else [],
     }
+    return [f"{name if n == 0 else '':<13}{line}" for name, some in steps.items() for n, line in enumerate(some)]
 
 
-def _share(share: Mapping[str, float | None] | None) -> str:
-    """A share of full in percent with its interval; a dash if it is undefined."""
-    if share is None or share["estimate"] is None:
-        return "-"
-    low, high = share["low"], share["high"]
-    interval = "" if low is None or high is None else f" ({100 * low:.0f} to {100 * high:.0f})"
-    return f"{100 * share['estimate']:.1f}{interval}"
+def _failures(answer: Mapping[str, Any], out: Path) -> list[str]:
+    """The numbers of runs that failed, ended in an error or are missing; empty if every run succeeded."""
+    from frostline.report.pages.sentences import trouble
+
+    cells = [cell for size in answer["sizes"] for cell in size["cells"]]
+    finished = {
+        "runs": sum(cell["runs"] for cell in cells),
+        "failed": sum(cell["failures"]["failed"] for cell in cells),
+    }
+    text = trouble(finished, answer["runs"])
+    if answer["runs"]["failed"]:
+        text = f"{text} `frostline status {out}` gives the reason; the same command tries again."
+    return wrapped(text) if text else []

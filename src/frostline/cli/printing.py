@@ -1,9 +1,18 @@
-"""Prints tables and sizes on the terminal."""
+"""Prints tables, sizes and long sentences on the terminal."""
 
+import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from frostline.report import formatting
+
+WIDTH = 80
+
+
+def wrapped(text: str) -> list[str]:
+    """The text in lines of at most 80 characters. A number stays with its percent sign, and words are never split."""
+    lines = textwrap.wrap(formatting.unbroken(text), WIDTH, break_long_words=False, break_on_hyphens=False)
+    return [line.replace(formatting.UNBROKEN, " ") for line in lines]
 
 
 def print_table(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> None:

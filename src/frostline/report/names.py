@@ -41,7 +41,10 @@ COSTS: Mapping[str, Cost] = {  # the costs of a cell in answer.json
 
 
 def trainable(name: str) -> str:
-    """The name of k in tables: ``classifier head only``, ``last layer``, ``last 3``, ``all``, ``named parts``."""
+    """The name of k in tables: ``classifier head only``, ``last layer``, ``last 3``, ``all``, ``named parts``.
+
+    Models that train no layer have names too: ``linear probe``, ``words only``.
+    """
     names = {HEAD_ONLY: "classifier head only", name_of(1): "last layer", NAMED: "named parts"}
     return {**names, PROBE: "linear probe", WORDS: "words only"}.get(name, name)
 

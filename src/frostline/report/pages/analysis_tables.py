@@ -12,6 +12,7 @@ from frostline.report.tables.operating_points import operating_points_table
 from frostline.report.tables.over_tasks import points_over_tasks_table, tasks_table
 from frostline.report.tables.overview import above_full_table, answers_table, failures_by_depth_table
 from frostline.report.tables.published import published_table
+from frostline.report.tables.recommendations import recommendations_table
 from frostline.report.tables.rules import other_rules
 from frostline.report.tables.scores import scores_table, shares_table
 from frostline.report.tables.table import ReportTable
@@ -23,6 +24,7 @@ def overall_tables(analysis: Analysis, rows: Sequence[Mapping[str, Any]]) -> dic
     """The tables over all models and tasks. ``rows`` are published and measured numbers."""
     several = [model for model in analysis["models"] if model["tasks"]]
     return {
+        "recommendations": recommendations_table(analysis),
         "answers": answers_table(analysis),
         "published": published_table(rows) if rows else None,
         "points": points_over_tasks_table(analysis) if several else None,

@@ -57,6 +57,27 @@ def explain_uncertainty(size: Mapping[str, Any], point: Mapping[str, Any], seeds
     )
 
 
+def trouble(finished: Mapping[str, Any] | None, counts: Mapping[str, int]) -> str | None:
+    """The numbers of runs that failed, ended in an error, or have no result; None if every run succeeded.
+
+    Args:
+        finished: The numbers of ``runs`` that finished and of those that ``failed``; None if no run has finished.
+        counts: The numbers of runs by status: ``done``, ``failed`` (ended in an error), ``pending``.
+    """
+    parts = []
+    if finished and finished["failed"]:
+        parts.append(f"{finished['failed']} of {finished['runs']} finished runs failed")
+    if counts["failed"]:
+        parts.append(f"{_runs(counts['failed'])} ended in an error")
+    if counts["pending"]:
+        parts.append(f"{_runs(counts['pending'])} not trained yet")
+    return f"{'; '.join(parts)}." if parts else None
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
+
+
 def machines(provenances: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The machine and versions of the runs. If runs differ, each value has its number of runs."""
     found: dict[str, dict[str, int]] = {}

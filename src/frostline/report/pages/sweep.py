@@ -15,8 +15,10 @@ from frostline.report.figures.files import save_figures, svg
 from frostline.report.figures.learning_curves import learning_curves
 from frostline.report.figures.pareto_fronts import pareto_fronts
 from frostline.report.figures.probe_curve import probe_curve
+from frostline.report.figures.quality_against_cost import quality_against_cost
 from frostline.report.figures.validation_curve import validation_curve
-from frostline.report.pages.sentences import headline, machines
+from frostline.report.next_steps import loading, next_command, sentence_without_command
+from frostline.report.pages.sentences import headline, machines, trouble
 from frostline.report.pages.sweep_errors import errors_of_recommended
 from frostline.report.pages.sweep_sizes import size_content
 from frostline.report.pages.templates import render
@@ -46,7 +48,7 @@ def write_page(out: Path) -> Path:
     results, runs = folder.store.results(), _with_outcomes(folder.rows(), answer)
     page, figures = out / "report.html", _figures(answer)
     sizes = [size_content(size, answer, results, train_size_suffix(size, n)) for n, size in enumerate(answer["sizes"])]
-    errors = errors_of_recommended(folder, answer)
+    errors, failed_runs = errors_of_recommended(folder, answer), _failure_rate(done(runs))
     tables = {
         **_run_tables(runs),
         **_data_tables(folder, answer),
@@ -63,8 +65,11 @@ def write_page(out: Path) -> Path:
         sizes=sizes,
         tables=tables,
         figures={name: Markup(text) for name, text in svgs.items()},
-        headline=headline(answer["sentence"]),
-        failed_runs=_failure_rate(done(runs)),
+        headline=headline(sentence_without_command(answer)),
+        command=next_command(answer),
+        loading=loading(answer, out / "model"),
+        trouble=trouble(failed_runs, answer["runs"]),
+        failed_runs=failed_runs,
         several_rates=any(len(cell["learning_rates_tried"]) > 1 for size in answer["sizes"] for cell in size["cells"]),
         errors=errors,
         machines=machines([facts["provenance"] for facts in results.values()]),
@@ -95,11 +100,13 @@ def _with_outcomes(rows: Sequence[Mapping[str, Any]], answer: Answer) -> list[di
 
 def _figures(answer: Answer) -> dict[str, Figure]:
     """Every figure of the page by name; ``_narrow`` ones are for phones."""
-    figures, metric, chance = {}, answer["metric"], answer["chance"]
+    figures: dict[str, Figure | None] = {}
+    metric, chance = answer["metric"], answer["chance"]
     for n, size in enumerate(answer["sizes"]):
         suffix = train_size_suffix(size, n)
         for width in ("", "_narrow"):
             narrow = bool(width)
+            figures[f"quality_against_cost{suffix}{width}"] = quality_against_cost(size, metric=metric, narrow=narrow)
             figures[f"validation_curve{suffix}{width}"] = validation_curve(
                 size, metric=metric, chance=chance, narrow=narrow
             )
@@ -109,7 +116,7 @@ def _figures(answer: Answer) -> dict[str, Figure]:
         figures["learning_curves"] = learning_curves(answer["sizes"], metric=metric, chance=chance)
     if answer["search"] and answer["search"]["probes"]:
         figures["probe_curve"] = probe_curve(answer["search"]["probes"])
-    return figures
+    return {name: figure for name, figure in figures.items() if figure is not None}
 
 
 def _run_tables(runs: Sequence[Mapping[str, Any]]) -> dict[str, ReportTable]:

@@ -1,5 +1,8 @@
 """The table of options: everything that can be recommended, with its probabilities and its value."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from frostline.report import formatting
 from frostline.report.names import trainable
 from frostline.report.tables.by_depth import title_of
@@ -27,7 +30,7 @@ def options_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
                 **option["probabilities"],
                 **{name: option[name] for name in ("better_than_previous", "expected", "value", "dominated_by")},
             },
-            tags=("recommended",) if option["choice"] == chosen else (),
+            tags=_tags(option, chosen),
             chosen=option["choice"] == chosen,
         )
         for option in curve["options"]
@@ -51,6 +54,12 @@ def options_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
         "Below the points lost: their 95 % interval."
     )
     return ReportTable(f"options{suffix}", title_of("Choices", curve, suffix), caption, columns, tuple(rows))
+
+
+def _tags(option: Mapping[str, Any], chosen: str | None) -> tuple[str, ...]:
+    if option["choice"] == chosen:
+        return ("recommended",)
+    return (f"dominated by {trainable(option['dominated_by'])}",) if option["dominated_by"] else ()
 
 
 def _interval(row: object) -> str:

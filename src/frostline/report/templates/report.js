@@ -1,5 +1,6 @@
 "use strict";
-// The only script of a page: headers of tables become buttons that sort. Without it everything can be read.
+// The only script of a page: headers of tables become buttons that sort, and code gets a button that copies it.
+// Without it everything can be read.
 const unknownLast = (one, two, direction, compare) =>
   one === "" || two === "" ? (one === "") - (two === "") : direction * compare(one, two);
 const asNumbers = (one, two) => Number(one) - Number(two);
@@ -29,6 +30,27 @@ for (const table of document.querySelectorAll("table.sorts")) {
     head.append(button);
     button.addEventListener("click", () => sortBy(table, heads, column));
   });
+}
+
+// A browser that refuses to copy selects the text instead.
+async function copy(code, button) {
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+    button.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(code);
+    button.textContent = "Selected";
+  }
+  setTimeout(() => { button.textContent = "Copy"; }, 2000);
+}
+
+for (const code of document.querySelectorAll("pre.copy > code")) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = "Copy";
+  button.setAttribute("aria-live", "polite");
+  button.addEventListener("click", () => copy(code, button));
+  code.after(button);
 }
 
 // On paper nothing is folded away.

@@ -1,0 +1,219 @@
+"""The figure of quality against cost: every choice with the 95 % interval of its score, the recommended one marked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from frostline.report import formatting, names
+from frostline.report.figures.style import QUIET, STYLE, VALIDATION, draw_frame, figure_of
+from frostline.statistics.alternatives import ALTERNATIVES
+from frostline.statistics.curve import Curve
+from frostline.statistics.tune import FULL, LAST
+
+WIDE, NARROW = (680, 420), (360, 430)  # pixels
+LINE, LETTER = 14, 6.1  # height of a line of labels and width of a letter, in pixels
+SHADE = 22  # half of the width of the shade behind the recommended choice, in pixels
+SMALLEST = 0.01  # difference of two costs that is drawn in proportion
+FAR = 1.2  # a free choice this many spreads below the others is drawn at the lower edge
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A choice as it is drawn.
+
+    Attributes:
+        name: ``last 2``, ``all``, ``probe``.
+        x: The position.
+        cost: The share of the training cost of full fine-tuning.
+        score: The measured mean score.
+        low, high: The 95 % interval of the score; None for full fine-tuning, which all others are compared with.
+        kind: ``recommended``, ``dominated`` or ``other``.
+    """
+
+    name: str
+    x: float
+    cost: float
+    score: float
+    low: float | None
+    high: float | None
+    kind: str
+
+
+def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> Figure | None:
+    """The score of every choice of one train size over its cost; None if nothing is recommended.
+
+    A point is a mean score, a bar is the 95 % interval of the difference from full fine-tuning, added to its score.
+
+    Args:
+        curve: One train size of an answer.
+        metric: The name of the metric in results.
+        narrow: Whether to draw for the width of a phone.
+    """
+    if not curve["options"] or curve["decision"] is None:
+        return None
+    drawn = marks(curve)
+    reference = next(mark for mark in drawn if mark.name == curve["decision"]["reference"])
+    with matplotlib.rc_context(STYLE):
+        figure, (axes,) = figure_of(*(NARROW if narrow else WIDE))
+        low, high = limits(drawn)
+        axes.set_ylim(low, high)
+        axes.axhline(reference.score, color=QUIET, linewidth=1, linestyle=(0, (4, 4)), zorder=1)
+        for mark in drawn:
+            _draw(axes, mark, low, high)
+        width = NARROW[0] if narrow else WIDE[0]
+        _draw_costs(axes, drawn, width)
+        half = min(0.45, SHADE / _unit(drawn, width))
+        for mark in (mark for mark in drawn if mark.kind == "recommended"):
+            axes.axvspan(mark.x - half, mark.x + half, color=VALIDATION, alpha=0.12, linewidth=0)
+        draw_frame(axes, names.metric(metric))
+        handles = _legend(drawn, f"{_named(reference.name)} {formatting.score(reference.score)}")
+        figure.legend(handles=handles, loc="outside lower left", ncols=1 if narrow else 2)
+        figure.set_label(_alt_text(drawn, metric))
+    return figure
+
+
+def marks(curve: Curve) -> list[Mark]:
+    """Every choice in ascending order of its cost. Choices of equal cost stand side by side."""
+    decision, options = curve["decision"], sorted(curve["options"], key=lambda option: option["cost_of_full"])
+    full = next(option["score"] for option in options if option["choice"] == decision["reference"])
+    return [
+        Mark(
+            *(option["choice"], x, option["cost_of_full"], option["score"]),
+            *(*_interval(option, full), _kind(option, decision)),
+        )
+        for option, x in zip(options, _places(options), strict=True)
+    ]
+
+
+def _places(options: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Positions in proportion to the costs, which ascend, in units of the smallest difference of at least 1 %.
+
+    Choices of equal cost are one unit apart. Names that are no number need more space.
+    """
+    costs = [option["cost_of_full"] for option in options]
+    gaps = [after - before for before, after in pairwise(costs)]
+    unit = min((gap for gap in gaps if gap >= SMALLEST), default=1.0)
+    places = [0.0]
+    for before, gap in zip(options, gaps, strict=False):
+        places.append(places[-1] + max(1.6 if before["choice"] in ALTERNATIVES else 1.0, gap / unit))
+    return places
+
+
+def _interval(option: Mapping[str, Any], full: float) -> tuple[float | None, float | None]:
+    """The ends of the interval in the metric; the option has the points that it is below full fine-tuning."""
+    least, most = option["low"], option["high"]
+    if least is None or most is None or least == most:
+        return None, None
+    return full - most / 100, full - least / 100
+
+
+def _kind(option: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
+    if option["choice"] == decision["choice"]:
+        return "recommended"
+    return "dominated" if option["dominated_by"] else "other"
+
+
+def limits(drawn: Sequence[Mark]) -> tuple[float, float]:
+    """Limits of the score. A free choice far below all others does not count, so that differences remain visible."""
+    counted = [mark for mark in drawn if mark.cost > 0 or mark.kind == "recommended"] or list(drawn)
+    low, high = _ends(counted)
+    spread = max(high - low, 0.05)
+    low, high = _ends([mark for mark in drawn if mark in counted or mark.score > low - FAR * spread])
+    spread = max(high - low, 0.02)
+    return low - 0.08 * spread, high + 0.16 * spread  # room for the word "recommended"
+
+
+def _ends(drawn: Sequence[Mark]) -> tuple[float, float]:
+    ends = [end for mark in drawn for end in (mark.score, mark.low, mark.high) if end is not None]
+    return min(ends), max(ends)
+
+
+def _draw(axes: Axes, mark: Mark, low: float, high: float) -> None:
+    """Draw a choice, with its score beside it if it is recommended or below the lower limit of the figure."""
+    colour = QUIET if mark.kind == "dominated" else VALIDATION
+    chosen = mark.kind == "recommended"
+    if mark.low is not None and mark.high is not None:
+        ends = [max(low, mark.low), max(low, mark.high)]
+        axes.plot([mark.x, mark.x], ends, color=colour, linewidth=7, alpha=0.3, solid_capstyle="butt")
+    if mark.score < low:
+        axes.plot(mark.x, low, "v", color=colour, markersize=6, clip_on=False, zorder=3)
+        text = f"{formatting.score(mark.score)}, below"
+        axes.annotate(text, (mark.x, low), (0, 8), textcoords="offset points", ha="center", fontsize=10, rotation=90)
+        return
+    axes.plot(mark.x, mark.score, "o", color=colour, markersize=10 if chosen else 5.5, zorder=4 if chosen else 3)
+    if chosen:
+        text = f"recommended\n{formatting.score(mark.score)}"
+        axes.annotate(text, (mark.x, high), (0, -2), textcoords="offset points", ha="center", va="top", weight="bold")
+
+
+def _draw_costs(axes: Axes, drawn: Sequence[Mark], width: int) -> None:
+    """Label the x axis with the name and the cost of each choice, upright if there are too many side by side."""
+    places = [mark.x for mark in drawn]
+    axes.set_xlim(places[0] - 0.7, places[-1] + 0.7)
+    pixels = _unit(drawn, width)
+    labels = [f"{_short(mark.name)}\n{_cost(mark.cost)}" for mark in drawn]
+    needed = [LETTER * (_longest(one) + _longest(two)) / 2 + 1 for one, two in pairwise(labels)]
+    fits = all(need < pixels * (after - before) for need, (before, after) in zip(needed, pairwise(places), strict=True))
+    if not fits:
+        labels = [f"{_named(mark.name)}, {_cost(mark.cost)}" for mark in drawn]
+    every = 1 if fits else max(1, round(LINE / pixels))
+    shown = [n for n, mark in enumerate(drawn) if n % every == 0 or mark.kind == "recommended"]
+    axes.set_xticks([places[n] for n in shown], [labels[n] for n in shown], rotation=0 if fits else 90, fontsize=10)
+    axes.set_xlabel(
+        "tuned last layers, and their cost" + ("" if width == NARROW[0] else " (share of full fine-tuning)")
+    )
+
+
+def _unit(drawn: Sequence[Mark], width: int) -> float:
+    """The pixels of one unit of the x axis."""
+    return 0.9 * width / (drawn[-1].x - drawn[0].x + 1.4)
+
+
+def _longest(label: str) -> int:
+    return max(map(len, label.split("\n")))
+
+
+def _cost(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _short(name: str) -> str:
+    """The name of a choice in the label of its place: the number of layers of k."""
+    return "full" if name == FULL else name.removeprefix(LAST)
+
+
+def _named(name: str) -> str:
+    return "full fine-tuning" if name == FULL else names.trainable(name)
+
+
+def _legend(drawn: Sequence[Mark], reference: str) -> list[Line2D | Patch]:
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], color=VALIDATION, marker="o", markersize=9, linewidth=0, label="recommended")
+    ]
+    if any(mark.kind == "other" for mark in drawn):
+        handles.append(Line2D([], [], color=VALIDATION, marker="o", markersize=5.5, linewidth=0, label="other choice"))
+    if any(mark.kind == "dominated" for mark in drawn):
+        label = "dominated: another is as good for less"
+        handles.append(Line2D([], [], color=QUIET, marker="o", markersize=5.5, linewidth=0, label=label))
+    handles.append(Patch(color=VALIDATION, alpha=0.3, linewidth=0, label="95 % interval"))
+    handles.append(Line2D([], [], color=QUIET, linestyle=(0, (4, 4)), linewidth=1, label=reference))
+    return handles
+
+
+def _alt_text(drawn: Sequence[Mark], metric: str) -> str:
+    """Every choice in words, for screen readers."""
+    parts = []
+    for mark in drawn:
+        interval = "" if mark.low is None else f" ({formatting.score_interval(mark.low, mark.high)})"
+        kind = "" if mark.kind == "other" else f", {mark.kind}"
+        parts.append(f"{_named(mark.name)} {formatting.score(mark.score)}{interval} at {_cost(mark.cost)}{kind}")
+    return (
+        f"{names.metric(metric)} of every choice (95 % interval) at its share of the training cost: {'; '.join(parts)}."
+    )

@@ -1,0 +1,44 @@
+"""What follows an answer: the command that would make it surer, and how to load the model."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+Answer = Mapping[str, Any]  # answer.json
+
+
+def next_command(answer: Answer) -> str | None:
+    """The command that would make the answer surer; None if there is none, or while runs are pending."""
+    decision = answer["decision"]
+    command: str | None = decision["next_command"] if decision and not answer["runs"]["pending"] else None
+    return command
+
+
+def sentence_without_command(answer: Answer) -> str:
+    """The answer without its last advice, for where :func:`next_command` stands on a line of its own."""
+    return str(answer["sentence"]).replace(f" To be surer: `{next_command(answer)}`.", "")
+
+
+def loading(answer: Answer, folder: Path) -> str | None:
+    """Three lines of Python that load what is recommended and classify a text; None if nothing is recommended.
+
+    A fine-tuned model is loaded by transformers. Everything else, such as a probe, is loaded by frostline.
+
+    Args:
+        answer: The answer.
+        folder: Of the saved model.
+    """
+    size, decision = answer["sizes"][0], answer["decision"]
+    if decision is None:
+        return None
+    name, pair = json.dumps(str(folder), ensure_ascii=False), bool((answer["columns"] or {}).get("text_pair"))
+    if decision["choice"] in {cell["trainable"] for cell in size["cells"]}:
+        text = '{"text": "A text.", "text_pair": "Its pair."}' if pair else '"A text."'
+        return (
+            "from transformers import pipeline\n"
+            f'classify = pipeline("text-classification", {name})\n'
+            f"print(classify({text}))"
+        )
+    texts = 'pandas.DataFrame({"text": ["A text."], "text_pair": ["Its pair."]})' if pair else '["A text."]'
+    return f"import frostline{', pandas' if pair else ''}\nfound = frostline.predict({name}, {texts})\nprint(*found.rows())"

@@ -1,0 +1,104 @@
+"""The answer on the terminal."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frostline.cli.answer_output import LINES, answer_lines, print_answer
+from frostline.cli.choices_table import by_interest, choices_table
+from synthetic_answer import LAYERS, answer_of, clear, make_runs
+
+DEPTH = 12
+
+
+def deep_answer(**changes: Any) -> dict[str, Any]:
+    """An answer with 14 choices for a model of 12 layers, in which half of the layers are enough."""
+    runs, logits = make_runs(
+        lambda k, seed, *_: 0.95 - 0.3 / (1 + (9 if k == "all" else k)) - 0.01 * (k == 11) + 0.002 * seed,
+        ks=(*range(DEPTH + 1), "all"),
+        seeds=3,
+    )
+    runs = [run | ({"tuned_layers": DEPTH} if run["tune_embeddings"] else {}) for run in runs]
+    return as_in_a_sweep(answer_of((runs, logits)) | {"layers": DEPTH} | changes)
+
+
+def as_in_a_sweep(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer with the keys that a sweep's folder adds."""
+    found = answer["sizes"][0]["decision"]
+    decision = found and {**found, "next_command": None}
+    return {"tested": False, "search": None, "columns": None, **answer, "decision": decision}
+
+
+def test_it_fits_on_a_screen() -> None:
+    answer = deep_answer()
+    answer["sentence"] += " A sentence that fills the lines of the terminal." * 6
+    answer["decision"]["next_command"] = "frostline sweep reviews/sweep.toml --seeds 7"
+    lines = answer_lines(answer, Path("reviews"))
+    assert len(lines) == LINES and all(len(line.text) <= 80 for line in lines)
+    text = "\n".join(line.text for line in lines)
+    assert " ".join(text.split()).startswith(answer["sentence"].replace("\n", " ")[:60])
+    assert "To be surer  frostline sweep reviews/sweep.toml --seeds 7" in text
+    assert "Report       reviews/report.html\nModel        reviews/model\nLoad         from transformers" in text
+    size = answer["sizes"][0]
+    (chosen,) = [line for line in lines if line.kind == "recommended"]
+    assert chosen.text.startswith(">") and chosen.text.endswith("recommended")
+    assert any(line.text.startswith("   all ") for line in lines) and " more in the report" in text
+    shown = sum(line.text.rstrip().split("%")[0] != line.text for line in choices_table(size, 99)[1:])
+    assert shown == len(size["options"]) == DEPTH + 2
+
+
+def test_a_short_table_is_complete() -> None:
+    answer = as_in_a_sweep(answer_of(make_runs(clear)))
+    lines = answer_lines(answer, Path("o"))
+    names = [line.text[3:].split("  ")[0] for line in lines if "%" in line.text and "." in line.text[:30]]
+    assert names[-4:] == ["classifier head only", "last layer", "last 2", "all"] and len(lines) < LINES
+    assert not any("more in the report" in line.text for line in lines)
+    (full,) = [line.text for line in lines if line.text.startswith("   all ")]
+    assert "(" not in full and full.count("%") == 1  # neither an interval nor a probability, only its cost
+
+
+@given(st.data())
+def test_the_most_interesting_choices_come_first(data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, 40))
+    options = [
+        {
+            "choice": f"last {n}",
+            "score": data.draw(st.floats(0, 1)),
+            "dominated_by": data.draw(st.sampled_from([None, "last 0"])),
+        }
+        for n in range(count)
+    ]
+    chosen, reference = (f"last {data.draw(st.integers(0, count - 1))}" for _ in range(2))
+    order = by_interest(options, chosen, reference)
+    assert sorted(order) == sorted(option["choice"] for option in options)
+    assert order[0] == chosen and reference in order[:2]
+    best = max(options, key=lambda option: option["score"])["choice"]
+    assert best in order[:3]
+
+
+def test_without_a_decision_the_scores_are_shown() -> None:
+    none = make_runs(clear, outcome=lambda k, *_: "pending" if k == "all" else "ok")
+    answer = as_in_a_sweep(answer_of(none))
+    assert answer["decision"] is None
+    text = "\n".join(line.text for line in answer_lines(answer, Path("o")))
+    assert "\nlast 2                0.900\n" in text and "Load" not in text and "cost" not in text
+    assert "5 runs not trained yet." in text
+
+
+def test_failed_runs_are_always_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    made = make_runs(clear, outcome=lambda k, seed, _: "diverged" if (k, seed) == (1, 0) else "ok")
+    print_answer(as_in_a_sweep(answer_of(made)), Path("o"))
+    assert capsys.readouterr().out.endswith("\n1 of 20 finished runs failed.\n")
+    made = make_runs(clear, outcome=lambda k, seed, _: "failed" if (k, seed) == (1, 0) else "ok")
+    with pytest.raises(SystemExit, match="1"):
+        print_answer(as_in_a_sweep(answer_of(made)), Path("o"))
+    assert "1 run ended in an error. `frostline status o` gives the reason;" in capsys.readouterr().out
+
+
+def test_a_file_has_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    assert LAYERS == 4
+    print_answer(as_in_a_sweep(answer_of(make_runs(clear))), Path("o"))
+    assert "\x1b" not in capsys.readouterr().out

@@ -1,0 +1,63 @@
+"""The steps after an answer."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frostline.report.next_steps import loading, next_command, sentence_without_command
+from frostline.report.pages.sentences import trouble
+from page_text import answer_of
+
+
+def answer(command: str | None = "frostline sweep o/sweep.toml --seeds 5", pending: int = 0) -> dict[str, Any]:
+    advice = f" To be surer: `{command}`." if command and not pending else ""
+    return {
+        "sentence": f"Tune the last layer.{advice} A probe scores higher.",
+        "decision": {"next_command": command},
+        "runs": {"done": 4, "failed": 0, "pending": pending},
+    }
+
+
+def test_the_command_stands_on_its_own() -> None:
+    assert next_command(answer()) == "frostline sweep o/sweep.toml --seeds 5"
+    for one in (answer(), answer(None), answer(pending=1)):
+        assert sentence_without_command(one) == "Tune the last layer. A probe scores higher."
+    assert next_command(answer(None)) is None and next_command(answer(pending=1)) is None
+    assert next_command({**answer(), "decision": None}) is None
+
+
+def test_the_model_can_be_loaded_as_shown(classified: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer_of(classified)
+    code = loading(found, classified / "model")
+    assert code is not None and len(code.splitlines()) == 3 and code.startswith("from transformers import pipeline")
+    exec(code, {})
+    assert "'score': " in capsys.readouterr().out
+
+
+def test_a_recommendation_that_is_no_k_is_loaded_by_frostline(
+    classified: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = answer_of(classified)
+    found["decision"]["choice"] = "probe"
+    code = loading(found, classified / "model")
+    assert code is not None and len(code.splitlines()) == 3 and code.startswith("import frostline")
+    exec(code, {})
+    assert "'label': " in capsys.readouterr().out
+
+
+def test_pairs_are_loaded_with_pairs(classified: Path) -> None:
+    found = answer_of(classified)
+    found["columns"] = {**found["columns"], "text_pair": "other"}
+    assert '{"text": "A text.", "text_pair": "Its pair."}' in str(loading(found, Path("o/model")))
+    found["decision"]["choice"] = "probe"
+    assert "DataFrame" in str(loading(found, Path("o/model")))
+    found["decision"] = None
+    assert loading(found, Path("o/model")) is None
+
+
+def test_trouble_counts_every_run_that_did_not_succeed() -> None:
+    done = {"done": 3, "failed": 0, "pending": 0}
+    assert trouble({"runs": 3, "failed": 0}, done) is None and trouble(None, done) is None
+    text = trouble({"runs": 33, "failed": 2}, {"done": 33, "failed": 1, "pending": 4})
+    assert text == "2 of 33 finished runs failed; 1 run ended in an error; 4 runs not trained yet."

@@ -1,0 +1,116 @@
+"""The figure of quality against cost."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frostline.report.figures.quality_against_cost import NARROW, WIDE, limits, marks, quality_against_cost
+from frostline.statistics.tune import FULL
+from page_text import answer_of
+from synthetic_answer import answer_of as answer_of_runs
+from synthetic_answer import make_runs
+from synthetic_sweep import make_folder
+
+
+def option(
+    choice: str, score: float, cost: float, half: float = 1.0, dominated_by: str | None = None
+) -> dict[str, Any]:
+    """An option of an answer beside full fine-tuning with the score 0.9; ``half`` of its interval is in points."""
+    below = 100 * (0.9 - score)
+    interval = {"low": below - half, "high": below + half}
+    return {"choice": choice, "score": score, **interval, "cost_of_full": cost, "dominated_by": dominated_by}
+
+
+def curve_of(*options: dict[str, Any], choice: str = "last 1") -> dict[str, Any]:
+    full = option(FULL, 0.9, 1.0, half=0.0)
+    return {"options": [*options, full], "decision": {"choice": choice, "reference": FULL}}
+
+
+CURVE = curve_of(
+    option("words", 0.5, 0.0, dominated_by="probe"),
+    option("probe", 0.86, 0.0),
+    option("last 0", 0.85, 0.0),
+    option("last 1", 0.89, 0.25, half=2.0),
+)
+
+
+def test_a_mark_has_the_interval_of_its_score() -> None:
+    by_name = {mark.name: mark for mark in marks(CURVE)}
+    one = by_name["last 1"]
+    assert (one.low, one.high) == (pytest.approx(0.87), pytest.approx(0.91)) and one.kind == "recommended"
+    assert by_name[FULL].low is None and by_name[FULL].kind == "other"
+    assert [name for name, mark in by_name.items() if mark.kind == "dominated"] == ["words"]
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=30),
+    st.lists(st.sampled_from(["probe", "words"]), unique=True),
+)
+def test_places_ascend_and_never_overlap(costs: list[float], free: list[str]) -> None:
+    options = [option(name, 0.8, 0.0) for name in free]
+    options += [option(f"last {n}", 0.8, cost) for n, cost in enumerate(sorted(costs))]
+    drawn = marks(curve_of(*options))
+    assert all(after.x - before.x > 0.99 for before, after in pairwise(drawn))
+    assert [mark.cost for mark in drawn] == sorted(mark.cost for mark in drawn)
+
+
+def test_places_are_in_proportion_to_the_cost() -> None:
+    drawn = marks(curve_of(*(option(f"last {k}", 0.8, k / 4) for k in (0, 1, 2))))
+    assert [mark.x for mark in drawn] == pytest.approx([0, 1, 2, 4])
+
+
+def test_a_free_choice_far_below_does_not_hide_the_differences() -> None:
+    low, high = limits(marks(CURVE))
+    assert 0.5 < low < 0.84 and high > 0.91
+    figure = quality_against_cost(CURVE, metric="accuracy")
+    assert figure is not None
+    (axes,) = figure.axes
+    texts = [text.get_text() for text in axes.texts]
+    assert "0.500, below" in texts and "recommended\n0.890" in texts
+    near = curve_of(option("last 0", 0.85, 0.0), option("last 1", 0.89, 0.25))
+    assert limits(marks(near))[0] < 0.84  # a difference of usual size is drawn
+
+
+def test_every_choice_is_drawn_labelled_and_read_aloud() -> None:
+    for narrow in (False, True):
+        figure = quality_against_cost(CURVE, metric="accuracy", narrow=narrow)
+        assert figure is not None and figure.get_size_inches()[0] * 72 == (NARROW if narrow else WIDE)[0]
+        (axes,) = figure.axes
+        points = [line for line in axes.lines if line.get_marker() in ("o", "v")]
+        assert len(points) == len(CURVE["options"])
+        assert max(points, key=lambda line: line.get_markersize()).get_ydata() == [0.89]
+        labels = [label.get_text() for label in axes.get_xticklabels()]
+        assert labels == ["words\n0 %", "probe\n0 %", "0\n0 %", "1\n25 %", "full\n100 %"]
+    told = figure.get_label()
+    assert "last layer 0.890 (0.870 to 0.910) at 25 %, recommended" in told
+    assert "words only 0.500 (0.490 to 0.510) at 0 %, dominated" in told and "full fine-tuning 0.900 at 100 %" in told
+
+
+def test_many_layers_have_upright_labels_and_the_recommended_one_is_labelled() -> None:
+    many = curve_of(*(option(f"last {k}", 0.8 + k / 1000, k / 48) for k in range(49)), choice="last 17")
+    figure = quality_against_cost(many, metric="accuracy", narrow=True)
+    assert figure is not None
+    labels = figure.axes[0].get_xticklabels()
+    assert all(label.get_rotation() == 90 for label in labels) and len(labels) < 30
+    assert "last 17, 35 %" in [label.get_text() for label in labels]
+
+
+def test_real_answers(tmp_path: Path) -> None:
+    answer = answer_of(make_folder(tmp_path / "out", tune=(0, 2, "all"), seeds=3))
+    curve = answer["sizes"][0]
+    drawn = {mark.name: mark for mark in marks(curve)}
+    assert [name for name, mark in drawn.items() if mark.kind == "recommended"] == [curve["decision"]["choice"]]
+    for one in curve["options"]:
+        if one["choice"] != "all":
+            full = drawn["all"].score
+            mark = drawn[one["choice"]]
+            assert (mark.low, mark.high) == (full - one["high"] / 100, full - one["low"] / 100)
+
+
+def test_without_a_decision_there_is_no_figure() -> None:
+    undecided = answer_of_runs(make_runs(lambda *_: 0.9, outcome=lambda *_: "diverged"))["sizes"][0]
+    assert quality_against_cost(undecided, metric="accuracy") is None

@@ -1,0 +1,84 @@
+"""The table that opens an analysis."""
+
+from typing import Any
+
+from frostline.report.answer.analysis import analyze
+from frostline.report.tables.recommendations import recommendations_table
+from frostline.report.tables.table import ReportTable
+from frostline.statistics.choices import Choices
+from synthetic_results import noisy, synthetic_group
+
+EARLY = {0: 0.6, 1: 0.75, 2: 0.9, 4: 0.9, "all": 0.9}  # two layers are enough
+FLAT = {0: 0.9, 1: 0.9, 2: 0.9, 4: 0.9, "all": 0.9}
+
+
+def groups() -> list[Any]:
+    """Two models on three tasks, without one of the six pairs. Nothing is learned on the third task."""
+    made = [("early", EARLY), ("flat", FLAT), ("nothing", dict.fromkeys(EARLY, 0.45))]
+    return [
+        synthetic_group(noisy(level, 0.004, seed), model=model, task=task)
+        for seed, model in enumerate(("one", "two"))
+        for task, level in made
+        if (model, task) != ("two", "flat")
+    ]
+
+
+def entries(table: ReportTable) -> dict[str, list[str]]:
+    """The printed cells of each task."""
+    return {
+        str(row.values["task"]): [
+            " ".join([entry.text, *entry.small]).replace("\xa0", " ") for entry in table.entries(row)[1:]
+        ]
+        for row in table.rows
+    }
+
+
+def test_tasks_are_down_and_models_across() -> None:
+    table = recommendations_table(analyze(groups(), Choices()))
+    assert [column.title for column in table.shown] == ["task", "one", "two"]
+    shown = entries(table)
+    assert list(shown) == ["early", "flat", "nothing"]
+    assert all(text.startswith("last 2 of 4 0.") and text.endswith(" >99 % sure") for text in shown["early"])
+    assert shown["flat"][0].startswith("head only 0.") and shown["flat"][1] == "–"
+    assert shown["nothing"] == ["undecided", "undecided"]
+    assert "reach 95 % of full fine-tuning’s gain" in table.caption.replace("\xa0", " ")
+
+
+def test_the_short_form_and_the_csv_have_the_same_numbers() -> None:
+    analysis = analyze(groups(), Choices())
+    long, short = (recommendations_table(analysis, short=flag) for flag in (False, True))
+    assert entries(short)["early"][0].startswith("2 ") and entries(short)["flat"][0].startswith("0 ")
+    assert entries(short)["early"][0].endswith(", >99 %") and entries(short)["nothing"][0] == "undecided"
+    first = long.rows[0].values
+    option = next(
+        option for option in analysis["groups"][0]["sizes"][0]["options"] if option["choice"] == first["one choice"]
+    )
+    assert (first["one below_full"], first["one probability"]) == (option["below_full"], option["probability"])
+    assert long.csv() == short.csv()
+
+
+def test_a_point_above_full_has_the_other_sign() -> None:
+    better = {**EARLY, 2: 0.95}
+    analysis = analyze([synthetic_group(noisy(better, 0.004), task=task) for task in "ab"], Choices())
+    (text,) = entries(recommendations_table(analysis))["a"]
+    (short,) = entries(recommendations_table(analysis, short=True))["a"]
+    assert text.startswith("last 2 of 4 ") and " above, " in text
+    assert short.startswith("2 ") and not short.startswith("2 −")
+
+
+def test_by_mean_it_has_measured_differences_and_no_probability() -> None:
+    analysis = analyze(groups(), Choices(by_mean=True))
+    table = recommendations_table(analysis)
+    shown = entries(table)["early"][0]
+    assert shown.startswith("last 2 of 4 ") and "sure" not in shown and "mean reaches" in table.caption
+    cell = next(one for one in analysis["groups"][0]["sizes"][0]["cells"] if one["trainable"] == "last 2")
+    assert table.rows[0].values["one below_full"] == -100 * cell["difference"]["estimate"] != 0
+
+
+def test_sorting_is_by_the_number_of_layers() -> None:
+    table = recommendations_table(analyze(groups(), Choices()))
+    ranks = [table.entries(row)[1].rank for row in table.rows]
+    assert ranks == ["2", "0", ""]
+    needed = [synthetic_group(noisy({**EARLY, "all": 0.99}, 0.004), task=task) for task in "ab"]
+    table = recommendations_table(analyze(needed, Choices()))
+    assert [table.entries(row)[1].rank for row in table.rows] == ["5", "5"]  # full fine-tuning of 4 layers
