@@ -111,7 +111,7 @@ def _interval(option: Mapping[str, Any], full: float) -> tuple[float | None, flo
     least, most = option["low"], option["high"]
     if least is None or most is None or least == most:
         return None, None
-    return full - most / 100, full - least / 100
+    return full - most / 100, min(1.0, full - least / 100)  # no metric exceeds 1
 
 
 def _kind(option: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
