@@ -216,6 +216,8 @@ def test_a_damaged_bundle_and_other_folders(bundled: frostline.Bundled, models: 
 
     damaged(lambda folder: (folder / "bundle.json").write_text("{"))
     damaged(lambda folder: (folder / "bundle.json").write_text('{"format": 1}'))
+    no_cut = {"format": 1, "model_class": "BertForSequenceClassification", "trunk": "two", "tasks": {"two": {}}}
+    damaged(lambda folder: (folder / "bundle.json").write_text(json.dumps(no_cut)))
     damaged(lambda folder: edit_config(folder / "tasks" / "two", num_hidden_layers=9))
     damaged(lambda folder: (folder / "tasks" / "two" / "config.json").unlink())
     damaged(lambda folder: (folder / "tasks" / "two" / "model.safetensors").write_bytes(b"\0" * 100))

@@ -119,6 +119,7 @@ def read_bundle(folder: Path) -> LoadedBundle:
     tokenizer = load_tokenizer(str(folder), folder / SHARED)
     classifiers: dict[str, Classifier] = {}
     try:
+        cuts = tuple(int(one["shared_layers"]) for one in facts["tasks"].values())
         shared = load_file(folder / SHARED / WEIGHTS)
         for name in (trunk, *(name for name in names if name != trunk)):
             own = load_file(folder / TASKS / name / WEIGHTS)
@@ -129,7 +130,7 @@ def read_bundle(folder: Path) -> LoadedBundle:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         raise _damaged(folder, first_line(error)) from error
     anatomy = find_layers(classifiers[trunk].model)
-    sharing = Sharing(names.index(trunk), tuple(one["shared_layers"] for one in facts["tasks"].values()), anatomy.count)
+    sharing = Sharing(names.index(trunk), cuts, anatomy.count)
     return LoadedBundle(tuple(names), tuple(classifiers[name] for name in names), anatomy, sharing)
 
 
