@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from frostline.api.bundle import Bundled, bundle
+    from frostline.api.bundle_prediction import Bundle, load_bundle
     from frostline.api.find import find
     from frostline.api.prediction import Predictions, predict
     from frostline.api.probe import probe
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from frostline.training.specification import RunSpec
 
 __all__ = [
+    "Bundle",
+    "Bundled",
     "Check",
     "FrostlineError",
     "Plan",
@@ -30,14 +34,18 @@ __all__ = [
     "RunSpec",
     "Sweep",
     "SweepSpec",
+    "bundle",
     "check",
     "find",
+    "load_bundle",
     "predict",
     "probe",
     "write_report",
 ]
 
 _MODULES = {
+    "Bundle": "api.bundle_prediction",
+    "Bundled": "api.bundle",
     "Check": "frozen.check.cut_comparison",
     "Plan": "sweep.plan",
     "Predictions": "api.prediction",
@@ -45,8 +53,10 @@ _MODULES = {
     "RunSpec": "training.specification",
     "Sweep": "api.sweep",
     "SweepSpec": "sweep.specification",
+    "bundle": "api.bundle",
     "check": "frozen.check.exactness",
     "find": "api.find",
+    "load_bundle": "api.bundle_prediction",
     "predict": "api.prediction",
     "probe": "api.probe",
     "write_report": "report.rebuild",

@@ -248,6 +248,13 @@ def test_hooks_are_removed_when_the_forward_fails():
     assert hooks_of(model) == 0
 
 
+@pytest.mark.parametrize("model_type", ["funnel", "mobilebert", "roc_bert"])
+def test_a_configuration_may_lack_special_tokens(model_type: str) -> None:
+    model = small_model(model_type)
+    assert not hasattr(model.config, "bos_token_id")
+    assert probe_batch(model)["input_ids"].shape == (3, 23)
+
+
 def test_probe_batch_holds_ordinary_tokens_padded_on_the_right():
     model = small_model("gpt2")
     batch = probe_batch(model, (120, 90))

@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from transformers import AutoModelForSequenceClassification, PreTrainedModel
+from torch import Tensor
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.load import read_unlabelled
 from frostline.data.specification import REGRESSION
-from frostline.model.anatomy import position_limit
-from frostline.model.loading import LONGEST, load_tokenizer
-from frostline.model.model_files import quiet_loading, readable, require_files
-from frostline.model.tokens import Tokens, encode
+from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
+from frostline.frozen.bundle.folder import is_bundle
+from frostline.model.classifier import load_classifier, logits_of
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.saved import saved_probe
 from frostline.training.probes.words import FACTS as WORDS_FACTS
@@ -26,8 +24,6 @@ from frostline.training.probes.words import load_words
 
 if TYPE_CHECKING:
     import pandas as pd
-
-BATCH = 64
 
 
 @dataclass(frozen=True)
@@ -46,34 +42,52 @@ class Predictions:
     values: NDArray[np.float32]
     truncated: int
 
+    @classmethod
+    def of_logits(cls, texts: Texts, logits: Tensor, config: Any, truncated: int) -> "Predictions":
+        """The predictions of a classifier with this configuration, from its logits ``[N, C]``."""
+        labels = _labels(config.id2label, config.problem_type, logits.shape[1])
+        return cls(texts, labels, (logits.softmax(1) if labels else logits).numpy(), truncated)
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dictionary per text: ``row``, ``text``, ``label`` and a probability ``p(LABEL)`` for each label.
 
         Pairs also have ``text_pair``. For regression, ``prediction`` replaces label and probabilities.
         """
-        for n, text in enumerate(self.texts.texts):
-            row: dict[str, Any] = {"row": int(self.texts.rows[n]), "text": text}
-            if self.texts.pairs is not None:
-                row["text_pair"] = self.texts.pairs[n]
-            if not self.labels:
-                yield {**row, "prediction": float(self.values[n, 0])}
-                continue
-            row["label"] = self.labels[int(self.values[n].argmax())]
-            yield {
-                **row,
-                **{f"p({label})": round(float(p), 6) for label, p in zip(self.labels, self.values[n], strict=True)},
-            }
+        yield from ({**text_cells(self.texts, n), **self.cells(n)} for n in range(len(self.texts)))
 
     def columns(self) -> list[str]:
         """The keys of :meth:`rows`."""
-        pair = [] if self.texts.pairs is None else ["text_pair"]
-        values = ["label", *(f"p({label})" for label in self.labels)] if self.labels else ["prediction"]
-        return ["row", "text", *pair, *values]
+        return [*text_columns(self.texts), *self.cell_columns()]
+
+    def cells(self, n: int) -> dict[str, Any]:
+        """What is predicted for text ``n``: the keys of :meth:`rows` without row number and text."""
+        if not self.labels:
+            return {"prediction": float(self.values[n, 0])}
+        probabilities = zip(self.labels, self.values[n], strict=True)
+        return {
+            "label": self.labels[int(self.values[n].argmax())],
+            **{f"p({label})": round(float(p), 6) for label, p in probabilities},
+        }
+
+    def cell_columns(self) -> list[str]:
+        """The keys of :meth:`cells`."""
+        return ["label", *(f"p({label})" for label in self.labels)] if self.labels else ["prediction"]
+
+
+def text_cells(texts: Texts, n: int) -> dict[str, Any]:
+    """Row number and text of text ``n``, and the second text of a pair."""
+    pair = {} if texts.pairs is None else {"text_pair": texts.pairs[n]}
+    return {"row": int(texts.rows[n]), "text": texts.texts[n], **pair}
+
+
+def text_columns(texts: Texts) -> list[str]:
+    """The keys of :func:`text_cells`."""
+    return ["row", "text", *([] if texts.pairs is None else ["text_pair"])]
 
 
 def require_model(folder: str | Path) -> None:
-    """Raise a FrostlineError if the folder contains no model, no probe and no model of words."""
-    if not any((Path(folder) / name).is_file() for name in ("config.json", PROBE_FACTS, WORDS_FACTS)):
+    """Raise a FrostlineError if the folder contains no model, no probe, no model of words and no bundle."""
+    if not any((Path(folder) / name).is_file() for name in ("config.json", PROBE_FACTS, WORDS_FACTS, BUNDLE_FACTS)):
         raise FrostlineError(f"{folder} contains no model (no config.json): give the folder OUT/model of a sweep.")
 
 
@@ -111,32 +125,28 @@ def predict(
         FrostlineError: The table cannot be read, the folder contains no model, or transformers cannot classify with it.
     """
     require_model(folder)
-    if not isinstance(texts, Texts):
-        texts = _read(texts, text_column, text_pair_column, trained_columns(folder))
-    _check_shape(Path(folder), texts)
+    if is_bundle(folder):
+        raise FrostlineError(f"{folder} is a bundle of several tasks: use frostline.load_bundle(folder)(texts).")
+    texts = as_texts(texts, text_column, text_pair_column, trained_columns(folder))
+    require_shape(Path(folder), texts)
     if probe := saved_probe(folder):
         values, truncated = probe.values(texts, trust_remote_code=trust_remote_code)
         return Predictions(texts, tuple(probe.about["labels"]), values, truncated)
     if words := load_words(folder):
         model_of_words, about = words
         return Predictions(texts, tuple(about["labels"]), model_of_words.predictions(texts).astype(np.float32), 0)
-    model = _load_classifier(Path(folder), trust_remote_code=trust_remote_code)
-    tokenizer = load_tokenizer(str(folder), Path(folder), trust_remote_code=trust_remote_code)
-    text_config = model.config.get_text_config()
-    if getattr(text_config, "pad_token_id", None) is None:  # some models classify by the last token before the padding
-        text_config.pad_token_id = tokenizer.pad_token_id
-    limit = min(tokenizer.model_max_length, position_limit(model) or LONGEST)
-    tokens = encode(tokenizer, texts.texts, texts.pairs, limit)
-    logits = _logits(model, tokens)
-    labels = _labels(model.config.id2label, model.config.problem_type, logits.shape[1])
-    values = logits.softmax(1) if labels else logits
-    return Predictions(texts, labels, values.numpy(), int((tokens.dropped > 0).sum()))
+    classifier = load_classifier(Path(folder), trust_remote_code=trust_remote_code)
+    tokens = classifier.encode(texts)
+    (logits,) = logits_of(tokens, lambda batch: [classifier.model(**batch).logits])
+    return Predictions.of_logits(texts, logits, classifier.model.config, int((tokens.dropped > 0).sum()))
 
 
-def _read(
+def as_texts(
     source: Any, text_column: str | None, text_pair_column: str | None, trained: Mapping[str, str | None] | None
 ) -> Texts:
-    """The texts of a table or a list."""
+    """The texts of a table or a list, for a model that was ``trained`` on these columns."""
+    if isinstance(source, Texts):
+        return source
     if isinstance(source, list | tuple):
         wrong = [one for one in source if not isinstance(one, str)]
         if wrong or not source:
@@ -147,39 +157,7 @@ def _read(
     return texts
 
 
-def _load_classifier(folder: Path, *, trust_remote_code: bool) -> PreTrainedModel:
-    """The classifier in a folder, in eval mode."""
-    require_files(str(folder), folder)
-    with quiet_loading():
-        model, info = readable(
-            lambda: AutoModelForSequenceClassification.from_pretrained(
-                folder, use_safetensors=True, output_loading_info=True, trust_remote_code=trust_remote_code
-            ),
-            str(folder),
-            "transformers cannot load it for classification",
-        )
-    if info["missing_keys"]:
-        raise FrostlineError(
-            f"The model in {folder} is not a trained classifier (its weights lack {min(info['missing_keys'])}): give the "
-            "folder OUT/model of a sweep."
-        )
-    if model.config.problem_type == "multi_label_classification":
-        raise FrostlineError(
-            f"The model in {folder} is a multi-label classifier: give one that predicts a single label or a number."
-        )
-    return model.eval()
-
-
-def _logits(model: PreTrainedModel, tokens: Tokens) -> torch.Tensor:
-    """The logits ``[N, C]`` of all texts in their order, computed in batches of similar length."""
-    order = np.argsort(tokens.lengths, kind="stable")
-    with torch.no_grad():
-        starts = range(0, len(order), BATCH)
-        parts = [model(**tokens.batch(order[start : start + BATCH])).logits.float() for start in starts]
-    return torch.cat(parts)[torch.from_numpy(np.argsort(order))]
-
-
-def _check_shape(folder: Path, texts: Texts) -> None:
+def require_shape(folder: Path, texts: Texts) -> None:
     """Refuse single texts for a model that was trained on pairs, and pairs for one that was trained on single texts."""
     columns = trained_columns(folder)
     if columns and (columns.get("text_pair") is None) != (texts.pairs is None):

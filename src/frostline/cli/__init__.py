@@ -7,6 +7,7 @@ new command needs its file, its import below, and its place in ``help.COMMANDS``
 
 from frostline.cli import (  # noqa: F401  registers the commands
     analyze,
+    bundle,
     cache,
     check,
     demo,

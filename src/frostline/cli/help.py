@@ -12,6 +12,7 @@ COMMANDS = (
     "status",
     "report",
     "predict",
+    "bundle",
     "probe",
     "check",
     "analyze",

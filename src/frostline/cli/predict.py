@@ -40,7 +40,7 @@ WRITERS: dict[str, Callable[[Rows, Sequence[str]], bytes]] = {".csv": _csv, ".js
 WRITTEN = either(*(FORMAT_OF[ending] for ending in WRITERS))
 
 Model = Annotated[
-    Path, typer.Argument(help="Folder of a classifier: OUT/model of a sweep, or OUT/probe of a search or probe.")
+    Path, typer.Argument(help="Folder of a classifier: OUT/model of a sweep, OUT/probe of a probe, or a bundle.")
 ]
 File = Annotated[Path, typer.Argument(help=f"Table of texts: {either(*ENDINGS)}.")]
 Out = Annotated[
@@ -70,28 +70,39 @@ def predict(
     """Predict labels and probabilities for a table of texts.
 
     The output has one row per text: its row number in the file (the header is row 1), the text, the predicted label and the
-    probability of each label.
+    probability of each label. With a bundle, these columns begin with the name of each task.
     """
+    from frostline.api.bundle_prediction import bundle_columns, joined_columns, joined_rows, load_bundle
     from frostline.api.prediction import predict as predict_texts
     from frostline.api.prediction import require_model, trained_columns
     from frostline.data.files import replace_file
     from frostline.data.load import read_unlabelled
+    from frostline.frozen.bundle.folder import is_bundle
 
     target = out.expanduser() if out else file.with_name(f"{file.stem}.predictions.csv")
     require_writable(target, file, overwrite=overwrite)
     require_model(model)
+    several = is_bundle(model)
+    if several and trust_remote_code:
+        raise FrostlineError(f"{model} is a bundle, and no code comes with it: leave --trust-remote-code out.")
     texts, columns = read_unlabelled(
         file,
         column_names=None if column_names is None else comma_separated(column_names),
         text_column=text_column,
         text_pair_column=text_pair_column,
-        trained=trained_columns(model),
+        trained=bundle_columns(model) if several else trained_columns(model),
     )
-    predictions = predict_texts(model, texts, trust_remote_code=trust_remote_code)
+    if several:
+        by_task = load_bundle(model)(texts)
+        rows, header = list(joined_rows(by_task)), joined_columns(by_task)
+        tasks, cut_off = f", {len(by_task)} tasks", next(iter(by_task.values())).truncated
+    else:
+        predictions = predict_texts(model, texts, trust_remote_code=trust_remote_code)
+        rows, header, tasks, cut_off = list(predictions.rows()), predictions.columns(), "", predictions.truncated
     print(f"{file}: {columns}.", file=sys.stderr)
-    replace_file(target, WRITERS[target.suffix](list(predictions.rows()), predictions.columns()))
-    truncated = f"; {predictions.truncated} were truncated to the model's length limit" if predictions.truncated else ""
-    print(f"{target}: {len(texts):,} {'text' if len(texts) == 1 else 'texts'}{truncated}")
+    replace_file(target, WRITERS[target.suffix](rows, header))
+    truncated = f"; {cut_off} were truncated to the model's length limit" if cut_off else ""
+    print(f"{target}: {len(texts):,} {'text' if len(texts) == 1 else 'texts'}{tasks}{truncated}")
 
 
 def require_writable(target: Path, file: Path, *, overwrite: bool) -> None:

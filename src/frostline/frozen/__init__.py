@@ -6,6 +6,7 @@
 - ``forward_pass``: compute hidden states of many examples.
 - ``cache/``: the hidden states on disk.
 - ``check/``: the exactness check of the cut.
+- ``bundle/``: several classifiers that share their frozen layers.
 
 May import from data, statistics, fast and model.
 """

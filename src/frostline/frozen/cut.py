@@ -64,15 +64,15 @@ class UpperModel:
 
         Args:
             batch: The model's inputs, padded on the right.
-            hidden: Cached hidden states of the real tokens, ``[1, T, D]``, in the order of the batch. Required with a cut.
+            hidden: Cached hidden states of the real tokens, ``[1, T, D]``, in the order of the batch. Without packing they can
+                also be those of all positions, ``[B, S, D]``. Required with a cut.
             capacity: Copies fill a packed batch up to this many tokens; see :mod:`frostline.model.packing`.
             examples: Copies fill a packed batch up to this many examples.
         """
         mask = batch["attention_mask"]
         step = TOKENS_MULTIPLE if self.packing and not capacity and mask.device.type == "cpu" else 1
         self._layout = Layout(mask.sum(1), mask.shape[1], self.runs, capacity, examples, step)
-        by_run = None if hidden is None else self._layout.split_by_run(hidden)
-        self._hidden = by_run if by_run is None or self.packing else self._layout.unpack(by_run)
+        self._hidden = None if hidden is None else self._arranged(hidden)
         if self.packing:
             self.packing.layout = self._layout
         if self.head_token:
@@ -84,6 +84,14 @@ class UpperModel:
             self._set_read(None)
             if self.packing:
                 self.packing.layout = None
+
+    def _arranged(self, hidden: Tensor) -> Tensor:
+        """The given hidden states as the first layer reads them: packed ``[K, T, D]``, or padded ``[B, S, D]``."""
+        assert self._layout is not None
+        if not self.packing and hidden.shape[:2] == (self._layout.batch_size, self._layout.length):
+            return hidden
+        by_run = self._layout.split_by_run(hidden)
+        return by_run if self.packing else self._layout.unpack(by_run)
 
     def skipped_forward(self, number: int) -> Callable[..., Any]:
         """The forward function of a skipped layer. It returns the layer's input; the last layer returns cached hidden states."""

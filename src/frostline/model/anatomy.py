@@ -79,11 +79,12 @@ def probe_batch(model: PreTrainedModel, lengths: Sequence[int] = (23, 17, 9), *,
     limit = position_limit(model)
     lengths = [length if limit is None else min(length, limit) for length in lengths]
     vocabulary = getattr(config, "vocab_size", None) or CHARACTERS
-    pad = config.pad_token_id if config.pad_token_id is not None else 0
+    pad, *others = (getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "sep"))
+    pad = 0 if pad is None else pad
     generator = torch.Generator().manual_seed(seed)
     mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
     ids = torch.randint(0, vocabulary, mask.shape, generator=generator)
-    special = {pad, config.bos_token_id, config.eos_token_id, getattr(config, "sep_token_id", None)}
+    special = {pad, *others}
     plain = next(i for i in range(vocabulary) if i not in special)
     for token in special - {None}:
         ids[ids == token] = plain

@@ -1,6 +1,7 @@
 """Load a model, its configuration and its tokenizer for classification."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from frostline.model.model_files import (
 from frostline.model.places import HEAD, POOLER
 from frostline.model.pretrained import Pretrained
 
+LOAD_SETTINGS = ("name_or_path", "is_local", "local_files_only", "max_length")  # of a tokenizer; not part of the model
 LONGEST = 512  # tokens of an example, unless the user or the model sets another limit
 
 
@@ -159,3 +161,14 @@ def load_tokenizer(name: str, folder: Path, *, trust_remote_code: bool = False) 
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     tokenizer.padding_side = "right"
     return tokenizer
+
+
+@contextmanager
+def without_load_settings(tokenizer: PreTrainedTokenizerBase) -> Iterator[None]:
+    """While the context is open, the tokenizer is saved without the settings with which it was loaded."""
+    init = tokenizer.init_kwargs
+    tokenizer.init_kwargs = {name: value for name, value in init.items() if name not in LOAD_SETTINGS}
+    try:
+        yield
+    finally:
+        tokenizer.init_kwargs = init

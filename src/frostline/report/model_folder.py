@@ -14,18 +14,13 @@ from transformers.utils import logging
 
 from frostline import FrostlineError
 from frostline.data.files import replace_folder
+from frostline.model.loading import without_load_settings
 from frostline.model.pretrained import Pretrained
 from frostline.report.card import VERSIONS, Saved, model_card
 from frostline.sweep.plan import Identity
 from frostline.training.specification import RunSpec
 
 SCHEMA_VERSION = 1
-LOAD_SETTINGS = (
-    "name_or_path",
-    "is_local",
-    "local_files_only",
-    "max_length",
-)  # of the tokenizer; not part of the model
 
 
 def save_model(
@@ -100,16 +95,16 @@ def _facts(identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: 
 def _as_published(pretrained: Pretrained, max_length: int) -> Iterator[None]:
     """While this is open, tokenizer and configuration have the settings to publish: the length limit, none of the training."""
     tokenizer, config = pretrained.tokenizer, pretrained.model.config
-    longest, init, bars = tokenizer.model_max_length, tokenizer.init_kwargs, logging.is_progress_bar_enabled()
+    longest, bars = tokenizer.model_max_length, logging.is_progress_bar_enabled()
     tokenizer.model_max_length = max_length
-    tokenizer.init_kwargs = {name: value for name, value in init.items() if name not in LOAD_SETTINGS}
     logging.disable_progress_bar()
     if pretrained.use_cache is not None:
         config.use_cache = pretrained.use_cache
     try:
-        yield
+        with without_load_settings(tokenizer):
+            yield
     finally:
-        tokenizer.model_max_length, tokenizer.init_kwargs = longest, init
+        tokenizer.model_max_length = longest
         if pretrained.use_cache is not None:
             config.use_cache = False
         if bars:

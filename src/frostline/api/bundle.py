@@ -1,0 +1,260 @@
+"""``frostline.bundle``: write several fine-tuned models that share their frozen layers into one folder."""
+
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from frostline import FrostlineError
+from frostline.api.prediction import trained_columns
+from frostline.data.files import file_name, make_folder, replace_folder
+from frostline.data.wording import first_line, listed, quoted
+from frostline.frozen.bundle.branches import branches
+from frostline.frozen.bundle.folder import BundleWriter, is_bundle, read_bundle
+from frostline.frozen.bundle.sharing import Contents, Sharing, find_sharing
+from frostline.frozen.check.differences import LAYER_ERRORS
+from frostline.model.anatomy import find_layers, probe_batch
+from frostline.model.classifier import load_classifier
+from frostline.model.model_files import MODEL_FILES
+from frostline.training.probes.saved import FACTS as PROBE_FACTS
+from frostline.training.probes.words import FACTS as WORDS_FACTS
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+LENGTHS = (40, 31, 22, 13) * 4  # tokens of the random texts on which a new bundle is checked and timed
+REPETITIONS = 3  # of the timing
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What it costs to keep all tasks and to run them.
+
+    Attributes:
+        disk_bytes: The size of all files.
+        memory_bytes: The size of all weights in memory.
+        layers: How many layers run for a batch.
+        seconds: The time of all tasks for 16 random texts of 13 to 40 tokens, without loading.
+    """
+
+    disk_bytes: int
+    memory_bytes: int
+    layers: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """What :func:`bundle` wrote.
+
+    Attributes:
+        out: The folder.
+        layers: The number of layers of each model.
+        shared_layers: How many of the lowest layers each task shares, by name.
+        cost: The cost of the bundle.
+        separate: The cost of the separate models.
+    """
+
+    out: Path
+    layers: int
+    shared_layers: Mapping[str, int]
+    cost: Cost
+    separate: Cost
+
+
+def bundle(
+    models: Sequence[str | Path], *, out: str | Path, names: Sequence[str] | None = None, overwrite: bool = False
+) -> Bundled:
+    """Write several fine-tuned models of one pretrained model into one folder. Weights that they share are written once.
+
+    The bundle is checked: for random texts, its logits must be bitwise identical to those of each model alone.
+
+    Args:
+        models: Folders of models, or folders of sweeps or searches, of which the recommended model is taken.
+        out: The folder of the bundle.
+        names: The names of the tasks. By default they are those of the folders.
+        overwrite: Whether to replace an existing bundle.
+
+    Raises:
+        FrostlineError: The models cannot be in one bundle, or the folder cannot be written.
+    """
+    folders = [_model_folder(Path(model).expanduser()) for model in models]
+    if len(folders) < 2:
+        raise FrostlineError("A bundle needs at least two models: give the folders of several fine-tuned models.")
+    tasks = dict(zip(_task_names(folders, names), folders, strict=True))
+    out = Path(out).expanduser()
+    _require_free(out, overwrite=overwrite)
+    _require_one_shape(tasks)
+    contents: dict[str, Contents] = {}
+    for name, folder in tasks.items():
+        classifier = load_classifier(folder)
+        contents[name] = Contents.of(classifier, find_layers(classifier.model))
+    sharing = find_sharing(contents)
+    with _written_aside(out) as aside:
+        _write(aside, tasks, sharing)
+        cost, separate = _compare(aside, tasks)
+    return Bundled(out, sharing.layers, dict(zip(tasks, sharing.cuts, strict=True)), cost, separate)
+
+
+def _write(folder: Path, tasks: Mapping[str, Path], sharing: Sharing) -> None:
+    """Write all parts of a bundle."""
+    trunk = load_classifier(list(tasks.values())[sharing.trunk])
+    writer = BundleWriter(folder, find_layers(trunk.model), sharing, trunk)
+    for (name, origin), cut in zip(tasks.items(), sharing.cuts, strict=True):
+        writer.add(name, load_classifier(origin).model, cut, origin)
+    writer.finish(list(tasks), type(trunk.model).__name__)
+
+
+def _compare(folder: Path, tasks: Mapping[str, Path]) -> tuple[Cost, Cost]:
+    """The costs of a bundle and of the separate models.
+
+    Raises:
+        FrostlineError: A task has other logits than its model alone.
+    """
+    loaded = read_bundle(folder)
+    batch = probe_batch(loaded.models[0], LENGTHS)
+    kind = loaded.models[0].config.model_type
+    try:
+        with branches(loaded.models, loaded.anatomy, loaded.sharing) as run:
+            together, seconds = _timed(lambda: run(batch))
+    except LAYER_ERRORS as error:
+        raise FrostlineError(
+            f"A model of type {kind!r} cannot be in a bundle, because its layers need more from the layers below than hidden "
+            f"states ({first_line(error)}): run `frostline predict` with each model."
+        ) from error
+    disk, memory, alone_seconds = 0, 0, 0.0
+    for (name, origin), logits in zip(tasks.items(), together, strict=True):
+        model = load_classifier(origin).model
+        (alone,), taken = _timed(lambda model=model: [model(**batch).logits])  # type: ignore[misc]
+        if not torch.equal(alone, logits):
+            raise FrostlineError(
+                f"In the bundle, {name} has other logits than its model alone, so a model of type {kind!r} cannot be in a "
+                "bundle: run `frostline predict` with each model."
+            )
+        disk += _size({file for pattern in MODEL_FILES for file in origin.glob(pattern)})
+        memory += _weights([model])
+        alone_seconds += taken
+    own_disk = _size(file for file in folder.rglob("*") if file.is_file())
+    cost = Cost(own_disk, _weights(loaded.models), loaded.sharing.layers_run, seconds)
+    return cost, Cost(disk, memory, len(tasks) * loaded.sharing.layers, alone_seconds)
+
+
+def _timed(run: Callable[[], list[Tensor]]) -> tuple[list[Tensor], float]:
+    """The result of a forward pass and its shortest time in seconds, after one that is not timed."""
+    with torch.no_grad():
+        logits, seconds = run(), []
+        for _ in range(REPETITIONS):
+            start = perf_counter()
+            run()
+            seconds.append(perf_counter() - start)
+    return logits, min(seconds)
+
+
+def _size(files: Iterable[Path]) -> int:
+    return sum(file.stat().st_size for file in files)
+
+
+def _weights(models: Sequence[PreTrainedModel]) -> int:
+    """The bytes of all weights. Those that several models share count once."""
+    return sum({p.data_ptr(): p.nbytes for model in models for p in model.parameters()}.values())
+
+
+def _model_folder(folder: Path) -> Path:
+    """The folder of a model: ``folder`` itself, or ``model`` in the folder of a sweep.
+
+    Raises:
+        FrostlineError: There is no fine-tuned model.
+    """
+    for candidate in (folder, folder / "model"):
+        if (candidate / "config.json").is_file():
+            return candidate
+    if any((folder / name).is_file() for name in (PROBE_FACTS, WORDS_FACTS)):
+        raise FrostlineError(
+            f"{folder} is a probe or a model of words, which is not fine-tuned: give fine-tuned models, OUT/model of sweeps."
+        )
+    raise FrostlineError(f"{folder} contains no model (no config.json): give the folder OUT or OUT/model of a sweep.")
+
+
+def _task_names(folders: Sequence[Path], names: Sequence[str] | None) -> list[str]:
+    """A unique name for each model.
+
+    Raises:
+        FrostlineError: Names are missing, unusable or not unique.
+    """
+    if names is None:
+        paths = [Path(os.path.abspath(folder)) for folder in folders]
+        names = [file_name(path.parent.name if path.name == "model" else path.name) for path in paths]
+    if len(names) != len(folders):
+        raise FrostlineError(f"--names has {len(names)} names for {len(folders)} models: give one for each model.")
+    first: dict[str, Path] = {}
+    for name, folder in zip(names, folders, strict=True):
+        if not NAME.fullmatch(name):
+            raise FrostlineError(f"{quoted(name)} cannot be the name of a task: use letters, digits, '.', '_' and '-'.")
+        if other := first.get(name.casefold()):
+            raise FrostlineError(
+                f"{other} and {folder} would both be called {quoted(name)}: name all tasks with --names."
+            )
+        first[name.casefold()] = folder
+    return list(names)
+
+
+def _require_free(out: Path, *, overwrite: bool) -> None:
+    """Check the folder of the bundle before anything is computed.
+
+    Raises:
+        FrostlineError: It is not empty, and is not a bundle that may be replaced.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not overwrite:
+        raise FrostlineError(f"{out} exists: give another --out, or --overwrite.")
+    if not is_bundle(out):
+        raise FrostlineError(f"{out} exists and is not a bundle, so it is not replaced: give another --out.")
+
+
+def _require_one_shape(tasks: Mapping[str, Path]) -> None:
+    """Refuse single texts together with pairs of texts.
+
+    Raises:
+        FrostlineError: Some models were trained on pairs, others on single texts.
+    """
+    columns = {name: trained_columns(folder) for name, folder in tasks.items()}
+    pairs = {name: one.get("text_pair") is not None for name, one in columns.items() if one}
+    both = [[name for name, is_pair in pairs.items() if is_pair is wanted] for wanted in (True, False)]
+    if all(both):
+        raise FrostlineError(
+            f"{listed(both[0])} read pairs of texts, but {listed(both[1])} single texts: these have different tokens, so no "
+            "layer could be shared. Make one bundle of each."
+        )
+
+
+@contextmanager
+def _written_aside(out: Path) -> Iterator[Path]:
+    """A new folder, which is moved to ``out`` when the context ends without an error.
+
+    Raises:
+        FrostlineError: The folder cannot be written.
+    """
+    make_folder(out.parent)
+    aside = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.part")
+    try:
+        aside.mkdir()
+        yield aside
+        mode = (aside / "bundle.json").stat().st_mode
+        for file in aside.rglob("*.safetensors"):
+            file.chmod(mode)  # the weights are written readable by their owner only
+        replace_folder(aside, out)
+    except (OSError, SafetensorError) as error:
+        raise FrostlineError(
+            f"The bundle could not be written to {out} ({error}): free disk space or choose another --out."
+        ) from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)

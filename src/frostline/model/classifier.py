@@ -1,0 +1,112 @@
+"""A trained classifier in a folder: load it, encode texts, and compute their logits.
+
+Shapes: N texts, B examples in a batch, S padded length, C outputs.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
+
+from frostline import FrostlineError
+from frostline.data.examples import Texts
+from frostline.model.anatomy import position_limit
+from frostline.model.loading import LONGEST, load_tokenizer
+from frostline.model.model_files import quiet_loading, readable, require_files
+from frostline.model.packed_layout import ALIGNED
+from frostline.model.tokens import Tokens, encode
+from frostline.model.trace import Batch
+
+BATCH = 64
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A classifier that is ready to label texts, as :func:`load_classifier` or :func:`prepared` returns it.
+
+    Attributes:
+        model: The model in eval mode.
+        tokenizer: Its tokenizer.
+        max_length: The most tokens of a text. Longer texts are truncated.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    max_length: int
+
+    def encode(self, texts: Texts) -> Tokens:
+        """The tokens of all texts."""
+        return encode(self.tokenizer, texts.texts, texts.pairs, self.max_length)
+
+
+def load_classifier(folder: Path, *, trust_remote_code: bool = False) -> Classifier:
+    """Load the classifier in a folder.
+
+    Raises:
+        FrostlineError: The folder has no classifier of a single label or number that transformers can load.
+    """
+    require_files(str(folder), folder)
+    with quiet_loading():
+        model, info = readable(
+            lambda: AutoModelForSequenceClassification.from_pretrained(
+                folder, use_safetensors=True, output_loading_info=True, trust_remote_code=trust_remote_code
+            ),
+            str(folder),
+            "transformers cannot load it for classification",
+        )
+    if info["missing_keys"]:
+        raise FrostlineError(
+            f"The model in {folder} is not a trained classifier (its weights lack {min(info['missing_keys'])}): give the "
+            "folder OUT/model of a sweep."
+        )
+    if model.config.problem_type == "multi_label_classification":
+        raise FrostlineError(
+            f"The model in {folder} is a multi-label classifier: give one that predicts a single label or a number."
+        )
+    return prepared(model, load_tokenizer(str(folder), folder, trust_remote_code=trust_remote_code))
+
+
+def prepared(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Classifier:
+    """The classifier of a loaded model and its tokenizer."""
+    text_config = model.config.get_text_config()
+    if getattr(text_config, "pad_token_id", None) is None:  # some models classify by the last token before the padding
+        text_config.pad_token_id = tokenizer.pad_token_id
+    _align_weights(model)
+    limit = min(tokenizer.model_max_length, position_limit(model) or LONGEST)
+    return Classifier(model.eval(), tokenizer, int(limit))
+
+
+def logits_of(tokens: Tokens, forward: Callable[[Batch], Sequence[Tensor]]) -> list[Tensor]:
+    """The logits of all texts in their order, computed in batches of similar length.
+
+    Args:
+        tokens: The N encoded texts.
+        forward: From a batch to the logits ``[B, C]`` of each of several tasks. C can differ between tasks.
+
+    Returns:
+        For each task ``[N, C]`` in float32.
+    """
+    order = np.argsort(tokens.lengths, kind="stable")
+    with torch.no_grad():
+        starts = range(0, len(order), BATCH)
+        batches = [[x.float() for x in forward(tokens.batch(order[start : start + BATCH]))] for start in starts]
+    restore = torch.from_numpy(np.argsort(order))
+    return [torch.cat(of_task)[restore] for of_task in zip(*batches, strict=True)]
+
+
+def _align_weights(model: PreTrainedModel) -> None:
+    """Copy weights whose address is not aligned, so that logits do not depend on where a file stores the weights.
+
+    A file that is mapped into memory aligns nothing. The table of the vocabulary is not copied, because it is only looked up.
+    """
+    vocabulary = getattr(model.config.get_text_config(), "vocab_size", None)
+    for module in model.modules():
+        if isinstance(module, nn.Embedding) and module.num_embeddings == vocabulary:
+            continue
+        for parameter in module.parameters(recurse=False):
+            if parameter.data_ptr() % ALIGNED:
+                parameter.data = parameter.data.clone()
