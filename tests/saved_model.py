@@ -26,8 +26,8 @@ def saved_sweep(base: Path, out: Path, label: Callable[[int], Any], **settings: 
     rows = pd.DataFrame({"text": texts, "label": [label(n) for n in first]})
     sweep = Sweep(
         model=str(base), train=rows[:80], validation=rows[80:], test="none", seeds=2, out=str(out),
-        learning_rate=5e-3, head_learning_rate=2e-2, num_train_epochs=4, max_length=MAX_LENGTH, max_truncated=1.0,
-        precision="float32", task="films | <b>", **{"tune": "0,all", **settings},
+        learning_rate=5e-3, max_length=MAX_LENGTH, max_truncated=1.0, precision="float32", task="films | <b>",
+        **{"tune": "0,all", "head_learning_rate": 2e-2, "num_train_epochs": 4, **settings},
     )  # fmt: skip
     sweep.run()
     return out

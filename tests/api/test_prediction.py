@@ -1,6 +1,7 @@
 """``frostline.predict``: predictions for new texts."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,13 @@ import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
-from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaForSequenceClassification, pipeline
+from transformers import (
+    AutoModelForSequenceClassification,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+    pipeline,
+)
 
 import frostline
 from frostline import FrostlineError
@@ -139,3 +146,59 @@ def test_pairs_and_single_texts_are_not_confused(finished_sweep: Path, tmp_path:
     assert next(predictions.rows())["text_pair"] == "bad"
     (folder / "frostline.json").unlink()  # then it is any classifier of transformers
     assert len(frostline.predict(folder, single).values) == 1
+
+
+def with_keys(model: Path, folder: Path, **keys: Any) -> Path:
+    """A copy of a model with more keys in its config.json."""
+    copy = Path(shutil.copytree(model, folder))
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, **keys}))
+    return copy
+
+
+def test_a_temperature_and_a_threshold_of_the_configuration(finished_sweep: Path, tmp_path: Path) -> None:
+    texts = [row["text"] for row in sentences(40, seed=3)]
+    plain = frostline.predict(finished_sweep / "model", texts)
+    same = frostline.predict(with_keys(finished_sweep / "model", tmp_path / "one", calibration_temperature=1), texts)
+    assert list(same.rows()) == list(plain.rows()) and plain.temperature == 1 and plain.threshold is None
+    keys = {"calibration_temperature": 2.0, "decision_threshold": 0.7, "decision_threshold_label": "negative"}
+    found = frostline.predict(with_keys(finished_sweep / "model", tmp_path / "two", **keys), texts)
+    odds = np.sqrt(plain.values[:, 0] / plain.values[:, 1])  # dividing logits by 2 takes the square root of the odds
+    assert found.values[:, 0] == pytest.approx(odds / (1 + odds), abs=1e-5)
+    assert [row["label"] for row in found.rows()] == found.predicted
+    assert found.predicted == ["negative" if p >= 0.7 else "positive" for p in found.values[:, 0]]
+    other = frostline.predict(tmp_path / "two", texts, threshold=0.2)
+    assert other.predicted == ["negative" if p >= 0.2 else "positive" for p in found.values[:, 0]]
+    assert (other.values == found.values).all()
+
+
+def test_a_threshold_at_prediction_is_about_the_second_label(finished_sweep: Path) -> None:
+    texts = [row["text"] for row in sentences(40, seed=3)]
+    found = frostline.predict(finished_sweep / "model", texts, threshold=0.9)
+    assert found.predicted == ["positive" if p >= 0.9 else "negative" for p in found.values[:, 1]]
+
+
+@pytest.mark.parametrize(
+    ("keys", "threshold", "message"),
+    [
+        ({}, 1.5, "The threshold cannot be 1.5: give a probability between 0 and 1."),
+        ({"id2label": {0: "a", 1: "b", 2: "c"}}, 0.5, "A threshold is for two labels, but this model has 3 labels"),
+        ({"calibration_temperature": 0}, None, "calibration_temperature in config.json is 0: give a number above 0"),
+        ({"calibration_temperature": "warm"}, None, "calibration_temperature in config.json is 'warm': give a number"),
+        ({"decision_threshold": 2}, None, "The threshold cannot be 2"),
+        (
+            {"decision_threshold": 0.3, "decision_threshold_label": "x"},
+            None,
+            "decision_threshold_label in config.json is 'x': name one of negative, positive.",
+        ),
+    ],
+)
+def test_an_unusable_temperature_or_threshold_is_refused(
+    finished_sweep: Path, tmp_path: Path, keys: dict[str, Any], threshold: float | None, message: str
+) -> None:
+    model = with_keys(finished_sweep / "model", tmp_path / "model", **keys)
+    if "id2label" in keys:
+        resized = AutoModelForSequenceClassification.from_pretrained(model, ignore_mismatched_sizes=True)
+        resized.save_pretrained(model)
+    with pytest.raises(FrostlineError, match=re.escape(message)):
+        frostline.predict(model, ["good film"], threshold=threshold)

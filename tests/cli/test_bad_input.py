@@ -42,6 +42,9 @@ BAD = [
     ("--train t.csv --metric pearson", "There is no metric 'pearson' for this task"),
     ("--train stars.csv --metric f1", "There is no metric 'f1' for this task"),
     ("--train stars.csv --class-weights balanced", "class_weights are for classes"),
+    ("--train stars.csv --calibrate", "--calibrate is for probabilities, but this is a regression"),
+    ("--train stars.csv --threshold 0.3", "--threshold is for two classes, but there are numbers to predict"),
+    ("--train t.csv --threshold auc", "threshold cannot be 'auc': give a number between 0 and 1, recall=0.9"),
     ("--train t.csv --class-weights positive=1", "Class weights do not include 'negative'"),
     (
         "--train t.csv --class-weights positive=1,negative=x",

@@ -35,3 +35,11 @@ def test_predictions_of_a_file_without_a_header(frostline: Frostline, here: Path
     assert (
         "contains no model (no config.json)" in frostline("predict", ".", "nothing.csv").err
     )  # the model is checked before the texts
+
+
+def test_a_threshold_is_applied_and_printed(frostline: Frostline, here: Path, finished_sweep: Path) -> None:
+    write_csv(here / "new.csv", [{"text": "a good film"}, {"text": "a bad film"}])
+    done = frostline("predict", finished_sweep / "model", "new.csv", "--threshold", "0.0001")
+    assert done.code == 0 and "The label 'positive' is predicted from probability 0.0001 on." in done.err
+    with (here / "new.predictions.csv").open(newline="") as file:
+        assert [row["label"] for row in csv.DictReader(file)] == ["positive", "positive"]

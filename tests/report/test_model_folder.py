@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.special import softmax
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 import frostline.report.model_folder as model_folder
@@ -17,6 +18,7 @@ from frostline import FrostlineError
 from frostline.api.prediction import predict
 from frostline.data.load import read_unlabelled
 from frostline.model.loading import load_pretrained
+from frostline.model.output_keys import OUTPUT_KEYS
 from frostline.report.card import Saved
 from frostline.report.model_folder import save_model
 from frostline.sweep.results.folder import Folder
@@ -127,6 +129,35 @@ def test_a_swap_that_fails_leaves_the_older_folder(
         save_model(target, *arguments, Saved(0.0, trained_again=False))
     assert (target / "mine.txt").read_text() == "still here"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_temperature_and_threshold_are_saved_and_applied(licensed_bert: Path, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"tune": "0", "head_learning_rate": 2e-3, "num_train_epochs": 2}
+    out = saved_sweep(licensed_bert, tmp_path / "out", lambda n: "ab"[n % 2], **settings)
+    model, texts = out / "model", recommended_predictions(out)[0]
+    plain, runs = predict(model, texts), sorted(path.name for path in (out / "runs").iterdir())
+    assert plain.temperature == 1 and plain.threshold is None and not {*OUTPUT_KEYS} & read_config(model).keys()
+    saved_sweep(licensed_bert, out, lambda n: "ab"[n % 2], **settings, calibrate=True, threshold=0.7)
+    assert sorted(path.name for path in (out / "runs").iterdir()) == runs, "no run is trained for it"
+    answer, config, found = answer_of(out), read_config(model), predict(model, texts)
+    temperature = answer["calibration"]["temperature"]
+    keys = {"calibration_temperature": temperature, "decision_threshold": 0.7, "decision_threshold_label": "b"}
+    assert keys.items() <= config.items() and found.temperature == temperature != 1
+    logits = np.log(plain.values)
+    assert found.values == pytest.approx(softmax(logits / temperature, axis=1), abs=1e-5)
+    assert found.predicted == ["b" if p >= 0.7 else "a" for p in found.values[:, 1]] != plain.predicted
+    card = " ".join((model / "README.md").read_text().split())
+    assert "is saved as calibration\\_temperature in config.json" in card and "This threshold was given." in card
+    assert card.count("frostline predict applies what is saved") == 1
+    scores = [row["score"] for row in pipeline("text-classification", model=str(model))(texts, truncation=True)]
+    assert scores == pytest.approx(plain.values.max(1), abs=1e-5), "transformers ignores the keys"
+    AutoModelForSequenceClassification.from_pretrained(model).save_pretrained(tmp_path / "again")
+    assert keys.items() <= read_config(tmp_path / "again").items(), "and keeps them"
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    return config
 
 
 OWN_CODE = """

@@ -99,6 +99,13 @@ def test_class_weights_are_refused_for_regression(settings: dict[str, Any], tmp_
     assert not settings["out"].exists()
 
 
+def test_a_threshold_is_refused_for_three_classes(settings: dict[str, Any]) -> None:
+    rows = pd.DataFrame({"text": [f"the film {n}" for n in range(60)], "label": ["a", "b", "c"] * 20})
+    with pytest.raises(FrostlineError, match="--threshold is for two classes, but there are 3 classes: leave it out"):
+        Sweep(progress=Progress(), **{**settings, "train": rows, "threshold": "best"}).run()
+    assert not settings["out"].exists()
+
+
 def test_for_examples_longer_than_the_model_takes_only_truncation_is_suggested(settings: dict[str, Any]) -> None:
     rows = pd.DataFrame({"text": ["the film was very " * 12 + str(n) for n in range(60)], "label": ["a", "b"] * 30})
     with pytest.raises(

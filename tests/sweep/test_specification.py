@@ -96,6 +96,12 @@ def test_k_0_uses_all_learning_rates_of_the_head_and_every_other_k_the_first() -
             {"class_weights": {"a": "x"}},
             "class_weights cannot be {'a': 'x'}: give none, balanced, or a weight for each label.",
         ),
+        (
+            {"threshold": 1},
+            "threshold cannot be 1: give a number between 0 and 1, recall=0.9, or what to maximize: best",
+        ),
+        ({"threshold": True}, "threshold cannot be True: give a number or a word, not true or false."),
+        ({"calibrate": "often"}, "calibrate cannot be 'often': give true or false"),
         ({"model": 3}, "model cannot be 3: give one text in quotes"),
         ({"tune_pooler": "maybe"}, "tune_pooler cannot be 'maybe': give true or false"),
     ],
@@ -136,6 +142,8 @@ def test_toml_reads_back_what_was_written(written: dict[str, Any]) -> None:
             "task": texts,
             "max_length": st.integers(1, 512),
             "tune_pooler": st.booleans(),
+            "calibrate": st.booleans(),
+            "threshold": st.sampled_from(["best", "balanced-accuracy", "recall=0.9", "0.3", 0.25]),
         },
     )
 )

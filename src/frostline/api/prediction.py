@@ -17,6 +17,7 @@ from frostline.data.specification import REGRESSION
 from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
 from frostline.frozen.bundle.folder import is_bundle
 from frostline.model.classifier import load_classifier, logits_of
+from frostline.model.output_keys import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.saved import saved_probe
 from frostline.training.probes.words import FACTS as WORDS_FACTS
@@ -24,6 +25,14 @@ from frostline.training.probes.words import load_words
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A label is predicted from this probability on, else the other one of two labels."""
+
+    label: str
+    probability: float
 
 
 @dataclass(frozen=True)
@@ -35,18 +44,33 @@ class Predictions:
         labels: The C classes; empty for regression.
         values: Probabilities ``[N, C]``, or for regression predicted numbers ``[N, 1]``.
         truncated: The number of texts that were truncated to the model's length limit.
+        temperature: What the logits were divided by, from the model's config.json; 1 if it has none.
+        threshold: The threshold for one of two labels; None: the label with the highest probability is predicted.
     """
 
     texts: Texts
     labels: tuple[str, ...]
     values: NDArray[np.float32]
     truncated: int
+    temperature: float = 1.0
+    threshold: Threshold | None = None
 
     @classmethod
-    def of_logits(cls, texts: Texts, logits: Tensor, config: Any, truncated: int) -> "Predictions":
-        """The predictions of a classifier with this configuration, from its logits ``[N, C]``."""
-        labels = _labels(config.id2label, config.problem_type, logits.shape[1])
-        return cls(texts, labels, (logits.softmax(1) if labels else logits).numpy(), truncated)
+    def of_logits(
+        cls, texts: Texts, logits: Tensor, config: Any, truncated: int, threshold: float | None = None
+    ) -> "Predictions":
+        """The predictions of a classifier with this configuration, from its logits ``[N, C]``.
+
+        Temperature and threshold are those of the configuration; a given threshold replaces the latter.
+        """
+        labels, temperature, decision = _outputs(config, threshold)
+        values = (logits / temperature).softmax(1) if labels else logits
+        return cls(texts, labels, values.numpy(), truncated, temperature, decision)
+
+    @property
+    def predicted(self) -> list[str]:
+        """The predicted label of each text; empty for regression."""
+        return [self._label(n) for n in range(len(self.values))] if self.labels else []
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dictionary per text: ``row``, ``text``, ``label`` and a probability ``p(LABEL)`` for each label.
@@ -65,9 +89,17 @@ class Predictions:
             return {"prediction": float(self.values[n, 0])}
         probabilities = zip(self.labels, self.values[n], strict=True)
         return {
-            "label": self.labels[int(self.values[n].argmax())],
+            "label": self._label(n),
             **{f"p({label})": round(float(p), 6) for label, p in probabilities},
         }
+
+    def _label(self, n: int) -> str:
+        """The predicted label of text ``n``."""
+        if self.threshold is None:
+            return self.labels[int(self.values[n].argmax())]
+        place = self.labels.index(self.threshold.label)
+        enough = self.values[n, place] >= self.threshold.probability
+        return self.labels[place if enough else 1 - place]
 
     def cell_columns(self) -> list[str]:
         """The keys of :meth:`cells`."""
@@ -109,6 +141,7 @@ def predict(
     *,
     text_column: str | None = None,
     text_pair_column: str | None = None,
+    threshold: float | None = None,
     trust_remote_code: bool = False,
 ) -> Predictions:
     """Predict the labels of texts.
@@ -119,10 +152,13 @@ def predict(
             :func:`frostline.data.load.read_unlabelled` has read. Labels in a table are ignored.
         text_column: The column of the texts in a table. By default it is that of the training data, or found by its name.
         text_pair_column: The column of the second texts of pairs, likewise.
+        threshold: The probability of the second of two labels (or of the label that config.json names) from which it is
+            predicted. By default it is ``decision_threshold`` of the model's config.json, else 0.5.
         trust_remote_code: Whether to run code that comes with the model.
 
     Raises:
-        FrostlineError: The table cannot be read, the folder contains no model, or transformers cannot classify with it.
+        FrostlineError: The table cannot be read, the folder contains no model, transformers cannot classify with it, or a
+            threshold is given for a model that has not two labels.
     """
     require_model(folder)
     if is_bundle(folder):
@@ -130,15 +166,21 @@ def predict(
     texts = as_texts(texts, text_column, text_pair_column, trained_columns(folder))
     require_shape(Path(folder), texts)
     if probe := saved_probe(folder):
+        labels = tuple(probe.about["labels"])
+        decision = _threshold({}, labels, threshold)
         values, truncated = probe.values(texts, trust_remote_code=trust_remote_code)
-        return Predictions(texts, tuple(probe.about["labels"]), values, truncated)
+        return Predictions(texts, labels, values, truncated, threshold=decision)
     if words := load_words(folder):
         model_of_words, about = words
-        return Predictions(texts, tuple(about["labels"]), model_of_words.predictions(texts).astype(np.float32), 0)
+        labels = tuple(about["labels"])
+        values = model_of_words.predictions(texts).astype(np.float32)
+        return Predictions(texts, labels, values, 0, threshold=_threshold({}, labels, threshold))
     classifier = load_classifier(Path(folder), trust_remote_code=trust_remote_code)
+    config = classifier.model.config
+    _outputs(config, threshold)  # an unusable threshold is refused before anything is computed
     tokens = classifier.encode(texts)
     (logits,) = logits_of(tokens, lambda batch: [classifier.model(**batch).logits])
-    return Predictions.of_logits(texts, logits, classifier.model.config, int((tokens.dropped > 0).sum()))
+    return Predictions.of_logits(texts, logits, config, int((tokens.dropped > 0).sum()), threshold)
 
 
 def as_texts(
@@ -170,3 +212,33 @@ def require_shape(folder: Path, texts: Texts) -> None:
 
 def _labels(names: Mapping[int, str], problem_type: str | None, outputs: int) -> tuple[str, ...]:
     return () if problem_type == REGRESSION or outputs == 1 else tuple(names[n] for n in range(outputs))
+
+
+def _outputs(config: Any, threshold: float | None) -> tuple[tuple[str, ...], float, Threshold | None]:
+    """The labels of a classifier with this configuration, its temperature and its threshold."""
+    labels, keys = _labels(config.id2label, config.problem_type, config.num_labels), config.to_dict()
+    return labels, _number(keys, TEMPERATURE, 1.0), _threshold(keys, labels, threshold)
+
+
+def _threshold(config: Mapping[str, Any], labels: Sequence[str], given: float | None) -> Threshold | None:
+    """The given threshold, else that of config.json; None if there is neither."""
+    if given is None and THRESHOLD not in config:
+        return None
+    if len(labels) != 2:
+        found = f"{len(labels)} labels" if labels else "no labels"
+        raise FrostlineError(f"A threshold is for two labels, but this model has {found}: leave --threshold out.")
+    probability = _number(config, THRESHOLD, 0.5) if given is None else given
+    if not 0 < probability < 1:
+        raise FrostlineError(f"The threshold cannot be {probability:g}: give a probability between 0 and 1.")
+    label = config.get(THRESHOLD_LABEL, labels[1])
+    if label not in labels:
+        raise FrostlineError(f"{THRESHOLD_LABEL} in config.json is {label!r}: name one of {', '.join(labels)}.")
+    return Threshold(label, probability)
+
+
+def _number(config: Mapping[str, Any], key: str, default: float) -> float:
+    """A number above 0 in config.json."""
+    value = config.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
+        raise FrostlineError(f"{key} in config.json is {value!r}: give a number above 0, or remove the key.")
+    return float(value)

@@ -52,6 +52,12 @@ TextPairColumn = Annotated[
     str | None, typer.Option(help="Column with the second text of a pair. [default: as in training]")
 ]
 ColumnNames = Annotated[str | None, typer.Option(help="Column names, for files without a header line.")]
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        help="Probability from which the second of two labels is predicted. [default: as saved with the model, else 0.5]"
+    ),
+]
 TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")]
 
 
@@ -65,6 +71,7 @@ def predict(
     text_column: TextColumn = None,
     text_pair_column: TextPairColumn = None,
     column_names: ColumnNames = None,
+    threshold: Threshold = None,
     trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Predict labels and probabilities for a table of texts.
@@ -85,6 +92,10 @@ def predict(
     several = is_bundle(model)
     if several and trust_remote_code:
         raise FrostlineError(f"{model} is a bundle, and no code comes with it: leave --trust-remote-code out.")
+    if several and threshold is not None:
+        raise FrostlineError(
+            f"{model} is a bundle, and each of its tasks has its own threshold: leave --threshold out."
+        )
     texts, columns = read_unlabelled(
         file,
         column_names=None if column_names is None else comma_separated(column_names),
@@ -97,12 +108,26 @@ def predict(
         rows, header = list(joined_rows(by_task)), joined_columns(by_task)
         tasks, cut_off = f", {len(by_task)} tasks", next(iter(by_task.values())).truncated
     else:
-        predictions = predict_texts(model, texts, trust_remote_code=trust_remote_code)
+        predictions = predict_texts(model, texts, threshold=threshold, trust_remote_code=trust_remote_code)
+        by_task = {"": predictions}
         rows, header, tasks, cut_off = list(predictions.rows()), predictions.columns(), "", predictions.truncated
     print(f"{file}: {columns}.", file=sys.stderr)
+    for task, of_task in by_task.items():
+        print_outputs(f"{task}: " if task else "", of_task)
     replace_file(target, WRITERS[target.suffix](rows, header))
     truncated = f"; {cut_off} were truncated to the model's length limit" if cut_off else ""
     print(f"{target}: {len(texts):,} {'text' if len(texts) == 1 else 'texts'}{tasks}{truncated}")
+
+
+def print_outputs(task: str, predictions: Any) -> None:
+    """Print which temperature and threshold were applied, if there are any, after the name of the ``task``."""
+    if predictions.temperature != 1:
+        print(f"{task}The logits are divided by the temperature {predictions.temperature:.3g}.", file=sys.stderr)
+    if limit := predictions.threshold:
+        print(
+            f"{task}The label {limit.label!r} is predicted from probability {limit.probability:.3g} on.",
+            file=sys.stderr,
+        )
 
 
 def require_writable(target: Path, file: Path, *, overwrite: bool) -> None:

@@ -23,10 +23,11 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show the sweeps, their settings and every parameter group; run nothing.")
 ]
 OWN = ("model", "data", "task", "out", "glue", "train")
+OF_SAVED_MODEL = ("calibrate", "threshold")  # a study saves no model
 
 
 @app.command(cls=PanelCommand, short_help="Run a published protocol and compare with its numbers.")
-@with_settings(file=False, leave_out=OWN, defaults="the study's or sweep's")
+@with_settings(file=False, leave_out=(*OWN, *OF_SAVED_MODEL), defaults="the study's or sweep's")
 def study(
     settings: dict[str, Any],
     name: Name,

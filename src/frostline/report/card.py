@@ -14,6 +14,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from frostline.data.specification import REGRESSION
 from frostline.model.pretrained import Pretrained
 from frostline.report import formatting, names
+from frostline.report.answer.output_sentences import output_sentences
 from frostline.report.answer.recommendation import cell_of
 from frostline.sweep.plan import Identity
 from frostline.training.specification import RunSpec
@@ -67,6 +68,8 @@ def model_card(
         splits={name: split["rows"] for name, split in answer["data"]["report"]["splits"].items()},
         trainable=names.trainable(recommended["trainable"]),
         named=[_plain(part) for part in spec.tune_modules or ()],
+        classes=[{**one, "label": _plain(one["label"])} for one in answer["classes"] or ()],
+        outputs=[_plain(text) for text in output_sentences(answer)],
         labels=json.dumps(labels, indent=1, ensure_ascii=False),
         size=size,
         cells=size["cells"],

@@ -15,6 +15,7 @@ from transformers.utils import logging
 from frostline import FrostlineError
 from frostline.data.files import replace_folder
 from frostline.model.loading import without_load_settings
+from frostline.model.output_keys import output_keys
 from frostline.model.pretrained import Pretrained
 from frostline.report.card import VERSIONS, Saved, model_card
 from frostline.sweep.plan import Identity
@@ -52,6 +53,7 @@ def save_model(
         with _as_published(pretrained, identity.max_length):
             pretrained.model.save_pretrained(aside)
             pretrained.tokenizer.save_pretrained(aside)
+        _add_output_keys(aside / "config.json", output_keys(answer))
         facts = _facts(identity, answer, spec, saved)
         (aside / "frostline.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         readme = aside / "README.md"
@@ -89,6 +91,13 @@ def _facts(identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: 
         "spec": spec.model_dump(mode="json"),
         "versions": {name: version(name) for name in VERSIONS},
     }
+
+
+def _add_output_keys(path: Path, keys: Mapping[str, Any]) -> None:
+    """Add the temperature and the threshold to config.json, if there are any."""
+    if keys:
+        config = {**json.loads(path.read_bytes()), **keys}
+        path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from frostline import FrostlineError
 from frostline.data.files import with_nulls, write_json
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.next_command import next_command
+from frostline.report.answer.recommended_classes import by_class
 from frostline.report.answer.scores_on_test import add_test_scores
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.statistics.choices import LIKELY, POINT, Choices
@@ -36,10 +37,14 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     store, search = folder.store, read_search(folder.out)
     of_search = [row for row in rows if search and row["train_size"] == search.train_size]
     alternatives = read_alternatives(folder.out) if search else {}
+
+    def predictions(run: str) -> Any:
+        return alternatives[run] if run in alternatives else folder.predictions(run)
+
     answer = make_answer(
         rows,
         validation,
-        lambda run: alternatives[run] if run in alternatives else folder.predictions(run),
+        predictions,
         replace(choices_of(folder.spec), learning_rates=selected_learning_rates(search, of_search) if search else {}),
         layers=folder.identity.layers,
         search=_search_outcome(search, of_search) if search else NO_SEARCH,
@@ -53,6 +58,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
             first["sentence"] += f" To be surer: `{command}`."
     answer["sentence"], answer["decision"] = first["sentence"], first["decision"]
     answer["search"] = search and search.to_json()
+    answer |= by_class(answer["sizes"][0], validation, predictions, folder.spec)
     test = _labelled(folder, "test") if folder.is_complete else None
     if test is not None:
         done = [row for row in rows if row["test"] is not None]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from frostline.model.output_keys import OUTPUT_KEYS, output_keys
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import prepare_hidden_states
 from frostline.sweep.prepare import Prepared
@@ -12,6 +13,11 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.training.probes.alternatives import Alternatives
 from frostline.training.run import restore, run
+
+ONLY_FINE_TUNED = (
+    "A temperature and a threshold are saved with fine-tuned models only, and this model trains no layer: "
+    "`frostline predict --threshold` sets a threshold."
+)
 
 
 def save_recommended(
@@ -36,9 +42,11 @@ def save_recommended(
         weights.remove()
         if decision is None or alternatives is None:
             return None
+        if prepared.requested.calibrate or prepared.requested.threshold is not None:
+            progress.note(ONLY_FINE_TUNED)
         alternatives.save(decision["choice"], target)
         return target
-    if not _is_saved(target, recommended["run"], answer["sentence"]):
+    if not _is_saved(target, recommended["run"], answer):
         spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended["run"])
         prepare_hidden_states(prepared, [spec], progress)
         learned = weights.load(spec.digest)
@@ -53,10 +61,12 @@ def save_recommended(
     return target
 
 
-def _is_saved(folder: Path, run: str, sentence: str) -> bool:
-    """Whether the folder holds the model of this run, with this answer on its card."""
+def _is_saved(folder: Path, run: str, answer: Mapping[str, Any]) -> bool:
+    """Whether the folder holds the model of this run, with this answer on its card, and this temperature and threshold."""
     try:
         facts = json.loads((folder / "frostline.json").read_bytes())
+        config = json.loads((folder / "config.json").read_bytes())
     except (OSError, ValueError):
         return False
-    return (facts["run"], facts["sentence"]) == (run, sentence)
+    keys = {name: config[name] for name in OUTPUT_KEYS if name in config}
+    return (facts["run"], facts["sentence"], keys) == (run, answer["sentence"], output_keys(answer))

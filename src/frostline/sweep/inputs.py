@@ -121,11 +121,18 @@ def _check_truncation(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length
 
 
 def require_classes(spec: SweepSpec, data: Data) -> None:
-    """Refuse class weights for a regression."""
+    """Refuse class weights and calibration for a regression, and a threshold unless there are two classes."""
     if not data.task.labels and spec.class_weights != "none":
         raise FrostlineError(
             f"{data.task.name}: class_weights are for classes, but this is a regression: leave them out."
         )
+    if not data.task.labels and spec.calibrate:
+        raise FrostlineError(
+            f"{data.task.name}: --calibrate is for probabilities, but this is a regression: leave it out."
+        )
+    if spec.threshold is not None and len(data.task.labels) != 2:
+        found = f"{len(data.task.labels)} classes" if data.task.labels else "numbers to predict"
+        raise FrostlineError(f"{data.task.name}: --threshold is for two classes, but there are {found}: leave it out.")
 
 
 def require_train_sizes(spec: SweepSpec, data: Data) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator
-from pydantic_core import ErrorDetails
 
 from frostline import FrostlineError
 from frostline.data.formats.endings import ENDINGS, either
@@ -15,7 +14,8 @@ from frostline.data.specification import ProblemType
 from frostline.data.wording import did_you_mean
 from frostline.statistics.tune import NAMED, Tune
 from frostline.sweep.grids import GRID, MoreRuns, merge_grids
-from frostline.training.fields import HeadLearningRates, LearningRates, Seeds, Sizes, Strings, Tunes, panel
+from frostline.sweep.setting_errors import advice, grid_advice
+from frostline.training.fields import HeadLearningRates, LearningRates, Seeds, Sizes, Strings, Threshold, Tunes, panel
 from frostline.training.specification import HEAD_LEARNING_RATE, Settings
 
 DATA, GRID_PANEL, RESOURCES, OUTPUT = panel("data"), panel("grid"), panel("resources"), panel("output")
@@ -158,6 +158,17 @@ class SweepSpec(Settings):
         description="replaces --target: largest acceptable gap to full fine-tuning, in the metric's units",
         json_schema_extra=OUTPUT,
     )
+    calibrate: bool = Field(
+        False,
+        description="save a temperature with the model, fitted on validation; `frostline predict` divides logits by it",
+        json_schema_extra=OUTPUT,
+    )
+    threshold: Threshold | None = Field(
+        None,
+        description="save a threshold on the probability of the second of two classes: a number, recall=0.9, or a metric to "
+        "maximize on validation, such as f1 or best (that of the sweep)",
+        json_schema_extra=panel("output", "0.5"),
+    )
 
     def grids(self) -> list[Self]:
         """The parts of the grid. The runs of a part are all combinations of its values."""
@@ -234,25 +245,16 @@ def make_spec(values: Mapping[str, Any]) -> SweepSpec:
         first = error.errors()[0]
         name = str(first["loc"][0])
         if name == "grid":
-            raise FrostlineError(_grid_advice(first)) from error
+            raise FrostlineError(
+                grid_advice(first, {key: field.description for key, field in known.items()})
+            ) from error
         description = known[name].description
         if first["type"] == "missing":
             flag = name.replace("_", "-")
             raise FrostlineError(
                 f"{name} is missing: give --{flag}, or the key in a TOML file ({description})."
             ) from error
-        raise FrostlineError(f"{name} cannot be {values[name]!r}: {_advice(first, description)}.") from error
-
-
-def _grid_advice(error: ErrorDetails) -> str:
-    """The message for an unusable table [[grid]]."""
-    _, number, key = (*error["loc"], None, None)[:3]
-    if error["type"] == "extra_forbidden":
-        return f"A table [[grid]] has no key {key!r}: it may set {', '.join(GRID)}."
-    if not isinstance(number, int) or key is None:
-        return "grid has the wrong form: give tables [[grid]] in a TOML file, or a list of dictionaries in Python."
-    detail = _advice({**error, "loc": (key,)}, SweepSpec.model_fields[str(key)].description)
-    return f"{key} in table {number + 1} of [[grid]] cannot be {error['input']!r}: {detail}."
+        raise FrostlineError(f"{name} cannot be {values[name]!r}: {advice(first, description)}.") from error
 
 
 def _check_module_names(spec: SweepSpec) -> SweepSpec:
@@ -269,27 +271,3 @@ def _check_module_names(spec: SweepSpec) -> SweepSpec:
             "`named` to --tune, or leave --tune-modules out."
         )
     return spec
-
-
-def _advice(error: ErrorDetails, description: str | None) -> str:
-    """What to give instead of a refused value. It replaces pydantic's own message."""
-    name, kind, context = error["loc"][0], error["type"], error.get("ctx", {})
-    if kind == "value_error":
-        return error["msg"].removeprefix("Value error, ")
-    if name == "tune":
-        return "give numbers of layers, from 0 (classifier head only) up, all, and named (with --tune-modules)"
-    if name == "class_weights":
-        return "give none, balanced, or a weight for each label"
-    if kind == "literal_error":
-        return f"give {context['expected']}"
-    limits = {"gt": "above {:g}", "ge": "from {:g} on", "lt": "below {:g}", "le": "up to {:g}"}
-    words = [f"a number {words.format(context[key])}" for key, words in limits.items() if key in context]
-    kinds = {
-        "int": "a whole number",
-        "float": "a number",
-        "finite": "a finite number",
-        "string": "one text in quotes",
-        "bool": "true or false",
-    }
-    words += [word for start, word in kinds.items() if kind.startswith(start)]
-    return f"give {words[0]} ({description})" if words else error["msg"].lower()

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSe
 from pydantic.types import JsonValue
 
 from frostline.data.parsing import comma_separated
+from frostline.statistics.threshold_rule import check_threshold
 from frostline.statistics.tune import Tune
 
 Strict = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -86,3 +87,4 @@ HeadLearningRate = Annotated[
 HeadLearningRates = Annotated[
     tuple[HeadLearningRate, ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)
 ]
+Threshold = Annotated[float | str, BeforeValidator(check_threshold)]

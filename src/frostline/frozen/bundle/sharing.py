@@ -22,6 +22,7 @@ from frostline import FrostlineError
 from frostline.data.wording import listed
 from frostline.model.anatomy import Anatomy
 from frostline.model.classifier import Classifier
+from frostline.model.output_keys import OUTPUT_KEYS
 from frostline.model.places import EMBEDDINGS, layer_number
 
 OF_TASK = (
@@ -30,6 +31,7 @@ OF_TASK = (
     "problem_type",
     "num_labels",
     "finetuning_task",
+    *OUTPUT_KEYS,
 )  # what a configuration says of a task
 OF_FILE = ("_name_or_path", "transformers_version", "architectures")
 

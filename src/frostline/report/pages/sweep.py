@@ -16,9 +16,11 @@ from frostline.report.figures.learning_curves import learning_curves
 from frostline.report.figures.pareto_fronts import pareto_fronts
 from frostline.report.figures.probe_curve import probe_curve
 from frostline.report.figures.quality_against_cost import quality_against_cost
+from frostline.report.figures.reliability import reliability
 from frostline.report.figures.validation_curve import validation_curve
 from frostline.report.next_steps import loading, next_command, sentence_without_command
 from frostline.report.pages.sentences import headline, machines, trouble
+from frostline.report.pages.sweep_classes import class_content
 from frostline.report.pages.sweep_errors import errors_of_recommended
 from frostline.report.pages.sweep_sizes import size_content
 from frostline.report.pages.templates import render
@@ -49,10 +51,12 @@ def write_page(out: Path) -> Path:
     page, figures = out / "report.html", _figures(answer)
     sizes = [size_content(size, answer, results, train_size_suffix(size, n)) for n, size in enumerate(answer["sizes"])]
     errors, failed_runs = errors_of_recommended(folder, answer), _failure_rate(done(runs))
+    classes = class_content(answer)
     tables = {
         **_run_tables(runs),
         **_data_tables(folder, answer),
         **_search_tables(answer),
+        **(classes["tables"] if classes else {}),
         "audit": audit_table(sizes[0]["audits"]),
         "predicted": forecast_table(recorded(out), results.values()),
     }
@@ -72,6 +76,7 @@ def write_page(out: Path) -> Path:
         failed_runs=failed_runs,
         several_rates=any(len(cell["learning_rates_tried"]) > 1 for size in answer["sizes"] for cell in size["cells"]),
         errors=errors,
+        classes=classes,
         machines=machines([facts["provenance"] for facts in results.values()]),
         model=names.model_name(answer["model"]),
     )
@@ -116,6 +121,8 @@ def _figures(answer: Answer) -> dict[str, Figure]:
         figures["learning_curves"] = learning_curves(answer["sizes"], metric=metric, chance=chance)
     if answer["search"] and answer["search"]["probes"]:
         figures["probe_curve"] = probe_curve(answer["search"]["probes"])
+    if answer["calibration"]:
+        figures["reliability"] = reliability(answer["calibration"])
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, optimize, special
+from scipy import linalg, special
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, StratifiedKFold
+
+from frostline.statistics.calibration import best_temperature, log_loss
 
 Array = NDArray[np.float64]
 Features = NDArray[np.float32]
@@ -97,7 +99,7 @@ def logistic(features: Features, targets: Targets, classes: int) -> Probe:
     for penalty, values in held_out.items():
         for rest, fold in folds:
             values[fold] = _logistic_values((x[rest], targets[rest]), x[fold], classes, penalty)
-    losses = {penalty: _log_loss(values, targets) for penalty, values in held_out.items()}
+    losses = {penalty: log_loss(values, targets.astype(np.int64)) for penalty, values in held_out.items()}
     best = min(losses, key=lambda penalty: losses[penalty])
     model, present = _fit_logistic(x, targets, best), np.unique(targets)
     weights, bias = np.zeros((x.shape[1], classes)), np.full(classes, -np.inf)
@@ -197,14 +199,6 @@ def _logistic_values(train: tuple[Array, Targets], x: Array, classes: int, penal
     return values
 
 
-def _log_loss(values: Array, targets: Targets) -> float:
-    chosen = special.log_softmax(values, axis=1)[np.arange(len(values)), targets.astype(np.int64)]
-    return float(-np.maximum(chosen, -50.0).mean())  # a class that is absent in a fit costs 50, not infinity
-
-
 def _calibrated(probe: Probe, targets: Targets) -> Probe:
     """The probe with calibrated probabilities: temperature scaling on held-out rows (Guo et al. 2017)."""
-    found = optimize.minimize_scalar(
-        lambda log: _log_loss(np.exp(log) * probe.held_out, targets), bounds=(-5.0, 5.0), method="bounded"
-    )
-    return replace(probe, inverse_temperature=float(np.exp(found.x)))
+    return replace(probe, inverse_temperature=1.0 / best_temperature(probe.held_out, targets.astype(np.int64)))

@@ -1,0 +1,53 @@
+"""How a decision threshold for two classes is chosen. Imports no numpy, because settings are read without it."""
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+BEST: Final = "best"  # the metric of the sweep
+RECALL: Final = "recall"  # a smallest recall, as in recall=0.9
+MAXIMIZED = ("accuracy", "balanced_accuracy", "f1", "f1_macro", "matthews_correlation")
+FORMS = f"a number between 0 and 1, recall=0.9, or what to maximize: {BEST} (the metric), {', '.join(MAXIMIZED)}"
+
+
+@dataclass(frozen=True)
+class ThresholdRule:
+    """A number, a metric to maximize, or a smallest recall.
+
+    Attributes:
+        metric: What is maximized, or ``recall``; None if the threshold itself is given.
+        number: The threshold, or the smallest recall; None if a metric is maximized.
+    """
+
+    metric: str | None = None
+    number: float | None = None
+
+    @classmethod
+    def read(cls, value: float | str, metric: str) -> Self:
+        """The rule that a setting stands for, with the sweep's ``metric`` for ``best``."""
+        if isinstance(value, float):
+            return cls(number=value)
+        name, _, number = value.partition("=")
+        return cls(metric if name == BEST else name, float(number) if number else None)
+
+
+def check_threshold(value: object) -> float | str:
+    """The setting in its usual form: a number, or a text without spaces, such as ``recall=0.9``.
+
+    Raises:
+        ValueError: It is neither; the message says what to give.
+    """
+    text = "".join(str(value).split())
+    number = text.removeprefix(f"{RECALL}=")
+    if _between_0_and_1(number):
+        return float(number) if number == text else f"{RECALL}={float(number)}"
+    name = text.replace("-", "_")
+    if name not in (BEST, *MAXIMIZED):
+        raise ValueError(f"give {FORMS}")
+    return name
+
+
+def _between_0_and_1(text: str) -> bool:
+    try:
+        return 0 < float(text) < 1
+    except ValueError:
+        return False

@@ -1,0 +1,162 @@
+"""Scores by class, calibration and threshold of the recommended model, in the answer and on the page."""
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score
+
+from figures import drawn
+from frostline.report.answer.output_sentences import threshold_sentences
+from frostline.report.answer.recommended_classes import by_class
+from frostline.report.formatting import UNKNOWN
+from frostline.report.pages.sweep_classes import class_content
+from frostline.report.rebuild import rebuild
+from frostline.report.tables.by_class import class_scores_table
+from frostline.statistics.by_class import scores_by_class
+from frostline.statistics.calibration import fit_temperature, probabilities
+from frostline.statistics.predictions import Labelled
+from frostline.sweep.results.folder import Folder
+from frostline.sweep.specification import make_spec
+from page_text import Page, answer_of, page_of
+from synthetic_sweep import HOSTILE, make_folder
+
+
+def with_settings(out: Path, settings: str) -> dict[str, Any]:
+    """The answer of a folder with other settings for the saved model, as lines of TOML."""
+    path = out / "sweep.toml"
+    assert "calibrate = false\n" in path.read_text()
+    path.write_text(path.read_text().replace("calibrate = false\n", settings))
+    return rebuild(out)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], Page]:
+    """A sweep with two classes that asks for a temperature and a threshold: its folder, answer and page."""
+    out = make_folder(tmp_path_factory.mktemp("two") / "out", tune=(0, "all"), seeds=3)
+    answer = with_settings(out, 'calibrate = true\nthreshold = "f1"\n')
+    with drawn():
+        return out, answer, page_of(out)
+
+
+def best_run(out: Path, answer: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Logits and targets of the saved run."""
+    folder = Folder(out)
+    examples = folder.split("validation")
+    assert examples is not None
+    return folder.predictions(answer["sizes"][0]["recommended"]["run"]), examples.targets
+
+
+def test_classes_are_scored_over_the_runs_of_the_recommended_k(two: tuple[Path, dict[str, Any], Page]) -> None:
+    out, answer, page = two
+    size, folder = answer["sizes"][0], Folder(out)
+    _, targets = best_run(out, answer)
+    cell = next(cell for cell in size["cells"] if cell["trainable"] == size["recommended"]["trainable"])
+    predicted = [folder.predictions(run["run"]).argmax(1) for run in cell["points"]]
+    assert len(predicted) == 3
+    scores = [f1_score(targets, one) for one in predicted]
+    positive = answer["classes"][1]
+    assert positive["label"] == "positive" and positive["examples"] == (targets == 1).sum()
+    assert positive["f1"]["estimate"] == pytest.approx(f1_score(np.tile(targets, 3), np.concatenate(predicted)))
+    assert (positive["f1"]["lowest"], positive["f1"]["highest"]) == pytest.approx((min(scores), max(scores)))
+    assert f"{min(scores):.3f} to {max(scores):.3f}" in page.words and "its 3 runs together" in page.words
+    with (out / "tables" / "class_scores.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["class"] for row in rows] == ["negative", "positive"]
+    assert float(rows[1]["f1"]) == positive["f1"]["estimate"] and (out / "tables" / "class_scores.tex").exists()
+
+
+def test_calibration_is_that_of_the_saved_run(two: tuple[Path, dict[str, Any], Page]) -> None:
+    out, answer, page = two
+    logits, targets = best_run(out, answer)
+    found = answer["calibration"]
+    assert found["temperature"] == fit_temperature(logits, targets) and found["examples"] == len(targets)
+    assert found["saved"] and found["before"]["error"] != found["after"]["error"]
+    assert "is saved as calibration_temperature in config.json" in page.words
+    assert f"log loss changes from {found['before']['log_loss']:.3f} to {found['after']['log_loss']:.3f}" in page.words
+    assert (out / "figures" / "reliability.svg").exists() and (out / "tables" / "calibration.csv").exists()
+
+
+def test_the_threshold_is_compared_with_one_half_on_examples_it_was_not_chosen_on(
+    two: tuple[Path, dict[str, Any], Page],
+) -> None:
+    out, answer, page = two
+    logits, targets = best_run(out, answer)
+    found = answer["threshold"]
+    assert (found["rule"], found["metric"], found["label"]) == ("f1", "f1", "positive")
+    assert found["at_half"]["f1"] == pytest.approx(f1_score(targets, logits.argmax(1)))
+    positive = probabilities(logits, answer["calibration"]["temperature"])[:, 1]
+    chosen = f1_score(targets, positive >= found["threshold"])
+    assert chosen >= max(f1_score(targets, positive >= other) for other in np.linspace(0.05, 0.95, 91))
+    assert found["cross_fitted"]["f1"] < chosen
+    assert "It maximizes the F1 on validation." in page.words and "The threshold" in page.words
+
+
+def test_a_given_threshold_and_a_recall(tmp_path: Path) -> None:
+    out = make_folder(tmp_path / "out", tune=(0, "all"), seeds=2)
+    given = with_settings(out, "calibrate = false\nthreshold = 0.9\n")
+    logits, targets = best_run(out, given)
+    at = probabilities(logits)[:, 1] >= 0.9
+    assert given["threshold"]["threshold"] == 0.9 and given["threshold"]["metric"] is None
+    assert given["threshold"]["cross_fitted"]["recall"] == pytest.approx(at[targets == 1].mean())
+    assert "This threshold was given." in page_of(out).words
+    (out / "sweep.toml").write_text(
+        (out / "sweep.toml").read_text().replace("threshold = 0.9\n", 'threshold = "recall=0.95"\n')
+    )
+    found = rebuild(out)["threshold"]
+    assert (probabilities(logits)[targets == 1, 1] >= found["threshold"]).mean() >= 0.95
+    assert "a recall of at least 0.95 on validation" in page_of(out).words
+
+
+def test_without_settings_nothing_is_saved(tmp_path: Path) -> None:
+    out = make_folder(tmp_path / "out", labels=HOSTILE, tune=(0, "all"), seeds=2, rows=60)
+    answer = answer_of(out)
+    assert answer["threshold"] is None and answer["calibration"]["saved"] is False
+    page = page_of(out)
+    assert "--calibrate saves the temperature" in page.words and "The threshold" not in page.words
+    assert [one["label"] for one in answer["classes"]] == list(HOSTILE)
+    assert sum(one["examples"] for one in answer["classes"]) == 60
+
+
+def test_a_class_that_is_never_predicted_has_a_dash_for_its_precision() -> None:
+    logits = np.eye(2)[[0, 0, 0]]
+    table = class_scores_table(scores_by_class(np.array([0, 0, 1]), [logits], ("often", "never")), runs=1)
+    assert [entry.text for entry in table.entries(table.rows[1])] == ["never", "1", UNKNOWN, "0.000", "0.000"]
+    assert table.csv().splitlines()[2].startswith(b"never,1,,0.0,0.0,") and not table.entries(table.rows[0])[2].small
+
+
+def test_a_model_that_trains_no_layer_has_classes_only() -> None:
+    size = {"recommended": None, "decision": {"choice": "probe"}}
+    validation = Labelled(np.array([0, 1, 1]), "single_label_classification", ("no", "yes"), "accuracy")
+    values = {"probe": np.eye(2)[[0, 1, 0]]}
+    spec = make_spec({"model": "m", "train": "t", "tune": 0, "out": "o", "calibrate": True, "threshold": "best"})
+    found = by_class(size, validation, values.__getitem__, spec)
+    assert found["calibration"] is found["threshold"] is None
+    assert [one["recall"]["estimate"] for one in found["classes"]] == [1.0, 0.5]
+    content = class_content({**found, "sizes": [size]})
+    assert content is not None and list(content["tables"]) == ["class_scores"] and content["saved"] == ""
+
+
+def test_a_regression_has_no_classes(tmp_path: Path) -> None:
+    out = make_folder(tmp_path / "out", labels=(), tune=(0, "all"), seeds=2)
+    answer = answer_of(out)
+    assert answer["classes"] is answer["calibration"] is answer["threshold"] is None
+    assert "Are the probabilities right?" not in page_of(out).words
+
+
+def test_a_threshold_of_one_half_is_no_change() -> None:
+    half = {"f1": 0.8}
+    facts = {"label": "yes", "threshold": 0.5, "rule": "f1", "metric": "f1", "at_half": half, "cross_fitted": half}
+    words = " ".join(threshold_sentences(facts))
+    assert "No other threshold has a higher F1 on validation." in words and "changes" not in words
+
+
+def test_every_key_is_documented(two: tuple[Path, dict[str, Any], Page]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "answer-json.md").read_text(encoding="utf-8")
+    found = {name: two[1][name] for name in ("classes", "calibration", "threshold")}
+    missing = {key for key in re.findall(r'"(\w+)":', json.dumps(found)) if f"`{key}`" not in text}
+    assert not missing

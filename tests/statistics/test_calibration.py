@@ -1,0 +1,141 @@
+"""The expected calibration error, and temperature scaling."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.special import log_softmax
+from sklearn.metrics import log_loss as log_loss_of_sklearn
+
+from frostline.statistics.calibration import (
+    MOST_BINS,
+    best_temperature,
+    calibration,
+    calibration_error,
+    cross_fitted,
+    fit_temperature,
+    folds_of,
+    log_loss,
+    probabilities,
+)
+
+
+def drawn(seed: int, rows: int, classes: int = 3, sharpness: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Logits, and targets drawn with the probabilities of these logits; then the logits are multiplied by ``sharpness``."""
+    rng = np.random.default_rng(seed)
+    logits = 2 * rng.normal(size=(rows, classes))
+    targets = (rng.random(rows)[:, None] > probabilities(logits).cumsum(1)).sum(1).clip(max=classes - 1)
+    return sharpness * logits, targets
+
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+@given(seeds, st.integers(1, 400), st.floats(0.01, 100))
+def test_the_error_is_between_0_and_1_and_the_order_of_rows_has_no_meaning(seed: int, rows: int, sharp: float) -> None:
+    logits, targets = drawn(seed, rows, sharpness=sharp)
+    found = calibration(logits, targets, np.random.default_rng(0))
+    assert all(0 <= found[name] <= 1 for name in ("error", "by_chance", "by_chance_high"))
+    assert sum(one["examples"] for one in found["bins"]) == rows and len(found["bins"]) <= MOST_BINS
+    assert found["error"] == pytest.approx(
+        sum(one["examples"] * abs(one["confidence"] - one["accuracy"]) for one in found["bins"]) / rows
+    )
+    order = np.random.default_rng(seed).permutation(rows)
+    again = calibration(logits[order], targets[order], np.random.default_rng(0))
+    assert again["error"] == pytest.approx(found["error"]) and again["log_loss"] == pytest.approx(found["log_loss"])
+
+
+@pytest.mark.parametrize(("rows", "bins"), [(19, 1), (40, 2), (299, 14), (1000, 15)])
+def test_bins_have_equally_many_examples_and_at_least_20(rows: int, bins: int) -> None:
+    found = calibration(*drawn(0, rows), np.random.default_rng(0))["bins"]
+    sizes = [one["examples"] for one in found]
+    assert sizes == [len(part) for part in np.array_split(np.arange(rows), bins)]
+
+
+@given(st.lists(st.tuples(st.integers(1, 20), st.integers(1, 40)), min_size=1, max_size=20))
+def test_the_error_is_0_if_confidence_is_the_accuracy_in_every_group(groups: list[tuple[int, int]]) -> None:
+    """Rows with the same confidence are in the same bin, so a bin has only whole groups."""
+    right = [[True] * hits + [False] * misses for hits, misses in groups]
+    confidence = np.concatenate([np.full(len(one), np.mean(one)) for one in right])
+    assert calibration_error(confidence, np.concatenate(right)) == pytest.approx(0, abs=1e-12)
+
+
+def test_the_error_of_one_bin_is_the_distance_of_the_means() -> None:
+    assert calibration_error(np.full(30, 0.9), np.arange(30) < 15) == pytest.approx(0.4)
+
+
+def test_the_simulated_error_is_that_of_outcomes_drawn_from_the_probabilities() -> None:
+    errors = []
+    for seed in range(200):
+        logits, targets = drawn(seed, 300)
+        found = calibration(logits, targets, np.random.default_rng(seed))
+        errors.append((found["error"], found["by_chance"], found["error"] > found["by_chance_high"]))
+    error, by_chance, above = np.mean(errors, 0)
+    assert by_chance == pytest.approx(error, rel=0.05) and 0.02 <= above <= 0.09
+
+
+@given(seeds, st.integers(2, 200), st.floats(0.1, 10))
+def test_the_log_loss_is_that_of_scikit_learn(seed: int, rows: int, temperature: float) -> None:
+    logits, targets = drawn(seed, rows)
+    expected = log_loss_of_sklearn(targets, probabilities(logits, temperature), labels=range(3))
+    assert log_loss(logits, targets, temperature) == pytest.approx(expected, rel=1e-6)
+
+
+def test_an_impossible_class_costs_50() -> None:
+    assert log_loss(np.array([[0.0, -np.inf]]), np.array([1])) == 50
+
+
+@given(seeds, st.integers(5, 200), st.floats(0.2, 5))
+def test_the_fitted_temperature_is_never_worse_on_its_rows(seed: int, rows: int, sharp: float) -> None:
+    logits, targets = drawn(seed, rows, sharpness=sharp)
+    fitted = fit_temperature(logits, targets)
+    loss = log_loss(logits, targets, fitted)
+    assert loss <= log_loss(logits, targets)
+    assume((logits.argmax(1) != targets).any())
+    for other in np.exp(np.linspace(-4, 4, 17)):
+        assert loss <= log_loss(logits, targets, float(other)) + 1e-6
+
+
+@given(seeds, st.floats(0.25, 4), st.floats(-5, 5))
+def test_the_temperature_scales_with_the_logits_and_ignores_constants(seed: int, sharp: float, constant: float) -> None:
+    logits, targets = drawn(seed, 300)
+    shift = constant * np.random.default_rng(seed).normal(size=(300, 1))
+    scaled = fit_temperature(sharp * logits + shift, targets)
+    assert scaled == pytest.approx(sharp * fit_temperature(logits, targets), rel=1e-3)
+
+
+def test_the_temperature_is_that_of_the_logits_that_were_sharpened() -> None:
+    logits, targets = drawn(0, 5000, sharpness=2.5)
+    assert fit_temperature(logits, targets) == pytest.approx(2.5, rel=0.05)
+
+
+def test_without_a_misclassified_row_the_temperature_is_1() -> None:
+    logits = np.eye(3)
+    assert fit_temperature(logits, np.arange(3)) == 1.0 and best_temperature(logits, np.arange(3)) < 0.2
+    assert fit_temperature(np.zeros((0, 3)), np.zeros(0, np.int64)) == 1.0
+
+
+@given(seeds, st.integers(1, 60))
+def test_every_row_is_held_out_once(seed: int, rows: int) -> None:
+    folds = folds_of(rows, np.random.default_rng(seed))
+    assert sorted(row for _, fold in folds for row in fold) == list(range(rows))
+    for rest, fold in folds:
+        assert sorted([*rest, *fold]) == list(range(rows))
+
+
+def test_no_row_is_scaled_by_a_temperature_that_it_was_fitted_on() -> None:
+    logits, targets = drawn(1, 100, sharpness=3)
+    before = cross_fitted(logits, targets, np.random.default_rng(0))
+    row = 17
+    changed = targets.copy()
+    changed[row] = (changed[row] + 1) % 3
+    after = cross_fitted(logits, changed, np.random.default_rng(0))
+    assert (before[row] == after[row]).all() and (before != after).any()
+    assert np.allclose(np.ptp(log_softmax(before, 1) - before, axis=1), 0)
+    ratio = logits[:, 0] / before[:, 0]
+    assert len(np.unique(ratio.round(9))) == 5
+
+
+def test_a_different_seed_gives_different_folds() -> None:
+    first, second = (folds_of(50, np.random.default_rng(seed))[0][1].tolist() for seed in (0, 1))
+    assert first != second

@@ -1,0 +1,106 @@
+"""The threshold for two classes."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import balanced_accuracy_score
+
+from frostline.data.specification import CLASSIFICATION
+from frostline.statistics.metrics import METRICS, metrics_for
+from frostline.statistics.threshold import SCORES, choose_threshold, scores_of
+from frostline.statistics.threshold_rule import BEST, MAXIMIZED, ThresholdRule, check_threshold
+
+rows = st.lists(st.tuples(st.integers(1, 99), st.booleans()), min_size=1, max_size=40)
+
+
+def of(pairs: list[tuple[int, bool]]) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities and whether a row is positive."""
+    percent, positive = zip(*pairs, strict=True)
+    return np.array(percent) / 100, np.array(positive)
+
+
+@given(rows)
+def test_scores_are_those_of_the_metrics(pairs: list[tuple[int, bool]]) -> None:
+    probability, positive = of(pairs)
+    predicted = probability >= 0.5
+    found = scores_of(predicted, positive)
+    for metric in metrics_for(CLASSIFICATION, 2):
+        if len({*predicted, *positive}) < 2:
+            continue  # scikit-learn leaves out a class that does not occur
+        assert found[metric.name] == pytest.approx(
+            METRICS[metric.name].score(positive.astype(int), predicted.astype(int))
+        )
+    if len(set(positive)) == 2:
+        assert found["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(positive, predicted))
+    assert (found["precision"] is None) == (not predicted.any()) and (found["recall"] is None) == (not positive.any())
+
+
+@given(rows, st.sampled_from(MAXIMIZED))
+def test_no_threshold_is_better(pairs: list[tuple[int, bool]], metric: str) -> None:
+    probability, positive = of(pairs)
+    chosen = choose_threshold(probability, positive, ThresholdRule(metric))
+    assert 0 < chosen < 1
+    best = scores_of(probability >= chosen, positive)[metric]
+    for other in np.linspace(0.005, 0.995, 199):
+        assert scores_of(probability >= other, positive)[metric] <= best + 1e-9
+
+
+@given(rows, st.integers(1, 99))
+def test_the_highest_threshold_with_enough_recall(pairs: list[tuple[int, bool]], percent: int) -> None:
+    probability, positive = of(pairs)
+    least = percent / 100
+    chosen = choose_threshold(probability, positive, ThresholdRule("recall", least))
+    if positive.any():
+        assert scores_of(probability >= chosen, positive)["recall"] >= least
+        for higher in np.unique(probability[probability >= chosen])[:1] + 0.005:  # without the next probability
+            assert scores_of(probability >= higher, positive)["recall"] < least
+
+
+def test_ties_go_to_the_threshold_nearest_to_one_half() -> None:
+    probability, positive = np.array([0.1, 0.2, 0.3, 0.9]), np.array([False, True, True, True])
+    assert choose_threshold(probability, positive, ThresholdRule("accuracy")) == pytest.approx(0.15)
+    mixed = np.array([False, True, False, True])  # 0.15 and 0.5 are equally good
+    assert choose_threshold(probability, mixed, ThresholdRule("accuracy")) == 0.5
+    separated = np.array([False, False, False, True])
+    assert choose_threshold(probability, separated, ThresholdRule("accuracy")) == 0.5
+    assert choose_threshold(probability, separated, ThresholdRule("recall", 0.9)) == pytest.approx(0.6)
+
+
+def test_a_number_is_the_threshold_itself() -> None:
+    assert choose_threshold(np.array([0.9]), np.array([True]), ThresholdRule.read(0.3, "accuracy")) == 0.3
+
+
+def test_saturated_probabilities_have_a_threshold() -> None:
+    probability, positive = np.array([0.0, 1.0, 1.0]), np.array([True, True, False])
+    for rule in (ThresholdRule("f1"), ThresholdRule("recall", 0.99)):
+        assert 0 < choose_threshold(probability, positive, rule) < 1
+
+
+def test_rules() -> None:
+    assert ThresholdRule.read("best", "f1_macro") == ThresholdRule("f1_macro")
+    assert ThresholdRule.read("recall=0.9", "accuracy") == ThresholdRule("recall", 0.9)
+    assert ThresholdRule.read("f1", "accuracy") == ThresholdRule("f1")
+
+
+@pytest.mark.parametrize(
+    ("given", "checked"),
+    [
+        ("0.3", 0.3), (0.3, 0.3), ("best", BEST), ("balanced-accuracy", "balanced_accuracy"),
+        ("recall = .9", "recall=0.9"), ("1e-3", 0.001),
+    ],
+)  # fmt: skip
+def test_settings(given: object, checked: object) -> None:
+    assert check_threshold(given) == checked and check_threshold(check_threshold(given)) == checked
+
+
+@pytest.mark.parametrize(
+    "value", ["0", "1", 1.5, "nan", "recall", "recall=", "recall=1", "recall=x", "precision=0.9", "auc", ""]
+)
+def test_other_settings_are_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="give a number between 0 and 1, "):
+        check_threshold(value)
+
+
+def test_every_metric_of_two_classes_can_be_maximized() -> None:
+    assert {metric.name for metric in metrics_for(CLASSIFICATION, 2)} <= set(MAXIMIZED) <= set(SCORES)
