@@ -29,7 +29,8 @@ def as_in_a_sweep(answer: dict[str, Any]) -> dict[str, Any]:
     """The answer with the keys that a sweep's folder adds."""
     found = answer["sizes"][0]["decision"]
     decision = found and {**found, "next_command": None}
-    return {"tested": False, "search": None, "columns": None, **answer, "decision": decision}
+    added = dict.fromkeys(("search", "columns", "classes", "calibration", "threshold"))
+    return {"tested": False, **added, **answer, "decision": decision}
 
 
 def test_it_fits_on_a_screen() -> None:
@@ -102,3 +103,15 @@ def test_a_file_has_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
     assert LAYERS == 4
     print_answer(as_in_a_sweep(answer_of(make_runs(clear))), Path("o"))
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_what_a_saved_threshold_changes_is_printed() -> None:
+    half, more = {"f1": 0.7}, {"f1": 0.8}
+    threshold = {"label": "yes", "threshold": 0.3, "rule": "f1", "metric": "f1", "at_half": half, "cross_fitted": more}
+    judged = {"error": 0.1, "by_chance_high": 0.01, "log_loss": 0.5}
+    calibration = {"saved": False, "temperature": 2.0, "before": judged, "after": judged}
+    answer = as_in_a_sweep(answer_of(make_runs(clear))) | {"threshold": threshold, "calibration": calibration}
+    text = " ".join(line.text for line in answer_lines(answer, Path("o")))
+    assert "The F1 changes from 0.700 at 0.5 to 0.800 on examples" in " ".join(text.split())
+    asked_for_nothing = answer_lines(answer | {"threshold": None}, Path("o"))
+    assert "temperature" not in " ".join(line.text for line in asked_for_nothing)
