@@ -105,6 +105,18 @@ def test_only_the_folder_is_needed_and_shared_weights_are_stored_and_loaded_once
     assert str(tmp_path) not in "".join(file.read_text() for file in moved.rglob("*.json"))
 
 
+def test_each_task_has_its_own_temperature_and_threshold(models: list[Path], tmp_path: Path) -> None:
+    folders = [Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in models[:2]]
+    plain = frostline.predict(folders[0], random_texts(9))
+    keys = {"calibration_temperature": 3.0, "decision_threshold": 0.9, "decision_threshold_label": "yes"}
+    edit_config(folders[0], **keys)
+    made = frostline.bundle(folders, out=tmp_path / "all")
+    assert list(made.shared_layers.values()) == [2, 2]
+    assert_identical(made.out, folders, random_texts(9))
+    found = frostline.load_bundle(made.out)(random_texts(9))["two"]
+    assert found.temperature == 3.0 and not np.array_equal(found.values, plain.values)
+
+
 def tensors(file: Path) -> dict[str, torch.Tensor]:
     with safe_open(file, "pt") as opened:
         return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
