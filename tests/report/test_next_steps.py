@@ -46,6 +46,12 @@ def test_a_recommendation_that_is_no_k_is_loaded_by_frostline(
     assert "'label': " in capsys.readouterr().out
 
 
+def test_a_model_with_a_temperature_is_loaded_by_frostline(classified: Path) -> None:
+    found = answer_of(classified)
+    found["calibration"]["saved"] = True
+    assert str(loading(found, Path("o/model"))).startswith("import frostline\nfound = frostline.predict(")
+
+
 def test_pairs_are_loaded_with_pairs(classified: Path) -> None:
     found = answer_of(classified)
     found["columns"] = {**found["columns"], "text_pair": "other"}

@@ -43,15 +43,14 @@ def answer_lines(answer: Mapping[str, Any], out: Path) -> list[Line]:
 
 def _sentences(answer: Mapping[str, Any]) -> list[str]:
     """The answer, why a search ended, the scores on test, and what a saved temperature and threshold change."""
-    from frostline.report.answer.output_sentences import output_sentences
+    from frostline.report.answer.output_sentences import is_saved, output_sentences
     from frostline.report.answer.scores_on_test import sentences_on_test
     from frostline.report.next_steps import sentence_without_command
 
     first, text = answer["sizes"][0], sentence_without_command(answer)
     why = answer["search"] and answer["search"]["why"]
     on_test = sentences_on_test(first, answer["metric"])[:2] if answer["tested"] and first["recommended"] else []
-    saved = answer["threshold"] or (answer["calibration"] and answer["calibration"]["saved"])
-    outputs = " ".join(output_sentences(answer)) if saved else ""
+    outputs = " ".join(output_sentences(answer)) if is_saved(answer) else ""
     parts = [text, why if why and why not in text else "", " ".join(on_test), outputs]
     return [line for part in parts if part for line in wrapped(part)]
 

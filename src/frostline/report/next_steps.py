@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from frostline.report.answer.output_sentences import is_saved
+
 Answer = Mapping[str, Any]  # answer.json
 
 
@@ -23,7 +25,8 @@ def sentence_without_command(answer: Answer) -> str:
 def loading(answer: Answer, folder: Path) -> str | None:
     """Three lines of Python that load what is recommended and classify a text; None if nothing is recommended.
 
-    A fine-tuned model is loaded by transformers. Everything else, such as a probe, is loaded by frostline.
+    A fine-tuned model is loaded by transformers. Everything else is loaded by frostline: a probe, or a model with a temperature
+    or a threshold, which transformers would ignore.
 
     Args:
         answer: The answer.
@@ -33,7 +36,7 @@ def loading(answer: Answer, folder: Path) -> str | None:
     if decision is None:
         return None
     name, pair = json.dumps(str(folder), ensure_ascii=False), bool((answer["columns"] or {}).get("text_pair"))
-    if decision["choice"] in {cell["trainable"] for cell in size["cells"]}:
+    if decision["choice"] in {cell["trainable"] for cell in size["cells"]} and not is_saved(answer):
         text = '{"text": "A text.", "text_pair": "Its pair."}' if pair else '"A text."'
         return (
             "from transformers import pipeline\n"

@@ -18,7 +18,12 @@ def output_sentences(answer: Mapping[str, Any]) -> list[str]:
     if calibration is None:
         return []
     sentences = calibration_sentences(calibration) + (threshold_sentences(threshold) if threshold else [])
-    return [*sentences, *([WHO_APPLIES] if threshold or calibration["saved"] else [])]
+    return [*sentences, *([WHO_APPLIES] if is_saved(answer) else [])]
+
+
+def is_saved(answer: Mapping[str, Any]) -> bool:
+    """Whether a temperature or a threshold is saved with the model."""
+    return bool(answer["threshold"] or (answer["calibration"] and answer["calibration"]["saved"]))
 
 
 def calibration_sentences(calibration: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from frostline.report.answer.output_sentences import WHO_APPLIES, calibration_sentences, threshold_sentences
+from frostline.report.answer.output_sentences import (
+    WHO_APPLIES,
+    calibration_sentences,
+    is_saved,
+    threshold_sentences,
+)
 from frostline.report.answer.recommended_classes import runs_of_choice
 from frostline.report.tables.by_class import calibration_table, class_scores_table, threshold_table
 
@@ -22,5 +27,5 @@ def class_content(answer: Mapping[str, Any]) -> dict[str, Any] | None:
         "tables": tables,
         "calibration": calibration_sentences(calibration) if calibration else [],
         "threshold": threshold_sentences(threshold) if threshold else [],
-        "saved": WHO_APPLIES if calibration and (threshold or calibration["saved"]) else "",
+        "saved": WHO_APPLIES if is_saved(answer) else "",
     }
