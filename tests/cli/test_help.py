@@ -51,7 +51,14 @@ def test_the_help_lists_every_command_on_a_line_that_is_not_truncated(frostline:
 
 def test_the_help_of_find_shows_the_defaults_of_a_search(frostline: Frostline) -> None:
     shown = " ".join(frostline("find", "--help").out.split())
-    for value in ("5e-05,0.0001,0.0002", "0.001,0.003,0.01,0.03", "5", "auto", "0", "the time of 4 full fine-tunings"):
+    for value in (
+        "5e-05,0.0001,0.0002",
+        "0.001,0.003,0.01,0.03",
+        "5",
+        "auto",
+        "0",
+        "the larger of 4 full fine-tunings and 120 s",
+    ):
         assert f"[default: {value}]" in shown
 
 

@@ -39,7 +39,7 @@ def test_a_recommendation_that_is_no_k_is_loaded_by_frostline(
     classified: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = answer_of(classified)
-    found["decision"]["choice"] = "probe"
+    found["sizes"][0]["recommended"] = None
     code = loading(found, classified / "model")
     assert code is not None and len(code.splitlines()) == 3 and code.startswith("import frostline")
     exec(code, {})
@@ -56,9 +56,9 @@ def test_pairs_are_loaded_with_pairs(classified: Path) -> None:
     found = answer_of(classified)
     found["columns"] = {**found["columns"], "text_pair": "other"}
     assert '{"text": "A text.", "text_pair": "Its pair."}' in str(loading(found, Path("o/model")))
-    found["decision"]["choice"] = "probe"
+    found["sizes"][0]["recommended"] = None
     assert "DataFrame" in str(loading(found, Path("o/model")))
-    found["decision"] = None
+    found["sizes"][0]["recommended"] = found["decision"] = None
     assert loading(found, Path("o/model")) is None
 
 

@@ -32,11 +32,11 @@ def loading(answer: Answer, folder: Path) -> str | None:
         answer: The answer.
         folder: Of the saved model.
     """
-    size, decision = answer["sizes"][0], answer["decision"]
-    if decision is None:
+    recommended, decision = answer["sizes"][0]["recommended"], answer["decision"]
+    if recommended is None and decision is None:
         return None
     name, pair = json.dumps(str(folder), ensure_ascii=False), bool((answer["columns"] or {}).get("text_pair"))
-    if decision["choice"] in {cell["trainable"] for cell in size["cells"]} and not is_saved(answer):
+    if recommended and not is_saved(answer):
         text = '{"text": "A text.", "text_pair": "Its pair."}' if pair else '"A text."'
         return (
             "from transformers import pipeline\n"

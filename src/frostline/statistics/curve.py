@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from frostline.statistics.alternatives import alternative_run
 from frostline.statistics.cells import CellRuns, CellSummary, by_depth, counted, describe, describe_comparison
 from frostline.statistics.choices import Choices
 from frostline.statistics.curve_rules import knee, one_standard_error
@@ -95,8 +96,10 @@ def _decide(
 ) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
     """The decision between the alternatives and all k with a usable score, and what is known about each; see ``decision.py``."""
     usable = [step for step in steps if any(run["in_mean"] and run["outcome"] in ANSWERS for run in step["points"])]
-    if reference is None and not alternatives:
-        return None, []
+    if reference is None:  # then only what is shown to have learned can be recommended
+        alternatives = [one for one in alternatives if evidence.learned([alternative_run(one)], len(alternatives))]
+        if not alternatives:
+            return None, []
     layers = max([1, *(step["tuned_layers"] or 0 for step in usable)])
     depth = [1 + 1 / layers if step["tune_embeddings"] else (step["tuned_layers"] or 0) / layers for step in usable]
     good = {step["trainable"]: cells[step["trainable"]].good for step in usable}

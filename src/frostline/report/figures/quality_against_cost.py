@@ -47,7 +47,7 @@ class Mark:
 
 
 def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> Figure | None:
-    """The score of every choice of one train size over its cost; None if nothing is recommended.
+    """The score of every choice of one train size over its cost; None if nothing is recommended, or if no k has a score.
 
     A point is a mean score, a bar is the 95 % interval of the difference from full fine-tuning, added to its score.
 
@@ -56,7 +56,7 @@ def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> 
         metric: The name of the metric in results.
         narrow: Whether to draw for the width of a phone.
     """
-    if not curve["options"] or curve["decision"] is None:
+    if not curve["options"] or curve["decision"] is None or curve["decision"]["reference"] is None:
         return None
     drawn = marks(curve)
     reference = next(mark for mark in drawn if mark.name == curve["decision"]["reference"])
