@@ -52,7 +52,7 @@ def test_search_json_and_the_report_record_every_step(search_settings: dict[str,
     assert (out / "model").exists() == (answer["decision"] is not None)
     assert json.loads((out / "answer.json").read_text())["search"]["why"] == search["why"]
     page = (out / "report.html").read_text()
-    assert '<h2 id="search">The search</h2>' in page and search["steps"][0]["why"] in page
+    assert "The search" in page and search["steps"][0]["why"] in page
 
 
 def test_seconds_of_parallel_steps_are_wall_clock_seconds(

@@ -12,7 +12,12 @@ def curve(probability: float, seeds: int | None, choice: str = "last 2", other: 
     options = [{"choice": "last 2", "probability": probability if choice == "last 2" else other}]
     decision = {"choice": choice, "probability": probability, "reference": "all"}
     reference = {"choice": "all", "probability": 1.0}
-    return {"decision": decision, "options": [*options, reference], "learned": True, "seeds_to_decide": seeds}
+    cells = [
+        {"trainable": name, "runs": 1, "learning_rate": rate, "tuned_layers": 2}
+        for name, rate in (("last 2", 2e-4), ("all", 1e-4))
+    ]
+    known = {"decision": decision, "options": [*options, reference], "cells": cells}
+    return {**known, "learned": True, "seeds_to_decide": seeds}
 
 
 def test_it_adds_the_seeds_that_would_probably_decide() -> None:
@@ -37,3 +42,10 @@ def test_if_full_is_recommended_the_others_must_be_sure() -> None:
 def test_nothing_compared_or_nothing_learned_needs_none() -> None:
     assert next_command(Path("o"), [0], {**curve(0.7, 5), "decision": None}) is None
     assert next_command(Path("o"), [0], {**curve(0.7, 5), "learned": False}) is None
+
+
+def test_after_a_search_only_the_compared_choices_get_more_seeds() -> None:
+    command = next_command(Path("o"), [0, 1, 2], curve(0.7, None), of_search=True)
+    assert command == "frostline sweep o/sweep.toml --tune 2,all --learning-rate 0.0001,0.0002 --seeds 5"
+    full = next_command(Path("o"), [0, 1], curve(1.0, None, choice="all", other=0.5), of_search=True)
+    assert full == command

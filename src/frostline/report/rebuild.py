@@ -52,7 +52,8 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     )
     first = answer["sizes"][0]
     if first["decision"] is not None:
-        command = next_command(folder.out, folder.spec.values_of("seeds"), first, sure=answer["sure"])
+        seeds = folder.spec.values_of("seeds")
+        command = next_command(folder.out, seeds, first, sure=answer["sure"], of_search=search is not None)
         first["decision"]["next_command"] = command
         if command and not answer["runs"]["pending"]:
             first["sentence"] += f" To be surer: `{command}`."

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from frostline.data.wording import capitalized
 from frostline.model.output_keys import OUTPUT_KEYS, output_keys
+from frostline.report.names import tuning
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import prepare_hidden_states
 from frostline.sweep.prepare import Prepared
@@ -40,7 +42,10 @@ def save_recommended(
     target = prepared.store.out / "model"
     if recommended is None:
         weights.remove()
-        if decision is None or alternatives is None:
+        if decision is None:
+            return None
+        if alternatives is None:
+            progress.note(f"{capitalized(tuning(decision['choice']))} is recommended: run the search again to save it.")
             return None
         if prepared.requested.calibrate or prepared.requested.threshold is not None:
             progress.note(ONLY_FINE_TUNED)

@@ -5,12 +5,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from frostline.statistics.alternatives import ALTERNATIVES
+from frostline.statistics.tune import LAST
+
 FIRST_SEEDS = 5  # what one seed is followed by
 MAX_SEEDS = 30  # more than this is no advice
 SURE = 0.95
 
 
-def next_command(out: Path, seeds: Sequence[int], curve: Mapping[str, Any], *, sure: float | None = None) -> str | None:
+def next_command(
+    out: Path, seeds: Sequence[int], curve: Mapping[str, Any], *, sure: float | None = None, of_search: bool = False
+) -> str | None:
     """The command that adds seeds to a sweep's folder; None if the answer is sure, or if more seeds would hardly help.
 
     Args:
@@ -18,18 +23,37 @@ def next_command(out: Path, seeds: Sequence[int], curve: Mapping[str, Any], *, s
         seeds: Those of the sweep.
         curve: The largest train size of its answer.
         sure: The wanted probability, if it was given.
+        of_search: Whether a search trained the runs. Then only the recommended choice and its rival get more seeds.
     """
-    decision = curve["decision"]
+    decision, options = curve["decision"], curve["options"]
     if decision is None or not curve["learned"]:
         return None
-    others = [one["probability"] for one in curve["options"] if one["choice"] != decision["reference"]]
-    known = [decision["probability"]] if decision["choice"] != decision["reference"] else others
+    others = [one for one in options if one["choice"] not in (decision["reference"], *ALTERNATIVES)]
+    known = [decision] if decision["choice"] != decision["reference"] else others
     wanted_sure = max(SURE, sure or 0.0)
-    if all(p >= wanted_sure or p <= 1 - wanted_sure for p in known):
+    if all(one["probability"] >= wanted_sure or one["probability"] <= 1 - wanted_sure for one in known):
         return None
-    wanted = FIRST_SEEDS if len(seeds) == 1 else curve["seeds_to_decide"]
-    if wanted is None or not len(seeds) < wanted <= MAX_SEEDS:
+    cells = {cell["trainable"]: cell for cell in curve["cells"]}
+    rival = decision if decision["choice"] in cells else None
+    if decision["choice"] == decision["reference"]:
+        rival = max(others, key=lambda one: float(one["probability"]))
+    compared = [cells[name] for name in dict.fromkeys((rival and rival["choice"], decision["reference"])) if name]
+    few = min(cell["runs"] for cell in compared) if of_search else len(seeds)
+    wanted = FIRST_SEEDS if few == 1 else curve["seeds_to_decide"]
+    if wanted is None or not few < wanted <= MAX_SEEDS:
         return None
-    more = [*seeds, *range(max(seeds) + 1, max(seeds) + 1 + wanted - len(seeds))]
-    listed = str(wanted) if more == list(range(wanted)) else ",".join(map(str, more))
-    return f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))} --seeds {listed}"
+    command = f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}"
+    return f"{command}{_grid(compared) if of_search else ''} --seeds {_more_seeds(seeds, wanted)}"
+
+
+def _more_seeds(seeds: Sequence[int], wanted: int) -> str:
+    """The seeds, and new ones until there are as many as wanted, as a flag."""
+    more = [*seeds, *range(max(seeds) + 1, max(seeds) + 1 + max(0, wanted - len(seeds)))]
+    return str(len(more)) if more == list(range(len(more))) else ",".join(map(str, more))
+
+
+def _grid(cells: Sequence[Mapping[str, Any]]) -> str:
+    """The flags that train these k at their learning rates."""
+    tunes = ",".join(cell["trainable"].removeprefix(LAST) for cell in cells)
+    rates = sorted({cell["learning_rate"] for cell in cells if cell["tuned_layers"]})
+    return f" --tune {tunes} --learning-rate {','.join(f'{rate:g}' for rate in rates)}"
