@@ -123,4 +123,4 @@ def test_the_options_with_their_probabilities() -> None:
     )
     assert rows["all"].values["gain_95"] == 1.0 and rows["last 0"].values["gain_95"] == 0.0
     assert rows["last 0"].values["cost_of_full"] == 0.0
-    assert "less 0.01 times its cost" in table.caption
+    assert "less 0.02 times its cost" in table.caption

@@ -3,8 +3,7 @@
 The gain of more seeds, or of a k that was not tried, follows from the posterior (``statistics/next_step.py``). A learning rate
 that was not tried at a k may be better or worse than the best one so far; neighbours differ by about ``RATE_SPREAD``.
 
-Time is priced like the training of a model: the decision rule says which score the training time of full fine-tuning is worth. A
-search has the budget of ``FULL_RUNS`` full fine-tunings, so its whole budget is worth that many times this score.
+Time is priced by the budget: to spend all of it costs as much score as full fine-tuning costs in the decision rule.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from frostline.search.defaults import FULL_RUNS
 from frostline.search.outlook import Outlook
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import Trial, name_of
@@ -54,7 +52,7 @@ def candidates(board: Scoreboard, outlook: Outlook) -> list[Candidate]:
 
 def price(board: Scoreboard, trials: Sequence[Trial]) -> float:
     """What the time of a step costs, in score."""
-    return FULL_RUNS * board.settings.rule.price * board.predicted_seconds(trials) / max(board.budget, 1e-9)
+    return board.settings.rule.price * board.predicted_seconds(trials) / max(board.budget, 1e-9)
 
 
 def next_seed(board: Scoreboard, tune: Tune, already: int = 0) -> tuple[Trial, ...]:

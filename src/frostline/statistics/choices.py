@@ -8,6 +8,7 @@ from frostline.statistics.goal import Goal
 
 TARGETS = (0.90, 0.95, 0.99)
 POINT = 0.01  # of a score
+PRICE = 2 * POINT  # what full fine-tuning is worth, unless another price is given
 LIKELY = 0.5  # the probability of reaching a target that is wanted unless another is given
 
 
@@ -31,7 +32,7 @@ class Choices:
     """
 
     target: float = 0.95
-    price: float = POINT
+    price: float = PRICE
     sure: float | None = None
     margin: float = 0.01
     by_margin: bool = False

@@ -5,7 +5,7 @@ The recommended choice has the highest value,
     value = expected score - price * cost,
 
 where the cost is the share of layers that it tunes, 0 for a model that trains none. The price is the score that full fine-tuning
-is worth: one point by default. Training time grows in proportion to the tuned layers. Unlike measured times, their share is the
+is worth: two points by default. Training time grows in proportion to the tuned layers. Unlike measured times, their share is the
 same in equal sweeps.
 
 Expected scores are means of the posterior (``posterior.py``), so a choice that looks best by luck is pulled towards its
@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.statistics.choices import POINT, TARGETS, Choices
+from frostline.statistics.choices import POINT, PRICE, TARGETS, Choices
 from frostline.statistics.goal import Goal
 
 Array = NDArray[np.float64]
@@ -60,7 +60,7 @@ class Rule:
     """
 
     goal: Goal
-    price: float = POINT
+    price: float = PRICE
     sure: float | None = None
 
     @classmethod

@@ -4,8 +4,8 @@ More seeds of some choices move the posterior means of all of them. How far is k
 covariance that the posterior loses (Frazier, Powell and Dayanik 2009, INFORMS Journal on Computing 21).
 The gain is the expected value of the best choice after the move, less that of the best choice now.
 
-The variance over seeds and the scales of the curve's prior are held at what is known now. The error that the validation rows
-cause is not reduced by more seeds, so where it dominates, more seeds are worth nothing.
+The variances over seeds and the scales of the curve's prior are those of each chain. More seeds do not reduce the error that
+the validation rows cause, so where it dominates, they are worth nothing.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from frostline.statistics.decision import Rule
-from frostline.statistics.posterior import Observed, Posterior, seed_correlation
+from frostline.statistics.posterior import Observed, Posterior, scaled, seed_correlation
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -55,12 +55,11 @@ class NextStep:
         Args:
             added: The new seeds of some choices, by their positions.
         """
-        before = [set(one) for one in self.observed.scores]
-        after = [one | set(added.get(n, ())) for n, one in enumerate(before)]
-        covariance = self._covariance(after)
-        moves = self._moves(self._covariance(before) - covariance)
+        after = [set(one) | set(added.get(n, ())) for n, one in enumerate(self.observed.scores)]
+        kept = self._kept(self._covariance(after))
+        moves = self._moves(self._total - kept)
         scored = np.flatnonzero([len(one) > 0 for one in after])
-        return self._gain_of_value(moves, scored) if self.rule.sure is None else self._change(moves, scored, covariance)
+        return self._gain_of_value(moves, scored) if self.rule.sure is None else self._change(moves, scored, kept)
 
     @cached_property
     def means(self) -> Array:
@@ -75,7 +74,7 @@ class NextStep:
 
     def _change(self, moves: Array, scored: Indices, covariance: Array) -> float:
         """The expected change of the cost of what is chosen, at the rule's price."""
-        now = self._cheapest(np.zeros((1, len(self.costs))), self.observed.seen, np.cov(self.posterior.draws.T))
+        now = self._cheapest(np.zeros((1, len(self.costs))), self.observed.seen, self._total)
         after = self._cheapest(moves, scored, covariance)
         return self.rule.price * float(np.abs(after - now).mean())
 
@@ -97,11 +96,27 @@ class NextStep:
         normal = np.random.default_rng(0).standard_normal((MOVES // 2, len(lost)))
         return np.asarray(np.concatenate([normal, -normal]) @ root.T)
 
+    @cached_property
+    def _total(self) -> Array:
+        """The posterior covariance of the means, ``[J, J]``. It includes that the chains disagree about the scales."""
+        return np.cov(self.posterior.draws.T, ddof=0).reshape(len(self.costs), -1)
+
+    @cached_property
+    def _unit(self) -> Array:
+        """The matrix that turns a covariance within chains into a share of the total one, ``[J, J]``."""
+        within = self._covariance([set(one) for one in self.observed.scores])
+        return np.asarray(_root(self._total) @ np.linalg.inv(_root(within)))
+
+    def _kept(self, within: Array) -> Array:
+        """The total covariance that remains if a covariance ``within`` chains remains: the same share of it."""
+        return np.asarray(self._unit @ within @ self._unit.T)
+
     def _covariance(self, seeds: Sequence[Collection[str]]) -> Array:
-        """The posterior covariance of the means if each choice had these seeds, averaged over the chains, ``[J, J]``."""
+        """The posterior covariance of the means if each choice had these seeds: the mean over the chains, ``[J, J]``."""
         some = np.flatnonzero([len(one) > 0 for one in seeds])
-        with_seeds, noise = [one for one in seeds if one], self.posterior.noise
-        by_seeds = noise.pooled * seed_correlation(with_seeds, noise.between)
+        with_seeds = [one for one in seeds if one]
+        correlation = seed_correlation(with_seeds, self.posterior.noise.between)
+        by_seeds = scaled(correlation, self.posterior.spreads[:, some])
         precision = self.posterior.curves.copy()
         rows = self._rows[np.ix_(some, some)]
         if self.own_rows:  # more seeds mean more rows
@@ -144,3 +159,9 @@ class NextStep:
             if rows[one, one] and rows[two, two]
         ]
         return float(np.clip(np.mean(pairs), 0.0, 0.99)) if pairs else SAME_ROWS
+
+
+def _root(covariance: Array) -> Array:
+    """The symmetric square root."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)

@@ -100,12 +100,11 @@ class SeedNoise:
         between = _seed_correlation(deviations, pooled)
         return cls(squares, freedom, seed_correlation(deviations, between), between, pooled, pooled_freedom)
 
-    def draw(self, random: np.random.Generator) -> Array:
-        """Covariances of the means, ``[CHAINS, seen, seen]``."""
+    def draw(self, random: np.random.Generator) -> tuple[Array, Array]:
+        """Standard deviations over seeds: of each choice, ``[CHAINS, seen]``, and the common one, ``[CHAINS]``."""
         common = self.pooled * self.pooled_freedom / random.chisquare(self.pooled_freedom, CHAINS)
         own = random.chisquare(ALIKE + self.freedom, (CHAINS, len(self.squares)))
-        spread = np.sqrt((ALIKE * common[:, None] + self.squares) / own)  # [CHAINS, seen]
-        return spread[:, :, None] * self.correlation * spread[:, None, :]
+        return np.sqrt((ALIKE * common[:, None] + self.squares) / own), np.sqrt(common)
 
 
 def seed_correlation(seeds: Sequence[Collection[str]], between: float) -> Array:
@@ -139,11 +138,13 @@ class Posterior:
     Attributes:
         draws: Of the mean scores, ``[draws, J]``.
         noise: How scores vary over seeds.
+        spreads: The standard deviation over seeds of each choice in each chain, ``[CHAINS, J]``; without scores the common one.
         curves: The precision of the means by the prior of the curve alone, in each chain, ``[CHAINS, J, J]``.
     """
 
     draws: Array
     noise: SeedNoise
+    spreads: Array
     curves: Array
 
 
@@ -163,7 +164,10 @@ def posterior(observed: Observed, random: np.random.Generator | None = None) -> 
     on_curve = [place for place in observed.depth if place is not None]
     assert (np.diff(on_curve) > 0).all() and np.isfinite(observed.means).all()
     noise, count = SeedNoise.of(observed), len(on_curve)
-    precision, evidence = _from_scores(observed, noise.draw(random))
+    own, common = noise.draw(random)
+    spreads = np.repeat(common[:, None], len(observed.depth), 1)
+    spreads[:, observed.seen] = own
+    precision, evidence = _from_scores(observed, scaled(noise.correlation, own))
     curve = _Curve(on_curve, len(observed.depth) - count, random)
     draws = []
     for sweep in range(SWEEPS):
@@ -172,7 +176,12 @@ def posterior(observed: Observed, random: np.random.Generator | None = None) -> 
             curve.update(np.diff(value[:, :count], axis=1))
         if sweep >= BURN_IN:
             draws.append(value)
-    return Posterior(np.concatenate(draws), noise, curve.precision)
+    return Posterior(np.concatenate(draws), noise, spreads, curve.precision)
+
+
+def scaled(correlation: Array, spreads: Array) -> Array:
+    """The covariance of each chain, ``[CHAINS, J, J]``, from one for unit spreads ``[J, J]`` and the spreads ``[CHAINS, J]``."""
+    return spreads[:, :, None] * correlation * spreads[:, None, :]
 
 
 def _from_scores(observed: Observed, by_seeds: Array) -> tuple[Array, Array]:

@@ -147,7 +147,7 @@ class SweepSpec(Settings):
         json_schema_extra=panel("output", "0.5 with --target or --margin; else weigh score against cost"),
     )
     price: float = Field(
-        1.0,
+        2.0,
         ge=0,
         description="points of the metric that the training time of full fine-tuning is worth; not used with a target",
         json_schema_extra=OUTPUT,
