@@ -119,6 +119,43 @@ def test_a_probe_that_is_as_good_as_full_is_the_best_choice() -> None:
     assert best(known) == "probe"
 
 
+def recorded(curve: dict[Tune, float], *, seeds: int, probe: float | None = None) -> Scoreboard:
+    """A scoreboard with runs that score as on a task of the past, and a little less or more on other seeds."""
+    rows = Rows(same_errors=False, seeds=5)
+    if probe is not None:
+        rows.logits["probe"] = rows.logits_with(probe, seed=1)
+    known = Scoreboard(settings(alternatives=("probe",) if probe is not None else ()), rows.evidence)
+    shifts = [0.0] if seeds == 1 else [0.006, -0.006, 0.003, -0.003, 0.0]
+    for tune, score in curve.items():
+        for seed in range(seeds):
+            shift = shifts[(seed + 2 * (tune == "all")) % len(shifts)]
+            trial = Trial(tune, 1e-4, seed)
+            known.outcomes[trial] = rows.outcome(trial, score + shift)
+    return known
+
+
+def test_a_hardly_worse_half_is_recommended_instead_of_full() -> None:
+    """Short phrases of two classes: what was recommended once was to tune all layers."""
+    phrases: dict[Tune, float] = {0: 0.80, 1: 0.85, 2: 0.869, 3: 0.870, "all": 0.873}
+    for seeds in (1, 5):
+        assert best(recorded(phrases, seeds=seeds)) in ("last 2", "last 3")
+
+
+def test_a_probe_is_recommended_that_is_better_and_cheaper_than_the_best_small_k() -> None:
+    """Sentences of two classes: the last 2 layers were recommended once."""
+    assert best(recorded({0: 0.90, 2: 0.925, "all": 0.939}, seeds=2, probe=0.936)) == "probe"
+
+
+def test_reviews_need_more_than_one_seed() -> None:
+    """Reviews of products: on one seed the last 2 layers looked as good as all; with five seeds they lose three points."""
+    one = recorded({0: 0.80, 2: 0.877, "all": 0.882}, seeds=1).outlook()
+    assert one is not None
+    gain = one.gain([Trial(2, 1e-4, 1), Trial("all", 1e-4, 1)])
+    assert gain > 0.0005 and one.gain([Trial(4, 1e-4, 0)]) > 0.0005
+    five = recorded({0: 0.80, 2: 0.867, 4: 0.891, "all": 0.896}, seeds=5)
+    assert best(five) in ("last 4", "all")
+
+
 def test_seconds_of_a_step_are_its_makespan() -> None:
     known = board(workers=2)
     assert known.predicted_seconds([Trial(k, 1e-4, 0) for k in ("all", 2, 1)]) == 0.0  # no run has been timed yet

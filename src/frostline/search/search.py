@@ -180,10 +180,10 @@ class Search:
         outlook = board.outlook()
         if outlook is None:
             return f"  {name_of(board.settings.reference, capital=True)} has not run yet. {spent}"
-        best = outlook.best
-        sure = probability(outlook.probability(best))
-        reached = "to reach the target" if best is not outlook.full else "by definition"
-        return f"  Best so far: {tuning(best.name)} ({score(best.score)}), {sure} sure {reached}. {spent}"
+        best, sure = outlook.best, ""
+        if best is not outlook.full:
+            sure = f", {probability(outlook.probability(best))} sure to reach the target"
+        return f"  Best so far: {tuning(best.name)} ({score(best.score)}){sure}. {spent}"
 
 
 def _alternatives(prepared: Prepared, runs: Runs, progress: Progress) -> tuple[Alternatives, Mapping[str, int | None]]:
