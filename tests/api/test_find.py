@@ -140,7 +140,9 @@ def test_finished_runs_of_an_interrupted_step_are_in_the_report(
     assert not {row["trainable"] for row in done} & set(search.skipped)
 
 
-def test_exhaustive_recommends_nothing_if_full_failed(search_settings: dict[str, Any], monkeypatch: Any) -> None:
+def test_exhaustive_recommends_the_best_of_the_rest_if_full_failed(
+    search_settings: dict[str, Any], monkeypatch: Any
+) -> None:
     def fails_for_full(spec: Any, context: Any, **more: Any) -> Any:
         if spec.tune == "all":
             raise RuntimeError("out of memory")
@@ -148,8 +150,8 @@ def test_exhaustive_recommends_nothing_if_full_failed(search_settings: dict[str,
 
     monkeypatch.setattr(execute_module, "run", fails_for_full)
     answer = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True)
-    assert answer["search"]["failed_reference"] == "all" and answer["sizes"][0]["recommended"] is None
-    assert answer["sentence"].startswith("The whole grid was trained. Every run of full fine-tuning failed")
+    assert answer["search"]["failed_reference"] == "all" and answer["decision"]["choice"] == "words"
+    assert "The whole grid was trained. Every run of full fine-tuning failed" in answer["sentence"]
 
 
 def test_exhaustive_trains_the_whole_grid(search_settings: dict[str, Any]) -> None:
@@ -218,6 +220,7 @@ def test_the_budget_can_be_a_duration(search_settings: dict[str, Any]) -> None:
 
 def test_max_k_can_be_the_recommended_k(search_settings: dict[str, Any], monkeypatch: Any) -> None:
     monkeypatch.setattr(search_module.Scoreboard, "above_baseline", lambda board, tune: True)
+    monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}), {}))
     answer = frostline.find(**search_settings, max_k=1, sure=0.99, target=1.0)
     assert answer["decision"]["choice"] == "last 1" and "last 1" in answer["search"]["selected_learning_rates"]
 

@@ -25,7 +25,7 @@ def with_rows(*, same_errors: bool = True, **more: Any) -> tuple[Scoreboard, Row
 
 
 def test_the_race_finds_the_k_with_the_highest_value() -> None:
-    """A point of score is worth the whole training time of full fine-tuning."""
+    """Two points of score are worth the whole training time of full fine-tuning."""
     known, rows = with_rows(budget=1e4)
     run_race(known, exact(LATE), rows)
     assert best(known) == "last 3"

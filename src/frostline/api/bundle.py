@@ -176,7 +176,7 @@ def _model_folder(folder: Path) -> Path:
     for candidate in (folder, folder / "model"):
         if (candidate / "config.json").is_file():
             return candidate
-    if any((folder / name).is_file() for name in (PROBE_FACTS, WORDS_FACTS)):
+    if any((one / name).is_file() for one in (folder, folder / "model") for name in (PROBE_FACTS, WORDS_FACTS)):
         raise FrostlineError(
             f"{folder} is a probe or a model of words, which is not fine-tuned: give fine-tuned models, OUT/model of sweeps."
         )

@@ -1,6 +1,7 @@
 """The recommended model, saved as a Hugging Face model folder."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.training.probes.alternatives import Alternatives
+from frostline.training.probes.saved import FACTS as PROBE_FACTS
+from frostline.training.probes.words import FACTS as WORDS_FACTS
 from frostline.training.run import restore, run
 
 ONLY_FINE_TUNED = (
@@ -44,8 +47,11 @@ def save_recommended(
         weights.remove()
         if decision is None:
             return None
-        if alternatives is None:
-            progress.note(f"{capitalized(tuning(decision['choice']))} is recommended: run the search again to save it.")
+        if alternatives is None:  # the search itself saved it, unless something else was recommended then
+            if not any((target / name).is_file() for name in (PROBE_FACTS, WORDS_FACTS)):
+                shutil.rmtree(target, ignore_errors=True)
+                advice = "run the command of the search again to save it"
+                progress.note(f"{capitalized(tuning(decision['choice']))} is recommended: {advice}.")
             return None
         if prepared.requested.calibrate or prepared.requested.threshold is not None:
             progress.note(ONLY_FINE_TUNED)

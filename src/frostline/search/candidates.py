@@ -52,7 +52,7 @@ def candidates(board: Scoreboard, outlook: Outlook) -> list[Candidate]:
 
 def price(board: Scoreboard, trials: Sequence[Trial]) -> float:
     """What the time of a step costs, in score."""
-    return board.settings.rule.price * board.predicted_seconds(trials) / max(board.budget, 1e-9)
+    return board.settings.rule.exchange * board.predicted_seconds(trials) / max(board.budget, 1e-9)
 
 
 def next_seed(board: Scoreboard, tune: Tune, already: int = 0) -> tuple[Trial, ...]:
@@ -121,8 +121,13 @@ def _rounds(board: Scoreboard, outlook: Outlook) -> Iterator[Candidate]:
 
 
 def _other_rates(board: Scoreboard, outlook: Outlook) -> Iterator[Candidate]:
-    """Neighbours of the best learning rate of each k, unless a run failed at this or at a lower learning rate."""
-    best = max(map(outlook.value, board.settings.choices))
+    """Neighbours of the best learning rate of each k, unless a run failed at this or at a lower one.
+
+    A wanted certainty is not about the best score, so then there are none.
+    """
+    if board.settings.rule.of_certainty:
+        return
+    best = max(outlook.rule.value(option) for option in outlook.estimate.options)
     for tune in board.settings.choices:
         rate = board.best_learning_rate(tune)
         if not tune or rate is None:

@@ -1,4 +1,4 @@
-"""Cheap estimates of the smallest k that reaches the target.
+"""Cheap estimates of the k to begin a search with.
 
 They decide which k a race trains first, never which k is recommended. The report shows how close each estimate was. Imports no
 torch.

@@ -3,10 +3,11 @@
 They compete with every k, and the probes suggest the k to begin with.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from frostline.data.load import Data
 from frostline.frozen.batches import Rows
@@ -18,7 +19,7 @@ from frostline.statistics.predictions import expand_to_all_rows
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.training.probes.alternatives import Alternatives
-from frostline.training.probes.fitting import Probed, fit_probes
+from frostline.training.probes.fitting import Probed, fit_probes, refitted
 from frostline.training.probes.words import WordsModel
 from frostline.training.rows import train_rows, validation_rows
 from frostline.training.specification import RunSpec
@@ -27,29 +28,35 @@ MAX_EXAMPLES = 5000  # training examples for these models; more would hardly imp
 
 
 def fit_alternatives(
-    prepared: Prepared, first: RunSpec, progress: Progress
+    prepared: Prepared, runs: Sequence[RunSpec], progress: Progress
 ) -> tuple[Alternatives, Mapping[str, int | None]]:
-    """Fit all of them on the examples of the run ``first``.
+    """Fit all of them on the examples of the first run, and once more for each other fold.
+
+    Args:
+        prepared: Model, data and cached hidden states.
+        runs: The first run of every fold; one run without folds. The models of the first one can be saved.
+        progress: Where progress is reported.
 
     Returns:
         The models, and the estimate of k by each method.
     """
-    context, task = prepared.context, prepared.data.task
     progress.begin("fitting models that train no layer")
-    rows = {"train": train_rows(context, first)[:MAX_EXAMPLES], "validation": validation_rows(context, first)}
-    positions = {split: some - context.splits[split][0] for split, some in rows.items()}
-    train = prepared.data.train.take(positions["train"])
-    data = replace(prepared.data, train=train, validation=prepared.data.validation.take(positions["validation"]))
-    words = WordsModel.fit(train, len(task.labels))
+    task = prepared.data.task
+    data, rows, scored = _examples(prepared, runs[0])
+    words = WordsModel.fit(data.train, len(task.labels))
     probed, estimates = _probes(prepared, data, rows, words) or (None, {})
-    scored = np.zeros(len(prepared.data.validation), bool)
-    scored[positions["validation"]] = True
-    found = {}
+    values = {}
     if probed is not None:
-        found[PROBE] = probed.best.values
+        values[PROBE] = expand_to_all_rows(probed.best.values.astype(np.float32), scored)
     if words is not None:
-        found[WORDS] = words.values(data.validation)
-    values = {name: expand_to_all_rows(one.astype(np.float32), scored) for name, one in found.items()}
+        values[WORDS] = expand_to_all_rows(words.values(data.validation).astype(np.float32), scored)
+    for run in runs[1:]:
+        data, rows, scored = _examples(prepared, run)
+        again = WordsModel.fit(data.train, len(task.labels)) if words is not None else None
+        if again is not None:
+            values[WORDS][scored] = again.values(data.validation)
+        if probed is not None and prepared.context.states is not None:
+            values[PROBE][scored] = refitted(probed, data, prepared.context.states, rows)
     about = {
         "task": task.name,
         "problem_type": task.problem_type,
@@ -57,6 +64,18 @@ def fit_alternatives(
         "columns": asdict(task.columns),
     }
     return Alternatives(probed, words, values, about), estimates
+
+
+def _examples(prepared: Prepared, run: RunSpec) -> tuple[Data, dict[str, Rows], NDArray[np.bool_]]:
+    """The examples of a run, their rows in the hidden states, and which validation rows it is scored on, ``[rows]``."""
+    context = prepared.context
+    rows = {"train": train_rows(context, run)[:MAX_EXAMPLES], "validation": validation_rows(context, run)}
+    positions = {split: some - context.splits[split][0] for split, some in rows.items()}
+    train = prepared.data.train.take(positions["train"])
+    data = replace(prepared.data, train=train, validation=prepared.data.validation.take(positions["validation"]))
+    scored = np.zeros(len(prepared.data.validation), bool)
+    scored[positions["validation"]] = True
+    return data, rows, scored
 
 
 def _probes(

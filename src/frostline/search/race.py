@@ -143,7 +143,7 @@ def _next(board: Scoreboard) -> Step | Verdict:
     if ranked[0].net > NEGLIGIBLE:
         needed, left = board.predicted_seconds(ranked[0].trials), max(0.0, board.budget - board.spent)
         return Verdict(
-            f"The next step takes about {duration(needed)}, but only {duration(left)} of the budget are left. "
+            f"The next step takes about {duration(needed)}, but only {duration(left)} of the budget is left. "
             f"It would be: {ranked[0].why}"
         )
     most = max(ranked, key=lambda one: one.gain)

@@ -51,7 +51,7 @@ Runs = Mapping[Trial, RunSpec]
 
 @dataclass
 class Search:
-    """A search, from the fitted probes to the answer. Create it with :meth:`start`.
+    """A search, from the models that train no layer to the answer. Create it with :meth:`start`.
 
     Attributes:
         prepared: Model, data and cache, for one training-set size.
@@ -71,7 +71,7 @@ class Search:
 
     @classmethod
     def start(cls, prepared: Prepared, progress: Progress, budget: float | None) -> Self:
-        """Cache the hidden states, fit probes on them, and set up the race.
+        """Cache the hidden states, fit models that train no layer, and set up the race.
 
         Args:
             prepared: The grid of all runs that the search may train, with one training-set size.
@@ -90,7 +90,8 @@ class Search:
             settings = replace(settings, start_k=min(estimate, -(-identity.layers // 2)))
         logits = _validation_logits(prepared, runs, alternatives.values)
         evidence = RunPredictions(rows, logits, interim_analyses(len(settings.seeds)))
-        names = tuple(alternatives.values)
+        defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
+        alternatives, names = replace(alternatives, values=defined), tuple(defined)
         low = max((evidence.alone(name)["low"] for name in names), default=settings.alternative_score)
         board = Scoreboard(replace(settings, alternatives=names, alternative_score=low), evidence)
         write_alternatives(prepared.store.out, alternatives.values)
@@ -187,11 +188,11 @@ class Search:
 
 
 def _alternatives(prepared: Prepared, runs: Runs, progress: Progress) -> tuple[Alternatives, Mapping[str, int | None]]:
-    """Cache the hidden states for two seeds, and fit models without tuned layers on the examples of the first seed."""
-    seeds = prepared.requested.seeds
-    prepare_hidden_states(prepared, [run for trial, run in runs.items() if trial.seed in seeds[:2]], progress)
-    first = next(run for trial, run in runs.items() if trial.seed == seeds[0])
-    return fit_alternatives(prepared, first, progress)
+    """Cache the hidden states for the first seeds, and fit models without tuned layers on their examples."""
+    seeds, folds = prepared.requested.seeds, prepared.identity.folds
+    early = [run for seed in seeds[: max(2, folds)] for trial, run in runs.items() if trial.seed == seed]
+    prepare_hidden_states(prepared, early, progress)
+    return fit_alternatives(prepared, list({run.fold: run for run in reversed(early)}.values())[::-1], progress)
 
 
 def _race_settings(prepared: Prepared, runs: Runs, chance: float, budget: float | None) -> RaceSettings:

@@ -68,6 +68,16 @@ class Rule:
         """The rule of an analysis; ``chance`` is the score of the constant baseline, None if it is unknown."""
         return cls(goal=choices.goal(chance), price=choices.price, sure=choices.sure)
 
+    @property
+    def of_certainty(self) -> bool:
+        """Whether a wanted certainty decides instead of the price."""
+        return self.sure is not None
+
+    @property
+    def exchange(self) -> float:
+        """The score that full fine-tuning is worth when runs are weighed against their time."""
+        return PRICE if self.of_certainty else self.price
+
     def probability(self, option: Option, full: Option) -> float:
         """The probability that the option reaches the goal; 1 for full fine-tuning itself."""
         if option is full:

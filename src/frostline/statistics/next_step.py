@@ -50,7 +50,7 @@ class NextStep:
     def gain(self, added: Mapping[int, Collection[str]]) -> float:
         """The expected gain of training more runs, in score.
 
-        If a wanted certainty decides, it is the expected change of the cost of what is chosen, at the rule's price.
+        If a wanted certainty decides, it is the expected change of the cost of what is chosen, at the usual price.
 
         Args:
             added: The new seeds of some choices, by their positions.
@@ -73,10 +73,10 @@ class NextStep:
         return max(0.0, float(after - values[self.observed.seen].max()))
 
     def _change(self, moves: Array, scored: Indices, covariance: Array) -> float:
-        """The expected change of the cost of what is chosen, at the rule's price."""
+        """The expected change of the cost of what is chosen, at the usual price."""
         now = self._cheapest(np.zeros((1, len(self.costs))), self.observed.seen, self._total)
         after = self._cheapest(moves, scored, covariance)
-        return self.rule.price * float(np.abs(after - now).mean())
+        return self.rule.exchange * float(np.abs(after - now).mean())
 
     def _cheapest(self, moves: Array, scored: Indices, covariance: Array) -> Array:
         """For each move the cost of the cheapest choice that reaches the goal with the wanted probability."""
@@ -91,10 +91,9 @@ class NextStep:
 
     def _moves(self, lost: Array) -> Array:
         """Random moves of the means with the covariance ``lost``, ``[MOVES, J]``; the same ones at every call."""
-        values, vectors = np.linalg.eigh(lost)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        root = _root(lost)
         normal = np.random.default_rng(0).standard_normal((MOVES // 2, len(lost)))
-        return np.asarray(np.concatenate([normal, -normal]) @ root.T)
+        return np.asarray(np.concatenate([normal, -normal]) @ root)
 
     @cached_property
     def _total(self) -> Array:

@@ -87,22 +87,23 @@ def answer_one(
     choices = replace(choices, corrected=choices.corrected and evidence.chance is not None)
     answer = compare(runs, evidence, choices, alternatives)
     point = main_point(answer)
-    if search.instead:
-        return {**answer, "decision": None, "options": [], "recommended": None, "sentence": search.instead}
     if reference := _missing_reference(runs, search.awaited):
         text = reference_missing(answer, reference, evidence.metric) + _progress(runs)
         return {**answer, "decision": None, "options": [], "recommended": None, "sentence": text}
     answer["recommended"] = recommend(answer, point, by_mean=choices.by_mean)
     text = sentence(answer, point, Comparison(evidence, choices), layers, search)
+    if search.instead and not text.startswith(("Tune ", "Train ")):
+        return {**answer, "decision": None, "options": [], "recommended": None, "sentence": search.instead}
+    text = f"{text} {search.instead}" if search.instead else text
     answer["sentence"] = f"{text}{_too_few_examples(evidence)}{_progress(runs)}"
     return answer
 
 
-def _missing_reference(runs: Sequence[Run], reference: str | None) -> str | None:
-    """The reference (by default the largest k), if other runs have ended but none of its own; else None."""
+def _missing_reference(runs: Sequence[Run], awaited: str | None) -> str | None:
+    """The reference (by default the largest k) if none of its runs has ended, but others have or it is awaited; else None."""
     ended = {run["trainable"] for run in runs if run["status"] != "pending"}
-    reference = reference or next((k for k in reversed(by_depth(runs)) if is_k(k)), None)
-    return reference if ended and reference not in ended else None
+    reference = awaited or next((k for k in reversed(by_depth(runs)) if is_k(k)), None)
+    return reference if reference not in ended and (ended or awaited) else None
 
 
 def _progress(runs: Sequence[Run]) -> str:

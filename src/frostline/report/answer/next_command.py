@@ -56,4 +56,5 @@ def _grid(cells: Sequence[Mapping[str, Any]]) -> str:
     """The flags that train these k at their learning rates."""
     tunes = ",".join(cell["trainable"].removeprefix(LAST) for cell in cells)
     rates = sorted({cell["learning_rate"] for cell in cells if cell["tuned_layers"]})
-    return f" --tune {tunes} --learning-rate {','.join(f'{rate:g}' for rate in rates)}"
+    given = f" --learning-rate {','.join(f'{rate:g}' for rate in rates)}" if rates else ""
+    return f" --tune {tunes}{given}"

@@ -11,7 +11,7 @@ class SearchOutcome:
     Attributes:
         interim_analyses: The largest number of times that intervals are read before more runs are trained.
         skipped: Every k that was not trained.
-        instead: The whole sentence of the answer if the search ended without a recommendation.
+        instead: Why the search ended without a result of the reference; None if it has one.
         awaited: The reference of every comparison, while the search has not trained it yet.
         train_size: The train size of the search. It does not affect the answers for other sizes.
     """

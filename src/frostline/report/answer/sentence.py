@@ -115,7 +115,8 @@ def _without_training(answer: Mapping[str, Any], comparison: Comparison) -> str:
         return f"{begin}. No k can be compared with it: {undecided.no_usable_run(answer)}."
     if not comparison.evidence.learned([alternative_run(option["choice"])], among=len(answer["options"])):
         reached = undecided.full_score(full, comparison)
-        return f"Undecided: {reached}, and nothing is shown to be above the {comparison.baseline}."
+        best = f"The best so far is {tuning(option['choice'])} ({score(option['score'])})."
+        return f"Undecided: {reached}, and nothing is shown to be above the {comparison.baseline}. {best}"
     full_name = tuning(full["trainable"]).removeprefix("tuning ")
     begin += f" against {score(full['validation']['mean'])} with {full_name}."
     sure = f"It is {probability(option['probability'])} sure to {comparison.reached(full_name)}."

@@ -12,7 +12,7 @@ from frostline.statistics.operating_points import UNDECIDED
 def headline(sentence: str) -> tuple[str, str]:
     """What to tune, or the first sentence of an answer without a recommendation, and the rest."""
     text = formatting.unbroken(sentence)
-    if text.startswith("Tune "):
+    if text.startswith(("Tune ", "Train ")):
         head, _, rest = text.partition(": ")
         return f"{head}.", capitalized(rest)
     head, stop, rest = text.partition(". ")

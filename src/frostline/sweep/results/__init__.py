@@ -2,5 +2,5 @@
 
 ``store`` publishes the result of each run with one rename; ``folder`` reads a folder without loading a model; ``rows`` stores
 the scored examples; ``tables`` makes data frames. ``search_record`` and ``forecast_record`` store the decisions of a search and
-the forecast of a sweep.
+the forecast of a sweep. ``alternatives`` stores the predictions of models that train no layer.
 """

@@ -1,8 +1,9 @@
-"""Linear probes on frozen features: ridge and logistic regression on cached hidden states.
+"""Models that train no layer: linear probes on cached hidden states, and a linear model of words.
 
 - fitting.py: fit and score probes after every layer. Start reading here.
 - inputs.py: the features of a probe: one vector of each example, after one layer or several layers
 - linear.py: ridge and logistic regression with a cross-validated penalty, without torch
-- baseline.py: the TF-IDF baseline
+- words.py: the TF-IDF model of words and word pairs
+- alternatives.py: the best probe and the model of words, which compete with every k of a search
 - saved.py: save a probe, load it, and predict with it
 """

@@ -131,6 +131,20 @@ def fit_probes(
     return Probed({**facts, "sentence": describe(facts)}, best, pretrained, machine)
 
 
+def refitted(probed: Probed, data: Data, states: HiddenStates, rows: Mapping[str, Rows]) -> Any:
+    """The validation predictions ``[n, C]`` of the best probe, fitted again on the training rows of another fold.
+
+    Args:
+        probed: The probes of the first fold.
+        data: The examples of the other fold.
+        states: Their hidden states.
+        rows: The rows of ``train`` and ``validation`` in ``states``.
+    """
+    inputs, fit = probed.best.input, FITS[probed.facts["kind"]]
+    train, validation = (inputs.features(_vectors(states, rows[split])) for split in ("train", "validation"))
+    return fit(train, data.train.targets, len(data.task.labels)).values(validation)
+
+
 def _score(split: Labelled, values: Any) -> float:
     return split.score(values, np.arange(len(split.targets)))
 
