@@ -163,13 +163,21 @@ def test_the_message_for_a_damaged_file_says_how_to_write_it_again(
         rebuild(out)
 
 
-def test_a_saved_model_is_recognized_by_run_and_sentence(tmp_path: Path) -> None:
-    assert not _is_saved(tmp_path, "aa", "Tune.")
+def test_a_saved_model_is_recognized_by_run_sentence_and_output_keys(tmp_path: Path) -> None:
+    def is_saved(run: str, sentence: str, temperature: float | None = None) -> bool:
+        calibration = temperature and {"saved": True, "temperature": temperature}
+        return _is_saved(tmp_path, run, {"sentence": sentence, "calibration": calibration, "threshold": None})
+
+    assert not is_saved("aa", "Tune.")
     (tmp_path / "frostline.json").write_text(json.dumps({"run": "aa", "sentence": "Tune."}))
-    assert _is_saved(tmp_path, "aa", "Tune.")
-    assert not _is_saved(tmp_path, "bb", "Tune.") and not _is_saved(tmp_path, "aa", "Tune all.")
+    assert not is_saved("aa", "Tune.")
+    (tmp_path / "config.json").write_text("{}")
+    assert is_saved("aa", "Tune.") and not is_saved("aa", "Tune.", 1.5)
+    assert not is_saved("bb", "Tune.") and not is_saved("aa", "Tune all.")
+    (tmp_path / "config.json").write_text(json.dumps({"calibration_temperature": 1.5}))
+    assert is_saved("aa", "Tune.", 1.5) and not is_saved("aa", "Tune.")
     (tmp_path / "frostline.json").write_text("{")
-    assert not _is_saved(tmp_path, "aa", "Tune.")
+    assert not is_saved("aa", "Tune.", 1.5)
 
 
 def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(
