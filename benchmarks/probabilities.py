@@ -23,7 +23,7 @@ from frostline.statistics.choices import POINT
 from frostline.statistics.decision import Option, Rule
 from frostline.statistics.goal import Goal
 from frostline.statistics.inference.jackknife import row_covariance
-from frostline.statistics.posterior import Observed, draw_means
+from frostline.statistics.posterior import Observed, posterior
 
 RESULT = Path(__file__).parent / "results" / "probabilities.json"
 BASELINE, TARGET = 0.5, 0.95
@@ -67,7 +67,7 @@ def tasks(random: np.random.Generator, count: int) -> Iterator[tuple[Facts, Arra
         scores, groups = runs(random, truth, seeds, rows)
         depth = [*(np.arange(layers + 1) / layers), 1 + 1 / layers]
         by_seed = [{str(seed): float(score) for seed, score in enumerate(column)} for column in scores.T]
-        draws = draw_means(Observed(by_seed, row_covariance(groups, 1 / rows), depth))
+        draws = posterior(Observed(by_seed, row_covariance(groups, 1 / rows), depth)).draws
         cost = np.array([*((np.arange(layers + 1) + 0.3) / (layers + 1.3)), 1.0])
         yield {"shape": shape, "seeds": seeds, "rows": rows}, truth, scores.mean(0), draws, cost
 

@@ -159,7 +159,7 @@ def test_unusable_arguments_are_refused(models: list[Path], tmp_path: Path) -> N
         (models[:1], {}, "A bundle needs at least two models"),
         ([models[0], models[0]], {}, r"two and .*two would both be called 'two': name all tasks with --names"),
         ([models[0], tmp_path / "nothing"], {}, r"nothing contains no model \(no config.json\)"),
-        ([models[0], tmp_path / "probe"], {}, "probe is a probe or a model of words, which is not fine-tuned"),
+        ([models[0], tmp_path / "probe"], {}, "probe is a probe or a TF-IDF model, which is not fine-tuned"),
         (models[:2], {"names": ("a",)}, "--names has 1 names for 2 models"),
         (models[:2], {"names": ("a", "A")}, "would both be called 'A'"),
         (models[:2], {"names": ("a", "../b")}, r"'\.\./b' cannot be the name of a task"),

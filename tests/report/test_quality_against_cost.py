@@ -87,7 +87,7 @@ def test_every_choice_is_drawn_labelled_and_read_aloud() -> None:
         assert labels == ["words\n0 %", "probe\n0 %", "0\n0 %", "1\n25 %", "full\n100 %"]
     told = figure.get_label()
     assert "last layer 0.890 (0.870 to 0.910) at 25 %, recommended" in told
-    assert "words only 0.500 (0.490 to 0.510) at 0 %, dominated" in told and "full fine-tuning 0.900 at 100 %" in told
+    assert "TF-IDF model 0.500 (0.490 to 0.510) at 0 %, dominated" in told and "full fine-tuning 0.900 at 100 %" in told
 
 
 def test_many_layers_have_upright_labels_and_the_recommended_one_is_labelled() -> None:

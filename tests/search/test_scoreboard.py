@@ -7,8 +7,7 @@ from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.search.defaults import FULL_RUNS
 from frostline.search.defaults import SECONDS as SECONDS_AT_LEAST
 from frostline.search.scoreboard import Scoreboard
-from frostline.search.trials import Outcome, Trial, interim_analyses
-from frostline.search.trials import name_of as in_text
+from frostline.search.trials import Outcome, Trial, in_words, interim_analyses
 from frostline.statistics.choices import Choices
 from frostline.statistics.tune import Tune, name_of
 from synthetic_race import RISING, SECONDS, Rows, best, board, exact, run_race, settings
@@ -167,5 +166,5 @@ def test_seconds_of_a_step_are_its_makespan() -> None:
 
 
 def test_names_of_k_in_messages() -> None:
-    assert [in_text(k) for k in (0, 1, 3, "all")] == ["k = 0", "k = 1", "k = 3", "full fine-tuning"]
-    assert in_text("all", capital=True) == "Full fine-tuning" and in_text(2, capital=True) == "k = 2"
+    assert [in_words(k) for k in (0, 1, 3, "all")] == ["k = 0", "k = 1", "k = 3", "full fine-tuning"]
+    assert in_words("all", capital=True) == "Full fine-tuning" and in_words(2, capital=True) == "k = 2"

@@ -92,7 +92,7 @@ def test_a_model_of_words_can_be_recommended_and_is_saved(search_settings: dict[
     settings = {**search_settings, "train": rows, "train_size": 150, "folds": 0, "learning_rate": 1e-3}
     answer = frostline.find(**settings, cache_limit=0.0)
     assert answer["decision"]["choice"] == "words" and answer["search"]["probes"] is None
-    assert answer["sentence"].startswith("Train no layer: a linear model of words reaches accuracy")
+    assert answer["sentence"].startswith("Train no layer: a TF-IDF model reaches accuracy")
     predicted = frostline.predict(search_settings["out"] / "model", texts[:10])
     assert [row["label"] for row in predicted.rows()] == labels[:10]
 

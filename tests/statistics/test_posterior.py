@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import stats
 
-from frostline.statistics.posterior import UNKNOWN_SPREAD, Observed, SeedNoise, draw_means, prior_spread
+from frostline.statistics.posterior import UNKNOWN_SPREAD, Observed, SeedNoise, posterior, prior_spread
 
 DEPTH = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -19,6 +20,10 @@ def observed(*scores: tuple[float, ...], rows: float | None = None, depth: tuple
         covariance,
         depth or DEPTH[: len(scores)],
     )
+
+
+def draw_means(known: Observed) -> NDArray[np.float64]:
+    return posterior(known).draws
 
 
 def test_the_same_observations_give_the_same_draws() -> None:

@@ -80,5 +80,5 @@ def test_a_loaded_model_predicts_the_same(tmp_path: Path) -> None:
 def test_a_damaged_model_is_refused(tmp_path: Path, damage: str) -> None:
     fitted(examples([1, 1, 0, 0, 1, 0]), 2).save(tmp_path, {"labels": ["no", "yes"]})
     (tmp_path / "words.json").write_text(damage)
-    with pytest.raises(FrostlineError, match=r"The model of words in .* is damaged"):
+    with pytest.raises(FrostlineError, match=r"The TF-IDF model in .* is damaged"):
         load_words(tmp_path)

@@ -178,7 +178,7 @@ def _model_folder(folder: Path) -> Path:
             return candidate
     if any((one / name).is_file() for one in (folder, folder / "model") for name in (PROBE_FACTS, WORDS_FACTS)):
         raise FrostlineError(
-            f"{folder} is a probe or a model of words, which is not fine-tuned: give fine-tuned models, OUT/model of sweeps."
+            f"{folder} is a probe or a TF-IDF model, which is not fine-tuned: give fine-tuned models, OUT/model of sweeps."
         )
     raise FrostlineError(f"{folder} contains no model (no config.json): give the folder OUT or OUT/model of a sweep.")
 

@@ -118,7 +118,7 @@ def text_columns(texts: Texts) -> list[str]:
 
 
 def require_model(folder: str | Path) -> None:
-    """Raise a FrostlineError if the folder contains no model, no probe, no model of words and no bundle."""
+    """Raise a FrostlineError if the folder contains no model, no probe, no TF-IDF model and no bundle."""
     if not any((Path(folder) / name).is_file() for name in ("config.json", PROBE_FACTS, WORDS_FACTS, BUNDLE_FACTS)):
         raise FrostlineError(f"{folder} contains no model (no config.json): give the folder OUT/model of a sweep.")
 

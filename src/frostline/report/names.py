@@ -43,10 +43,10 @@ COSTS: Mapping[str, Cost] = {  # the costs of a cell in answer.json
 def trainable(name: str) -> str:
     """The name of k in tables: ``classifier head only``, ``last layer``, ``last 3``, ``all``, ``named parts``.
 
-    Models that train no layer have names too: ``linear probe``, ``words only``.
+    Models that train no layer have names too: ``linear probe``, ``TF-IDF model``.
     """
     names = {HEAD_ONLY: "classifier head only", name_of(1): "last layer", NAMED: "named parts"}
-    return {**names, PROBE: "linear probe", WORDS: "words only"}.get(name, name)
+    return {**names, PROBE: "linear probe", WORDS: "TF-IDF model"}.get(name, name)
 
 
 def depth(name: str) -> str:
@@ -60,7 +60,7 @@ def tuning(name: str | None) -> str:
     if name is None:
         return "no choice"
     if name in ALTERNATIVES:
-        return {PROBE: "a linear probe on frozen features", WORDS: "a linear model of words"}[name]
+        return {PROBE: "a linear probe on frozen features", WORDS: "a TF-IDF model"}[name]
     k = k_of(name)
     if k is None:
         return "full fine-tuning" if name == FULL else "tuning the named parts"

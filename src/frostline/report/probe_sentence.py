@@ -22,7 +22,7 @@ def probe_sentence(facts: ProbeFacts) -> str:
     probe = f"{facts['kind']} probe on the {names.VECTORS[best['vector']]} after {layers}"
     interval = f"95 % interval {best['low']:.3f} to {best['high']:.3f}"
     baseline = names.baseline(facts["metric"])
-    tfidf = "" if facts["tfidf_score"] is None else f", the TF-IDF baseline {facts['tfidf_score']:.3f}"
+    tfidf = "" if facts["tfidf_score"] is None else f", the TF-IDF model {facts['tfidf_score']:.3f}"
     baselines = f"The {baseline} reaches {facts['chance']:.3f}{tfidf}."
     if not best["low"] > facts["chance"]:
         return (

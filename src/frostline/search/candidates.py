@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from frostline.search.outlook import Outlook
 from frostline.search.scoreboard import Scoreboard
-from frostline.search.trials import Trial, name_of
+from frostline.search.trials import Trial, in_words
 from frostline.statistics.tune import Tune
 
 RATE_SPREAD = 0.01  # standard deviation of the score difference between neighbouring learning rates
@@ -95,8 +95,8 @@ def _single(board: Scoreboard, outlook: Outlook) -> Iterator[Candidate]:
         if trials := next_seed(board, tune):
             tried = any(trial.tune == tune for trial in board.outcomes)
             failed = tried and board.best_learning_rate(tune) is None
-            name = name_of(tune, capital=True)
-            why = f"{name} was not tried yet." if not tried else f"Train one more seed of {name_of(tune)}."
+            name = in_words(tune, capital=True)
+            why = f"{name} was not tried yet." if not tried else f"Train one more seed of {in_words(tune)}."
             why = f"{name} failed: try a lower learning rate." if failed else why
             yield Candidate(trials, outlook.gain(trials), price(board, trials), why)
 
@@ -110,7 +110,7 @@ def _rounds(board: Scoreboard, outlook: Outlook) -> Iterator[Candidate]:
         if not rounds[0] or (seeds > 1 and not rounds[-1]):
             return
         first, *others = dict.fromkeys(trial.tune for trial in rounds[0])
-        names = " and ".join([name_of(first, capital=True), *map(name_of, others)])
+        names = " and ".join([in_words(first, capital=True), *map(in_words, others)])
         share = 1 / seeds
         yield Candidate(
             tuple(rounds[0]),
@@ -125,7 +125,7 @@ def _other_rates(board: Scoreboard, outlook: Outlook) -> Iterator[Candidate]:
 
     A wanted certainty is not about the best score, so then there are none.
     """
-    if board.settings.rule.of_certainty:
+    if board.settings.rule.sure is not None:
         return
     best = max(outlook.rule.value(option) for option in outlook.estimate.options)
     for tune in board.settings.choices:
@@ -139,7 +139,7 @@ def _other_rates(board: Scoreboard, outlook: Outlook) -> Iterator[Candidate]:
                 continue
             trials = (Trial(tune, other, board.first_seed(tune)),)
             gain = _expected_excess(outlook.value(tune) - best - RATE_SPREAD / 2, RATE_SPREAD)
-            yield Candidate(trials, gain, price(board, trials), f"Try another learning rate for {name_of(tune)}.")
+            yield Candidate(trials, gain, price(board, trials), f"Try another learning rate for {in_words(tune)}.")
 
 
 def _expected_excess(mean: float, spread: float) -> float:

@@ -64,8 +64,7 @@ class Outlook:
 
     def value(self, tune: Tune) -> float:
         """The expected value of a k, trained or not."""
-        n = self._position(tune)
-        return float(self.step.means[n] - self.rule.price * self.step.costs[n])
+        return float(self.step.values[self._position(tune)])
 
     def gain(self, trials: Sequence[Trial]) -> float:
         """The expected gain of these trials, in score."""

@@ -1,4 +1,4 @@
-"""Models that train no layer, fitted before a search trains anything: probes on the frozen layers, and a model of words.
+"""Models that train no layer, fitted before a search trains anything: probes on the frozen layers, and a TF-IDF model.
 
 They compete with every k, and the probes suggest the k to begin with.
 """

@@ -15,7 +15,7 @@ import numpy as np
 from frostline.data.wording import duration
 from frostline.search.candidates import NEGLIGIBLE, Candidate, candidates, next_seed
 from frostline.search.scoreboard import Scoreboard
-from frostline.search.trials import NOTHING_LEARNED, Step, Trial, Verdict, name_of, reference_failed
+from frostline.search.trials import NOTHING_LEARNED, Step, Trial, Verdict, in_words, reference_failed
 from frostline.statistics.choices import POINT
 from frostline.statistics.tune import Tune
 
@@ -50,7 +50,7 @@ def race(board: Scoreboard) -> Steps:
         while (lower := _lower_rate(board, tune)) is not None and _lower_is_better(board, tune):
             if not board.fits_budget(trials := [Trial(tune, lower, seed)]):
                 return
-            yield from train(trials, f"Try a lower learning rate for {name_of(tune)}.")
+            yield from train(trials, f"Try a lower learning rate for {in_words(tune)}.")
 
     yield from train(settings.trials(0, rate, settings.seeds[:2]), "k = 0 first: it is the cheapest.")
     if board.is_sufficient(0):
@@ -60,7 +60,7 @@ def race(board: Scoreboard) -> Steps:
 
     first = settings.learning_rate_k
     highest = [Trial(first, one, seed) for one in settings.learning_rates[-2:]]
-    yield from train(highest, f"Compare learning rates at {name_of(first)}, where a run is cheap.")
+    yield from train(highest, f"Compare learning rates at {in_words(first)}, where a run is cheap.")
     yield from try_lower_rates(first)
     rate = board.best_learning_rate(first) or rate
     no_reference = yield from _train_reference(board, train, try_lower_rates, rate)
@@ -96,7 +96,7 @@ def _train_reference(
         both.extend(Trial(reference, usual, seed) for seed in settings.seeds[1:2])
     if settings.budget is not None and board.best_learning_rate(reference) is None and not board.fits_budget(both[:1]):
         return Verdict(_over_budget(board, both[0]), no_reference=True)
-    yield from train(both if board.fits_budget(both) else both[:1], f"Train {name_of(reference)}.")
+    yield from train(both if board.fits_budget(both) else both[:1], f"Train {in_words(reference)}.")
     if board.best_learning_rate(reference) is None:
         yield from try_lower_rates(reference)
     if board.best_learning_rate(reference) is None:
@@ -123,7 +123,7 @@ def _try_to_learn(board: Scoreboard, train: Train) -> Generator[Step, None, Verd
     if not any(map(board.above_baseline, trained)):
         tried = {trial.learning_rate for trial in board.outcomes if trial.tune == reference}
         left = ", ".join(f"{one:g}" for one in settings.learning_rates if one not in tried)
-        untried = f" The budget did not allow {name_of(reference)} at a learning rate of {left}." if left else ""
+        untried = f" The budget did not allow {in_words(reference)} at a learning rate of {left}." if left else ""
         return Verdict(f"{NOTHING_LEARNED}{untried}", nothing_learned=True)
     return None
 
@@ -179,7 +179,7 @@ def _over_budget(board: Scoreboard, trial: Trial) -> str:
     """The message for a reference that cannot be trained within the budget."""
     needed, left = (duration(one) for one in (board.run_seconds(trial.tune), max(0.0, board.budget - board.spent)))
     return (
-        f"One run of {name_of(trial.tune)} takes about {needed}, but only {left} of the budget are left. Without it there is "
+        f"One run of {in_words(trial.tune)} takes about {needed}, but only {left} of the budget are left. Without it there is "
         "nothing to compare with. Raise --budget, or set --max-k to compare with fewer layers instead."
     )
 

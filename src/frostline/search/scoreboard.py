@@ -32,6 +32,7 @@ class Scoreboard:
     evidence: Evidence
     outcomes: dict[Trial, Outcome] = field(default_factory=dict)
     steps: list[tuple[Trial, ...]] = field(default_factory=list)
+    _outlook: tuple[int, Outlook | None] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def spent(self) -> float:
@@ -147,6 +148,11 @@ class Scoreboard:
 
     def outlook(self) -> Outlook | None:
         """What is known about every choice; None before the reference has a score."""
+        if self._outlook is None or self._outlook[0] != len(self.outcomes):  # a trial never gets another outcome
+            self._outlook = len(self.outcomes), self._new_outlook()
+        return self._outlook[1]
+
+    def _new_outlook(self) -> Outlook | None:
         if self.best_learning_rate(self.settings.reference) is None:
             return None
         runs = {tune: self.runs(tune) for tune in self.settings.choices}

@@ -24,8 +24,8 @@ from frostline.search.trials import (
     Step,
     Trial,
     Verdict,
+    in_words,
     interim_analyses,
-    name_of,
     reference_failed,
 )
 from frostline.statistics.decision import Rule
@@ -180,7 +180,7 @@ class Search:
         spent = f"Trained for {duration(board.spent)}{left}."
         outlook = board.outlook()
         if outlook is None:
-            return f"  {name_of(board.settings.reference, capital=True)} has not run yet. {spent}"
+            return f"  {in_words(board.settings.reference, capital=True)} has not run yet. {spent}"
         best, sure = outlook.best, ""
         if best is not outlook.full:
             sure = f", {probability(outlook.probability(best))} sure to reach the target"

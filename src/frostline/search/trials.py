@@ -156,10 +156,10 @@ def interim_analyses(seeds: int) -> int:
 
 def reference_failed(reference: Tune) -> str:
     """The sentence for a reference of which every run failed."""
-    return f"Every run of {name_of(reference)} failed, at every learning rate that was tried. There is nothing to compare with."
+    return f"Every run of {in_words(reference)} failed, at every learning rate that was tried. There is nothing to compare with."
 
 
-def name_of(tune: Tune, *, capital: bool = False) -> str:
+def in_words(tune: Tune, *, capital: bool = False) -> str:
     """The name of a k in messages; ``capital`` is for the beginning of a sentence."""
     name = f"k = {tune}" if isinstance(tune, int) else "full fine-tuning"
     return capitalized(name) if capital and tune == FULL else name

@@ -5,7 +5,7 @@ from typing import Final
 from frostline.statistics.evidence import Run
 
 PROBE: Final = "probe"  # a linear probe on frozen features
-WORDS: Final = "words"  # a linear model of words and word pairs, without a pretrained model
+WORDS: Final = "words"  # a TF-IDF model and word pairs, without a pretrained model
 ALTERNATIVES = (PROBE, WORDS)
 
 

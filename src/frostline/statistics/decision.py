@@ -69,14 +69,9 @@ class Rule:
         return cls(goal=choices.goal(chance), price=choices.price, sure=choices.sure)
 
     @property
-    def of_certainty(self) -> bool:
-        """Whether a wanted certainty decides instead of the price."""
-        return self.sure is not None
-
-    @property
     def exchange(self) -> float:
-        """The score that full fine-tuning is worth when runs are weighed against their time."""
-        return PRICE if self.of_certainty else self.price
+        """The score that full fine-tuning is worth when a search weighs runs against their time. Certainty has no price."""
+        return self.price if self.sure is None else PRICE
 
     def probability(self, option: Option, full: Option) -> float:
         """The probability that the option reaches the goal; 1 for full fine-tuning itself."""

@@ -66,11 +66,15 @@ class NextStep:
         """The expected mean scores, ``[J]``."""
         return np.asarray(self.posterior.draws.mean(0))
 
+    @cached_property
+    def values(self) -> Array:
+        """The expected scores less the price of the costs, ``[J]``."""
+        return np.asarray(self.means - self.rule.price * self.costs)
+
     def _gain_of_value(self, moves: Array, scored: Indices) -> float:
         """``moves``: of all means, ``[MOVES, J]``; ``scored``: the choices that have a score afterwards."""
-        values = self.means - self.rule.price * self.costs
-        after = (values + moves)[:, scored].max(1).mean()
-        return max(0.0, float(after - values[self.observed.seen].max()))
+        after = (self.values + moves)[:, scored].max(1).mean()
+        return max(0.0, float(after - self.values[self.observed.seen].max()))
 
     def _change(self, moves: Array, scored: Indices, covariance: Array) -> float:
         """The expected change of the cost of what is chosen, at the usual price."""

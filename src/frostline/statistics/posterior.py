@@ -11,7 +11,7 @@ how much better it is than all others. Both come from draws of the joint posteri
   freedom around a common slope, so most are small and some are large. The slope is Cauchy. Differences vary more near k = 0,
   where curves rise. The prior of the level is flat.
 
-- **Beside the curve.** A linear probe or a model of words has no neighbours. The prior of its mean is flat.
+- **Beside the curve.** A linear probe or a TF-IDF model has no neighbours. The prior of its mean is flat.
 
 A Gibbs sampler draws from the posterior: means given scales are normal, and the curve's scales given means are inverse gamma.
 Each chain has its own draw of the variances over seeds. A simulation (``benchmarks/probabilities.py``) shows how often a
@@ -148,19 +148,13 @@ class Posterior:
     curves: Array
 
 
-def draw_means(observed: Observed, random: np.random.Generator | None = None) -> Array:
-    """Draws of the mean scores, ``[draws, J]``; see :func:`posterior`."""
-    return posterior(observed, random).draws
-
-
-def posterior(observed: Observed, random: np.random.Generator | None = None) -> Posterior:
+def posterior(observed: Observed) -> Posterior:
     """The posterior of the mean scores; the same draws for the same observations.
 
     Args:
         observed: The scores of J choices.
-        random: Its random numbers; by default those of a fixed seed.
     """
-    random = random or np.random.default_rng(0)
+    random = np.random.default_rng(0)
     on_curve = [place for place in observed.depth if place is not None]
     assert (np.diff(on_curve) > 0).all() and np.isfinite(observed.means).all()
     noise, count = SeedNoise.of(observed), len(on_curve)

@@ -3,15 +3,16 @@
 Every choice is made on validation. Test scores are added afterwards, for what was chosen (``scores_on_test.py``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from frostline.report.answer.comparison import Comparison
-from frostline.report.answer.recommendation import recommend
+from frostline.report.answer.recommendation import cell_of, recommend
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.answer.sentence import sentence
 from frostline.report.answer.undecided import reference_missing
+from frostline.statistics.alternatives import alternative_run
 from frostline.statistics.cells import by_depth
 from frostline.statistics.choices import Choices
 from frostline.statistics.curve import compare, main_point
@@ -21,7 +22,7 @@ from frostline.statistics.outcomes import done, scored
 from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
 from frostline.statistics.tune import is_k
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 MIN_EXAMPLES = 10  # with fewer validation examples the answer contains a warning
 
 
@@ -92,11 +93,21 @@ def answer_one(
         return {**answer, "decision": None, "options": [], "recommended": None, "sentence": text}
     answer["recommended"] = recommend(answer, point, by_mean=choices.by_mean)
     text = sentence(answer, point, Comparison(evidence, choices), layers, search)
-    if search.instead and not text.startswith(("Tune ", "Train ")):
+    if search.instead and not _learned(answer, evidence):
         return {**answer, "decision": None, "options": [], "recommended": None, "sentence": search.instead}
     text = f"{text} {search.instead}" if search.instead else text
     answer["sentence"] = f"{text}{_too_few_examples(evidence)}{_progress(runs)}"
     return answer
+
+
+def _learned(answer: Mapping[str, Any], evidence: Evidence) -> bool:
+    """Whether the recommended choice is significantly above the baseline."""
+    if answer["decision"] is None:
+        return False
+    name = answer["decision"]["choice"]
+    cell = cell_of(answer, name)
+    runs = [run for run in cell["points"] if run["in_mean"]] if cell else [alternative_run(name)]
+    return bool(evidence.learned(runs, among=sum(one["runs"] for one in answer["cells"]) or 1))
 
 
 def _missing_reference(runs: Sequence[Run], awaited: str | None) -> str | None:

@@ -25,7 +25,7 @@ def probe_curve(facts: ProbeFacts) -> Figure:
             )
         baselines = (
             (facts["chance"], names.baseline(facts["metric"]), (4, 4)),
-            (facts["tfidf_score"], "TF-IDF baseline", (1, 2)),
+            (facts["tfidf_score"], "TF-IDF model", (1, 2)),
         )
         for height, name, dashes in baselines:
             if height is not None:

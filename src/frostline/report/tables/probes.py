@@ -26,7 +26,7 @@ def probe_table(facts: ProbeFacts, suffix: str = "") -> ReportTable:
         Column("validation", f"{metric},\nvalidation", formatting.score, strong=True),
         Column("penalty", "penalty per\nexample", lambda penalty: f"{penalty:.2g}"),
     )
-    tfidf = "." if facts["tfidf_score"] is None else f", TF-IDF baseline {facts['tfidf_score']:.3f}."
+    tfidf = "." if facts["tfidf_score"] is None else f", TF-IDF model {facts['tfidf_score']:.3f}."
     caption = (
         f"A {facts['kind']} probe on one vector of each example after each layer (0: the embeddings), {facts['train_rows']:,} "
         f"training and {facts['validation_rows']:,} validation examples. "

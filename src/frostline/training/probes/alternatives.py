@@ -1,4 +1,4 @@
-"""The models that train no layer and compete with every k: a linear probe on frozen features, and a model of words."""
+"""The models that train no layer and compete with every k: a linear probe on frozen features, and a TF-IDF model."""
 
 import shutil
 import uuid
@@ -22,7 +22,7 @@ class Alternatives:
 
     Attributes:
         probed: The probes; None if the hidden states could not be cached.
-        words: The model of words; None if the texts contain none.
+        words: The TF-IDF model; None if the texts contain none.
         values: The predictions of each, by name, for all validation rows, ``[rows, C]``; NaN where a row was not scored.
         about: The facts of the task that a saved model needs.
     """

@@ -94,7 +94,7 @@ def fit_probes(
         machine: Device and precision that computed the hidden states.
         metric: The metric of all scores.
         max_length: The maximum number of tokens per example, for the report.
-        words: The model of words, which is reported for comparison; None if the examples contain none.
+        words: The TF-IDF model, which is reported for comparison; None if the examples contain none.
         kind: ``ridge`` or ``logistic``.
         describe: Makes the summary sentence from the facts.
     """

@@ -1,4 +1,4 @@
-"""A linear model of words and word pairs (TF-IDF), without a pretrained model: fit, save, load and predict."""
+"""A TF-IDF model and word pairs (TF-IDF), without a pretrained model: fit, save, load and predict."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -103,7 +103,9 @@ def load_words(folder: str | Path) -> tuple[WordsModel, dict[str, Any]] | None:
         terms = tuple(about.pop("terms"))
         return WordsModel(terms, **load_file(folder / WEIGHTS), is_regression=not about["labels"]), about
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise FrostlineError(f"The model of words in {folder} is damaged ({error}): fit it again.") from error
+        raise FrostlineError(
+            f"The TF-IDF model in {folder} is damaged ({error}): run the command of the search again."
+        ) from error
 
 
 def _vectorizer(vocabulary: Mapping[str, int] | None = None) -> TfidfVectorizer:
