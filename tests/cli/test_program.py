@@ -94,6 +94,7 @@ def test_the_garbage_collection_threshold_is_raised(
 def test_the_final_garbage_collection_is_skipped_unless_triton_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    gc.unfreeze()  # a command of an earlier test may have left objects frozen
     try:
         monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
         skip_final_garbage_collection()

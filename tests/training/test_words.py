@@ -1,4 +1,4 @@
-"""The model of words: predictions, saving and loading."""
+"""The TF-IDF model: predictions, saving and loading."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`frostline find`: search for the k to tune."""
+"""`frostline find`: search for what to tune."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,7 +56,7 @@ Exhaustive = Annotated[
 ]
 
 
-@app.command(cls=PanelCommand, short_help="Search for the k to tune, with few runs.")
+@app.command(cls=PanelCommand, short_help="Search for what to tune, with few runs.")
 @with_settings(file=False, leave_out=(*CHOSEN_BY_SEARCH, *DEFAULTS), out="frostline-find")
 def find(
     settings: dict[str, Any],
@@ -70,7 +70,7 @@ def find(
     evaluations_per_epoch: EvaluationsPerEpoch = None,
     exhaustive: Exhaustive = False,
 ) -> None:
-    """Search for the k to tune, with few runs.
+    """Search for what to tune, with few runs.
 
     Needs --model and one of --train, --data and --glue. Ctrl-C interrupts the search and writes the best answer so far; the
     same command continues it. The report shows every step of the search and its reason.

@@ -31,7 +31,7 @@ class Recommendation:
     @property
     def full_name(self) -> str:
         """The reference, as a noun without a verb."""
-        return tuning(self.full["trainable"]).removeprefix("tuning ")
+        return _noun(self.full["trainable"])
 
     @property
     def runner_up(self) -> Mapping[str, Any] | None:
@@ -117,10 +117,15 @@ def _without_training(answer: Mapping[str, Any], comparison: Comparison) -> str:
         reached = undecided.full_score(full, comparison)
         best = f"The best so far is {tuning(option['choice'])} ({score(option['score'])})."
         return f"Undecided: {reached}, and nothing is shown to be above the {comparison.baseline}. {best}"
-    full_name = tuning(full["trainable"]).removeprefix("tuning ")
+    full_name = _noun(full["trainable"])
     begin += f" against {score(full['validation']['mean'])} with {full_name}."
     sure = f"It is {probability(option['probability'])} sure to {comparison.reached(full_name)}."
     return f"{begin} {_difference(option)} {sure}"
+
+
+def _noun(name: str) -> str:
+    """A k without a verb: ``full fine-tuning``, ``the last 2 layers``."""
+    return tuning(name).removeprefix("tuning ")
 
 
 def _difference(option: Mapping[str, Any]) -> str:
