@@ -22,7 +22,7 @@ def find(
     progress: Progress | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Search for the k to tune, with few runs.
+    """Search for what to tune, with few runs.
 
     Ctrl-C interrupts the search and writes the best answer so far. The same call continues it.
 
