@@ -74,8 +74,9 @@ def test_the_simulated_error_is_that_of_outcomes_drawn_from_the_probabilities() 
     assert by_chance == pytest.approx(error, rel=0.05) and 0.02 <= above <= 0.09
 
 
-@given(seeds, st.integers(2, 200), st.floats(0.1, 10))
+@given(seeds, st.integers(2, 200), st.floats(0.7, 10))
 def test_the_log_loss_is_that_of_scikit_learn(seed: int, rows: int, temperature: float) -> None:
+    """Scikit-learn limits the loss of an example to 36, frostline to 50: no example of these costs that much."""
     logits, targets = drawn(seed, rows)
     expected = log_loss_of_sklearn(targets, probabilities(logits, temperature), labels=range(3))
     assert log_loss(logits, targets, temperature) == pytest.approx(expected, rel=1e-6)
