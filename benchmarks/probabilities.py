@@ -19,8 +19,8 @@ from measuring import Facts, write_result
 from numpy.typing import NDArray
 from simulation.draw import left_out, predictions
 
-from frostline.statistics.choices import POINT
-from frostline.statistics.decision import Option, Rule
+from frostline.statistics.analysis_settings import POINT
+from frostline.statistics.decision import Choice, Rule
 from frostline.statistics.goal import Goal
 from frostline.statistics.inference.jackknife import row_covariance
 from frostline.statistics.posterior import Observed, posterior
@@ -77,20 +77,20 @@ def measure(count: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     stated, named = [], []
     goals = {"95 % of the gain": Goal.of_gain(TARGET, BASELINE), "within one point": Goal.within(POINT)}
     for facts, truth, means, draws, cost in tasks(np.random.default_rng(seed), count):
-        options = [
-            Option(name=str(n), score=float(means[n]), cost=float(cost[n]), draws=draws[:, n])
+        choices = [
+            Choice(name=str(n), score=float(means[n]), cost=float(cost[n]), draws=draws[:, n])
             for n in range(len(truth))
         ]
-        full = options[-1]
+        full = choices[-1]
         for name, goal in goals.items():
             rule, distance = Rule(goal=goal), truth - goal.share * truth[-1] - goal.threshold
             stated += [
                 {**facts, "goal": name, "p": rule.probability(one, full), "true": distance[n] >= 0}
-                for n, one in enumerate(options[:-1])
+                for n, one in enumerate(choices[:-1])
             ]
         enough = means - BASELINE >= TARGET * (means[-1] - BASELINE)
         chosen = {
-            "frostline": int(Rule(goal=goals["95 % of the gain"]).choose(options, full).name),
+            "frostline": int(Rule(goal=goals["95 % of the gain"]).choose(choices, full).name),
             "smallest k whose mean reaches 95 % of the gain": int(enough.argmax()),
             "best mean": int(means.argmax()),
             "always full": len(truth) - 1,

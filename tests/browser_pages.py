@@ -6,7 +6,7 @@ from pathlib import Path
 from frostline.report.answer.analysis import analyze
 from frostline.report.pages.analysis import write_analysis
 from frostline.report.pages.sweep import write_page
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.studies.comparison import compare, gap_summary
 from frostline.studies.protocol import load_protocol
 from synthetic_results import RISING, noisy, synthetic_group
@@ -56,7 +56,7 @@ def study(out: Path) -> None:
     )
     for run in group.runs:
         run["train_last"] = 0.95  # type: ignore[index]
-    analysis = analyze([group], Choices())
+    analysis = analyze([group], AnalysisSettings())
     rows = compare(protocol, analysis)
     facts = {name: getattr(protocol, name) for name in ("question", "source", "contradictions", "differences")}
     publication = {**facts, "summary": gap_summary(rows)}
@@ -71,7 +71,7 @@ def many_tasks(out: Path) -> None:
         for model in ("one", "a-model-with-a-very-long-name-that-does-not-end")
         for seed, task in enumerate(tasks)
     ]
-    write_analysis(out, analyze(groups, Choices(by_mean=True, leave_out=("CoLA",))), title="Many <i>tasks</i>")
+    write_analysis(out, analyze(groups, AnalysisSettings(by_mean=True, leave_out=("CoLA",))), title="Many <i>tasks</i>")
 
 
 MAKERS: Mapping[str, Callable[[Path], None]] = {

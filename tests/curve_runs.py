@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.curve import compare
 from frostline.statistics.scores import Scores
 
@@ -22,9 +22,9 @@ def one(k: str, seed: int, score: float | None, **other: Any) -> dict[str, Any]:
     return made | other
 
 
-def answer(runs: Sequence[dict[str, Any]], chance: float | None = 0.2, **choices: Any) -> dict[str, Any]:
+def answer(runs: Sequence[dict[str, Any]], chance: float | None = 0.2, **settings: Any) -> dict[str, Any]:
     """The comparison of these runs."""
-    return compare(runs, Scores("accuracy", chance), Choices(**choices))
+    return compare(runs, Scores("accuracy", chance), AnalysisSettings(**settings))
 
 
 def by_name(got: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.predictions import Labelled
 
 ROWS, LAYERS = 1000, 4
@@ -64,7 +64,9 @@ def make_runs(
 def answer_of(made: Made, target: float = 0.95, search: SearchOutcome = NO_SEARCH) -> dict[str, Any]:
     """The answer for these runs. Asserts that it is plain JSON."""
     runs, logits = made
-    answer = make_answer(runs, VALIDATION, logits.__getitem__, Choices(target=target), layers=LAYERS, search=search)
+    answer = make_answer(
+        runs, VALIDATION, logits.__getitem__, AnalysisSettings(target=target), layers=LAYERS, search=search
+    )
     json.dumps(answer, allow_nan=False)
     return answer
 

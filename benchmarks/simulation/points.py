@@ -5,7 +5,7 @@ import pandas as pd
 from scipy import special
 
 from frostline.statistics import curve_rules
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.curve import compare, main_point
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.goal import Goal, seeds_to_decide
@@ -120,7 +120,7 @@ def check_decision(scores: Array, left: Array | None, rows: int | None, got: dic
             for seed in range(len(scores))
         }
         evidence = known
-    answer = compare(runs, evidence, Choices(target=TARGET))
+    answer = compare(runs, evidence, AnalysisSettings(target=TARGET))
     if any(cell["failures"]["failed"] for cell in answer["cells"]):
         return  # decide() judges no runs
     point = main_point(answer)

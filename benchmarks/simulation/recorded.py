@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from frostline.search.race import race
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import Outcome, RaceSettings, Trial, interim_analyses
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.decision import Rule
 from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
 from frostline.statistics.predictions import Labelled, RunPredictions
@@ -133,7 +133,7 @@ class RecordedRuns:
 
     def required(self, full: float) -> float:
         """The score that reaches 95 % of the gain of a full fine-tuning with this score."""
-        return Choices().goal(self.labelled.chance).required_score(full)
+        return AnalysisSettings().goal(self.labelled.chance).required_score(full)
 
     def smallest_mean(self, seeds: Sequence[int], share: float) -> str:
         """The smallest k whose mean reaches a share of full's gain."""
@@ -201,8 +201,8 @@ def replayed(runs: RecordedRuns, random: np.random.Generator) -> Replay:
     trained = sum(bool(trial.tune) for trial in board.outcomes)
     if outlook is None:
         return Replay("last 0", not verdict.nothing_learned, seeds, held_out, trained, {})
-    options = [option for option in outlook.estimate.options if option.name not in runs.alternatives]
-    probabilities = {option.name: outlook.probability(option) for option in options}
+    choices = [choice for choice in outlook.estimate.choices if choice.name not in runs.alternatives]
+    probabilities = {choice.name: outlook.probability(choice) for choice in choices}
     return Replay(outlook.best.name, not verdict.nothing_learned, seeds, held_out, trained, probabilities)
 
 
@@ -218,7 +218,7 @@ def _board(runs: RecordedRuns, seeds: Sequence[int]) -> Scoreboard:
         seeds=tuple(seeds[:SEEDS]),
         chance=runs.labelled.chance,
         highest_score=1.0,
-        rule=Rule.of(Choices(), runs.labelled.chance),
+        rule=Rule.of(AnalysisSettings(), runs.labelled.chance),
         head_learning_rates=tuple(sorted(head)),
         operations={tune: 1e9 * runs.costs[name_of(tune)] for tune in runs.tunes},
         budget=None,

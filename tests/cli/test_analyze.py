@@ -65,19 +65,19 @@ def test_many_tasks_are_one_table(frostline: Frostline, desk: Path, monkeypatch:
     assert "one table" in " ".join(frostline("analyze", "--help").out.split())
 
 
-def test_every_choice_is_recorded(frostline: Frostline, desk: Path) -> None:
+def test_every_setting_is_recorded(frostline: Frostline, desk: Path) -> None:
     base = ["analyze", "runs.csv", "--columns", "score=acc", "--chance", "t=0.5", "--out", "a"]
 
-    def choices(*words: str) -> dict[str, Any]:
+    def settings(*words: str) -> dict[str, Any]:
         assert frostline(*base, *words).code == 0
-        return json.loads((desk / "a" / "analysis.json").read_text())["choices"]  # type: ignore[no-any-return]
+        return json.loads((desk / "a" / "analysis.json").read_text())["settings"]  # type: ignore[no-any-return]
 
-    ours = choices()
+    ours = settings()
     assert (ours["target"], ours["corrected"], ours["by_mean"], ours["one_learning_rate"]) == (0.95, True, False, False)
     flags = "--target 0.9 --raw --by-mean --one-learning-rate --failed-below 0.9 --leave-out t"
     changed = {"target": 0.9, "corrected": False, "by_mean": True, "one_learning_rate": True, "failed_below": 0.9}
-    assert choices(*flags.split()) == {**ours, **changed, "leave_out": ["t"]}
-    published = choices("--as-published", "lee2019", "--corrected")
+    assert settings(*flags.split()) == {**ours, **changed, "leave_out": ["t"]}
+    published = settings("--as-published", "lee2019", "--corrected")
     assert published["by_mean"] and published["failed_below"] == 0.9 and published["corrected"]
 
 

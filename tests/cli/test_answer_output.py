@@ -48,7 +48,7 @@ def test_it_fits_on_a_screen() -> None:
     assert chosen.text.startswith(">") and chosen.text.endswith("recommended")
     assert any(line.text.startswith("   all ") for line in lines) and " more in the report" in text
     shown = sum(line.text.rstrip().split("%")[0] != line.text for line in choices_table(size, 99)[1:])
-    assert shown == len(size["options"]) == DEPTH + 2
+    assert shown == len(size["choices"]) == DEPTH + 2
 
 
 def test_a_short_table_is_complete() -> None:
@@ -64,7 +64,7 @@ def test_a_short_table_is_complete() -> None:
 @given(st.data())
 def test_the_most_interesting_choices_come_first(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 40))
-    options = [
+    choices = [
         {
             "choice": f"last {n}",
             "score": data.draw(st.floats(0, 1)),
@@ -73,10 +73,10 @@ def test_the_most_interesting_choices_come_first(data: st.DataObject) -> None:
         for n in range(count)
     ]
     chosen, reference = (f"last {data.draw(st.integers(0, count - 1))}" for _ in range(2))
-    order = by_interest(options, chosen, reference)
-    assert sorted(order) == sorted(option["choice"] for option in options)
+    order = by_interest(choices, chosen, reference)
+    assert sorted(order) == sorted(choice["choice"] for choice in choices)
     assert order[0] == chosen and reference in order[:2]
-    best = max(options, key=lambda option: option["score"])["choice"]
+    best = max(choices, key=lambda choice: choice["score"])["choice"]
     assert best in order[:3]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import group_of
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.results_table.read import read_results
 from frostline.statistics.scores import Scores
 from frostline.studies.comparison import compare, gap_summary
@@ -26,7 +26,7 @@ def plain(analysis: dict[str, Any]) -> str:
 
 def test_the_analysis_has_plain_values() -> None:
     groups = [synthetic_group(noisy(RISING), task=task, sizes=(50, 500)) for task in "ab"]
-    found = analyze(groups, Choices())
+    found = analyze(groups, AnalysisSettings())
     plain(found)
     assert [(group["task"], len(group["sizes"])) for group in found["groups"]] == [("a", 2), ("b", 2)]
     assert found["groups"][0]["sizes"][0]["train_size"] == 500  # the largest size is first
@@ -49,7 +49,7 @@ def test_the_order_of_the_rows_does_not_matter() -> None:
                 cell["points"].sort(key=lambda point: str(point["run"]))
         return plain(found)
 
-    ours, theirs = (json.loads(sorted_points(analyze([g], Choices()))) for g in (group, other))
+    ours, theirs = (json.loads(sorted_points(analyze([g], AnalysisSettings()))) for g in (group, other))
     assert _rounded(ours) == _rounded(theirs)
 
 
@@ -76,7 +76,8 @@ def test_one_learning_rate_for_all_is_the_best_of_full() -> None:
     ]  # full is best at 1e-5, all others at 1e-4
     group = type(synthetic_group(quality))("m", "t", 4, shifted, synthetic_group(quality).evidence)
     each, one = (
-        analyze([group], Choices(one_learning_rate=flag))["groups"][0]["sizes"][0]["cells"] for flag in (False, True)
+        analyze([group], AnalysisSettings(one_learning_rate=flag))["groups"][0]["sizes"][0]["cells"]
+        for flag in (False, True)
     )
     assert [cell["learning_rate"] for cell in each] == [1e-4] * 4 + [1e-5]
     assert [cell["learning_rate"] for cell in one] == [1e-5] * 5
@@ -86,13 +87,13 @@ def test_failures_are_counted_by_learning_rate_and_excluded_by_choice() -> None:
     def quality(k: int | str, seed: int, size: int | None) -> float | None:
         return None if (k, seed) == (2, 0) else 0.5 if (k, seed) == (2, 1) else noisy(RISING, 0.001)(k, seed, size)
 
-    found = analyze([synthetic_group(quality)], Choices())["groups"][0]
+    found = analyze([synthetic_group(quality)], AnalysisSettings())["groups"][0]
     row = next(row for row in found["rates"] if row["trainable"] == "last 2")
     assert (row["diverged"], row["at_chance"], row["failed"], row["runs"]) == (1, 1, 2, 5)
     assert row["mean"] == pytest.approx(0.85, abs=0.005) and row["mean_with_failures"] == pytest.approx(
         0.7625, abs=0.005
     )
-    kept = analyze([synthetic_group(quality)], Choices(failed_below=0.9))["groups"][0]["sizes"][0]["cells"][2]
+    kept = analyze([synthetic_group(quality)], AnalysisSettings(failed_below=0.9))["groups"][0]["sizes"][0]["cells"][2]
     assert kept["validation"]["n"] == 3 and kept["failures"]["failed"] == 2
 
 
@@ -104,7 +105,7 @@ def test_a_difference_that_known_rows_explain_is_no_failure() -> None:
 
     group = synthetic_group(quality)
     for rows, failed in ((None, 1), (100, 0)):
-        found = analyze([replace(group, evidence=Scores("accuracy", 0.5, rows=rows))], Choices())
+        found = analyze([replace(group, evidence=Scores("accuracy", 0.5, rows=rows))], AnalysisSettings())
         assert sum(row["failed"] for row in found["failures"]) == failed
         assert sum(row["failed"] for row in found["groups"][0]["rates"]) == failed
         assert found["groups"][0]["sizes"][0]["cells"][2]["failures"]["failed"] == failed

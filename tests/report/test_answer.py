@@ -7,7 +7,7 @@ import pytest
 
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.search_outcome import SearchOutcome
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.predictions import Labelled, RunPredictions
 from synthetic_answer import LAYERS, ROWS, TARGETS, VALIDATION, answer_of, cells, clear, make_runs, point
 
@@ -53,8 +53,8 @@ def test_a_margin_can_replace_the_share() -> None:
     runs, logits = make_runs(lambda k, *_: {0: 0.6, 1: 0.75, 2: 0.88, "all": 0.9}[k])
 
     def within(margin: float) -> dict[str, Any]:
-        choices = Choices(margin=margin, by_margin=True, sure=0.5)
-        return make_answer(runs, VALIDATION, logits.__getitem__, choices, layers=LAYERS)
+        settings = AnalysisSettings(margin=margin, by_margin=True, sure=0.5)
+        return make_answer(runs, VALIDATION, logits.__getitem__, settings, layers=LAYERS)
 
     near = within(0.1)
     assert near["target"] is None and near["margin"] == 0.1
@@ -68,7 +68,12 @@ def test_interim_analyses_make_intervals_wider() -> None:
     runs, logits = make_runs(clear)
     once, thrice = (
         make_answer(
-            runs, VALIDATION, logits.__getitem__, Choices(), layers=LAYERS, search=SearchOutcome(interim_analyses=looks)
+            runs,
+            VALIDATION,
+            logits.__getitem__,
+            AnalysisSettings(),
+            layers=LAYERS,
+            search=SearchOutcome(interim_analyses=looks),
         )
         for looks in (1, 3)
     )
@@ -184,10 +189,10 @@ def test_the_recommended_run_is_the_best_seed_and_the_first_of_equals() -> None:
 
 def test_another_target_is_another_operating_point() -> None:
     made = make_runs(lambda k, *_: {0: 0.6, 1: 0.88, 2: 0.99, "all": 0.99}[k])
-    assert [option["probability"] > 0.5 for option in answer_of(made, 0.7)["sizes"][0]["options"]][:2] == [False, True]
+    assert [choice["probability"] > 0.5 for choice in answer_of(made, 0.7)["sizes"][0]["choices"]][:2] == [False, True]
     points = answer_of(made, 0.7)["sizes"][0]["operating_points"]
     assert {p["target"] for p in points if p["margin"] is None} == {0.7, 0.9, 0.95, 0.99}
-    assert answer_of(made, 0.99)["sizes"][0]["options"][1]["probability"] < 0.01
+    assert answer_of(made, 0.99)["sizes"][0]["choices"][1]["probability"] < 0.01
 
 
 def test_shares_of_score_and_gain_differ() -> None:
@@ -203,7 +208,7 @@ def test_the_baseline_of_a_regression_scores_zero() -> None:
     noise = {"last 0": 3.0, "last 1": 1.0, "last 2": 0.3, "all": 0.3}
     logits = {run["run"]: (targets + noise[run["trainable"]] * draw.normal(size=ROWS))[:, None] for run in runs}
     answer = make_answer(
-        runs, Labelled(targets, "regression", (), "spearmanr"), logits.__getitem__, Choices(), layers=LAYERS
+        runs, Labelled(targets, "regression", (), "spearmanr"), logits.__getitem__, AnalysisSettings(), layers=LAYERS
     )
     assert answer["chance"] == 0 and answer["sizes"][0]["recommended"]["trainable"] in ("last 2", "all")
     assert all(cell["share"] == cell["share_corrected"] for cell in answer["sizes"][0]["cells"])

@@ -10,12 +10,12 @@ from frostline.report.figures.pareto_fronts import pareto_fronts
 from frostline.report.figures.validation_curve import validation_curve
 from frostline.report.rebuild import rebuild
 from frostline.report.tables import rules
+from frostline.report.tables.choices import choices_table
 from frostline.report.tables.costs import costs_table
 from frostline.report.tables.failures import failure_rates_table, failures_table
 from frostline.report.tables.operating_points import operating_points_table
-from frostline.report.tables.options import options_table
 from frostline.report.tables.scores import scores_table, shares_table
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.curve import compare, main_point
 from frostline.statistics.outcomes import done, with_outcomes
 from frostline.statistics.scores import Scores
@@ -99,7 +99,7 @@ def test_a_curve_with_scores_only() -> None:
         for name, k in names.items()
         for seed in range(3)
     ]
-    curve = compare(runs, Scores("accuracy", None), Choices(corrected=False))
+    curve = compare(runs, Scores("accuracy", None), AnalysisSettings(corrected=False))
     main = main_point(curve)
     scores, shares = scores_table(curve, "accuracy"), shares_table(curve, "accuracy")
     costs, points = costs_table(curve), operating_points_table(curve, main)
@@ -115,7 +115,7 @@ def test_a_curve_with_scores_only() -> None:
 def test_the_options_with_their_probabilities() -> None:
     answer = synthetic_answer.answer_of(synthetic_answer.make_runs(synthetic_answer.clear))
     (size,) = answer["sizes"]
-    table = options_table(size, price=answer["price"], margin=0.01)
+    table = choices_table(size, price=answer["price"], margin=0.01)
     rows = {row.values["choice"]: row for row in table.rows}
     assert list(rows) == ["last 0", "last 1", "last 2", "all"]
     assert (

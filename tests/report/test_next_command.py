@@ -9,14 +9,14 @@ from frostline.report.answer.next_command import next_command
 
 
 def curve(probability: float, seeds: int | None, choice: str = "last 2", other: float = 0.5) -> dict[str, Any]:
-    options = [{"choice": "last 2", "probability": probability if choice == "last 2" else other}]
+    choices = [{"choice": "last 2", "probability": probability if choice == "last 2" else other}]
     decision = {"choice": choice, "probability": probability, "reference": "all"}
     reference = {"choice": "all", "probability": 1.0}
     cells = [
         {"trainable": name, "runs": 1, "learning_rate": rate, "tuned_layers": 2}
         for name, rate in (("last 2", 2e-4), ("all", 1e-4))
     ]
-    known = {"decision": decision, "options": [*options, reference], "cells": cells}
+    known = {"decision": decision, "choices": [*choices, reference], "cells": cells}
     return {**known, "learned": True, "seeds_to_decide": seeds}
 
 

@@ -56,7 +56,7 @@ def table_of(page: Any, title: str) -> Any:
 def first_table(folder: Path) -> tuple[str, str]:
     """The title and the file of the first table."""
     of_analysis = (folder / "analysis.json").exists()
-    return ("What to tune", "recommendations.csv") if of_analysis else ("Choices", "options.csv")
+    return ("What to tune", "recommendations.csv") if of_analysis else ("Choices", "choices.csv")
 
 
 def test_contrast(visit: Any, folder: Path) -> None:

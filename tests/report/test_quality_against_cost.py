@@ -15,30 +15,30 @@ from synthetic_answer import answer_of as answer_of_runs
 from synthetic_answer import make_runs
 from synthetic_sweep import make_folder
 
+MEASURED_HIGHER = 0.005  # how far measured means lie above the expected scores
 
-def option(
-    choice: str, score: float, cost: float, half: float = 1.0, dominated_by: str | None = None
-) -> dict[str, Any]:
-    """An option of an answer beside full fine-tuning with the score 0.9; ``half`` of its interval is in points."""
+
+def known(choice: str, score: float, cost: float, half: float = 1.0, dominated_by: str | None = None) -> dict[str, Any]:
+    """A choice of an answer; full fine-tuning is expected to score 0.9. ``half`` of its interval is in points."""
     below = 100 * (0.9 - score)
-    interval = {"low": below - half, "high": below + half}
-    return {"choice": choice, "score": score, **interval, "cost_of_full": cost, "dominated_by": dominated_by}
+    facts = {"low": below - half, "high": below + half, "cost_of_full": cost, "dominated_by": dominated_by}
+    return {"choice": choice, "score": score + MEASURED_HIGHER, "expected": score, **facts}
 
 
-def curve_of(*options: dict[str, Any], choice: str = "last 1") -> dict[str, Any]:
-    full = option(FULL, 0.9, 1.0, half=0.0)
-    return {"options": [*options, full], "decision": {"choice": choice, "reference": FULL}}
+def curve_of(*choices: dict[str, Any], choice: str = "last 1") -> dict[str, Any]:
+    full = known(FULL, 0.9, 1.0, half=0.0)
+    return {"choices": [*choices, full], "decision": {"choice": choice, "reference": FULL}}
 
 
 CURVE = curve_of(
-    option("words", 0.5, 0.0, dominated_by="probe"),
-    option("probe", 0.86, 0.0),
-    option("last 0", 0.85, 0.0),
-    option("last 1", 0.89, 0.25, half=2.0),
+    known("words", 0.5, 0.0, dominated_by="probe"),
+    known("probe", 0.86, 0.0),
+    known("last 0", 0.85, 0.0),
+    known("last 1", 0.89, 0.25, half=2.0),
 )
 
 
-def test_a_mark_has_the_interval_of_its_score() -> None:
+def test_a_mark_has_the_interval_of_its_expected_score() -> None:
     by_name = {mark.name: mark for mark in marks(CURVE)}
     one = by_name["last 1"]
     assert (one.low, one.high) == (pytest.approx(0.87), pytest.approx(0.91)) and one.kind == "recommended"
@@ -51,15 +51,15 @@ def test_a_mark_has_the_interval_of_its_score() -> None:
     st.lists(st.sampled_from(["probe", "words"]), unique=True),
 )
 def test_places_ascend_and_never_overlap(costs: list[float], free: list[str]) -> None:
-    options = [option(name, 0.8, 0.0) for name in free]
-    options += [option(f"last {n}", 0.8, cost) for n, cost in enumerate(sorted(costs))]
-    drawn = marks(curve_of(*options))
+    choices = [known(name, 0.8, 0.0) for name in free]
+    choices += [known(f"last {n}", 0.8, cost) for n, cost in enumerate(sorted(costs))]
+    drawn = marks(curve_of(*choices))
     assert all(after.x - before.x > 0.99 for before, after in pairwise(drawn))
     assert [mark.cost for mark in drawn] == sorted(mark.cost for mark in drawn)
 
 
 def test_places_are_in_proportion_to_the_cost() -> None:
-    drawn = marks(curve_of(*(option(f"last {k}", 0.8, k / 4) for k in (0, 1, 2))))
+    drawn = marks(curve_of(*(known(f"last {k}", 0.8, k / 4) for k in (0, 1, 2))))
     assert [mark.x for mark in drawn] == pytest.approx([0, 1, 2, 4])
 
 
@@ -70,8 +70,8 @@ def test_a_free_choice_far_below_does_not_hide_the_differences() -> None:
     assert figure is not None
     (axes,) = figure.axes
     texts = [text.get_text() for text in axes.texts]
-    assert "0.500, below" in texts and "recommended\n0.890" in texts
-    near = curve_of(option("last 0", 0.85, 0.0), option("last 1", 0.89, 0.25))
+    assert "0.500, below" in texts and "recommended" in texts
+    near = curve_of(known("last 0", 0.85, 0.0), known("last 1", 0.89, 0.25))
     assert limits(marks(near))[0] < 0.84  # a difference of usual size is drawn
 
 
@@ -81,17 +81,20 @@ def test_every_choice_is_drawn_labelled_and_read_aloud() -> None:
         assert figure is not None and figure.get_size_inches()[0] * 72 == (NARROW if narrow else WIDE)[0]
         (axes,) = figure.axes
         points = [line for line in axes.lines if line.get_marker() in ("o", "v")]
-        assert len(points) == len(CURVE["options"])
+        assert len(points) == len(CURVE["choices"])
         assert max(points, key=lambda line: line.get_markersize()).get_ydata() == [0.89]
+        means = [line.get_ydata()[0] for line in axes.lines if line.get_marker() == "_"]
+        assert means == pytest.approx([0.865, 0.855, 0.895, 0.905])  # one is below the figure
         labels = [label.get_text() for label in axes.get_xticklabels()]
         assert labels == ["words\n0 %", "probe\n0 %", "0\n0 %", "1\n25 %", "full\n100 %"]
     told = figure.get_label()
-    assert "last layer 0.890 (0.870 to 0.910) at 25 %, recommended" in told
-    assert "TF-IDF model 0.500 (0.490 to 0.510) at 0 %, dominated" in told and "full fine-tuning 0.900 at 100 %" in told
+    assert "last layer 0.890 (0.870 to 0.910), measured 0.895, at 25 %, recommended" in told
+    assert "TF-IDF model 0.500 (0.490 to 0.510), measured 0.505, at 0 %, dominated" in told
+    assert "full fine-tuning 0.900, measured 0.905, at 100 %" in told
 
 
 def test_many_layers_have_upright_labels_and_the_recommended_one_is_labelled() -> None:
-    many = curve_of(*(option(f"last {k}", 0.8 + k / 1000, k / 48) for k in range(49)), choice="last 17")
+    many = curve_of(*(known(f"last {k}", 0.8 + k / 1000, k / 48) for k in range(49)), choice="last 17")
     figure = quality_against_cost(many, metric="accuracy", narrow=True)
     assert figure is not None
     labels = figure.axes[0].get_xticklabels()
@@ -104,11 +107,12 @@ def test_real_answers(tmp_path: Path) -> None:
     curve = answer["sizes"][0]
     drawn = {mark.name: mark for mark in marks(curve)}
     assert [name for name, mark in drawn.items() if mark.kind == "recommended"] == [curve["decision"]["choice"]]
-    for one in curve["options"]:
+    for one in curve["choices"]:
         if one["choice"] != "all":
             full = drawn["all"].score
             mark = drawn[one["choice"]]
             assert (mark.low, mark.high) == (full - one["high"] / 100, full - one["low"] / 100)
+            assert mark.low < mark.score < mark.high
 
 
 def test_without_a_decision_there_is_no_figure() -> None:

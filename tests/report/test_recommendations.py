@@ -5,7 +5,7 @@ from typing import Any
 from frostline.report.answer.analysis import analyze
 from frostline.report.tables.recommendations import recommendations_table
 from frostline.report.tables.table import ReportTable
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from synthetic_results import noisy, synthetic_group
 
 EARLY = {0: 0.6, 1: 0.75, 2: 0.9, 4: 0.9, "all": 0.9}  # two layers are enough
@@ -34,7 +34,7 @@ def entries(table: ReportTable) -> dict[str, list[str]]:
 
 
 def test_tasks_are_down_and_models_across() -> None:
-    table = recommendations_table(analyze(groups(), Choices()))
+    table = recommendations_table(analyze(groups(), AnalysisSettings()))
     assert [column.title for column in table.shown] == ["task", "one", "two"]
     shown = entries(table)
     assert list(shown) == ["early", "flat", "nothing"]
@@ -45,21 +45,21 @@ def test_tasks_are_down_and_models_across() -> None:
 
 
 def test_the_short_form_and_the_csv_have_the_same_numbers() -> None:
-    analysis = analyze(groups(), Choices())
+    analysis = analyze(groups(), AnalysisSettings())
     long, short = (recommendations_table(analysis, short=flag) for flag in (False, True))
     assert entries(short)["early"][0].startswith("2 ") and entries(short)["flat"][0].startswith("0 ")
     assert entries(short)["early"][0].endswith(", >99 %") and entries(short)["nothing"][0] == "undecided"
     first = long.rows[0].values
-    option = next(
-        option for option in analysis["groups"][0]["sizes"][0]["options"] if option["choice"] == first["one choice"]
+    choice = next(
+        choice for choice in analysis["groups"][0]["sizes"][0]["choices"] if choice["choice"] == first["one choice"]
     )
-    assert (first["one below_full"], first["one probability"]) == (option["below_full"], option["probability"])
+    assert (first["one below_full"], first["one probability"]) == (choice["below_full"], choice["probability"])
     assert long.csv() == short.csv()
 
 
 def test_a_point_above_full_has_the_other_sign() -> None:
     better = {**EARLY, 2: 0.95}
-    analysis = analyze([synthetic_group(noisy(better, 0.004), task=task) for task in "ab"], Choices())
+    analysis = analyze([synthetic_group(noisy(better, 0.004), task=task) for task in "ab"], AnalysisSettings())
     (text,) = entries(recommendations_table(analysis))["a"]
     (short,) = entries(recommendations_table(analysis, short=True))["a"]
     assert text.startswith("last 2 of 4 ") and " above, " in text
@@ -67,7 +67,7 @@ def test_a_point_above_full_has_the_other_sign() -> None:
 
 
 def test_by_mean_it_has_measured_differences_and_no_probability() -> None:
-    analysis = analyze(groups(), Choices(by_mean=True))
+    analysis = analyze(groups(), AnalysisSettings(by_mean=True))
     table = recommendations_table(analysis)
     shown = entries(table)["early"][0]
     assert shown.startswith("last 2 of 4 ") and "sure" not in shown and "mean reaches" in table.caption
@@ -76,9 +76,9 @@ def test_by_mean_it_has_measured_differences_and_no_probability() -> None:
 
 
 def test_sorting_is_by_the_number_of_layers() -> None:
-    table = recommendations_table(analyze(groups(), Choices()))
+    table = recommendations_table(analyze(groups(), AnalysisSettings()))
     ranks = [table.entries(row)[1].rank for row in table.rows]
     assert ranks == ["2", "0", ""]
     needed = [synthetic_group(noisy({**EARLY, "all": 0.99}, 0.004), task=task) for task in "ab"]
-    table = recommendations_table(analyze(needed, Choices()))
+    table = recommendations_table(analyze(needed, AnalysisSettings()))
     assert [table.entries(row)[1].rank for row in table.rows] == ["5", "5"]  # full fine-tuning of 4 layers

@@ -155,6 +155,16 @@ def test_a_threshold_of_one_half_is_no_change() -> None:
     assert "No other threshold has a higher F1 on validation." in words and "changes" not in words
 
 
+@pytest.mark.parametrize(
+    ("rule", "chosen", "loss"), [("f1", 0.75, True), ("f1", 0.8, False), ("recall=0.9", 0.75, False)]
+)
+def test_a_threshold_that_loses_on_new_examples_says_so(rule: str, chosen: float, loss: bool) -> None:
+    metric = rule.partition("=")[0]
+    facts = {"label": "yes", "threshold": 0.3, "rule": rule, "metric": metric}
+    facts |= {"at_half": {metric: 0.8}, "cross_fitted": {metric: chosen}}
+    assert ("That is a loss" in " ".join(threshold_sentences(facts))) == loss
+
+
 def test_every_key_is_documented(two: tuple[Path, dict[str, Any], Page]) -> None:
     text = (Path(__file__).parents[2] / "docs" / "reference" / "answer-json.md").read_text(encoding="utf-8")
     found = {name: two[1][name] for name in ("classes", "calibration", "threshold")}

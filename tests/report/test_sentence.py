@@ -3,7 +3,7 @@
 import re
 
 from frostline.report.answer.answer import make_answer
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.predictions import Labelled
 from synthetic_answer import LAYERS, VALIDATION, answer_of, clear, make_runs, point
 
@@ -92,7 +92,7 @@ def test_too_few_validation_examples() -> None:
     def sentence(rows: int) -> str:
         validation = Labelled(VALIDATION.targets[:rows], "single_label_classification", ("0", "1"), "accuracy")
         few = {name: values[:rows] for name, values in logits.items()}
-        said: str = make_answer(runs, validation, few.__getitem__, Choices(), layers=LAYERS)["sentence"]
+        said: str = make_answer(runs, validation, few.__getitem__, AnalysisSettings(), layers=LAYERS)["sentence"]
         return said
 
     assert sentence(9).endswith(" 9 validation examples are too few for any conclusion: label more.")

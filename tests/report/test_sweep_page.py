@@ -64,10 +64,14 @@ def test_test_scores_appear_after_the_whole_grid(troubled: tuple[Path, Page], wh
 def test_it_opens_with_the_answer_and_the_rest_is_folded(troubled: tuple[Path, Page], whole: tuple[Path, Page]) -> None:
     for out, page in (troubled, whole):
         begin = page.words[: page.words.index("The choices compared")]
-        assert f'"text-classification", "{out}/model"' in begin and begin.count("Mean accuracy of every choice") == 1
+        assert (
+            f'"text-classification", "{out}/model"' in begin and begin.count("Expected accuracy of every choice") == 1
+        )
         assert ("open", "") not in page.attributes
         assert any(
-            value.startswith("accuracy of every choice") for name, value in page.attributes if name == "aria-label"
+            value.startswith("Expected accuracy of every choice")
+            for name, value in page.attributes
+            if name == "aria-label"
         )
     assert "finished runs failed;" not in whole[1].words
 
@@ -82,7 +86,7 @@ def test_the_next_command_is_shown_once(tmp_path: Path) -> None:
 def test_without_a_decision_the_curve_is_unfolded(tmp_path: Path) -> None:
     runs = [("all", 0), ("all", 1)]
     page = page_of(make_folder(tmp_path / "out", tune=(0, "all"), seeds=2, missing=runs))
-    assert "No answer yet" in page.words and "Mean accuracy of every choice" not in page.words
+    assert "No answer yet" in page.words and "Expected accuracy of every choice" not in page.words
     assert page.attributes.count(("open", "")) == 1 and "2 runs not trained yet." in page.words
 
 

@@ -151,7 +151,7 @@ def test_a_small_budget_ends_the_race_with_the_next_step() -> None:
 def test_the_race_ends_when_more_runs_gain_less_than_they_cost() -> None:
     known, rows = with_rows()
     verdict, _ = run_race(known, exact(LATE), rows)
-    assert verdict.why.startswith("More runs are expected to gain less than their time is worth: at most 0.")
+    assert verdict.why.startswith("More runs would hardly change the choice: they are expected to gain at most 0.")
     assert known.spent < known.budget
 
 

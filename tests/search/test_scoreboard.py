@@ -8,7 +8,7 @@ from frostline.search.defaults import FULL_RUNS
 from frostline.search.defaults import SECONDS as SECONDS_AT_LEAST
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import Outcome, Trial, in_words, interim_analyses
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.tune import Tune, name_of
 from synthetic_race import RISING, SECONDS, Rows, best, board, exact, run_race, settings
 
@@ -100,14 +100,14 @@ def test_the_search_and_the_answer_recommend_the_same(same_errors: bool) -> None
         runs,
         rows.evidence.split,
         rows.logits.__getitem__,
-        Choices(),
+        AnalysisSettings(),
         layers=6,
         search=SearchOutcome(interim_analyses=interim_analyses(5)),
         alternatives=("probe",),
     )
     size = answer["sizes"][0]
     assert size["recommended"]["trainable"] == size["decision"]["choice"] == best(known) == "last 3"
-    assert [one["choice"] for one in size["options"]][:2] == ["last 0", "probe"]
+    assert [one["choice"] for one in size["choices"]][:2] == ["last 0", "probe"]
 
 
 def test_a_probe_that_is_as_good_as_full_is_the_best_choice() -> None:

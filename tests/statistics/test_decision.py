@@ -5,29 +5,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.statistics.decision import POINT, PRICE, Option, Rule, decide
+from frostline.statistics.decision import POINT, PRICE, Choice, Rule, decide
 from frostline.statistics.goal import Goal
 
 GOAL = Goal.of_gain(0.95, base=0.5)
 
 
-def option(name: str, score: float, cost: float, spread: float = 0.001, seed: int = 0) -> Option:
+def choice(name: str, score: float, cost: float, spread: float = 0.001, seed: int = 0) -> Choice:
     draws = score + spread * np.random.default_rng(seed).standard_normal(2_000)
-    return Option(name=name, score=score, cost=cost, draws=draws)
+    return Choice(name=name, score=score, cost=cost, draws=draws)
 
 
 def test_a_point_is_worth_less_than_two_thirds_of_the_training_time() -> None:
     """Two points are worth the whole training time of full fine-tuning."""
-    full, half = option("all", 0.870, 1.0), option("last 3", 0.860, 0.6)
+    full, half = choice("all", 0.870, 1.0), choice("last 3", 0.860, 0.6)
     assert Rule(goal=GOAL).choose([half, full], full) is full  # 1 point lost, .8 points of time saved
-    third = option("last 2", 0.860, 0.3)
+    third = choice("last 2", 0.860, 0.3)
     assert Rule(goal=GOAL).choose([third, full], full) is third
     assert Rule(goal=GOAL, price=0.0).choose([third, full], full) is full
 
 
 def test_wanted_certainty_takes_the_cheapest_that_has_it() -> None:
-    full = option("all", 0.90, 1.0)
-    doubtful, safe = option("last 1", 0.881, 0.2, spread=0.01), option("last 2", 0.895, 0.4)
+    full = choice("all", 0.90, 1.0)
+    doubtful, safe = choice("last 1", 0.881, 0.2, spread=0.01), choice("last 2", 0.895, 0.4)
     assert 0.4 < Rule(goal=GOAL).probability(doubtful, full) < 0.7
     assert Rule(goal=GOAL, sure=0.95).choose([doubtful, safe, full], full) is safe
     assert Rule(goal=GOAL, sure=0.40).choose([doubtful, safe, full], full) is doubtful
@@ -35,13 +35,13 @@ def test_wanted_certainty_takes_the_cheapest_that_has_it() -> None:
 
 
 def test_wanted_certainty_takes_full_even_if_another_measured_more_for_less() -> None:
-    full, five, head = option("all", 0.86, 1.0), option("last 5", 0.87, 0.8, spread=0.05), option("last 0", 0.60, 0.1)
+    full, five, head = choice("all", 0.86, 1.0), choice("last 5", 0.87, 0.8, spread=0.05), choice("last 0", 0.60, 0.1)
     rule = Rule(goal=Goal.of_gain(1.0, base=0.5), sure=0.95)
     assert rule.choose([head, five, full], full) is full
 
 
 def test_the_decision_says_what_is_lost_and_what_it_costs() -> None:
-    full, two = option("all", 0.873, 1.0, seed=1), option("last 2", 0.870, 0.25)
+    full, two = choice("all", 0.873, 1.0, seed=1), choice("last 2", 0.870, 0.25)
     decision, facts = decide([two, full], full, Rule(goal=GOAL), base=0.5, margin=0.01)
     assert decision["choice"] == "last 2" and decision["reference"] == "all"
     assert decision["below_full"] == pytest.approx(0.3, abs=0.02) and decision["low"] < 0.3 < decision["high"]
@@ -53,23 +53,23 @@ def test_the_decision_says_what_is_lost_and_what_it_costs() -> None:
 
 
 @st.composite
-def some_options(draw: st.DrawFn) -> list[Option]:
+def some_options(draw: st.DrawFn) -> list[Choice]:
     values = st.tuples(st.floats(0.5, 1.0), st.floats(0.0, 1.0))
-    found = [option(f"last {n}", *pair, seed=n) for n, pair in enumerate(draw(st.lists(values, max_size=6)))]
-    return [*found, option("all", draw(st.floats(0.5, 1.0)), 1.0, seed=99)]
+    found = [choice(f"last {n}", *pair, seed=n) for n, pair in enumerate(draw(st.lists(values, max_size=6)))]
+    return [*found, choice("all", draw(st.floats(0.5, 1.0)), 1.0, seed=99)]
 
 
 @given(some_options(), st.sampled_from([0.0, POINT, 0.1]))
-def test_nothing_dominated_is_recommended(options: list[Option], price: float) -> None:
-    decision, facts = decide(options, options[-1], Rule(goal=GOAL, price=price), base=0.5, margin=0.01)
+def test_nothing_dominated_is_recommended(choices: list[Choice], price: float) -> None:
+    decision, facts = decide(choices, choices[-1], Rule(goal=GOAL, price=price), base=0.5, margin=0.01)
     chosen = next(one for one in facts if one["choice"] == decision["choice"])
     better = next((one for one in facts if one["choice"] == chosen["dominated_by"]), None)
     assert better is None or (price == 0.0 and better["expected"] == chosen["expected"])
 
 
 @given(some_options())
-def test_an_easier_target_is_likelier(options: list[Option]) -> None:
-    for one in decide(options, options[-1], Rule(goal=GOAL), base=0.5, margin=0.01)[1]:
+def test_an_easier_target_is_likelier(choices: list[Choice]) -> None:
+    for one in decide(choices, choices[-1], Rule(goal=GOAL), base=0.5, margin=0.01)[1]:
         p = one["probabilities"]
-        if one["choice"] != "all" and options[-1].draws.min() > 0.5:
+        if one["choice"] != "all" and choices[-1].draws.min() > 0.5:
             assert p["gain_90"] >= p["gain_95"] >= p["gain_99"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from curve_runs import answer, by_name, one
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.curve import compare
 from frostline.statistics.outcomes import clear_distance, failures, succeeded, with_outcomes
 from frostline.statistics.scores import Scores
@@ -54,7 +54,7 @@ def test_a_difference_that_the_sample_of_rows_explains_is_no_failure() -> None:
         evidence = Scores("accuracy", 0.95 if runs is flat else 0.5, rows=rows)
         found = with_outcomes(runs, evidence.chance, clear_distance(runs, evidence))
         assert {run["run"] for run in found if run["outcome"] != "ok"} == failed
-        got = compare(runs, evidence, Choices())
+        got = compare(runs, evidence, AnalysisSettings())
         assert got["clear_distance"] == (pytest.approx(2 / math.sqrt(rows)) if rows else 0)
         assert sum(cell["failures"]["failed"] for cell in got["cells"]) == len(failed)
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.curve import compare
 from frostline.statistics.scores import Scores
 from frostline.statistics.train_sizes import interaction, pays_from, spread
@@ -16,7 +16,9 @@ SIZES = (50, 200, 1000)
 
 def curves(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     sizes = sorted({run["train_size"] for run in runs})
-    return [compare([r for r in runs if r["train_size"] == n], Scores("accuracy", 0.5), Choices()) for n in sizes]
+    return [
+        compare([r for r in runs if r["train_size"] == n], Scores("accuracy", 0.5), AnalysisSettings()) for n in sizes
+    ]
 
 
 def growing(k: int | str, seed: int, size: int | None) -> float:

@@ -1,4 +1,4 @@
-"""What an analysis writes and prints, and the choices that it uses."""
+"""What an analysis writes and prints, and the settings that it uses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,12 +10,12 @@ from frostline.cli.printing import wrapped
 from frostline.report.formatting import UNBROKEN
 
 
-def choices_for(protocol: Any, **given: Any) -> Any:
-    """The choices for an analysis: those given as flags, else those of the study, else frostline's defaults."""
-    from frostline.statistics.choices import Choices
+def settings_for(protocol: Any, **given: Any) -> Any:
+    """The settings for an analysis: those given as flags, else those of the study, else frostline's defaults."""
+    from frostline.statistics.analysis_settings import AnalysisSettings
 
     chosen = {name: value for name, value in given.items() if value is not None}
-    return replace(Choices() if protocol is None else protocol.as_published, **chosen)
+    return replace(AnalysisSettings() if protocol is None else protocol.as_published, **chosen)
 
 
 def protocol_named(name: str | None) -> Any:

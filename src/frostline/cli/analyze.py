@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from frostline import FrostlineError
-from frostline.cli.analysis_output import choices_for, print_analysis, protocol_named, write_analysis_page
+from frostline.cli.analysis_output import print_analysis, protocol_named, settings_for, write_analysis_page
 from frostline.cli.help import PanelCommand
 from frostline.cli.program import app
 from frostline.cli.values import split_pairs, split_words
 from frostline.data.formats.endings import ENDINGS, either
 from frostline.data.parsing import comma_separated, normalized_name
 
-RESULTS, CHOICES = "Results", "Choices"
+RESULTS, SETTINGS = "Results", "Settings"
 
 Sources = Annotated[
     list[Path],
@@ -43,11 +43,11 @@ Chance = Annotated[
 ]
 Paired = Annotated[
     bool,
-    typer.Option("--paired/--unpaired", help="Pair runs of the same seed in comparisons.", rich_help_panel=CHOICES),
+    typer.Option("--paired/--unpaired", help="Pair runs of the same seed in comparisons.", rich_help_panel=SETTINGS),
 ]
 AsPublished = Annotated[
     str | None,
-    typer.Option(help="Use the choices of this study and compare with its numbers.", rich_help_panel=CHOICES),
+    typer.Option(help="Use the settings of this study and compare with its numbers.", rich_help_panel=SETTINGS),
 ]
 Target = Annotated[
     float | None,
@@ -55,7 +55,7 @@ Target = Annotated[
         min=0,
         max=1,
         help="Share of full fine-tuning's gain that k must reach. [default: 0.95, or the study's]",
-        rich_help_panel=CHOICES,
+        rich_help_panel=SETTINGS,
     ),
 ]
 Margin = Annotated[
@@ -63,7 +63,7 @@ Margin = Annotated[
     typer.Option(
         min=0,
         help="Also find the smallest k at most this far below full fine-tuning. [default: 0.01]",
-        rich_help_panel=CHOICES,
+        rich_help_panel=SETTINGS,
     ),
 ]
 OneLearningRate = Annotated[
@@ -71,23 +71,23 @@ OneLearningRate = Annotated[
     typer.Option(
         "--one-learning-rate/--own-learning-rate",
         help="Use full fine-tuning's best learning rate for every k, or each k's own best.",
-        rich_help_panel=CHOICES,
+        rich_help_panel=SETTINGS,
     ),
 ]
 FailedBelow = Annotated[
     float | None,
-    typer.Option(help="Exclude runs that score at most this share of their cell's best run.", rich_help_panel=CHOICES),
+    typer.Option(help="Exclude runs that score at most this share of their cell's best run.", rich_help_panel=SETTINGS),
 ]
 LeaveOut = Annotated[
     list[str] | None,
-    typer.Option(help="Tasks to exclude from the summary over several tasks.", rich_help_panel=CHOICES),
+    typer.Option(help="Tasks to exclude from the summary over several tasks.", rich_help_panel=SETTINGS),
 ]
 ByMean = Annotated[
     bool | None,
     typer.Option(
         "--by-mean/--by-interval",
         help="Compare the mean of each k with the target, or its interval.",
-        rich_help_panel=CHOICES,
+        rich_help_panel=SETTINGS,
     ),
 ]
 Corrected = Annotated[
@@ -95,7 +95,7 @@ Corrected = Annotated[
     typer.Option(
         "--corrected/--raw",
         help="Shares of the gain over the constant baseline, or of the score.",
-        rich_help_panel=CHOICES,
+        rich_help_panel=SETTINGS,
     ),
 ]
 
@@ -144,7 +144,7 @@ def analyze(
     tasks = {group.task for group in groups}
     for flag, names in (("--chance", chances), ("--metric", filter(None, metrics)), ("--leave-out", excluded)):
         require_known_tasks(flag, names, tasks)
-    choices = choices_for(
+    settings = settings_for(
         protocol,
         target=target,
         margin=margin,
@@ -155,16 +155,16 @@ def analyze(
         leave_out=excluded or None,
     )
     title = ", ".join(source.name for source in sources)
-    print(f"\n{analyze_and_print(out.expanduser(), groups, choices, protocol, title)}")
+    print(f"\n{analyze_and_print(out.expanduser(), groups, settings, protocol, title)}")
 
 
-def analyze_and_print(out: Path, groups: Sequence[Any], choices: Any, protocol: Any, title: str) -> Path:
+def analyze_and_print(out: Path, groups: Sequence[Any], settings: Any, protocol: Any, title: str) -> Path:
     """Analyze groups of runs, write the page and print the answers; returns the path of the page."""
     from frostline.data.files import make_folder
     from frostline.report.answer.analysis import analyze as analyze_groups
 
     make_folder(out)
-    analysis = analyze_groups(groups, choices)
+    analysis = analyze_groups(groups, settings)
     page = write_analysis_page(out, analysis, protocol, title, groups)
     print_analysis(analysis, protocol)
     return page

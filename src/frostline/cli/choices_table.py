@@ -26,32 +26,32 @@ def choices_table(size: Mapping[str, Any], rows: int) -> list[Line]:
         size: One train size of an answer.
         rows: At least 4.
     """
-    options = size["options"] or [_of_cell(cell) for cell in size["cells"]]
+    choices = size["choices"] or [_of_cell(cell) for cell in size["cells"]]
     chosen = size["decision"] and size["decision"]["choice"]
-    shown = options
-    if len(options) > rows:
-        first = by_interest(options, chosen, size["reference"])[: rows - 1]
-        shown = [option for option in options if option["choice"] in first]
+    shown = choices
+    if len(choices) > rows:
+        first = by_interest(choices, chosen, size["reference"])[: rows - 1]
+        shown = [choice for choice in choices if choice["choice"] in first]
     reference = "full" if size["reference_is_full"] or not size["reference"] else size["reference"]
-    head = ("", "choice", "score", f"points below {reference}", "cost", "sure", "")
-    table = [_row(option, chosen, size["reference"]) for option in shown]
+    head = ("", "choice", "score", f"points below {reference}", "layers", "sure", "")
+    table = [_row(choice, chosen, size["reference"]) for choice in shown]
     lines = _aligned([head, *table])
     kinds = ["", *(row[-1] for row in table)]
-    left_out = len(options) - len(shown)
+    left_out = len(choices) - len(shown)
     more = [Line(f"  … {left_out} more in the report")] if left_out else []
     return [*(Line(text, kind) for text, kind in zip(lines, kinds, strict=True)), *more]
 
 
-def by_interest(options: Sequence[Mapping[str, Any]], chosen: str | None, reference: str | None) -> list[str]:
+def by_interest(choices: Sequence[Mapping[str, Any]], chosen: str | None, reference: str | None) -> list[str]:
     """The names of all choices, the most interesting ones first.
 
     The recommended choice and full fine-tuning come first, then the best score, then the neighbours of the recommended choice.
     All others follow by their distance from it. Those that are dominated come last.
     """
-    order = [option["choice"] for option in options]
+    order = [choice["choice"] for choice in choices]
     centre = order.index(chosen) if chosen in order else len(order) - 1
-    best = max(options, key=lambda option: -1.0 if option["score"] is None else option["score"])["choice"]
-    dominated = {option["choice"] for option in options if option["dominated_by"]}
+    best = max(choices, key=lambda choice: -1.0 if choice["score"] is None else choice["score"])["choice"]
+    dominated = {choice["choice"] for choice in choices if choice["dominated_by"]}
     first = [name for name in (chosen, reference, best, *order[max(0, centre - 1) : centre + 2]) if name in order]
     others = sorted(order, key=lambda name: (name in dominated, abs(order.index(name) - centre)))
     return list(dict.fromkeys([*first, *others]))
@@ -63,27 +63,27 @@ def _of_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
     return {"choice": cell["trainable"], "score": cell["validation"]["mean"], **unknown}
 
 
-def _row(option: Mapping[str, Any], chosen: str | None, reference: str | None) -> tuple[str, ...]:
+def _row(choice: Mapping[str, Any], chosen: str | None, reference: str | None) -> tuple[str, ...]:
     from frostline.report.names import trainable
 
-    name, cost, sure = option["choice"], option["cost_of_full"], option["probability"]
-    kind = RECOMMENDED if name == chosen else DOMINATED if option["dominated_by"] else ""
+    name, cost, sure = choice["choice"], choice["cost_of_full"], choice["probability"]
+    kind = RECOMMENDED if name == chosen else DOMINATED if choice["dominated_by"] else ""
     return (
         ">" if name == chosen else "",
         trainable(name),
-        formatting.score(option["score"]),
-        "" if name == reference else _below(option),
+        formatting.score(choice["score"]),
+        "" if name == reference else _below(choice),
         "" if cost is None else f"{100 * cost:.0f} %",
         "" if sure is None or name == reference else formatting.short_probability(sure),
         kind,
     )
 
 
-def _below(option: Mapping[str, Any]) -> str:
+def _below(choice: Mapping[str, Any]) -> str:
     """The points below full fine-tuning with their 95 % interval."""
-    if option["below_full"] is None:
+    if choice["below_full"] is None:
         return ""
-    below, low, high = (formatting.points(option[name]) for name in ("below_full", "low", "high"))
+    below, low, high = (formatting.points(choice[name]) for name in ("below_full", "low", "high"))
     return f"{below} ({low} to {high})"
 
 

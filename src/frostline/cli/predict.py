@@ -115,7 +115,7 @@ def predict(
     for task, of_task in by_task.items():
         print_outputs(f"{task}: " if task else "", of_task)
     replace_file(target, WRITERS[target.suffix](rows, header))
-    truncated = f"; {cut_off} were truncated to the model's length limit" if cut_off else ""
+    truncated = f"; {cut_off:,} truncated to the length that the model was trained with" if cut_off else ""
     print(f"{target}: {len(texts):,} {'text' if len(texts) == 1 else 'texts'}{tasks}{truncated}")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from frostline.cli.analysis_output import choices_for, print_analysis, write_analysis_page
+from frostline.cli.analysis_output import print_analysis, settings_for, write_analysis_page
 from frostline.cli.flags import as_typed, with_settings
 from frostline.cli.help import PanelCommand
 from frostline.cli.plan_output import print_groups
@@ -95,8 +95,8 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
         print(f"{sweep.task}, {model_name(sweep.model)}: {answer['sentence']}", flush=True)
         failed += answer["runs"]["failed"]
     groups = load_groups([folder])
-    ours = analyze_groups(groups, choices_for(None))
-    theirs = analyze_groups(groups, choices_for(protocol))
+    ours = analyze_groups(groups, settings_for(None))
+    theirs = analyze_groups(groups, settings_for(protocol))
     print_analysis(theirs, protocol)
     page = write_analysis_page(folder, ours, protocol, protocol.title, groups)
     print(f"\nWith frostline's choices: {page}")

@@ -55,7 +55,9 @@ def complete_splits(given: Mapping[str, Examples], task: Task, spec: DataSpec) -
     for split in missing:
         rows = len(splits["train"])
         splits["train"], splits[split] = hold_out(splits["train"], task, size, spec.data_seed, split=split)
-        notes.append(f"{size:,} of {rows:,} training rows are held out for {split} (data seed {spec.data_seed}).")
+        few = split == "validation" and rows < FEW_ROWS and rows >= DEFAULT_FOLDS * MIN_FOLD_ROWS
+        hint = f" These are few: --folds {DEFAULT_FOLDS} scores runs on all rows." if few else ""
+        notes.append(f"{size:,} of {rows:,} training rows are held out for {split} (data seed {spec.data_seed}).{hint}")
     numbers = None
     if folds:
         numbers = fold_numbers(splits["train"], task, folds, spec.data_seed)

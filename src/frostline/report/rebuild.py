@@ -13,7 +13,7 @@ from frostline.report.answer.next_command import next_command
 from frostline.report.answer.recommended_classes import by_class
 from frostline.report.answer.scores_on_test import add_test_scores
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
-from frostline.statistics.choices import LIKELY, POINT, Choices
+from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettings
 from frostline.statistics.outcomes import ANSWERS
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.alternatives import read_alternatives
@@ -45,7 +45,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
         rows,
         validation,
         predictions,
-        replace(choices_of(folder.spec), learning_rates=selected_learning_rates(search, of_search) if search else {}),
+        replace(settings_of(folder.spec), learning_rates=selected_learning_rates(search, of_search) if search else {}),
         layers=folder.identity.layers,
         search=_search_outcome(search, of_search) if search else NO_SEARCH,
         alternatives=tuple(alternatives),
@@ -87,12 +87,12 @@ def write_report(out: str | Path) -> Path:
     return write_page(Path(out))
 
 
-def choices_of(spec: SweepSpec) -> Choices:
-    """The options of a sweep's answer. A target or a margin that is given must be reached, else score and cost are weighed."""
+def settings_of(spec: SweepSpec) -> AnalysisSettings:
+    """The settings of a sweep's answer. A target or a margin that is given must be reached, else score and cost are weighed."""
     given = spec.target is not None or spec.margin is not None
     sure = spec.sure or (LIKELY if given else None)
-    choices = Choices(target=spec.target or Choices.target, price=spec.price * POINT, sure=sure)
-    return choices if spec.margin is None else replace(choices, margin=spec.margin, by_margin=True)
+    settings = AnalysisSettings(target=spec.target or AnalysisSettings.target, price=spec.price * POINT, sure=sure)
+    return settings if spec.margin is None else replace(settings, margin=spec.margin, by_margin=True)
 
 
 def _search_outcome(search: SearchRecord, rows: Sequence[Mapping[str, Any]]) -> SearchOutcome:

@@ -127,7 +127,7 @@ def _other_rates(board: Scoreboard, outlook: Outlook) -> Iterator[Candidate]:
     """
     if board.settings.rule.sure is not None:
         return
-    best = max(outlook.rule.value(option) for option in outlook.estimate.options)
+    best = max(outlook.rule.value(choice) for choice in outlook.estimate.choices)
     for tune in board.settings.choices:
         rate = board.best_learning_rate(tune)
         if not tune or rate is None:

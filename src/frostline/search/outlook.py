@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from frostline.search.trials import RaceSettings, Trial
-from frostline.statistics.decision import Option, Rule
+from frostline.statistics.decision import Choice, Rule
 from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.joint import JointEstimate
 from frostline.statistics.next_step import NextStep
@@ -28,7 +28,7 @@ class Outlook:
 
     estimate: JointEstimate
     rule: Rule
-    full: Option
+    full: Choice
     step: NextStep
 
     @classmethod
@@ -46,21 +46,21 @@ class Outlook:
             full=estimate.names.index(reference),
             own_rows=bool(settings.folds),
         )
-        full = next(option for option in estimate.options if option.name == reference)
+        full = next(choice for choice in estimate.choices if choice.name == reference)
         return cls(estimate, settings.rule, full, step)
 
     @cached_property
-    def best(self) -> Option:
+    def best(self) -> Choice:
         """The choice that would be recommended now."""
-        return self.rule.choose(self.estimate.options, self.full)
+        return self.rule.choose(self.estimate.choices, self.full)
 
-    def option(self, tune: Tune) -> Option | None:
+    def choice(self, tune: Tune) -> Choice | None:
         """A k with a score; None if it has none."""
-        return next((option for option in self.estimate.options if option.name == name_of(tune)), None)
+        return next((choice for choice in self.estimate.choices if choice.name == name_of(tune)), None)
 
-    def probability(self, option: Option) -> float:
-        """The probability that an option reaches the target."""
-        return self.rule.probability(option, self.full)
+    def probability(self, choice: Choice) -> float:
+        """The probability that a choice reaches the target."""
+        return self.rule.probability(choice, self.full)
 
     def value(self, tune: Tune) -> float:
         """The expected value of a k, trained or not."""

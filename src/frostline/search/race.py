@@ -16,7 +16,7 @@ from frostline.data.wording import duration
 from frostline.search.candidates import NEGLIGIBLE, Candidate, candidates, next_seed
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import NOTHING_LEARNED, Step, Trial, Verdict, in_words, reference_failed
-from frostline.statistics.choices import POINT
+from frostline.statistics.analysis_settings import POINT
 from frostline.statistics.tune import Tune
 
 Steps = Generator[Step, None, Verdict]
@@ -148,8 +148,8 @@ def _next(board: Scoreboard) -> Step | Verdict:
         )
     most = max(ranked, key=lambda one: one.gain)
     return Verdict(
-        f"More runs are expected to gain less than their time is worth: at most {most.gain / POINT:.2f} points for "
-        f"{duration(board.predicted_seconds(most.trials))} of training."
+        f"More runs would hardly change the choice: they are expected to gain at most {most.gain / POINT:.2f} points for "
+        f"{duration(board.predicted_seconds(most.trials))} of training, less than the time is worth."
     )
 
 

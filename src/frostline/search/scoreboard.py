@@ -182,8 +182,8 @@ class Scoreboard:
             if (mean := self.mean(tune)) is None:
                 continue
             expected = sure = None
-            if outlook is not None and (option := outlook.option(tune)) is not None:
-                expected, sure = option.expected, outlook.probability(option)
+            if outlook is not None and (choice := outlook.choice(tune)) is not None:
+                expected, sure = choice.expected, outlook.probability(choice)
             runs = len(self.runs(tune))
             found.append({"tune": tune, "runs": runs, "mean": mean, "expected": expected, "probability": sure})
         return found

@@ -12,7 +12,7 @@ from frostline.fast.garbage_collection import objects_frozen
 from frostline.report.finish import finish
 from frostline.report.formatting import probability, score
 from frostline.report.names import tuning
-from frostline.report.rebuild import choices_of
+from frostline.report.rebuild import settings_of
 from frostline.search.probing import fit_alternatives
 from frostline.search.race import race
 from frostline.search.recorder import Recorder
@@ -208,7 +208,7 @@ def _race_settings(prepared: Prepared, runs: Runs, chance: float, budget: float 
         seeds=spec.seeds,
         chance=chance,
         highest_score=1.0,
-        rule=Rule.of(choices_of(spec), chance),
+        rule=Rule.of(settings_of(spec), chance),
         operations={tune: workload.operations(run) for tune, run in {r.tune: r for r in runs.values()}.items()},
         budget=budget,
         folds=prepared.identity.folds,

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats
 
 from frostline.data.parsing import normalized_name
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.curve import Curve
 from frostline.statistics.tune import FULL, is_k
 
@@ -15,12 +15,12 @@ Share = Mapping[str, Any] | None  # of full fine-tuning's score or gain: estimat
 Shares = Mapping[str, Mapping[str, Share]]  # task -> k -> share
 
 
-def across_tasks(curves: Sequence[Curve], choices: Choices) -> dict[str, Any] | None:
+def across_tasks(curves: Sequence[Curve], settings: AnalysisSettings) -> dict[str, Any] | None:
     """Each k over all tasks of a model; None for fewer than two tasks or two k.
 
     Args:
         curves: Each with its ``task``.
-        choices: Targets, tasks to leave out, and whether shares are of the gain.
+        settings: Targets, tasks to leave out, and whether shares are of the gain.
 
     Returns:
         A dictionary with these keys:
@@ -46,12 +46,13 @@ def across_tasks(curves: Sequence[Curve], choices: Choices) -> dict[str, Any] | 
         for task, some in cells.items()
     }
     left_out = [
-        task for task in tasks if normalized_name(task) in {normalized_name(name) for name in choices.leave_out}
+        task for task in tasks if normalized_name(task) in {normalized_name(name) for name in settings.leave_out}
     ]
-    raw = [task for task, some in cells.items() if choices.corrected and some[FULL]["share_corrected"] is None]
+    raw = [task for task, some in cells.items() if settings.corrected and some[FULL]["share_corrected"] is None]
     shares = {
         task: {
-            k: cell["share_corrected" if choices.corrected and task not in raw else "share"] for k, cell in some.items()
+            k: cell["share_corrected" if settings.corrected and task not in raw else "share"]
+            for k, cell in some.items()
         }
         for task, some in cells.items()
     }
@@ -63,7 +64,7 @@ def across_tasks(curves: Sequence[Curve], choices: Choices) -> dict[str, Any] | 
         "undefined": [task for task in undefined if task not in left_out],
         "raw": [task for task in raw if task in counting],
         "rows": [_row(k, first[k]["tuned_layers"], shares, counting, ranks) for k in names],
-        "points": [_operating_point(names, shares, counting, target) for target in choices.targets],
+        "points": [_operating_point(names, shares, counting, target) for target in settings.targets],
     }
 
 

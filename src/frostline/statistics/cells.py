@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.inference.pair import DIFFERENCE, Pair
 from frostline.statistics.inference.ratio import ratio
@@ -32,9 +32,9 @@ def _order(run: Run) -> tuple[Any, ...]:
     return run["train_size"] or 0, run["learning_rate"] or 0.0, isinstance(run["seed"], str), run["seed"]
 
 
-def counted(runs: Sequence[Run], choices: Choices) -> list[Run]:
+def counted(runs: Sequence[Run], settings: AnalysisSettings) -> list[Run]:
     """The finished runs that a cell's means include."""
-    return succeeded(runs) if choices.failed_below is None else near_the_best(runs, choices.failed_below)
+    return succeeded(runs) if settings.failed_below is None else near_the_best(runs, settings.failed_below)
 
 
 @dataclass(frozen=True, kw_only=True)

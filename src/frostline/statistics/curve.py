@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from frostline.statistics.alternatives import alternative_run
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.cells import CellRuns, CellSummary, by_depth, counted, describe, describe_comparison
-from frostline.statistics.choices import Choices
 from frostline.statistics.curve_rules import knee, one_standard_error
 from frostline.statistics.decision import Rule, decide
 from frostline.statistics.evidence import Evidence, Run
@@ -23,19 +23,19 @@ BEST_OF_EACH_K, BEST_OF_FULL = "best_of_each_k", "best_of_full"  # which learnin
 
 
 def compare(
-    runs: Sequence[Run], evidence: Evidence, choices: Choices, alternatives: Sequence[str] = ()
+    runs: Sequence[Run], evidence: Evidence, settings: AnalysisSettings, alternatives: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Compare each k with full fine-tuning. The result has plain values, as in answer.json.
 
     Args:
         runs: Rows of the results table, finished or not, of one model, task and train size.
         evidence: Their scores and what is known about the uncertainty.
-        choices: The options of the analysis.
+        settings: The settings of the analysis.
         alternatives: The models without tuned layers that compete with every k; the evidence knows their predictions by name.
     """
     clear = clear_distance(runs, evidence)
     every = by_depth(with_outcomes(runs, evidence.chance, clear))
-    cells = _cells(every, evidence.chance, choices)
+    cells = _cells(every, evidence.chance, settings)
     with_k = [k for k in cells if is_k(k)]
     reference = next((k for k in reversed(with_k) if any(run["outcome"] in ANSWERS for run in cells[k].good)), None)
     full = cells[reference].good if reference else ()
@@ -51,24 +51,24 @@ def compare(
     of_reference = next((cell for cell in described if cell["trainable"] == reference), None)
     _relate(described, of_reference)
     steps = [cell for cell in described if cell["trainable"] in with_k]
-    points = _points(steps, of_reference, choices)
-    main = main_point({"operating_points": points, "deciding_point": choices.deciding_point})
-    decision, options = _decide(steps, cells, evidence, choices, reference, alternatives)
+    points = _points(steps, of_reference, settings)
+    main = main_point({"operating_points": points, "deciding_point": settings.deciding_point})
+    decision, choices = _decide(steps, cells, evidence, settings, reference, alternatives)
     undecided = main["not_ruled_out"] if main["verdict"] == UNDECIDED else None
     return {
         "train_size": runs[0]["train_size"],
         "seeds": len({run["seed"] for run in runs}),
-        "learning_rate_rule": BEST_OF_FULL if choices.one_learning_rate else BEST_OF_EACH_K,
+        "learning_rate_rule": BEST_OF_FULL if settings.one_learning_rate else BEST_OF_EACH_K,
         "reference": reference,
         "reference_is_full": reference == FULL,
         "learned": bool(learned),
         "clear_distance": clear,
         "cells": described,
         "decision": decision,
-        "options": options,
+        "choices": choices,
         "operating_points": points,
-        "deciding_point": choices.deciding_point,
-        "seeds_to_decide": seeds_to_decide(pairs[undecided], choices.goal(evidence.chance)) if undecided else None,
+        "deciding_point": settings.deciding_point,
+        "seeds_to_decide": seeds_to_decide(pairs[undecided], settings.goal(evidence.chance)) if undecided else None,
         "one_standard_error": one_standard_error(steps),
         "knee": knee(steps),
         "pareto": pareto(described),
@@ -76,13 +76,13 @@ def compare(
     }
 
 
-def _cells(every: Mapping[str, Sequence[Run]], chance: float | None, choices: Choices) -> dict[str, CellRuns]:
+def _cells(every: Mapping[str, Sequence[Run]], chance: float | None, settings: AnalysisSettings) -> dict[str, CellRuns]:
     """The runs of each k at the learning rate that represents it."""
     cells = {}
-    for k, shown in runs_at_best_learning_rate(every, chance, choices).items():
+    for k, shown in runs_at_best_learning_rate(every, chance, settings).items():
         ended = done(shown)
         rates = sorted({run["learning_rate"] for run in every[k]}, key=lambda rate: rate or 0.0)
-        cells[k] = CellRuns(runs=shown, ended=ended, good=counted(ended, choices), learning_rates=rates)
+        cells[k] = CellRuns(runs=shown, ended=ended, good=counted(ended, settings), learning_rates=rates)
     return cells
 
 
@@ -90,7 +90,7 @@ def _decide(
     steps: Sequence[CellSummary],
     cells: Mapping[str, CellRuns],
     evidence: Evidence,
-    choices: Choices,
+    settings: AnalysisSettings,
     reference: str | None,
     alternatives: Sequence[str],
 ) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
@@ -103,21 +103,23 @@ def _decide(
     layers = max([1, *(step["tuned_layers"] or 0 for step in usable)])
     depth = [1 + 1 / layers if step["tune_embeddings"] else (step["tuned_layers"] or 0) / layers for step in usable]
     good = {step["trainable"]: cells[step["trainable"]].good for step in usable}
-    options = JointEstimate.of(good, depth, alternatives, evidence).options
-    base = evidence.chance if choices.corrected else None
-    rule = Rule.of(choices, evidence.chance)
-    full = next((option for option in options if option.name == reference), None)
-    return decide(options, full, rule, base=base, margin=choices.margin)
+    choices = JointEstimate.of(good, depth, alternatives, evidence).choices
+    base = evidence.chance if settings.corrected else None
+    rule = Rule.of(settings, evidence.chance)
+    full = next((choice for choice in choices if choice.name == reference), None)
+    return decide(choices, full, rule, base=base, margin=settings.margin)
 
 
-def _points(cells: Sequence[CellSummary], reference: CellSummary | None, choices: Choices) -> list[dict[str, Any]]:
+def _points(
+    cells: Sequence[CellSummary], reference: CellSummary | None, settings: AnalysisSettings
+) -> list[dict[str, Any]]:
     """Every operating point: shares of the score, shares of the gain, and the margin."""
     points = [
-        share_point(cells, reference, share, corrected=corrected, by_mean=choices.by_mean)
+        share_point(cells, reference, share, corrected=corrected, by_mean=settings.by_mean)
         for corrected in (False, True)
-        for share in choices.targets
+        for share in settings.targets
     ]
-    return [*points, margin_point(cells, reference, choices.margin)]
+    return [*points, margin_point(cells, reference, settings.margin)]
 
 
 def main_point(curve: Mapping[str, Any]) -> Mapping[str, Any]:

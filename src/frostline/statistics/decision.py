@@ -21,14 +21,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.statistics.choices import POINT, PRICE, TARGETS, Choices
+from frostline.statistics.analysis_settings import POINT, PRICE, TARGETS, AnalysisSettings
 from frostline.statistics.goal import Goal
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Option:
+class Choice:
     """Something that can be recommended.
 
     Attributes:
@@ -51,7 +51,7 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """How an option is chosen.
+    """How one choice is recommended.
 
     Attributes:
         goal: What counts as enough.
@@ -64,92 +64,92 @@ class Rule:
     sure: float | None = None
 
     @classmethod
-    def of(cls, choices: Choices, chance: float | None) -> Self:
+    def of(cls, settings: AnalysisSettings, chance: float | None) -> Self:
         """The rule of an analysis; ``chance`` is the score of the constant baseline, None if it is unknown."""
-        return cls(goal=choices.goal(chance), price=choices.price, sure=choices.sure)
+        return cls(goal=settings.goal(chance), price=settings.price, sure=settings.sure)
 
     @property
     def exchange(self) -> float:
         """The score that full fine-tuning is worth when a search weighs runs against their time. Certainty has no price."""
         return self.price if self.sure is None else PRICE
 
-    def probability(self, option: Option, full: Option) -> float:
-        """The probability that the option reaches the goal; 1 for full fine-tuning itself."""
-        if option is full:
+    def probability(self, choice: Choice, full: Choice) -> float:
+        """The probability that the choice reaches the goal; 1 for full fine-tuning itself."""
+        if choice is full:
             return 1.0
-        return float((option.draws - self.goal.share * full.draws >= self.goal.threshold).mean())
+        return float((choice.draws - self.goal.share * full.draws >= self.goal.threshold).mean())
 
-    def value(self, option: Option) -> float:
+    def value(self, choice: Choice) -> float:
         """The expected score less the price of the cost."""
-        return option.expected - self.price * option.cost
+        return choice.expected - self.price * choice.cost
 
-    def choose(self, options: Sequence[Option], full: Option) -> Option:
-        """The recommended option; of equals the first."""
+    def choose(self, choices: Sequence[Choice], full: Choice) -> Choice:
+        """The recommended choice; of equals the first."""
         if self.sure is None:
-            return max((one for one in options if dominating(one, options) is None), key=self.value)
-        enough = [one for one in options if self.probability(one, full) >= self.sure]  # full is always among them
+            return max((one for one in choices if dominating(one, choices) is None), key=self.value)
+        enough = [one for one in choices if self.probability(one, full) >= self.sure]  # full is always among them
         return min(enough, key=lambda one: (one.cost, -one.expected))
 
 
 def decide(
-    options: Sequence[Option], full: Option | None, rule: Rule, *, base: float | None, margin: float
+    choices: Sequence[Choice], full: Choice | None, rule: Rule, *, base: float | None, margin: float
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The decision, and what is known about every option, in plain values as in answer.json.
+    """The decision, and what is known about every choice, in plain values as in answer.json.
 
     Args:
-        options: In ascending order of what they train; ``full`` is one of them.
-        full: Full fine-tuning, or the largest k. None if no k has a usable score; then the best option is compared with itself.
+        choices: In ascending order of what they train; ``full`` is one of them.
+        full: Full fine-tuning, or the largest k. None if no k has a usable score; then the best choice is compared with itself.
         rule: How one is chosen.
         base: The score of the constant baseline; None: unknown, so shares are of the score.
         margin: The distance below full fine-tuning that counts as equally good.
     """
     reference = full and full.name
-    full = full or max(options, key=lambda one: one.expected)
-    chosen = rule.choose(options, full)
+    full = full or max(choices, key=lambda one: one.expected)
+    chosen = rule.choose(choices, full)
     facts = [
         {
-            **_beside_full(option, full, rule),
-            "expected": option.expected,
-            "value": rule.value(option),
-            "probabilities": _probabilities(option, full, base or 0.0, margin),
-            "better_than_previous": None if previous is None else float((option.draws > previous.draws).mean()),
-            "dominated_by": dominating(option, options),
+            **_beside_full(choice, full, rule),
+            "expected": choice.expected,
+            "value": rule.value(choice),
+            "probabilities": _probabilities(choice, full, base or 0.0, margin),
+            "better_than_previous": None if previous is None else float((choice.draws > previous.draws).mean()),
+            "dominated_by": dominating(choice, choices),
         }
-        for previous, option in zip((None, *options), options, strict=False)
+        for previous, choice in zip((None, *choices), choices, strict=False)
     ]
     return {**_beside_full(chosen, full, rule), "reference": reference}, facts
 
 
-def _beside_full(option: Option, full: Option, rule: Rule) -> dict[str, Any]:
-    """An option compared with full fine-tuning: the expected points below it with their 95 % interval, certainty, cost."""
-    below = (full.draws - option.draws) / POINT
+def _beside_full(choice: Choice, full: Choice, rule: Rule) -> dict[str, Any]:
+    """A choice compared with full fine-tuning: the expected points below it with their 95 % interval, certainty, cost."""
+    below = (full.draws - choice.draws) / POINT
     low, high = np.quantile(below, (0.025, 0.975)).tolist()
     return {
-        "choice": option.name,
-        "score": option.score,
+        "choice": choice.name,
+        "score": choice.score,
         "below_full": float(below.mean()),
         **{"low": low, "high": high},
-        "probability": rule.probability(option, full),
-        "cost_of_full": option.cost,
+        "probability": rule.probability(choice, full),
+        "cost_of_full": choice.cost,
     }
 
 
-def _probabilities(option: Option, full: Option, base: float, margin: float) -> dict[str, float]:
+def _probabilities(choice: Choice, full: Choice, base: float, margin: float) -> dict[str, float]:
     """The probability of each usual goal: shares of full fine-tuning's gain, and the margin."""
     goals = {f"gain_{100 * share:.0f}": Goal.of_gain(share, base) for share in TARGETS}
     return {
-        name: Rule(goal=goal).probability(option, full)
+        name: Rule(goal=goal).probability(choice, full)
         for name, goal in {**goals, "margin": Goal.within(margin)}.items()
     }
 
 
-def dominating(option: Option, options: Sequence[Option]) -> str | None:
-    """The first option that has measured at least as high a score for at most the cost, one of them better; None: none."""
-    for one in options:
+def dominating(choice: Choice, choices: Sequence[Choice]) -> str | None:
+    """The first choice that has measured at least as high a score for at most the cost, one of them better; None: none."""
+    for one in choices:
         if (
-            one.score >= option.score
-            and one.cost <= option.cost
-            and (one.score, one.cost) != (option.score, option.cost)
+            one.score >= choice.score
+            and one.cost <= choice.cost
+            and (one.score, one.cost) != (choice.score, choice.cost)
         ):
             return one.name
     return None

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Self
 
 from frostline.statistics.alternatives import alternative_run
-from frostline.statistics.decision import Option
+from frostline.statistics.decision import Choice
 from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.posterior import Observed, Posterior, posterior
 
@@ -49,11 +49,11 @@ class JointEstimate:
         return cls((*cells, *alternatives), costs, observed, posterior(observed))
 
     @cached_property
-    def options(self) -> tuple[Option, ...]:
+    def choices(self) -> tuple[Choice, ...]:
         """The choices that have a score, the cheapest first."""
         means = zip(self.observed.seen.tolist(), self.observed.means, strict=True)
-        options = [
-            Option(name=self.names[n], score=float(mean), cost=self.costs[n], draws=self.posterior.draws[:, n])
+        choices = [
+            Choice(name=self.names[n], score=float(mean), cost=self.costs[n], draws=self.posterior.draws[:, n])
             for n, mean in means
         ]
-        return tuple(sorted(options, key=lambda option: option.cost))  # stable: k = 0 before the models without layers
+        return tuple(sorted(choices, key=lambda choice: choice.cost))  # stable: k = 0 before the models without layers

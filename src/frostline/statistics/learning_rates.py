@@ -5,34 +5,34 @@ from typing import Any
 
 import numpy as np
 
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.evidence import Run
 from frostline.statistics.outcomes import done, near_the_best, scored
 from frostline.statistics.tune import is_k
 
 
 def runs_at_best_learning_rate(
-    cells: Mapping[str, Sequence[Run]], chance: float | None, choices: Choices
+    cells: Mapping[str, Sequence[Run]], chance: float | None, settings: AnalysisSettings
 ) -> dict[str, list[Run]]:
     """The runs of each k at the learning rate that represents it.
 
     By default that is the k's own best learning rate on validation. With ``one_learning_rate`` it is the best one of the largest
     k, if the k has runs with it. A learning rate that a search selected takes precedence over both.
     """
-    best = {k: best_learning_rate(runs, chance, choices) for k, runs in cells.items()}
+    best = {k: best_learning_rate(runs, chance, settings) for k, runs in cells.items()}
     largest = next((k for k in reversed(list(cells)) if is_k(k)), None)
-    if choices.one_learning_rate and largest is not None:
+    if settings.one_learning_rate and largest is not None:
         best |= {k: best[largest] for k, runs in cells.items() if _has(runs, best[largest])}
-    best |= {k: rate for k, rate in choices.learning_rates.items() if _has(cells.get(k, ()), rate)}
+    best |= {k: rate for k, rate in settings.learning_rates.items() if _has(cells.get(k, ()), rate)}
     return {k: [run for run in runs if run["learning_rate"] == best[k]] for k, runs in cells.items()}
 
 
-def best_learning_rate(runs: Sequence[Run], chance: float | None, choices: Choices) -> float | None:
+def best_learning_rate(runs: Sequence[Run], chance: float | None, settings: AnalysisSettings) -> float | None:
     """The learning rate with the best mean score.
 
     The means are over the seeds that have finished at every learning rate. If these are fewer than half of the seeds of some
     learning rate, each mean is over all seeds. A diverged run counts with the baseline's score. Other failed runs count with
-    their score, unless ``choices`` excludes them.
+    their score, unless ``settings`` excludes them.
     """
     by_rate: dict[float | None, list[Run]] = {}
     for run in sorted(runs, key=lambda run: run["learning_rate"] or 0.0):
@@ -44,8 +44,8 @@ def best_learning_rate(runs: Sequence[Run], chance: float | None, choices: Choic
 
     def mean(rate: float | None) -> float:
         compared = [run for run in ended.get(rate, ()) if run["seed"] in shared or not shared]
-        if choices.failed_below is not None:
-            compared = near_the_best(compared, choices.failed_below)
+        if settings.failed_below is not None:
+            compared = near_the_best(compared, settings.failed_below)
         good = {id(run) for run in scored(compared)}
         values = [run["validation_best"] if id(run) in good else (chance or 0.0) for run in compared]
         return float(np.mean(values)) if values else -np.inf

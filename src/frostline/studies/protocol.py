@@ -1,4 +1,4 @@
-"""The protocol of a published study: its settings, its published numbers, and the options of its analysis. Imports no torch."""
+"""The protocol of a published study: its settings, its published numbers, and the settings of its analysis. Imports no torch."""
 
 import tomllib
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from frostline import FrostlineError
 from frostline.data.glue.tasks import GLUE
 from frostline.data.parsing import normalized_name
 from frostline.data.wording import did_you_mean
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.studies.published_numbers import PublishedNumber, read_published
 
 FOLDER = files("frostline.studies")
@@ -53,7 +53,7 @@ class Protocol(BaseModel):
     settings: Mapping[str, Any]
     model: Mapping[str, Mapping[str, Any]]
     task: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict)
-    as_published: Choices = Choices()
+    as_published: AnalysisSettings = AnalysisSettings()
 
     @cached_property
     def published(self) -> tuple[PublishedNumber, ...]:

@@ -12,7 +12,7 @@ from frostline.data.glue.tasks import GLUE
 from frostline.data.parsing import normalized_name
 from frostline.report.answer.groups import sweep_groups
 from frostline.report.names import model_name
-from frostline.statistics.choices import Choices
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.learning_rates import best_learning_rate
 from frostline.statistics.tune import FULL
 from frostline.studies.parameters import model_config
@@ -30,7 +30,7 @@ class StudySweep:
         task: The task.
         out: The folder of the sweep.
         settings: All settings of the sweep.
-        choices: The options of the study's analysis.
+        analysis: The settings of the study's analysis.
         line_search: Learning rates to try. The best one for full fine-tuning is used for every k. Empty: there is no search.
     """
 
@@ -38,7 +38,7 @@ class StudySweep:
     task: str
     out: Path
     settings: Mapping[str, Any]
-    choices: Choices
+    analysis: AnalysisSettings
     line_search: tuple[float, ...] = ()
 
     def run(self, progress: Progress | None = None) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class StudySweep:
         full = [run for run in group.runs if run["trainable"] == FULL and run["learning_rate"] in self.line_search]
         largest = max(run["train_size"] for run in full)
         return best_learning_rate(
-            [run for run in full if run["train_size"] == largest], group.evidence.chance, self.choices
+            [run for run in full if run["train_size"] == largest], group.evidence.chance, self.analysis
         )
 
 

@@ -11,8 +11,8 @@ from random import Random
 from frostline.data.generated.english import Words, a, sentence
 from frostline.data.generated.polarity_words import FILM_SEEN, FILM_UNSEEN, PLURAL_TOPICS, Film
 
-CONTRAST = 0.1  # share of sentences with two clauses
-REVERSED = 0.2  # share of clauses whose sentiment word is reversed
+CONTRAST = 0.05  # share of sentences with two clauses
+REVERSED = 0.05  # share of clauses whose sentiment word is reversed
 
 PLAIN = (
     "{the} {is} {very} {adjective}",

@@ -9,31 +9,31 @@ from frostline.report.answer.across_tasks import task_sentence
 from frostline.report.answer.answer import answer_one
 from frostline.report.answer.groups import RunGroup
 from frostline.statistics.across_tasks import across_tasks
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.cells import by_depth, counted
-from frostline.statistics.choices import Choices
 from frostline.statistics.evidence import Run
 from frostline.statistics.inference.holm import adjust
 from frostline.statistics.outcomes import clear_distance, done, failures, scored, with_outcomes
 from frostline.statistics.train_sizes import interaction, pays_from, spread
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 Analysis = Mapping[str, Any]  # analysis.json, from :func:`analyze`
 
 
-def analyze(groups: Sequence[RunGroup], choices: Choices) -> dict[str, Any]:
+def analyze(groups: Sequence[RunGroup], settings: AnalysisSettings) -> dict[str, Any]:
     """The analysis of the groups, as plain values for JSON.
 
     P-values of differences are adjusted by Holm's method over all comparisons of the analysis.
     """
-    found = [_group(group, choices) for group in groups]
+    found = [_group(group, settings) for group in groups]
     comparisons = adjust([size for group in found for size in group["sizes"]])
     models = dict.fromkeys(group["model"] for group in found)
     return {
         "schema_version": SCHEMA_VERSION,
-        "choices": asdict(choices),
+        "settings": asdict(settings),
         "groups": found,
         "comparisons": comparisons,  # the number that Holm's method adjusts for
-        "models": [_model(model, [group for group in found if group["model"] == model], choices) for model in models],
+        "models": [_model(model, [group for group in found if group["model"] == model], settings) for model in models],
         "failures": failures_by_depth([run for group in groups if not group.same_runs for run in _finished(group)]),
         "head_only": head_only(found),
         "above_full": above_full(found),
@@ -41,12 +41,12 @@ def analyze(groups: Sequence[RunGroup], choices: Choices) -> dict[str, Any]:
     }
 
 
-def _group(group: RunGroup, choices: Choices) -> dict[str, Any]:
+def _group(group: RunGroup, settings: AnalysisSettings) -> dict[str, Any]:
     """The answer of one model on one task for every train size, and the comparison of the sizes."""
     evidence = group.evidence
     sizes = sorted({run["train_size"] for run in group.runs}, key=lambda n: n or 0, reverse=True)
     answers = [
-        answer_one([run for run in group.runs if run["train_size"] == size], evidence, choices, group.layers)
+        answer_one([run for run in group.runs if run["train_size"] == size], evidence, settings, group.layers)
         for size in sizes
     ]
     answers.sort(key=lambda answer: answer["recommended"] is None)  # the largest size with an answer comes first
@@ -60,7 +60,7 @@ def _group(group: RunGroup, choices: Choices) -> dict[str, Any]:
         "layers": group.layers,
         "sentence": _sentence(answers),
         "sizes": answers,
-        "rates": _by_learning_rate(_finished(group), choices),
+        "rates": _by_learning_rate(_finished(group), settings),
         "train_sizes": {"pays_from": pays_from(answers), "interaction": interaction(answers), "spread": spread(answers)}
         if len(sizes) > 1
         else None,
@@ -73,7 +73,7 @@ def _sentence(answers: Sequence[Mapping[str, Any]]) -> str:
     return f"With {first['train_size']:,} examples: {first['sentence']}" if several else str(first["sentence"])
 
 
-def _by_learning_rate(runs: Sequence[Run], choices: Choices) -> list[dict[str, Any]]:
+def _by_learning_rate(runs: Sequence[Run], settings: AnalysisSettings) -> list[dict[str, Any]]:
     """For every train size, k and learning rate: the failures, and the mean with and without failed runs."""
     cells: dict[tuple[Any, ...], list[Run]] = {}
     by_k = by_depth(runs)
@@ -86,7 +86,7 @@ def _by_learning_rate(runs: Sequence[Run], choices: Choices) -> list[dict[str, A
         {
             **dict(zip(("train_size", "trainable", "learning_rate"), key, strict=True)),
             **failures(cells[key]),
-            "mean": _mean(counted(cells[key], choices)),
+            "mean": _mean(counted(cells[key], settings)),
             "mean_with_failures": _mean(scored(cells[key])),
         }
         for key in order
@@ -110,10 +110,10 @@ def _finished(group: RunGroup) -> list[Run]:
     ]
 
 
-def _model(model: str, groups: Sequence[Mapping[str, Any]], choices: Choices) -> dict[str, Any]:
+def _model(model: str, groups: Sequence[Mapping[str, Any]], settings: AnalysisSettings) -> dict[str, Any]:
     """The summary over all tasks of one model."""
     curves = [{**group["sizes"][0], "task": group["task"]} for group in groups]
     layers = max((group["layers"] for group in groups if group["layers"]), default=None)
-    tasks = across_tasks(curves, choices)
-    sentence = task_sentence(tasks, layers, choices) if tasks else None
+    tasks = across_tasks(curves, settings)
+    sentence = task_sentence(tasks, layers, settings) if tasks else None
     return {"model": model, "layers": layers, "sentence": sentence, "tasks": tasks}

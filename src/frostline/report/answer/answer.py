@@ -13,8 +13,8 @@ from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.answer.sentence import sentence
 from frostline.report.answer.undecided import reference_missing
 from frostline.statistics.alternatives import alternative_run
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.cells import by_depth
-from frostline.statistics.choices import Choices
 from frostline.statistics.curve import compare, main_point
 from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.inference.holm import adjust
@@ -22,7 +22,7 @@ from frostline.statistics.outcomes import done, scored
 from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
 from frostline.statistics.tune import is_k
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 MIN_EXAMPLES = 10  # with fewer validation examples the answer contains a warning
 
 
@@ -30,7 +30,7 @@ def make_answer(
     runs: Sequence[Run],
     validation: Labelled,
     logits: LogitsOf,
-    choices: Choices,
+    settings: AnalysisSettings,
     *,
     layers: int,
     search: SearchOutcome = NO_SEARCH,
@@ -42,7 +42,7 @@ def make_answer(
         runs: Rows of the results table.
         validation: Targets and metric of the validation set.
         logits: Returns a run's predictions for the validation examples.
-        choices: Target, margin and learning rates of the comparison.
+        settings: Target, margin and learning rates of the comparison.
         layers: The number of layers of the model.
         search: The outcome of a search. It applies to one train size only, as do the learning rates that it selected.
         alternatives: The models that train no layer and were fitted by the search; ``logits`` knows their predictions by name.
@@ -52,9 +52,9 @@ def make_answer(
     for size in sorted({run["train_size"] for run in runs}, reverse=True):
         of_size = [run for run in runs if run["train_size"] == size]
         if search.train_size in (None, size):
-            answers.append(answer_one(of_size, evidence, choices, layers, search, alternatives))
+            answers.append(answer_one(of_size, evidence, settings, layers, search, alternatives))
         else:
-            answers.append(answer_one(of_size, evidence, replace(choices, learning_rates={}), layers))
+            answers.append(answer_one(of_size, evidence, replace(settings, learning_rates={}), layers))
     adjust(answers)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -63,10 +63,10 @@ def make_answer(
         "metric": validation.metric,
         "problem_type": validation.problem_type,
         "layers": layers,
-        "target": None if choices.by_margin else choices.target,
-        "margin": choices.margin if choices.by_margin else None,
-        "price": choices.price,
-        "sure": choices.sure,
+        "target": None if settings.by_margin else settings.target,
+        "margin": settings.margin if settings.by_margin else None,
+        "price": settings.price,
+        "sure": settings.sure,
         "interim_analyses": search.interim_analyses,
         "chance": validation.chance,
         "validation_rows": evidence.rows_of(run["run"] for run in scored(done(runs))) or len(validation.targets),
@@ -79,22 +79,22 @@ def make_answer(
 def answer_one(
     runs: Sequence[Run],
     evidence: Evidence,
-    choices: Choices,
+    settings: AnalysisSettings,
     layers: int | None,
     search: SearchOutcome = NO_SEARCH,
     alternatives: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The answer for one train size: the curve of :func:`frostline.statistics.curve.compare`, a recommendation, a sentence."""
-    choices = replace(choices, corrected=choices.corrected and evidence.chance is not None)
-    answer = compare(runs, evidence, choices, alternatives)
+    settings = replace(settings, corrected=settings.corrected and evidence.chance is not None)
+    answer = compare(runs, evidence, settings, alternatives)
     point = main_point(answer)
     if reference := _missing_reference(runs, search.awaited):
         text = reference_missing(answer, reference, evidence.metric) + _progress(runs)
-        return {**answer, "decision": None, "options": [], "recommended": None, "sentence": text}
-    answer["recommended"] = recommend(answer, point, by_mean=choices.by_mean)
-    text = sentence(answer, point, Comparison(evidence, choices), layers, search)
+        return {**answer, "decision": None, "choices": [], "recommended": None, "sentence": text}
+    answer["recommended"] = recommend(answer, point, by_mean=settings.by_mean)
+    text = sentence(answer, point, Comparison(evidence, settings), layers, search)
     if search.instead and not _learned(answer, evidence):
-        return {**answer, "decision": None, "options": [], "recommended": None, "sentence": search.instead}
+        return {**answer, "decision": None, "choices": [], "recommended": None, "sentence": search.instead}
     text = f"{text} {search.instead}" if search.instead else text
     answer["sentence"] = f"{text}{_too_few_examples(evidence)}{_progress(runs)}"
     return answer

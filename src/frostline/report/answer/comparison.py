@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from frostline.report import formatting, names
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.cells import CellSummary
-from frostline.statistics.choices import Choices
 from frostline.statistics.evidence import Evidence
 
 
@@ -15,7 +15,7 @@ class Comparison:
     """The quantity that k is compared by: its share of full fine-tuning's score or gain, or the difference of their scores."""
 
     evidence: Evidence
-    choices: Choices
+    settings: AnalysisSettings
 
     @property
     def metric(self) -> str:
@@ -30,7 +30,7 @@ class Comparison:
     @property
     def of_gain(self) -> bool:
         """Whether shares are of the gain over the baseline instead of the score."""
-        return self.choices.corrected and self.evidence.chance is not None
+        return self.settings.corrected and self.evidence.chance is not None
 
     def share(self, cell: CellSummary) -> Mapping[str, Any] | None:
         """The share of full fine-tuning that the sentence reports; None if it is undefined."""
@@ -40,12 +40,12 @@ class Comparison:
     @property
     def threshold(self) -> str:
         """The value that the whole interval must lie above."""
-        return f"−{self.choices.margin:g}" if self.choices.by_margin else f"{100 * self.choices.target:g} %"
+        return f"−{self.settings.margin:g}" if self.settings.by_margin else f"{100 * self.settings.target:g} %"
 
     def reached(self, full: str) -> str:
         """What reaching the target means, after ``to``; ``full`` is the name of the reference."""
-        if self.choices.by_margin:
-            return f"come within {self.choices.margin:g} of {full}"
+        if self.settings.by_margin:
+            return f"come within {self.settings.margin:g} of {full}"
         possessive = f"{full}'" if full.endswith("s") else f"{full}'s"
         return f"reach {self.threshold} of {possessive} {self._whole}"
 
@@ -57,7 +57,7 @@ class Comparison:
         scores += f" with {names.tuning(full['trainable'])}"
         if one_seed:
             scores += " on the one seed that both have"
-        if self.choices.by_margin:
+        if self.settings.by_margin:
             difference = cell["difference"]
             interval = _interval(difference, formatting.difference)
             return f"{scores}, a difference of {formatting.difference(difference['estimate'])}{interval}"

@@ -25,10 +25,10 @@ def next_command(
         sure: The wanted probability, if it was given.
         of_search: Whether a search trained the runs. Then only the recommended choice and its rival get more seeds.
     """
-    decision, options = curve["decision"], curve["options"]
+    decision, choices = curve["decision"], curve["choices"]
     if decision is None or not curve["learned"]:
         return None
-    others = [one for one in options if one["choice"] not in (decision["reference"], *ALTERNATIVES)]
+    others = [one for one in choices if one["choice"] not in (decision["reference"], *ALTERNATIVES)]
     known = [decision] if decision["choice"] != decision["reference"] else others
     wanted_sure = max(SURE, sure or 0.0)
     if all(one["probability"] >= wanted_sure or one["probability"] <= 1 - wanted_sure for one in known):

@@ -54,6 +54,12 @@ def threshold_sentences(threshold: Mapping[str, Any]) -> list[str]:
     where = " on examples that it was not chosen on" if threshold["metric"] else ""
     unchanged = threshold["threshold"] == 0.5
     changes = [] if unchanged else [f"The {_name(name)} changes from {half} at 0.5 to {chosen}{where}."]
+    if (
+        changes
+        and name == threshold["metric"] != RECALL
+        and threshold["cross_fitted"][name] < threshold["at_half"][name]
+    ):
+        changes.append("That is a loss: 0.5 is the better threshold for new texts.")
     return [
         f"The class {label} is predicted if its probability is at least {least}.",
         _origin(threshold),

@@ -35,9 +35,9 @@ class Recommendation:
 
     @property
     def runner_up(self) -> Mapping[str, Any] | None:
-        """The best option besides the recommended one; None if there is no other."""
-        others = [one for one in self.answer["options"] if one["choice"] != self.cell["trainable"]]
-        by = "value" if self.comparison.choices.sure is None else "probability"
+        """The best choice besides the recommended one; None if there is no other."""
+        others = [one for one in self.answer["choices"] if one["choice"] != self.cell["trainable"]]
+        by = "value" if self.comparison.settings.sure is None else "probability"
         return max(others, key=lambda one: float(one[by]), default=None)
 
 
@@ -69,7 +69,7 @@ def sentence(
     found = Recommendation(answer, comparison, layers, cells, cell, full)
     if len(cells) == 1 and comparison.evidence.rows is None:
         return f"Nothing was compared: {undecided.full_score(full, comparison)}, and the table holds no other k."
-    if comparison.choices.by_mean:
+    if comparison.settings.by_mean:
         return _by_mean(found, cells.get(point["estimate"]))
     if nothing_learned := undecided.nothing_learned(answer, cells, cell, full, comparison):
         return nothing_learned
@@ -95,32 +95,32 @@ def _recommendation(found: Recommendation) -> str:
     seeds = " with one seed" if cell["validation"]["n"] == 1 else ""
     begin = f"{_instruction(found)}: {found.comparison.metric} {score(cell['validation']['mean'])}{seeds}"
     if cell is not full:
-        option = found.answer["decision"]
+        choice = found.answer["decision"]
         begin += f" against {score(full['validation']['mean'])} with {found.full_name}{_cost(cell, full)}."
-    elif option := found.runner_up:
-        other = found.cells.get(option["choice"])
+    elif choice := found.runner_up:
+        other = found.cells.get(choice["choice"])
         cost = _cost(other, full) if other else ""
-        begin += f". {capitalized(tuning(option['choice']))} reaches {score(option['score'])}{cost}."
+        begin += f". {capitalized(tuning(choice['choice']))} reaches {score(choice['score'])}{cost}."
     else:
         return f"{begin}."
-    sure = f"It is {probability(option['probability'])} sure to {found.comparison.reached(found.full_name)}."
-    return f"{begin} {_difference(option)} {sure}"
+    sure = f"It is {probability(choice['probability'])} sure to {found.comparison.reached(found.full_name)}."
+    return f"{begin} {_difference(choice)} {sure}"
 
 
 def _without_training(answer: Mapping[str, Any], comparison: Comparison) -> str:
     """The recommendation of a model that trains no layer."""
-    option, full = answer["decision"], next((c for c in answer["cells"] if c["trainable"] == answer["reference"]), None)
-    begin = f"Train no layer: {tuning(option['choice'])} reaches {comparison.metric} {score(option['score'])}"
+    choice, full = answer["decision"], next((c for c in answer["cells"] if c["trainable"] == answer["reference"]), None)
+    begin = f"Train no layer: {tuning(choice['choice'])} reaches {comparison.metric} {score(choice['score'])}"
     if full is None:
         return f"{begin}. No k can be compared with it: {undecided.no_usable_run(answer)}."
-    if not comparison.evidence.learned([alternative_run(option["choice"])], among=len(answer["options"])):
+    if not comparison.evidence.learned([alternative_run(choice["choice"])], among=len(answer["choices"])):
         reached = undecided.full_score(full, comparison)
-        best = f"The best so far is {tuning(option['choice'])} ({score(option['score'])})."
+        best = f"The best so far is {tuning(choice['choice'])} ({score(choice['score'])})."
         return f"Undecided: {reached}, and nothing is shown to be above the {comparison.baseline}. {best}"
     full_name = _noun(full["trainable"])
     begin += f" against {score(full['validation']['mean'])} with {full_name}."
-    sure = f"It is {probability(option['probability'])} sure to {comparison.reached(full_name)}."
-    return f"{begin} {_difference(option)} {sure}"
+    sure = f"It is {probability(choice['probability'])} sure to {comparison.reached(full_name)}."
+    return f"{begin} {_difference(choice)} {sure}"
 
 
 def _noun(name: str) -> str:
@@ -128,9 +128,9 @@ def _noun(name: str) -> str:
     return tuning(name).removeprefix("tuning ")
 
 
-def _difference(option: Mapping[str, Any]) -> str:
-    """A sentence with the 95 % interval of the points by which an option is expected to differ from full fine-tuning."""
-    worst, best = option["high"], option["low"]  # points below full fine-tuning
+def _difference(choice: Mapping[str, Any]) -> str:
+    """A sentence with the 95 % interval of the points by which a choice is expected to differ from full fine-tuning."""
+    worst, best = choice["high"], choice["low"]  # points below full fine-tuning
     if best > 0 or worst < 0:
         near, far = sorted((abs(worst), abs(best)))
         ends = f"{points(near)} to {points(far)} points {'below' if best > 0 else 'above'}"
@@ -140,7 +140,7 @@ def _difference(option: Mapping[str, Any]) -> str:
 
 
 def _cost(cell: CellSummary, full: CellSummary) -> str:
-    """What an option costs beside full fine-tuning; empty if costs cannot be compared."""
+    """What a choice costs beside full fine-tuning; empty if costs cannot be compared."""
     text = f", at {100 / cell['times_cheaper']:.0f} % of the training time" if cell["times_cheaper"] else ""
     if text and cell["peak_memory_bytes"] and full["peak_memory_bytes"]:
         memory = cell["peak_memory_bytes"] / full["peak_memory_bytes"]

@@ -21,6 +21,7 @@ WIDE, NARROW = (680, 420), (360, 430)  # pixels
 LINE, LETTER = 14, 6.1  # height of a line of labels and width of a letter, in pixels
 SHADE = 22  # half of the width of the shade behind the recommended choice, in pixels
 SMALLEST = 0.01  # difference of two costs that is drawn in proportion
+MEASURED: dict[str, Any] = {"marker": "_", "markersize": 13, "markeredgewidth": 1.6, "linewidth": 0}
 FAR = 1.2  # a free choice this many spreads below the others is drawn at the lower edge
 
 
@@ -32,14 +33,16 @@ class Mark:
         name: ``last 2``, ``all``, ``probe``.
         x: The position.
         cost: The share of the training cost of full fine-tuning.
-        score: The measured mean score.
-        low, high: The 95 % interval of the score; None for full fine-tuning, which all others are compared with.
+        measured: The mean of its measured scores.
+        score: Its expected score, given the scores of all choices.
+        low, high: The 95 % interval of the expected score, compared with full fine-tuning; None for full fine-tuning itself.
         kind: ``recommended``, ``dominated`` or ``other``.
     """
 
     name: str
     x: float
     cost: float
+    measured: float
     score: float
     low: float | None
     high: float | None
@@ -49,14 +52,15 @@ class Mark:
 def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> Figure | None:
     """The score of every choice of one train size over its cost; None if nothing is recommended, or if no k has a score.
 
-    A point is a mean score, a bar is the 95 % interval of the difference from full fine-tuning, added to its score.
+    A dot is an expected score, a bar is the 95 % interval of the difference from full fine-tuning's expected score, added to it.
+    A circle is a measured mean.
 
     Args:
         curve: One train size of an answer.
         metric: The name of the metric in results.
         narrow: Whether to draw for the width of a phone.
     """
-    if not curve["options"] or curve["decision"] is None or curve["decision"]["reference"] is None:
+    if not curve["choices"] or curve["decision"] is None or curve["decision"]["reference"] is None:
         return None
     drawn = marks(curve)
     reference = next(mark for mark in drawn if mark.name == curve["decision"]["reference"])
@@ -73,7 +77,7 @@ def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> 
         for mark in (mark for mark in drawn if mark.kind == "recommended"):
             axes.axvspan(mark.x - half, mark.x + half, color=VALIDATION, alpha=0.12, linewidth=0)
         draw_frame(axes, names.metric(metric))
-        handles = _legend(drawn, f"{_named(reference.name)} {formatting.score(reference.score)}")
+        handles = _legend(drawn, f"{_named(reference.name)}, expected {formatting.score(reference.score)}")
         figure.legend(handles=handles, loc="outside lower left", ncols=1 if narrow else 2)
         figure.set_label(_alt_text(drawn, metric))
     return figure
@@ -81,43 +85,43 @@ def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> 
 
 def marks(curve: Curve) -> list[Mark]:
     """Every choice in ascending order of its cost. Choices of equal cost stand side by side."""
-    decision, options = curve["decision"], sorted(curve["options"], key=lambda option: option["cost_of_full"])
-    full = next(option["score"] for option in options if option["choice"] == decision["reference"])
+    decision, choices = curve["decision"], sorted(curve["choices"], key=lambda choice: choice["cost_of_full"])
+    full = next(choice["expected"] for choice in choices if choice["choice"] == decision["reference"])
     return [
         Mark(
-            *(option["choice"], x, option["cost_of_full"], option["score"]),
-            *(*_interval(option, full), _kind(option, decision)),
+            *(choice["choice"], x, choice["cost_of_full"], choice["score"], choice["expected"]),
+            *(*_interval(choice, full), _kind(choice, decision)),
         )
-        for option, x in zip(options, _places(options), strict=True)
+        for choice, x in zip(choices, _places(choices), strict=True)
     ]
 
 
-def _places(options: Sequence[Mapping[str, Any]]) -> list[float]:
+def _places(choices: Sequence[Mapping[str, Any]]) -> list[float]:
     """Positions in proportion to the costs, which ascend, in units of the smallest difference of at least 1 %.
 
     Choices of equal cost are one unit apart. Names that are no number need more space.
     """
-    costs = [option["cost_of_full"] for option in options]
+    costs = [choice["cost_of_full"] for choice in choices]
     gaps = [after - before for before, after in pairwise(costs)]
     unit = min((gap for gap in gaps if gap >= SMALLEST), default=1.0)
     places = [0.0]
-    for before, gap in zip(options, gaps, strict=False):
+    for before, gap in zip(choices, gaps, strict=False):
         places.append(places[-1] + max(1.6 if before["choice"] in ALTERNATIVES else 1.0, gap / unit))
     return places
 
 
-def _interval(option: Mapping[str, Any], full: float) -> tuple[float | None, float | None]:
-    """The ends of the interval in the metric; the option has the points that it is below full fine-tuning."""
-    least, most = option["low"], option["high"]
+def _interval(choice: Mapping[str, Any], full: float) -> tuple[float | None, float | None]:
+    """The ends of the interval in the metric; the choice has the points that it is below full fine-tuning."""
+    least, most = choice["low"], choice["high"]
     if least is None or most is None or least == most:
         return None, None
     return full - most / 100, min(1.0, full - least / 100)  # no metric exceeds 1
 
 
-def _kind(option: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
-    if option["choice"] == decision["choice"]:
+def _kind(choice: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
+    if choice["choice"] == decision["choice"]:
         return "recommended"
-    return "dominated" if option["dominated_by"] else "other"
+    return "dominated" if choice["dominated_by"] else "other"
 
 
 def limits(drawn: Sequence[Mark]) -> tuple[float, float]:
@@ -131,12 +135,12 @@ def limits(drawn: Sequence[Mark]) -> tuple[float, float]:
 
 
 def _ends(drawn: Sequence[Mark]) -> tuple[float, float]:
-    ends = [end for mark in drawn for end in (mark.score, mark.low, mark.high) if end is not None]
+    ends = [end for mark in drawn for end in (mark.measured, mark.score, mark.low, mark.high) if end is not None]
     return min(ends), max(ends)
 
 
 def _draw(axes: Axes, mark: Mark, low: float, high: float) -> None:
-    """Draw a choice, with its score beside it if it is recommended or below the lower limit of the figure."""
+    """Draw a choice, with its expected score beside it if that is below the lower limit of the figure."""
     colour = QUIET if mark.kind == "dominated" else VALIDATION
     chosen = mark.kind == "recommended"
     if mark.low is not None and mark.high is not None:
@@ -147,10 +151,11 @@ def _draw(axes: Axes, mark: Mark, low: float, high: float) -> None:
         text = f"{formatting.score(mark.score)}, below"
         axes.annotate(text, (mark.x, low), (0, 8), textcoords="offset points", ha="center", fontsize=10, rotation=90)
         return
-    axes.plot(mark.x, mark.score, "o", color=colour, markersize=10 if chosen else 5.5, zorder=4 if chosen else 3)
+    axes.plot(mark.x, mark.score, "o", color=colour, markersize=10 if chosen else 5.5, zorder=3)
+    axes.plot(mark.x, mark.measured, **MEASURED, color=colour, zorder=4)
     if chosen:
-        text = f"recommended\n{formatting.score(mark.score)}"
-        axes.annotate(text, (mark.x, high), (0, -2), textcoords="offset points", ha="center", va="top", weight="bold")
+        place: dict[str, Any] = {"xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
+        axes.annotate("recommended", (mark.x, high), **place, weight="bold")
 
 
 def _draw_costs(axes: Axes, drawn: Sequence[Mark], width: int) -> None:
@@ -166,9 +171,7 @@ def _draw_costs(axes: Axes, drawn: Sequence[Mark], width: int) -> None:
     every = 1 if fits else max(1, round(LINE / pixels))
     shown = [n for n, mark in enumerate(drawn) if n % every == 0 or mark.kind == "recommended"]
     axes.set_xticks([places[n] for n in shown], [labels[n] for n in shown], rotation=0 if fits else 90, fontsize=10)
-    axes.set_xlabel(
-        "tuned last layers, and their cost" + ("" if width == NARROW[0] else " (share of full fine-tuning)")
-    )
+    axes.set_xlabel("tuned last layers, and their share" + ("" if width == NARROW[0] else " of all layers (the cost)"))
 
 
 def _unit(drawn: Sequence[Mark], width: int) -> float:
@@ -195,7 +198,7 @@ def _named(name: str) -> str:
 
 def _legend(drawn: Sequence[Mark], reference: str) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [
-        Line2D([], [], color=VALIDATION, marker="o", markersize=9, linewidth=0, label="recommended")
+        Line2D([], [], color=VALIDATION, marker="o", markersize=9, linewidth=0, label="recommended: expected score")
     ]
     if any(mark.kind == "other" for mark in drawn):
         handles.append(Line2D([], [], color=VALIDATION, marker="o", markersize=5.5, linewidth=0, label="other choice"))
@@ -203,6 +206,7 @@ def _legend(drawn: Sequence[Mark], reference: str) -> list[Line2D | Patch]:
         label = "dominated: another is as good for less"
         handles.append(Line2D([], [], color=QUIET, marker="o", markersize=5.5, linewidth=0, label=label))
     handles.append(Patch(color=VALIDATION, alpha=0.3, linewidth=0, label="95 % interval"))
+    handles.append(Line2D([], [], color=VALIDATION, label="measured mean", **MEASURED))
     handles.append(Line2D([], [], color=QUIET, linestyle=(0, (4, 4)), linewidth=1, label=reference))
     return handles
 
@@ -213,7 +217,8 @@ def _alt_text(drawn: Sequence[Mark], metric: str) -> str:
     for mark in drawn:
         interval = "" if mark.low is None else f" ({formatting.score_interval(mark.low, mark.high)})"
         kind = "" if mark.kind == "other" else f", {mark.kind}"
-        parts.append(f"{_named(mark.name)} {formatting.score(mark.score)}{interval} at {_cost(mark.cost)}{kind}")
-    return (
-        f"{names.metric(metric)} of every choice (95 % interval) at its share of the training cost: {'; '.join(parts)}."
-    )
+        measured = f", measured {formatting.score(mark.measured)}"
+        parts.append(
+            f"{_named(mark.name)} {formatting.score(mark.score)}{interval}{measured}, at {_cost(mark.cost)}{kind}"
+        )
+    return f"Expected {names.metric(metric)} of every choice (95 % interval) at its share of all layers: {'; '.join(parts)}."

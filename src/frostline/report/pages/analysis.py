@@ -18,7 +18,7 @@ from frostline.report.figures.pareto_fronts import pareto_fronts
 from frostline.report.figures.relative_change import relative_change
 from frostline.report.figures.train_and_validation import train_and_validation
 from frostline.report.figures.validation_curve import validation_curve
-from frostline.report.pages.analysis_choices import choices_in_words
+from frostline.report.pages.analysis_settings import settings_in_words
 from frostline.report.pages.analysis_tables import curve_suffix, has_costs, overall_tables, with_tables
 from frostline.report.pages.templates import render
 from frostline.report.tables.table import save_tables
@@ -62,7 +62,7 @@ def write_analysis(
         tables=tables,
         figures={name: Markup(text) for name, text in svgs.items()},
         publication=publication,
-        choices_in_words=choices_in_words(analysis),
+        settings_in_words=settings_in_words(analysis),
     )
     save_figures(out, figures, svgs)
     of_groups = (table for group in groups for table in group["tables"])

@@ -8,10 +8,10 @@ from frostline.report.answer.recommendation import cell_of
 from frostline.report.answer.scores_on_test import sentences_on_test
 from frostline.report.names import baseline
 from frostline.report.pages.sentences import explain_uncertainty
+from frostline.report.tables.choices import choices_table
 from frostline.report.tables.costs import costs_table
 from frostline.report.tables.failures import failures_table
 from frostline.report.tables.operating_points import operating_points_table
-from frostline.report.tables.options import options_table
 from frostline.report.tables.rules import front, other_rules
 from frostline.report.tables.scores import scores_table, shares_table
 from frostline.report.tables.table import ReportTable
@@ -56,7 +56,7 @@ def _tables(size: Curve, main: Mapping[str, Any], answer: Mapping[str, Any], suf
         "shares": shares_table(size, metric, suffix=suffix),
         "costs": costs_table(size, suffix=suffix),
         "failures": failures_table(size, suffix=suffix),
-        "options": options_table(size, price=answer["price"], margin=_margin(size), suffix=suffix),
+        "choices": choices_table(size, price=answer["price"], margin=_margin(size), suffix=suffix),
         "points": operating_points_table(size, main, suffix=suffix),
     }
 

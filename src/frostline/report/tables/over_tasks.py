@@ -14,7 +14,7 @@ from frostline.report.tables.table import Column, ReportTable, Row
 def tasks_table(model: Mapping[str, Any], analysis: Analysis, suffix: str) -> ReportTable:
     """Each k over all tasks of a model: mean rank, mean share, and the worst task."""
     found = model["tasks"]
-    whole = "gain" if analysis["choices"]["corrected"] else "score"
+    whole = "gain" if analysis["settings"]["corrected"] else "score"
     columns = (
         Column("trainable", "tuned", trainable, number=False, rank=lambda row: row["place"]),
         Column("tuned_layers"),
@@ -43,7 +43,7 @@ def points_over_tasks_table(analysis: Analysis) -> ReportTable:
                 **point,
                 "left_out": ", ".join(model["tasks"]["left_out"]) or None,
             },
-            chosen=point["target"] == analysis["choices"]["target"],
+            chosen=point["target"] == analysis["settings"]["target"],
         )
         for model in analysis["models"]
         if model["tasks"]

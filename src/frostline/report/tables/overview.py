@@ -34,7 +34,7 @@ def answers_table(analysis: Analysis) -> ReportTable:
     if len(corrected) > 1:
         whole = "gain over the baseline (of its score where the baseline is unknown)"
     caption = (
-        f"The smallest number of tuned layers that reaches {formatting.target(analysis['choices']['target'])} of full "
+        f"The smallest number of tuned layers that reaches {formatting.target(analysis['settings']['target'])} of full "
         f"fine-tuning’s {whole}. {THREE_WAYS} Seeds needed: roughly how many seeds in total would probably decide. "
         f"{choices_sentence(analysis)}"
     )
@@ -87,19 +87,19 @@ def above_full_table(analysis: Analysis) -> ReportTable:
 
 
 def choices_sentence(analysis: Analysis) -> str:
-    """A sentence on the options of the analysis that affect a table."""
-    choices = analysis["choices"]
+    """A sentence on the settings of the analysis that affect a table."""
+    settings = analysis["settings"]
     parts = [
         "every k at the learning rate that is best for full fine-tuning"
-        if choices["one_learning_rate"]
+        if settings["one_learning_rate"]
         else "each k at its own best learning rate"
     ]
-    if choices["failed_below"] is not None:
-        parts.append(f"without runs at most {formatting.target(choices['failed_below'])} of the best of their cell")
-    if choices["by_mean"]:
+    if settings["failed_below"] is not None:
+        parts.append(f"without runs at most {formatting.target(settings['failed_below'])} of the best of their cell")
+    if settings["by_mean"]:
         parts.append("decided by mean scores")
-    if choices["leave_out"]:
-        parts.append(f"{' and '.join(choices['leave_out'])} excluded where tasks are combined")
+    if settings["leave_out"]:
+        parts.append(f"{' and '.join(settings['leave_out'])} excluded where tasks are combined")
     return f"Shown: {'; '.join(parts)}."
 
 

@@ -22,7 +22,7 @@ def recommendations_table(analysis: Analysis, *, short: bool = False) -> ReportT
         analysis: The analysis. Of several train sizes, the largest one with an answer is shown.
         short: Whether an entry is ``5 (−0.3, 98 %)``, for a narrow terminal.
     """
-    by_mean = analysis["choices"]["by_mean"]
+    by_mean = analysis["settings"]["by_mean"]
     tasks = dict.fromkeys(group["task"] for group in analysis["groups"])
     rows: dict[str, dict[str, Any]] = {task: {"task": task} for task in tasks}
     for group in analysis["groups"]:
@@ -50,14 +50,14 @@ def recommendation(group: GroupAnalysis, *, by_mean: bool) -> dict[str, Any]:
         return {**found, "choice": UNDECIDED}
     name = size["recommended"]["trainable"]
     found["choice"] = name
-    option = next((option for option in size["options"] if option["choice"] == name), None)
-    if name == size["reference"] or option is None:
+    choice = next((choice for choice in size["choices"] if choice["choice"] == name), None)
+    if name == size["reference"] or choice is None:
         return found
     if by_mean:
         cell = cell_of(size, name)
         assert cell is not None
         return {**found, "below_full": -100 * cell["difference"]["estimate"]}
-    return {**found, "below_full": option["below_full"], "probability": option["probability"]}
+    return {**found, "below_full": choice["below_full"], "probability": choice["probability"]}
 
 
 def _columns(model: str, short: bool) -> tuple[Column, ...]:
@@ -115,14 +115,14 @@ def _beside(facts: Facts, short: bool) -> str:
 
 
 def _caption(analysis: Analysis, short: bool) -> str:
-    choices = analysis["choices"]
+    settings = analysis["settings"]
     of_gain = {group["sizes"][0]["deciding_point"]["corrected"] for group in analysis["groups"]}
     whole = "gain over the baseline" if True in of_gain else "score"
     if len(of_gain) > 1:
         whole += " (of its score where the baseline is unknown)"
-    target = f"{formatting.target(choices['target'])} of full fine-tuning’s {whole}"
+    target = f"{formatting.target(settings['target'])} of full fine-tuning’s {whole}"
     sides = "above (below: −)" if short else "below or above"
-    if choices["by_mean"]:
+    if settings["by_mean"]:
         begin = f"The smallest number of last layers whose mean reaches {target}"
         return f"{begin}. Beside it: the points {sides} full fine-tuning."
     begin = "How many of the last layers to tune. Beside it: the expected points"

@@ -1,4 +1,4 @@
-"""The options of an analysis. Reports list every option that changes a result."""
+"""The settings of an analysis. Reports list every setting that changes a result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ LIKELY = 0.5  # the probability of reaching a target that is wanted unless anoth
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choices:
-    """The options that turn runs into an answer. A study's TOML file has the options of its publication.
+class AnalysisSettings:
+    """The settings that turn runs into an answer. A study's TOML file has the settings of its publication.
 
     Attributes:
         target: The share of full fine-tuning that k must reach.

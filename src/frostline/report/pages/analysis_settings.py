@@ -1,4 +1,4 @@
-"""The options of an analysis as sentences for its page."""
+"""The settings of an analysis as sentences for its page."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,19 +7,19 @@ from frostline.report import formatting
 from frostline.report.answer.analysis import Analysis
 
 
-def choices_in_words(analysis: Analysis) -> list[str]:
-    """A sentence for each option that may change a conclusion."""
-    choices = analysis["choices"]
-    sentences = [_learning_rates(choices), _failures(choices)]
-    excluded = " and ".join(choices["leave_out"])
+def settings_in_words(analysis: Analysis) -> list[str]:
+    """A sentence for each setting that may change a conclusion."""
+    settings = analysis["settings"]
+    sentences = [_learning_rates(settings), _failures(settings)]
+    excluded = " and ".join(settings["leave_out"])
     sentences.append(f"Excluded where tasks are combined: {excluded}." if excluded else "No task is excluded.")
-    if choices["by_mean"]:
+    if settings["by_mean"]:
         sentences.append("A number of layers reaches the target if its mean score does.")
     else:
         sentences.append(
             "A number of layers reaches the target with confidence if its whole 95 % confidence interval does."
         )
-    if choices["corrected"]:
+    if settings["corrected"]:
         sentences.append("Shares are of full fine-tuning’s gain over the best constant prediction (the baseline).")
     else:
         sentences.append("Shares are of full fine-tuning’s score, without subtracting a baseline.")
@@ -31,8 +31,8 @@ def choices_in_words(analysis: Analysis) -> list[str]:
     return sentences
 
 
-def _learning_rates(choices: Mapping[str, Any]) -> str:
-    if choices["one_learning_rate"]:
+def _learning_rates(settings: Mapping[str, Any]) -> str:
+    if settings["one_learning_rate"]:
         return "Every k is shown at the learning rate that is best for full fine-tuning."
     return (
         "Each k is shown at its own best learning rate. If several were tried, the best one was chosen by the scores that are "
@@ -40,8 +40,8 @@ def _learning_rates(choices: Mapping[str, Any]) -> str:
     )
 
 
-def _failures(choices: Mapping[str, Any]) -> str:
-    if choices["failed_below"] is None:
+def _failures(settings: Mapping[str, Any]) -> str:
+    if settings["failed_below"] is None:
         return "Failed runs are counted, and left out of a mean if at least half of its runs succeeded."
-    share = formatting.target(choices["failed_below"])
+    share = formatting.target(settings["failed_below"])
     return f"Runs with at most {share} of the best score of their cell, or a score of 0, are left out of the means."

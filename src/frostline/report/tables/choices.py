@@ -1,4 +1,4 @@
-"""The table of options: everything that can be recommended, with its probabilities and its value."""
+"""The table of choices: everything that can be recommended, with its probabilities and its value."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +12,8 @@ from frostline.statistics.curve import Curve
 PROBABILITIES = {"gain_90": "90 %\nof gain", "gain_95": "95 %\nof gain", "gain_99": "99 %\nof gain", "margin": "margin"}
 
 
-def options_table(curve: Curve, *, price: float, margin: float, suffix: str = "") -> ReportTable:
-    """Each option beside full fine-tuning: expected points lost, cost, and the probability of each usual target.
+def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = "") -> ReportTable:
+    """Each choice beside full fine-tuning: expected points lost, cost, and the probability of each usual target.
 
     Args:
         curve: One train size of an answer.
@@ -26,21 +26,21 @@ def options_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
     rows = [
         Row(
             {
-                **{name: option[name] for name in ("choice", "score", "below_full", "low", "high", "cost_of_full")},
-                **option["probabilities"],
-                **{name: option[name] for name in ("better_than_previous", "expected", "value", "dominated_by")},
+                **{name: choice[name] for name in ("choice", "score", "below_full", "low", "high", "cost_of_full")},
+                **choice["probabilities"],
+                **{name: choice[name] for name in ("better_than_previous", "expected", "value", "dominated_by")},
             },
-            tags=_tags(option, chosen),
-            chosen=option["choice"] == chosen,
+            tags=_tags(choice, chosen),
+            chosen=choice["choice"] == chosen,
         )
-        for option in curve["options"]
+        for choice in curve["choices"]
     ]
     interval = Column("below_full", "expected\npoints lost", formatting.points, small=lambda row: [_interval(row)])
     columns = (
         Column("choice", "tuned", trainable, number=False, strong=True),
         Column("score", "mean\nscore", formatting.score),
         *(interval, Column("low"), Column("high")),
-        Column("cost_of_full", "cost\nof full", formatting.percent),
+        Column("cost_of_full", "layers\n(cost)", formatting.percent),
         *(Column(name, title, formatting.percent) for name, title in PROBABILITIES.items()),
         Column("better_than_previous", "better than\nthe row above", formatting.percent),
         *(Column("expected", "expected\nscore", formatting.score), Column("value", "value", formatting.score)),
@@ -53,13 +53,13 @@ def options_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
         f"all mean scores, given the runs and the validation examples. The margin is {margin:g}. "
         "Below the points lost: their 95 % interval."
     )
-    return ReportTable(f"options{suffix}", title_of("Choices", curve, suffix), caption, columns, tuple(rows))
+    return ReportTable(f"choices{suffix}", title_of("Choices", curve, suffix), caption, columns, tuple(rows))
 
 
-def _tags(option: Mapping[str, Any], chosen: str | None) -> tuple[str, ...]:
-    if option["choice"] == chosen:
+def _tags(choice: Mapping[str, Any], chosen: str | None) -> tuple[str, ...]:
+    if choice["choice"] == chosen:
         return ("recommended",)
-    return (f"dominated by {trainable(option['dominated_by'])}",) if option["dominated_by"] else ()
+    return (f"dominated by {trainable(choice['dominated_by'])}",) if choice["dominated_by"] else ()
 
 
 def _interval(row: object) -> str:
