@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from frostline.statistics.inference.summary import summarize
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.posterior import Observed
 
+Score = TypeVar("Score")
 Run = Mapping[str, Any]  # a row of results.csv
 
 
@@ -60,9 +61,9 @@ class Evidence(Protocol):
         """The number of validation rows that at least one of these runs (by name) is scored on; None if it is unknown."""
 
 
-def by_seed(runs: Sequence[Run], scores: Sequence[float]) -> dict[str, float]:
+def by_seed(runs: Sequence[Run], scores: Sequence[Score]) -> dict[str, Score]:
     """Scores by seed; a seed that occurs again counts as a seed of its own."""
-    seeds: dict[str, float] = {}
+    seeds: dict[str, Score] = {}
     for run, score in zip(runs, scores, strict=True):
         name = str(run["seed"])
         seeds[name if name not in seeds else f"{name} ({len(seeds)})"] = score

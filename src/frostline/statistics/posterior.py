@@ -6,7 +6,8 @@ how much better it is than all others. Both come from draws of the joint posteri
 - **Seeds.** Scores of a choice are normal around its mean. The standard deviations of all choices are alike (Lee, Tang and Lin
   2019: their variances differ within a curve hardly more than estimates from 3 to 20 seeds do). Each is therefore drawn around a
   common value, which is known even with one seed per choice. Runs of the same seed are correlated.
-- **Rows.** The covariance that the validation rows cause is that of the confidence intervals (``inference/jackknife.py``).
+- **Rows.** The covariance that the validation rows cause is that of the confidence intervals (``inference/jackknife.py``),
+  without what the spread over seeds contains already.
 - **The curve.** Neighbouring values of k score alike. The differences between neighbours are Student's t with 3 degrees of
   freedom around a common slope, so most are small and some are large. The slope is Cauchy. Differences vary more near k = 0,
   where curves rise. The prior of the level is flat.

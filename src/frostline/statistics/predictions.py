@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from frostline.statistics.evidence import Run, by_seed, same_seeds, summary_with_interval
 from frostline.statistics.inference.intervals import mean_interval, score_interval
-from frostline.statistics.inference.jackknife import row_covariance, row_groups
+from frostline.statistics.inference.jackknife import row_groups, shared_row_covariance
 from frostline.statistics.inference.pair import Pair, pair, pairing_gain, unpaired
 from frostline.statistics.inference.quantile import QUANTILE, corrected_quantile, number_of_analyses
 from frostline.statistics.inference.ratio import is_above
@@ -103,10 +103,10 @@ class RunPredictions:
     def observed(self, cells: Sequence[Sequence[Run]], depth: Sequence[float | None]) -> Observed:
         scores = [by_seed(runs, [float(self[run["run"]][0]) for run in runs]) for runs in cells]
         some = [runs for runs in cells if runs]
-        left_out = np.stack([np.mean([self[run["run"]][1:] for run in runs], 0) for runs in some], -1)  # [groups, seen]
+        left_out = [by_seed(runs, [self[run["run"]][1:] for run in runs]) for runs in some]
         max_row_effect = self._max_row_effect(min(self.rows_of(run["run"] for run in runs) for runs in some))
-        if np.isfinite(left_out).all():
-            known = row_covariance(left_out[:, None], max_row_effect)
+        if all(np.isfinite(scores).all() for runs in left_out for scores in runs.values()):
+            known = shared_row_covariance(left_out, max_row_effect)
         else:  # without some rows a score is undefined
             known = max_row_effect**2 * self.rows / 4 * np.eye(len(some))
         seen = np.flatnonzero([len(runs) > 0 for runs in cells])
