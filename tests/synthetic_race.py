@@ -33,7 +33,6 @@ def settings(**more: Any) -> RaceSettings:
             "head_learning_rates": (1e-4,),
             "seeds": tuple(range(5)),
             "chance": 0.5,
-            "highest_score": 1.0,
         },
         **{
             "rule": Rule(goal=Goal.of_gain(0.95, 0.5)),

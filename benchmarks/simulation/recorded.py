@@ -140,7 +140,7 @@ class RecordedRuns:
         means = {tune: float(np.mean(self.scores(tune, seeds))) for tune in self.tunes}
         chance = self.labelled.chance
         enough = [tune for tune in self.tunes if means[tune] - chance >= share * (means["all"] - chance)]
-        return name_of(enough[0])
+        return name_of(enough[0]) if enough else "all"  # full itself, if it is below the baseline
 
     def one_standard_error(self, seeds: Sequence[int]) -> str:
         """The smallest k whose mean is within one standard error of the best mean."""
@@ -217,7 +217,6 @@ def _board(runs: RecordedRuns, seeds: Sequence[int]) -> Scoreboard:
         learning_rates=tuple(sorted(rates)),
         seeds=tuple(seeds[:SEEDS]),
         chance=runs.labelled.chance,
-        highest_score=1.0,
         rule=Rule.of(AnalysisSettings(), runs.labelled.chance),
         head_learning_rates=tuple(sorted(head)),
         operations={tune: 1e9 * runs.costs[name_of(tune)] for tune in runs.tunes},

@@ -82,3 +82,16 @@ def test_sorting_is_by_the_number_of_layers() -> None:
     needed = [synthetic_group(noisy({**EARLY, "all": 0.99}, 0.004), task=task) for task in "ab"]
     table = recommendations_table(analyze(needed, AnalysisSettings()))
     assert [table.entries(row)[1].rank for row in table.rows] == ["5", "5"]  # full fine-tuning of 4 layers
+
+
+def test_a_model_that_trains_no_layer_is_named_and_sorted_first() -> None:
+    analysis = analyze(groups()[:2], AnalysisSettings())
+    size = analysis["groups"][0]["sizes"][0]
+    probe = {**size["choices"][0], "choice": "probe", "below_full": 0.3, "probability": 0.8}
+    size |= {"recommended": None, "decision": probe, "choices": [probe, *size["choices"]]}
+    table = recommendations_table(analysis)
+    assert entries(table)["early"] == ["linear probe 0.3 below, 80 % sure"]
+    ranks = [entry[1].rank for entry in map(table.entries, table.rows)]
+    assert ranks == ["-1", "0"]
+    size["decision"] = None
+    assert entries(recommendations_table(analysis))["early"] == ["no answer"]

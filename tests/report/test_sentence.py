@@ -46,8 +46,8 @@ def test_a_smaller_k_that_scores_higher_is_recommended() -> None:
 def test_if_everything_is_tuned_the_next_best_choice_follows() -> None:
     answer = answer_of(make_runs(lambda k, *_: {0: 0.6, 1: 0.7, 2: 0.86, "all": 0.9}[k]))
     next_best = (
-        r"Tuning the last 2 layers reaches 0\.860, at 70 % of the training time\. The expected difference is 2\.\d to [56]\.\d "
-        r"points below \(95 % interval\)\. It is .+ % sure to reach 95 % of full fine-tuning's gain over the "
+        r"Tuning the last 2 layers reaches 0\.860, at 70 % of the training time\. The expected difference is [23]\.\d to "
+        r"[45]\.\d points below \(95 % interval\)\. It is .+ % sure to reach 95 % of full fine-tuning's gain over the "
         r"majority-class baseline\."
     )
     assert re.fullmatch(rf"Tune all layers and the embeddings: accuracy 0\.900\. {next_best}", answer["sentence"])

@@ -102,8 +102,7 @@ def test_the_search_and_the_answer_recommend_the_same(same_errors: bool) -> None
         rows.logits.__getitem__,
         AnalysisSettings(),
         layers=6,
-        search=SearchOutcome(interim_analyses=interim_analyses(5)),
-        alternatives=("probe",),
+        search=SearchOutcome(interim_analyses=interim_analyses(5), alternatives=("probe",)),
     )
     size = answer["sizes"][0]
     assert size["recommended"]["trainable"] == size["decision"]["choice"] == best(known) == "last 3"

@@ -11,7 +11,9 @@ import pytest
 import frostline
 import frostline.search.search as search_module
 from frostline import FrostlineError
+from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import load_groups
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.inference.quantile import corrected_quantile
 from frostline.statistics.predictions import RunPredictions
 from frostline.sweep.progress import Progress
@@ -41,10 +43,15 @@ def test_max_k_replaces_full_as_the_reference(search_settings: dict[str, Any]) -
     assert "all" not in answer["search"]["skipped"]
 
 
-def test_analyze_uses_the_corrected_intervals_of_a_search(search_settings: dict[str, Any]) -> None:
-    frostline.find(**search_settings)
+def test_analyze_decides_as_the_search_does(search_settings: dict[str, Any]) -> None:
+    answer = frostline.find(**search_settings)
     (group,) = load_groups([search_settings["out"]])
     assert isinstance(group.evidence, RunPredictions) and group.evidence.quantile == corrected_quantile(4)
+    size = analyze([group], AnalysisSettings())["groups"][0]["sizes"][0]
+    assert size["choices"] == answer["sizes"][0]["choices"] and {one["choice"] for one in size["choices"]} >= {
+        "probe",
+        "words",
+    }
 
 
 def test_the_goal_can_be_a_margin(search_settings: dict[str, Any]) -> None:

@@ -1,7 +1,6 @@
 """Rebuild the answer, the tables and the page of a sweep from the results in its folder."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,10 @@ from frostline.report.answer.recommended_classes import by_class
 from frostline.report.answer.scores_on_test import add_test_scores
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettings
-from frostline.statistics.outcomes import ANSWERS
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.alternatives import read_alternatives
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.search_record import SearchRecord, read_search, selected_learning_rates
+from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.tables import write_tables
 from frostline.sweep.specification import SweepSpec
 
@@ -35,7 +33,6 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     if validation is None:
         raise FrostlineError(f"{out} holds no validation.parquet: run the sweep's command again.")
     store, search = folder.store, read_search(folder.out)
-    of_search = [row for row in rows if search and row["train_size"] == search.train_size]
     alternatives = read_alternatives(folder.out) if search else {}
 
     def predictions(run: str) -> Any:
@@ -45,10 +42,9 @@ def rebuild(out: str | Path) -> dict[str, Any]:
         rows,
         validation,
         predictions,
-        replace(settings_of(folder.spec), learning_rates=selected_learning_rates(search, of_search) if search else {}),
+        settings_of(folder.spec),
         layers=folder.identity.layers,
-        search=_search_outcome(search, of_search) if search else NO_SEARCH,
-        alternatives=tuple(alternatives),
+        search=SearchOutcome.of(search, rows, tuple(alternatives)) if search else NO_SEARCH,
     )
     first = answer["sizes"][0]
     if first["decision"] is not None:
@@ -93,26 +89,6 @@ def settings_of(spec: SweepSpec) -> AnalysisSettings:
     sure = spec.sure or (LIKELY if given else None)
     settings = AnalysisSettings(target=spec.target or AnalysisSettings.target, price=spec.price * POINT, sure=sure)
     return settings if spec.margin is None else replace(settings, margin=spec.margin, by_margin=True)
-
-
-def _search_outcome(search: SearchRecord, rows: Sequence[Mapping[str, Any]]) -> SearchOutcome:
-    """The outcome of a search for the answer about these runs, of which some may be newer than the search."""
-    trained = {row["trainable"] for row in rows}
-    return SearchOutcome(
-        interim_analyses=search.interim_analyses,
-        skipped=[k for k in search.skipped if k not in trained],
-        instead=_instead(search, rows),
-        awaited=search.pending_reference,
-        train_size=search.train_size,
-    )
-
-
-def _instead(search: SearchRecord, rows: Iterable[Mapping[str, Any]]) -> str | None:
-    """The sentence of a search whose reference failed; None if it has a result, or if newer runs give one."""
-    failed = search.failed_reference
-    if failed and not any(row["trainable"] == failed and row["outcome"] in ANSWERS for row in rows):
-        return search.why
-    return None
 
 
 def _labelled(folder: Folder, split: str) -> Labelled | None:

@@ -207,7 +207,6 @@ def _race_settings(prepared: Prepared, runs: Runs, chance: float, budget: float 
         head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(0)),
         seeds=spec.seeds,
         chance=chance,
-        highest_score=1.0,
         rule=Rule.of(settings_of(spec), chance),
         operations={tune: workload.operations(run) for tune, run in {r.tune: r for r in runs.values()}.items()},
         budget=budget,

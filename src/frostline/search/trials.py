@@ -8,6 +8,7 @@ from frostline.data.wording import capitalized
 from frostline.statistics.decision import Rule
 from frostline.statistics.tune import FULL, Tune
 
+HIGHEST_SCORE = 1.0  # of every metric
 NOTHING_LEARNED = "No run scores above the baseline with 95 % confidence."
 
 
@@ -72,7 +73,6 @@ class RaceSettings:
         learning_rates: The learning rates to try for k > 0, ascending.
         seeds: In the order in which they are used.
         chance: The score of the majority-class or mean baseline.
-        highest_score: The highest possible score.
         rule: How one of the choices is recommended.
         head_learning_rates: The learning rates to try for k = 0.
         operations: Floating-point operations of one run, by k.
@@ -89,7 +89,6 @@ class RaceSettings:
     learning_rates: tuple[float, ...]
     seeds: tuple[int, ...]
     chance: float
-    highest_score: float
     rule: Rule
     head_learning_rates: tuple[float, ...]
     operations: Mapping[Tune, float]
@@ -118,8 +117,8 @@ class RaceSettings:
         reference costs.
         """
         if self.rule.sure is None:
-            return self.highest_score - self.rule.price
-        return self.rule.goal.required_score(self.highest_score)
+            return HIGHEST_SCORE - self.rule.price
+        return self.rule.goal.required_score(HIGHEST_SCORE)
 
     def next_lower(self, learning_rate: float) -> float | None:
         """The next lower learning rate; None if this is the lowest."""

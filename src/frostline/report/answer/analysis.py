@@ -8,6 +8,7 @@ from frostline.report.answer.across_groups import above_full, failures_by_depth,
 from frostline.report.answer.across_tasks import task_sentence
 from frostline.report.answer.answer import answer_one
 from frostline.report.answer.groups import RunGroup
+from frostline.report.answer.search_outcome import NO_SEARCH
 from frostline.statistics.across_tasks import across_tasks
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.cells import by_depth, counted
@@ -46,7 +47,13 @@ def _group(group: RunGroup, settings: AnalysisSettings) -> dict[str, Any]:
     evidence = group.evidence
     sizes = sorted({run["train_size"] for run in group.runs}, key=lambda n: n or 0, reverse=True)
     answers = [
-        answer_one([run for run in group.runs if run["train_size"] == size], evidence, settings, group.layers)
+        answer_one(
+            [run for run in group.runs if run["train_size"] == size],
+            evidence,
+            settings,
+            group.layers,
+            group.search if group.search.applies_to(size) else NO_SEARCH,
+        )
         for size in sizes
     ]
     answers.sort(key=lambda answer: answer["recommended"] is None)  # the largest size with an answer comes first

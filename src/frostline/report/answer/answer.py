@@ -34,27 +34,24 @@ def make_answer(
     *,
     layers: int,
     search: SearchOutcome = NO_SEARCH,
-    alternatives: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The answer for every train size, the largest first, as plain values for JSON.
 
     Args:
         runs: Rows of the results table.
         validation: Targets and metric of the validation set.
-        logits: Returns a run's predictions for the validation examples.
+        logits: Returns the predictions of a run, or of an alternative by its name, for the validation examples.
         settings: Target, margin and learning rates of the comparison.
         layers: The number of layers of the model.
-        search: The outcome of a search. It applies to one train size only, as do the learning rates that it selected.
-        alternatives: The models that train no layer and were fitted by the search; ``logits`` knows their predictions by name.
+        search: The outcome of a search. It applies to one train size only.
     """
     evidence = RunPredictions(validation, logits, search.interim_analyses)
     answers = []
     for size in sorted({run["train_size"] for run in runs}, reverse=True):
         of_size = [run for run in runs if run["train_size"] == size]
-        if search.train_size in (None, size):
-            answers.append(answer_one(of_size, evidence, settings, layers, search, alternatives))
-        else:
-            answers.append(answer_one(of_size, evidence, replace(settings, learning_rates={}), layers))
+        answers.append(
+            answer_one(of_size, evidence, settings, layers, search if search.applies_to(size) else NO_SEARCH)
+        )
     adjust(answers)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -82,11 +79,11 @@ def answer_one(
     settings: AnalysisSettings,
     layers: int | None,
     search: SearchOutcome = NO_SEARCH,
-    alternatives: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The answer for one train size: the curve of :func:`frostline.statistics.curve.compare`, a recommendation, a sentence."""
-    settings = replace(settings, corrected=settings.corrected and evidence.chance is not None)
-    answer = compare(runs, evidence, settings, alternatives)
+    corrected = settings.corrected and evidence.chance is not None
+    settings = replace(settings, corrected=corrected, learning_rates=search.learning_rates)
+    answer = compare(runs, evidence, settings, search.alternatives)
     point = main_point(answer)
     if reference := _missing_reference(runs, search.awaited):
         text = reference_missing(answer, reference, evidence.metric) + _progress(runs)

@@ -1,12 +1,13 @@
 """Runs grouped by model and task, from tables of results and from sweep folders with their predictions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from frostline import FrostlineError
+from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.names import model_name
 from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.predictions import Labelled, RunPredictions
@@ -21,6 +22,7 @@ class RunGroup:
     Attributes:
         layers: The number of layers of the model, if it is known.
         folder: The folder of the sweep that the runs come from; None for a table.
+        search: The outcome of the search that trained the runs, if one did.
         same_runs: Whether these are the runs of another group, scored on a further evaluation set.
     """
 
@@ -30,6 +32,7 @@ class RunGroup:
     runs: Sequence[Run]
     evidence: Evidence
     folder: Path | None = None
+    search: SearchOutcome = NO_SEARCH
     same_runs: bool = False
 
 
@@ -83,13 +86,19 @@ def _groups_in(folder: Path) -> Iterator[RunGroup]:
 
 def sweep_groups(folder: Path) -> Iterator[RunGroup]:
     """The runs of a sweep with their predictions. A further evaluation set (MNLI mismatched) is a separate task."""
+    from frostline.sweep.results.alternatives import read_alternatives
     from frostline.sweep.results.folder import Folder
     from frostline.sweep.results.search_record import read_search
 
-    sweep, search = Folder(folder), read_search(folder)
-    looks = search.interim_analyses if search else 1
+    sweep, record = Folder(folder), read_search(folder)
+    alternatives = read_alternatives(folder) if record else {}
     model, identity = model_name(sweep.spec.model), sweep.identity
     rows = [{**row, "model": model} for row in sweep.rows()]
+    search = SearchOutcome.of(record, rows, tuple(alternatives)) if record else NO_SEARCH
+
+    def logits(run: str, split: str) -> Any:
+        return alternatives[run] if run in alternatives else sweep.predictions(run, split=split)
+
     for split in sweep.scored_splits:
         examples = sweep.split(split)
         if examples is None:
@@ -98,10 +107,12 @@ def sweep_groups(folder: Path) -> Iterator[RunGroup]:
         main = split == "validation"
         name = "validation_best" if main else split
         task = identity.task if main else f"{identity.task}-{short_name(split)}"
-        evidence = RunPredictions(labelled, partial(sweep.predictions, split=name), looks)
+        evidence = RunPredictions(labelled, partial(logits, split=name), search.interim_analyses)
         runs = rows if main else _scored_on(rows, split, sweep.scores(), identity.metric)
         yield RunGroup(
-            model, task, identity.layers, [{**row, "task": task} for row in runs], evidence, folder, not main
+            *(model, task, identity.layers, [{**row, "task": task} for row in runs], evidence, folder),
+            search if main else replace(search, alternatives=()),
+            not main,
         )
 
 

@@ -1,7 +1,13 @@
 """The state of a search, which the answer about its runs depends on."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from frostline.statistics.outcomes import ANSWERS
+
+if TYPE_CHECKING:
+    from frostline.sweep.results.search_record import SearchRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,6 +19,8 @@ class SearchOutcome:
         skipped: Every k that was not trained.
         instead: Why the search ended without a result of the reference; None if it has one.
         awaited: The reference of every comparison, while the search has not trained it yet.
+        learning_rates: The learning rates that the search selected, by k.
+        alternatives: The names of the models that train no layer and were fitted by the search.
         train_size: The train size of the search. It does not affect the answers for other sizes.
     """
 
@@ -20,7 +28,38 @@ class SearchOutcome:
     skipped: Sequence[str] = ()
     instead: str | None = None
     awaited: str | None = None
+    learning_rates: Mapping[str, float] = field(default_factory=dict)
+    alternatives: Sequence[str] = ()
     train_size: int | None = None
+
+    @classmethod
+    def of(cls, search: "SearchRecord", rows: Sequence[Mapping[str, Any]], alternatives: Sequence[str]) -> Self:
+        """The outcome of a recorded search for the answer about these runs, of which some may be newer than the search."""
+        from frostline.sweep.results.search_record import selected_learning_rates
+
+        of_search = [row for row in rows if row["train_size"] == search.train_size]
+        trained = {row["trainable"] for row in of_search}
+        return cls(
+            interim_analyses=search.interim_analyses,
+            skipped=[k for k in search.skipped if k not in trained],
+            instead=_instead(search, of_search),
+            awaited=search.pending_reference,
+            learning_rates=selected_learning_rates(search, of_search),
+            alternatives=alternatives,
+            train_size=search.train_size,
+        )
+
+    def applies_to(self, train_size: int | None) -> bool:
+        """Whether the answer for this train size depends on the search."""
+        return self.train_size in (None, train_size)
+
+
+def _instead(search: "SearchRecord", rows: Iterable[Mapping[str, Any]]) -> str | None:
+    """The sentence of a search whose reference failed; None if it has a result, or if newer runs give one."""
+    failed = search.failed_reference
+    if failed and not any(row["trainable"] == failed and row["outcome"] in ANSWERS for row in rows):
+        return search.why
+    return None
 
 
 NO_SEARCH = SearchOutcome()

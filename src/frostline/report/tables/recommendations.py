@@ -8,6 +8,7 @@ from frostline.report.answer.across_groups import GroupAnalysis
 from frostline.report.answer.analysis import Analysis
 from frostline.report.answer.recommendation import cell_of
 from frostline.report.tables.table import Column, ReportTable, Row, Values
+from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.tune import FULL, k_of, name_of
 
 UNDECIDED, NO_ANSWER = "undecided", "no answer"
@@ -44,11 +45,12 @@ def recommendation(group: GroupAnalysis, *, by_mean: bool) -> dict[str, Any]:
     """
     size = group["sizes"][0]
     found = {"choice": NO_ANSWER, "layers": group["layers"], "below_full": None, "probability": None}
-    if size["recommended"] is None:
+    recommended, decision = size["recommended"], size["decision"]
+    if recommended is None and decision is None:
         return found
     if "Undecided: " in group["sentence"]:
         return {**found, "choice": UNDECIDED}
-    name = size["recommended"]["trainable"]
+    name = decision["choice"] if recommended is None else recommended["trainable"]
     found["choice"] = name
     choice = next((choice for choice in size["choices"] if choice["choice"] == name), None)
     if name == size["reference"] or choice is None:
@@ -89,10 +91,10 @@ def _columns(model: str, short: bool) -> tuple[Column, ...]:
 
 
 def _layers(facts: Facts) -> int | None:
-    """The number of tuned layers, for sorting; full fine-tuning is larger than every k."""
+    """The number of tuned layers, for sorting. Full fine-tuning is larger than every k, an alternative smaller."""
     if facts["choice"] == FULL:
         return (facts["layers"] or 0) + 1
-    return k_of(facts["choice"])
+    return -1 if facts["choice"] in ALTERNATIVES else k_of(facts["choice"])
 
 
 def _text(facts: Facts, short: bool) -> str:
@@ -100,6 +102,8 @@ def _text(facts: Facts, short: bool) -> str:
     name, layers = facts["choice"], facts["layers"]
     if name in (FULL, UNDECIDED, NO_ANSWER):
         return str(name)
+    if name in ALTERNATIVES:
+        return names.trainable(name)
     if short:
         return names.depth(name)
     return "head only" if name == name_of(0) else f"{name} of {layers}" if layers else str(name)
