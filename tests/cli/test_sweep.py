@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from options import FAST
-from tiny import Frostline, sentences, tiny_bert_folder, write_csv
+from tiny import Frostline, contents, sentences, tiny_bert_folder, write_csv
 
 
 def test_a_dry_run_shows_every_group_and_writes_nothing(frostline: Frostline, here: Path) -> None:
@@ -68,6 +68,17 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
 
     status = frostline("status", "o")
     assert status.code == 0 and status.out.startswith("o: 4 done, 0 failed, 0 pending\n") and "0.001" in status.out
+    finished = contents(here / "o" / "runs")
+    file = next((here / "o" / "runs").rglob("predictions.safetensors"))
+    for command in ("status", "report"):
+        file.write_bytes(b"")
+        damaged = frostline(command, "o")
+        assert damaged.code == 0 and f"o/runs/{file.parent.name} is damaged" in damaged.err
+        if command == "status":
+            assert damaged.out.startswith("o: 3 done, 0 failed, 1 pending\n")
+        file.parent.mkdir()
+        for name, content in finished.items():
+            (here / "o" / "runs" / name).write_bytes(content)
     report = frostline("report", "o")
     assert report.code == 0 and report.out.splitlines() == [
         json.loads((here / "o/answer.json").read_text())["sentence"],

@@ -115,6 +115,7 @@ class Sweep:
     def _run(self, prepared: Prepared, progress: Progress, *, save_model: bool) -> dict[str, Any]:
         for note in prepared.plan.notes:
             progress.note(note)
+        prepared.set_damage_aside(progress)
         requested = self._requested(prepared)
         missing = len(prepared.missing(requested))
         self._check_and_forecast(prepared, progress)

@@ -58,6 +58,11 @@ class Prepared:
     requested: SweepSpec  # the grid of this call alone; ``spec`` also has the runs of earlier calls
     checks: list[Check] | None = None  # the exactness check of its cuts, once made
 
+    def set_damage_aside(self, progress: Progress) -> None:
+        """Verify all results in the folder. Damaged ones are set aside, so that their runs are missing."""
+        for damage in self.store.check():
+            progress.note(damage)
+
     def missing(self, runs: Sequence[RunSpec]) -> list[RunSpec]:
         """Those of ``runs`` that have no result in the folder."""
         return [run for run in runs if not self.store.has(run.digest)]
