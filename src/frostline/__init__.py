@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from frostline.api.prediction import Predictions, predict
     from frostline.api.probe import probe
     from frostline.api.sweep import Sweep
+    from frostline.api.work import work
     from frostline.frozen.check.cut_comparison import Check
     from frostline.frozen.check.exactness import check
     from frostline.report.rebuild import write_report
@@ -40,6 +41,7 @@ __all__ = [
     "load_bundle",
     "predict",
     "probe",
+    "work",
     "write_report",
 ]
 
@@ -59,6 +61,7 @@ _MODULES = {
     "load_bundle": "api.bundle_prediction",
     "predict": "api.prediction",
     "probe": "api.probe",
+    "work": "api.work",
     "write_report": "report.rebuild",
 }
 

@@ -18,6 +18,7 @@ from frostline.cli import (  # noqa: F401  registers the commands
     status,
     study,
     sweep,
+    work,
 )
 from frostline.cli.program import app, main
 

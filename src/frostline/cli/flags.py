@@ -10,7 +10,7 @@ import typer
 
 from frostline.data.parsing import comma_separated
 from frostline.sweep.specification import SweepSpec
-from frostline.sweep.toml import read_toml
+from frostline.sweep.toml import NOT_SETTINGS, read_toml
 from frostline.training.specification import Settings
 
 PANELS = ("data", "model", "grid", "training", "resources", "output")
@@ -123,8 +123,8 @@ def as_typed(value: Any) -> str:
 
 
 def _settings_in(file: Path) -> dict[str, Any]:
-    """The settings in a TOML file, without the table ``identity`` that a sweep writes into its sweep.toml."""
-    return {name: value for name, value in read_toml(file).items() if name != "identity"}
+    """The settings in a TOML file, without the other tables that a sweep writes into its sweep.toml."""
+    return {name: value for name, value in read_toml(file).items() if name not in NOT_SETTINGS}
 
 
 def _plain(flags: dict[str, Any]) -> dict[str, Any]:

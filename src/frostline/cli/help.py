@@ -9,6 +9,7 @@ COMMANDS = (
     "find",
     "sweep",
     "plan",
+    "work",
     "status",
     "report",
     "predict",

@@ -25,6 +25,11 @@ def print_damage(folder: Path) -> None:
         print(damage, file=sys.stderr)
 
 
+def print_counts(folder: Path, counts: Mapping[str, int]) -> None:
+    """Print how many runs of a sweep are in each state."""
+    print(f"{folder}: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
+
+
 def print_table(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> None:
     """Print rows as aligned columns; numbers are aligned to the right."""
     cells = [[_text(row[name]) for name in columns] for row in rows]

@@ -2,7 +2,7 @@
 
 from frostline.cli.flags import FolderArgument
 from frostline.cli.help import PanelCommand
-from frostline.cli.printing import print_damage, print_table
+from frostline.cli.printing import print_counts, print_damage, print_table
 from frostline.cli.program import app
 
 SHOWN = ("trainable", "train_size", "seed", "learning_rate", "status", "outcome", "validation_best", "reason")
@@ -14,7 +14,7 @@ def status(folder: FolderArgument) -> None:
     from frostline.sweep.results.folder import Folder
 
     print_damage(folder)
-    rows = [{**row, "learning_rate": f"{row['learning_rate']:g}"} for row in Folder(folder).rows()]
-    counts = {state: sum(row["status"] == state for row in rows) for state in ("done", "failed", "pending")}
-    print(f"{folder}: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
+    sweep = Folder(folder)
+    rows = [{**row, "learning_rate": f"{row['learning_rate']:g}"} for row in sweep.rows()]
+    print_counts(folder, sweep.counts())
     print_table(rows, SHOWN)

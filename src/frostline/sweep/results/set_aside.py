@@ -8,6 +8,7 @@ from frostline import FrostlineError
 from frostline.data.files import make_folder, sync
 
 DAMAGED = "damaged"  # files whose content is not what was written
+RETRIED = "retried"  # results and failures of runs that are trained again
 
 
 def set_aside(path: Path, folder: Path) -> Path:

@@ -5,7 +5,7 @@
     runs/<digest>/predictions.safetensors    its logits
     runs/<digest>/test.json                  its test score, with logits in test.safetensors; not read before k is chosen
     runs/<digest>.failed.json                why a run ended in an error
-    damaged/                                 what was damaged; its runs are trained again
+    damaged/, retried/                       what no longer counts, because it was damaged or its run is trained again
 
 The folder of a result is written under a temporary name, flushed to disk, and published with a rename, which never replaces
 another result. A published result is therefore complete. To resume a sweep, to add runs to it or to merge two folders, it is
@@ -18,6 +18,7 @@ read. Its result is then set aside in ``damaged/``.
 import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,7 +32,7 @@ from frostline import FrostlineError
 from frostline.data.files import create_folder, json_bytes, replace_file
 from frostline.statistics.predictions import expand_to_all_rows
 from frostline.sweep.results.sealed import checksum, seal, unseal
-from frostline.sweep.results.set_aside import DAMAGED, set_aside
+from frostline.sweep.results.set_aside import DAMAGED, RETRIED, set_aside
 from frostline.sweep.toml import to_toml
 
 if TYPE_CHECKING:  # Result imports torch, which reading a folder does not need
@@ -76,6 +77,12 @@ class Store:
         """Record why a run ended in an error. This replaces an older reason."""
         replace_file(self.runs / f"{digest}{FAILED}", seal(facts))
 
+    def set_aside(self, digest: str) -> None:
+        """Set the result of a run, or the reason why it failed, aside in ``retried/``. The run is then trained again."""
+        for path in (self._result(digest), self.runs / f"{digest}{FAILED}"):
+            with suppress(FileNotFoundError):
+                set_aside(path, self.out / RETRIED)
+
     def results(self) -> dict[str, dict[str, Any]]:
         """Every result in the folder, by digest."""
         return {digest: self.result(digest) for digest in self._digests()}
@@ -91,6 +98,10 @@ class Store:
 
     def has(self, digest: str) -> bool:
         return self._result(digest).exists()
+
+    def ended(self) -> set[str]:
+        """The digests of the runs that have a result or ended in an error."""
+        return {path.name.removesuffix(FAILED) for path in self.runs.glob("[!.]*")}
 
     def predictions(self, digest: str) -> dict[str, NDArray[np.float32]]:
         """Logits of a run on the rows that it was scored on: ``validation_best`` and ``validation_last``, ``[rows, C]``."""

@@ -1,0 +1,90 @@
+"""``frostline.work``: train runs of a sweep that is planned or under way in a folder, together with other processes."""
+
+from pathlib import Path
+from time import sleep
+
+from frostline import FrostlineError
+from frostline.fast.garbage_collection import objects_frozen
+from frostline.sweep.execution.best_weights import BestWeights
+from frostline.sweep.execution.execute import execute
+from frostline.sweep.execution.sharing import POLL
+from frostline.sweep.prepare import Prepared, prepare
+from frostline.sweep.progress import Progress, suitable_progress
+from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.leases import SILENT_AFTER
+from frostline.sweep.results.search_record import read_search
+from frostline.sweep.specification import SweepSpec
+from frostline.training.specification import RunSpec
+
+PATHS = ("model", "train", "validation", "test", "data")
+
+
+def work(
+    out: str | Path,
+    *,
+    wait: bool = False,
+    workers: int | None = None,
+    silent_after: float = SILENT_AFTER,
+    progress: Progress | None = None,
+) -> dict[str, int]:
+    """Train runs of the sweep or search in a folder that no other process trains.
+
+    Start it as often as you like, on any machine that can open the folder, the model and the data.
+
+    Args:
+        out: The folder of the sweep or search.
+        wait: Whether to wait until all runs have ended, and to take over those of processes that die. By default, this call
+            ends when there is no run left that it could take.
+        workers: Runs trained at the same time; by default as in the sweep.
+        silent_after: Seconds after which other processes take over the runs of this one, if they do not hear from it.
+        progress: Shows progress; by default on the terminal.
+
+    Returns:
+        The number of runs that are ``done``, ``failed`` and ``pending``.
+
+    Raises:
+        FrostlineError: The folder holds no sweep, or its model or data cannot be read here.
+    """
+    out, shown = Path(out), progress or suitable_progress()
+    try:
+        while True:
+            prepared, runs = _prepare(out, workers, shown)
+            weights = BestWeights.in_folder(out)
+            with objects_frozen():
+                execute(
+                    prepared, runs, shown, weights=weights, retry_failed=False, wait=wait, silent_after=silent_after
+                )
+            while not prepared.grown():
+                if not (wait and _is_searched(out)):
+                    return Folder(out).counts()
+                sleep(POLL)
+    finally:
+        shown.close()
+
+
+def _prepare(out: Path, workers: int | None, progress: Progress) -> tuple[Prepared, list[RunSpec]]:
+    """The sweep in a folder and its runs, prepared from nothing but the folder, the model and the data."""
+    folder = Folder(out)
+    if splits := folder.origin.in_memory:
+        raise FrostlineError(
+            f"The {splits[0]} table of {out} was given in Python and is in no file: start the program that has it once more "
+            "instead. Both then share the runs."
+        )
+    spec = _located(folder.spec, Path(folder.origin.folder))
+    changes = {"out": str(out)} if workers is None else {"out": str(out), "workers": workers}
+    prepared = prepare(spec.model_copy(update=changes), {}, progress)
+    prepared.set_damage_aside(progress)
+    return prepared, folder.runs
+
+
+def _located(spec: SweepSpec, folder: Path) -> SweepSpec:
+    """The same settings. Paths that do not exist from here start from ``folder``, where the sweep was started."""
+    paths = {name: value for name in PATHS if (value := getattr(spec, name)) is not None}
+    moved = {name: str(folder / value) for name, value in paths.items() if not Path(value).expanduser().exists()}
+    return spec.model_copy(update={name: path for name, path in moved.items() if Path(path).exists()})
+
+
+def _is_searched(out: Path) -> bool:
+    """Whether a search in the folder is not over, so that it may request more runs."""
+    search = read_search(out)
+    return search is not None and not search.over
