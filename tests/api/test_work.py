@@ -174,6 +174,9 @@ def test_a_failed_run_is_not_repeated_by_another_process(planned: Path, monkeypa
         failing.setattr(execute_module, "run", fails)
         assert work(planned, progress=Progress()) == {"done": 0, "failed": 4, "pending": 0}
     assert work(planned, progress=Progress()) == {"done": 0, "failed": 4, "pending": 0}
+    assert work(planned, retry=("diverged",), progress=Progress()) == {"done": 0, "failed": 4, "pending": 0}
+    assert work(planned, retry=("failed",), progress=Progress()) == DONE
+    assert len(list((planned / "retried").iterdir())) == 4
 
 
 def test_runs_that_are_added_meanwhile_are_trained_too(

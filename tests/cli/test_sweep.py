@@ -176,6 +176,30 @@ def test_a_failed_run_is_reported_after_the_table(
     )
 
 
+def test_a_diverged_run_is_trained_again_on_request(
+    frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import frostline.sweep.execution.execute as execute_module
+
+    real = execute_module.run
+
+    def diverges(spec: Any, context: Any, **more: Any) -> Any:
+        result = real(spec, context, **more)
+        result.facts["outcome"] = "diverged"
+        return result
+
+    words = ["sweep", "--model", "m", "--train", "t.csv", "--tune", "1", "--seeds", "1", "--out", "o", *FAST]
+    monkeypatch.setattr(execute_module, "run", diverges)
+    frostline(*words)
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    assert "diverged" in frostline(*words).out + frostline("status", "o").out
+    assert frostline(*words, "--retry", "failed,diverged").code == 0
+    assert "diverged" not in frostline("status", "o").out and len(list((here / "o" / "retried").iterdir())) == 1
+    got = frostline(*words, "--retry", "all")
+    assert got.code == 2 and "--retry cannot be 'all': give failed, diverged, or failed,diverged." in got.err
+
+
 def test_other_weights_under_the_same_name_are_another_sweep(frostline: Frostline, here: Path) -> None:
     words = ["sweep", "--train", "t.csv", "--tune", "0", "--seeds", "1", "--out", "o", *FAST]
     assert frostline(*words, "--model", "m").code == 0

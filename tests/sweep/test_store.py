@@ -141,6 +141,29 @@ def test_a_damaged_failure_is_set_aside(tmp_path: Path) -> None:
     assert "aa.failed.json is damaged" in sentence and store.failures() == {}
 
 
+@pytest.mark.parametrize("kinds", [(), ("failed",), ("diverged",), ("failed", "diverged")])
+def test_retried_runs_are_set_aside(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    store = Store(tmp_path)
+    for digest, outcome in (("aa", "ok"), ("bb", "diverged"), ("cc", "diverged")):
+        made = result(digest)
+        made.facts["outcome"] = outcome
+        store.publish(digest, made)
+    for digest in ("dd", "ee"):
+        store.fail(digest, {"digest": digest, "reason": "out of memory"})
+    before = contents(store.runs)
+    store.retry(["aa", "bb", "dd", "ff"], kinds)
+    set_aside = {{"diverged": "bb", "failed": "dd.failed.json"}[kind] for kind in kinds}
+    assert {path.name for path in store.runs.iterdir()} == {
+        "aa",
+        "bb",
+        "cc",
+        "dd.failed.json",
+        "ee.failed.json",
+    } - set_aside
+    kept = contents(store.runs) | (contents(tmp_path / "retried") if set_aside else {})
+    assert kept == before
+
+
 def test_a_file_that_cannot_be_read_is_not_taken_for_a_damaged_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """``frostline.work``: train runs of a sweep that is planned or under way in a folder, together with other processes."""
 
+from collections.abc import Collection
 from pathlib import Path
 from time import sleep
 
@@ -23,6 +24,7 @@ def work(
     out: str | Path,
     *,
     wait: bool = False,
+    retry: Collection[str] = (),
     workers: int | None = None,
     silent_after: float = SILENT_AFTER,
     progress: Progress | None = None,
@@ -35,6 +37,8 @@ def work(
         out: The folder of the sweep or search.
         wait: Whether to wait until all runs have ended, and to take over those of processes that die. By default, this call
             ends when there is no run left that it could take.
+        retry: Which runs that have ended are trained again: ``failed``, ``diverged``. What is known of them is kept in
+            ``retried/``. By default, none are.
         workers: Runs trained at the same time; by default as in the sweep.
         silent_after: Seconds after which other processes take over the runs of this one, if they do not hear from it.
         progress: Shows progress; by default on the terminal.
@@ -51,9 +55,8 @@ def work(
             prepared, runs = _prepare(out, workers, shown)
             weights = BestWeights.in_folder(out)
             with objects_frozen():
-                execute(
-                    prepared, runs, shown, weights=weights, retry_failed=False, wait=wait, silent_after=silent_after
-                )
+                execute(prepared, runs, shown, weights=weights, retry=retry, wait=wait, silent_after=silent_after)
+            retry = ()
             while not prepared.grown():
                 if not (wait and _is_searched(out)):
                     return Folder(out).counts()

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from frostline.cli.flags import FolderArgument
+from frostline.cli.flags import FolderArgument, retry_kinds, retry_option
 from frostline.cli.help import PanelCommand
 from frostline.cli.printing import print_counts
 from frostline.cli.program import FAILED_RUNS, app
@@ -13,6 +13,7 @@ from frostline.cli.program import FAILED_RUNS, app
 Wait = Annotated[
     bool, typer.Option("--wait", help="Stay until all runs have ended, and take over those of dead processes.")
 ]
+Retry = Annotated[str | None, retry_option("none")]
 Workers = Annotated[
     int | None,
     typer.Option(min=1, help="Runs trained at the same time here. [default: as in the sweep]", show_default=False),
@@ -26,7 +27,14 @@ SilentAfter = Annotated[
 
 
 @app.command(cls=PanelCommand, short_help="Train runs of a sweep together with other processes.")
-def work(folder: FolderArgument, wait: Wait = False, workers: Workers = None, silent_after: SilentAfter = 30.0) -> None:
+def work(
+    folder: FolderArgument,
+    *,
+    wait: Wait = False,
+    retry: Retry = None,
+    workers: Workers = None,
+    silent_after: SilentAfter = 30.0,
+) -> None:
     """Train runs of the sweep or search in a folder that no other process trains.
 
     Start it as often as you like, on any machine that can open the folder, the model and the data. It ends when there is no run
@@ -36,7 +44,8 @@ def work(folder: FolderArgument, wait: Wait = False, workers: Workers = None, si
     """
     from frostline.api.work import work as train
 
-    counts = train(folder, wait=wait, workers=workers, silent_after=silent_after)
+    kinds = retry_kinds(retry) if retry else ()
+    counts = train(folder, wait=wait, retry=kinds, workers=workers, silent_after=silent_after)
     print_counts(folder, counts)
     if not counts["pending"]:
         print(f"`frostline report {folder}` writes the report. The sweep's command also saves the model.")

@@ -137,6 +137,10 @@ class Leases:
             return True
         return False
 
+    def sign_of_life(self, lease: Lease) -> str:
+        """What is known at once about the holder of a lease: ``lives``, ``dead``, or ``unknown`` on another machine."""
+        return "dead" if self.is_dead(lease) else "lives" if self._watched[lease.holder].lives else "unknown"
+
     def _is_free(self, run: str, last: dict[str, int]) -> bool:
         if run not in last:
             return True

@@ -9,6 +9,7 @@ from frostline.data.files import make_folder, sync
 
 DAMAGED = "damaged"  # files whose content is not what was written
 RETRIED = "retried"  # results and failures of runs that are trained again
+CAN_RETRY = ("failed", "diverged")  # how a run can have ended that is trained again
 
 
 def set_aside(path: Path, folder: Path) -> Path:

@@ -17,7 +17,7 @@ read. Its result is then set aside in ``damaged/``.
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,10 +77,21 @@ class Store:
         """Record why a run ended in an error. This replaces an older reason."""
         replace_file(self.runs / f"{digest}{FAILED}", seal(facts))
 
-    def set_aside(self, digest: str) -> None:
-        """Set the result of a run, or the reason why it failed, aside in ``retried/``. The run is then trained again."""
-        for path in (self._result(digest), self.runs / f"{digest}{FAILED}"):
-            with suppress(FileNotFoundError):
+    def retry(self, digests: Collection[str], kinds: Collection[str]) -> None:
+        """Set aside what is known of the runs that ended in one of these ways, so that they are trained again.
+
+        Args:
+            digests: The runs.
+            kinds: ``failed`` for runs that ended in an error, ``diverged`` for runs that diverged, or both.
+        """
+        paths: list[Path] = []
+        if "failed" in kinds:
+            paths += [self.runs / f"{digest}{FAILED}" for digest in self.failures().keys() & digests]
+        if "diverged" in kinds:
+            done = sorted(self.ended() & set(digests) - self.failures().keys())
+            paths += [self._result(one) for one in done if self.result(one)["outcome"] == "diverged"]
+        for path in paths:
+            with suppress(FileNotFoundError):  # another process has set it aside
                 set_aside(path, self.out / RETRIED)
 
     def results(self) -> dict[str, dict[str, Any]]:
