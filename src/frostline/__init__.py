@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from frostline.frozen.check.cut_comparison import Check
     from frostline.frozen.check.exactness import check
     from frostline.report.rebuild import write_report
+    from frostline.sweep.merge import merge
     from frostline.sweep.plan import Plan
     from frostline.sweep.specification import SweepSpec
     from frostline.training.probes.fitting import Probed
@@ -39,6 +40,7 @@ __all__ = [
     "check",
     "find",
     "load_bundle",
+    "merge",
     "predict",
     "probe",
     "work",
@@ -59,6 +61,7 @@ _MODULES = {
     "check": "frozen.check.exactness",
     "find": "api.find",
     "load_bundle": "api.bundle_prediction",
+    "merge": "sweep.merge",
     "predict": "api.prediction",
     "probe": "api.probe",
     "work": "api.work",

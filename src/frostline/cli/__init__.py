@@ -12,6 +12,7 @@ from frostline.cli import (  # noqa: F401  registers the commands
     check,
     demo,
     find,
+    merge,
     predict,
     probe,
     report,

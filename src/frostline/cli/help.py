@@ -11,6 +11,7 @@ COMMANDS = (
     "plan",
     "work",
     "status",
+    "merge",
     "report",
     "predict",
     "bundle",

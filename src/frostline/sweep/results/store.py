@@ -94,6 +94,12 @@ class Store:
             with suppress(FileNotFoundError):  # another process has set it aside
                 set_aside(path, self.out / RETRIED)
 
+    def copy(self, other: "Store", digest: str) -> bool:
+        """Publish the result that another folder has. Returns False, and changes nothing, if the run has one."""
+        source = other._result(digest)
+        names = (*other.result(digest)["files"], RECORD)
+        return create_folder(self._result(digest), {name: (source / name).read_bytes() for name in names})
+
     def results(self) -> dict[str, dict[str, Any]]:
         """Every result in the folder, by digest."""
         return {digest: self.result(digest) for digest in self._digests()}
@@ -208,6 +214,8 @@ def _read_record(path: Path) -> dict[str, Any]:
     facts = unseal((path / RECORD).read_bytes())
     if facts["digest"] != path.name:
         raise ValueError(f"{RECORD} belongs to another run")
+    if not set(facts["files"]) <= {PREDICTIONS, TEST_RECORD, TEST_PREDICTIONS}:
+        raise ValueError(f"{RECORD} names files that no result has")
     return facts
 
 
