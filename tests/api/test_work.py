@@ -155,6 +155,8 @@ def test_relative_paths_are_found_from_another_folder(
     assert got.code == 0 and got.out.startswith("../o: 1 done, 0 failed, 0 pending\n`frostline report ../o`")
     assert Folder(tmp_path / "o").spec.model == "m"
     (tmp_path / "t.csv").unlink()
+    assert frostline("work", "../o").code == 0  # with nothing to train, the data are not read
+    shutil.rmtree(tmp_path / "o" / "runs")
     got = frostline("work", "../o")
     assert got.code == 2 and "t.csv" in got.err
 

@@ -14,8 +14,8 @@ from frostline.sweep.progress import Progress, suitable_progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.leases import SILENT_AFTER
 from frostline.sweep.results.search_record import read_search
+from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
-from frostline.training.specification import RunSpec
 
 PATHS = ("model", "train", "validation", "test", "data")
 
@@ -52,12 +52,19 @@ def work(
     out, shown = Path(out), progress or suitable_progress()
     try:
         while True:
-            prepared, runs = _prepare(out, workers, shown)
-            weights = BestWeights.in_folder(out)
-            with objects_frozen():
-                execute(prepared, runs, shown, weights=weights, retry=retry, wait=wait, silent_after=silent_after)
+            for damage in Store(out).check():
+                shown.note(damage)
+            folder = Folder(out)
+            digests = {run.digest for run in folder.runs}
+            folder.store.retry(digests, retry)
             retry = ()
-            while not prepared.grown():
+            if folder.counts()["pending"]:
+                prepared, weights = _prepare(folder, workers, shown), BestWeights.in_folder(out)
+                with objects_frozen():
+                    execute(
+                        prepared, folder.runs, shown, weights=weights, retry=(), wait=wait, silent_after=silent_after
+                    )
+            while digests >= {run.digest for run in Folder(out).runs}:  # until a command adds more
                 if not (wait and _is_searched(out)):
                     return Folder(out).counts()
                 sleep(POLL)
@@ -65,19 +72,16 @@ def work(
         shown.close()
 
 
-def _prepare(out: Path, workers: int | None, progress: Progress) -> tuple[Prepared, list[RunSpec]]:
-    """The sweep in a folder and its runs, prepared from nothing but the folder, the model and the data."""
-    folder = Folder(out)
+def _prepare(folder: Folder, workers: int | None, progress: Progress) -> Prepared:
+    """The sweep in a folder, prepared from nothing but the folder, the model and the data."""
     if splits := folder.origin.in_memory:
         raise FrostlineError(
-            f"The {splits[0]} table of {out} was given in Python and is in no file: start the program that has it once more "
-            "instead. Both then share the runs."
+            f"The {splits[0]} table of {folder.out} was given in Python and is in no file: start the program that has it once "
+            "more instead. Both then share the runs."
         )
     spec = _located(folder.spec, Path(folder.origin.folder))
-    changes = {"out": str(out)} if workers is None else {"out": str(out), "workers": workers}
-    prepared = prepare(spec.model_copy(update=changes), {}, progress)
-    prepared.set_damage_aside(progress)
-    return prepared, folder.runs
+    changes = {"out": str(folder.out)} | ({} if workers is None else {"workers": workers})
+    return prepare(spec.model_copy(update=changes), {}, progress)
 
 
 def _located(spec: SweepSpec, folder: Path) -> SweepSpec:

@@ -32,6 +32,7 @@ from frostline import FrostlineError
 from frostline.data.files import create_folder, json_bytes, replace_file
 from frostline.statistics.predictions import expand_to_all_rows
 from frostline.sweep.results.sealed import checksum, seal, unseal
+from frostline.sweep.results.search_record import FILE as SEARCH
 from frostline.sweep.results.set_aside import DAMAGED, RETRIED, set_aside
 from frostline.sweep.toml import to_toml
 
@@ -70,7 +71,8 @@ class Store:
             files[TEST_PREDICTIONS] = save({"test": np.ascontiguousarray(result.test_logits)})
         sums = {name: checksum(content) for name, content in files.items()}
         created = create_folder(self._result(digest), {**files, RECORD: seal({**result.facts, "files": sums})})
-        (self.runs / f"{digest}{FAILED}").unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            set_aside(self.runs / f"{digest}{FAILED}", self.out / RETRIED)
         return created
 
     def fail(self, digest: str, facts: Mapping[str, Any]) -> None:
@@ -111,7 +113,7 @@ class Store:
     def failures(self) -> dict[str, dict[str, Any]]:
         """The records of all runs that ended in an error and have no result, by digest."""
         found = {path.name.removesuffix(FAILED): path for path in self._failures()}
-        return {digest: self._intact(path, _read_failure) for digest, path in found.items() if not self.has(digest)}
+        return {digest: self._intact(path, _read_sealed) for digest, path in found.items() if not self.has(digest)}
 
     def has(self, digest: str) -> bool:
         return self._result(digest).exists()
@@ -144,10 +146,15 @@ class Store:
         return self._intact(self._result(digest), _read_test) if self.has(digest) else None
 
     def check(self) -> Iterator[str]:
-        """Verify every file of every result. Yields a sentence for each one that is damaged and was therefore set aside."""
-        for path in [*map(self._result, self._digests()), *self._failures()]:
+        """Verify every file of every result, and the record of a search.
+
+        Yields:
+            A sentence for each one that is damaged and was therefore set aside.
+        """
+        search = [path for path in (self.out / SEARCH,) if path.exists()]
+        for path in [*map(self._result, self._digests()), *self._failures(), *search]:
             try:
-                self._intact(path, _verify if path.is_dir() else _read_failure)
+                self._intact(path, _verify if path.is_dir() else _read_sealed)
             except DamagedError as error:
                 yield str(error)
 
@@ -196,16 +203,19 @@ class Store:
             target = set_aside(path, self.out / DAMAGED)
         except FileNotFoundError:
             raise FrostlineError(f"There is no {path}: run the sweep's command again to train that run.") from damage
-        raise DamagedError(
-            f"{path} is damaged ({reason}): it is now in {target}, and the sweep's command trains that run again."
-        ) from damage
+        again = (
+            "the command of the search writes it again"
+            if path.name == SEARCH
+            else "the sweep's command trains that run again"
+        )
+        raise DamagedError(f"{path} is damaged ({reason}): it is now in {target}, and {again}.") from damage
 
 
 class DamagedError(FrostlineError):
     """A file of a sweep was damaged and has been set aside."""
 
 
-def _read_failure(path: Path) -> dict[str, Any]:
+def _read_sealed(path: Path) -> dict[str, Any]:
     return unseal(path.read_bytes())
 
 
