@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,9 @@ def planned(settings: dict[str, Any]) -> Path:
 def started(do: Callable[[], Any]) -> Any:
     """A process that calls ``do`` and ends."""
     process = FORK.Process(target=do)
-    process.start()
+    with warnings.catch_warnings():  # Python warns of forks with threads; those of pytest-xdist are never used
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
     return process
 
 

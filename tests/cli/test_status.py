@@ -17,7 +17,7 @@ def test_it_shows_who_trains_what_since_when(frostline: Frostline, finished_smal
     before = frostline("status", out).out
     assert before.startswith(f"{out}: 3 done, 0 failed, 1 pending\n") and "sign_of_life" not in before
     with Leases(out) as leases:
-        leases.take([[run.digest, "of another sweep"]])
+        leases.take([[run.digest, "ofanothersweep"]])
         (lease, _) = leases.current()
         *table, header, row = frostline("status", out).out.splitlines()
     assert "\n".join(table) == before and header.split()[-3:] == ["process", "since", "sign_of_life"]

@@ -139,6 +139,22 @@ def test_a_holder_beats_while_it_works(tmp_path: Path) -> None:
         assert len(seen - {""}) > 2
 
 
+def test_other_and_damaged_files_do_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Leases(tmp_path) as one, Leases(tmp_path) as other:
+        one.take([["a", "b"]])
+        (tmp_path / "leases" / "a.1.json").write_text("{")
+        for name in ("notes.json", "a.x.json", ".a.7.json"):
+            (tmp_path / "leases" / name).write_text("")
+        assert other.take([["a", "b"]]) == ["a"]
+
+        def interrupted(path: Path, *_: object) -> str:
+            raise OSError(116, "Stale file handle")
+
+        monkeypatch.setattr(Path, "read_text", interrupted)
+        assert not other.take([["b"]])  # nothing is known of its holder
+    assert files(tmp_path / "leases") == [".a.7.json", "a.x.json", "notes.json"]
+
+
 def test_a_lease_shows_who_has_it(tmp_path: Path) -> None:
     import os
     import platform

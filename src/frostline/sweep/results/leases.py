@@ -20,6 +20,7 @@ two processes train one run. The first published result stands.
 import json
 import os
 import platform
+import re
 import uuid
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
@@ -37,6 +38,7 @@ from frostline.data.files import create_file, json_bytes, make_folder
 
 SILENT_AFTER = 30.0  # seconds without a new beat, after which a holder is dead
 BEATS = 6  # in that time
+LEASE = re.compile(r"(?P<run>\w+)\.(?P<number>[0-9]+)\.json")
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,8 @@ class Leases:
             beat = self._file(lease.holder, "beat").read_text()
         except FileNotFoundError:
             return True
+        except OSError:  # a network that is interrupted
+            return False
         now, here = monotonic(), lease.kernel == kernel() != ""
         watch = self._watched.setdefault(lease.holder, _Watch(beat, now, here))
         if beat != watch.beat:
@@ -139,7 +143,10 @@ class Leases:
 
     def sign_of_life(self, lease: Lease) -> str:
         """What is known at once about the holder of a lease: ``lives``, ``dead``, or ``unknown`` on another machine."""
-        return "dead" if self.is_dead(lease) else "lives" if self._watched[lease.holder].lives else "unknown"
+        if self.is_dead(lease):
+            return "dead"
+        watch = self._watched.get(lease.holder)
+        return "lives" if watch and watch.lives else "unknown"
 
     def _is_free(self, run: str, last: dict[str, int]) -> bool:
         if run not in last:
@@ -158,17 +165,19 @@ class Leases:
     def _last(self) -> dict[str, int]:
         """The number of the last lease of each run."""
         last: dict[str, int] = {}
-        for path in self.folder.glob("[!.]*.json"):
-            run, number, _ = path.name.split(".")
-            last[run] = max(int(number), last.get(run, 0))
+        for path in self.folder.glob("*.json"):
+            if found := LEASE.fullmatch(path.name):
+                last[found["run"]] = max(int(found["number"]), last.get(found["run"], 0))
         return last
 
     def _read(self, run: str, number: int) -> Lease | None:
-        """A lease; None if it was given back in the meantime."""
+        """A lease; None if it was given back in the meantime. A damaged one has a holder that does not exist."""
         try:
             return Lease(**json.loads(self._file(run, f"{number}.json").read_bytes()))
-        except FileNotFoundError:
+        except OSError:
             return None
+        except (ValueError, TypeError):
+            return Lease(run, number, holder="nobody", host="", pid=0, kernel="", since="", silent_after=0.0)
 
     def _lock_is_free(self, holder: str) -> bool:
         try:
