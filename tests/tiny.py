@@ -93,8 +93,8 @@ SMALL = {**QUICK, "num_train_epochs": 1, "train_size": 20, "test": "none"}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """The content of every file in a folder, by name."""
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    """The content of every file in a folder, by path."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def run_sweep(settings: Mapping[str, Any], **other: Any) -> Sweep:

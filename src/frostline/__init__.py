@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from frostline.api.prediction import Predictions, predict
     from frostline.api.probe import probe
     from frostline.api.sweep import Sweep
+    from frostline.api.work import work
     from frostline.frozen.check.cut_comparison import Check
     from frostline.frozen.check.exactness import check
     from frostline.report.rebuild import write_report
+    from frostline.sweep.merge import merge
     from frostline.sweep.plan import Plan
     from frostline.sweep.specification import SweepSpec
     from frostline.training.probes.fitting import Probed
@@ -38,8 +40,10 @@ __all__ = [
     "check",
     "find",
     "load_bundle",
+    "merge",
     "predict",
     "probe",
+    "work",
     "write_report",
 ]
 
@@ -57,8 +61,10 @@ _MODULES = {
     "check": "frozen.check.exactness",
     "find": "api.find",
     "load_bundle": "api.bundle_prediction",
+    "merge": "sweep.merge",
     "predict": "api.prediction",
     "probe": "api.probe",
+    "work": "api.work",
     "write_report": "report.rebuild",
 }
 

@@ -32,7 +32,7 @@ def wait_for_runs(process: "subprocess.Popen[str]", folder: Path, more: int) -> 
     """Wait until so many more runs are done."""
 
     def done() -> int:
-        return len([p for p in folder.glob("*.json") if p.name.count(".") == 1])
+        return len(list(folder.glob("[!.]*/result.json")))
 
     target = done() + more
     while process.poll() is None and done() < target:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from options import FAST
-from tiny import Frostline, sentences, tiny_bert_folder, write_csv
+from tiny import Frostline, contents, sentences, tiny_bert_folder, write_csv
 
 
 def test_a_dry_run_shows_every_group_and_writes_nothing(frostline: Frostline, here: Path) -> None:
@@ -68,6 +68,17 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
 
     status = frostline("status", "o")
     assert status.code == 0 and status.out.startswith("o: 4 done, 0 failed, 0 pending\n") and "0.001" in status.out
+    finished = contents(here / "o" / "runs")
+    file = next((here / "o" / "runs").rglob("predictions.safetensors"))
+    for command in ("status", "report"):
+        file.write_bytes(b"")
+        damaged = frostline(command, "o")
+        assert damaged.code == 0 and f"o/runs/{file.parent.name} is damaged" in damaged.err
+        if command == "status":
+            assert damaged.out.startswith("o: 3 done, 0 failed, 1 pending\n")
+        file.parent.mkdir()
+        for name, content in finished.items():
+            (here / "o" / "runs" / name).write_bytes(content)
     report = frostline("report", "o")
     assert report.code == 0 and report.out.splitlines() == [
         json.loads((here / "o/answer.json").read_text())["sentence"],
@@ -163,6 +174,30 @@ def test_a_failed_run_is_reported_after_the_table(
         and "ended in an error" not in again.out
         and again.err.splitlines()[-1].startswith("1/1  last 1")
     )
+
+
+def test_a_diverged_run_is_trained_again_on_request(
+    frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import frostline.sweep.execution.execute as execute_module
+
+    real = execute_module.run
+
+    def diverges(spec: Any, context: Any, **more: Any) -> Any:
+        result = real(spec, context, **more)
+        result.facts["outcome"] = "diverged"
+        return result
+
+    words = ["sweep", "--model", "m", "--train", "t.csv", "--tune", "1", "--seeds", "1", "--out", "o", *FAST]
+    monkeypatch.setattr(execute_module, "run", diverges)
+    frostline(*words)
+    monkeypatch.undo()
+    monkeypatch.chdir(here)
+    assert "diverged" in frostline(*words).out + frostline("status", "o").out
+    assert frostline(*words, "--retry", "failed,diverged").code == 0
+    assert "diverged" not in frostline("status", "o").out and len(list((here / "o" / "retried").iterdir())) == 1
+    got = frostline(*words, "--retry", "all")
+    assert got.code == 2 and "--retry cannot be 'all': give failed, diverged, or failed,diverged." in got.err
 
 
 def test_other_weights_under_the_same_name_are_another_sweep(frostline: Frostline, here: Path) -> None:

@@ -3,12 +3,13 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import frostline.data.files as files_module
 from frostline import FrostlineError
-from frostline.data.files import create_file, file_name, make_folder, replace_file, write_json
+from frostline.data.files import create_file, create_folder, file_name, make_folder, replace_file, write_json
 
 
 def disk_is_full(descriptor: int) -> None:
@@ -29,9 +30,65 @@ def test_a_file_is_replaced_completely_or_not_at_all(tmp_path: Path, monkeypatch
 
 def test_create_file_does_not_change_an_existing_file(tmp_path: Path) -> None:
     target = tmp_path / "new" / "run.json"
-    create_file(target, b"first")
-    create_file(target, b"second")
+    assert create_file(target, b"first")
+    assert not create_file(target, b"second")
     assert target.read_bytes() == b"first" and list(target.parent.iterdir()) == [target]
+
+
+def test_create_folder_does_not_change_an_existing_folder(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "run"
+    assert create_folder(target, {"a": b"first", "b": b""})
+    assert not create_folder(target, {"a": b"second"})
+    assert {path.name: path.read_bytes() for path in target.iterdir()} == {"a": b"first", "b": b""}
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_folder_is_created_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_module.os, "fsync", disk_is_full)
+    with pytest.raises(FrostlineError, match=r"The disk is full: .*run could not be written"):
+        create_folder(tmp_path / "run", {"a": b"first"})
+    assert not list(tmp_path.iterdir())
+
+
+def test_content_and_folders_are_flushed_before_and_after_a_file_appears(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a power failure may lose is only what was not flushed, so the order of these calls is the guarantee."""
+    calls: list[tuple[str, str]] = []
+    for name in ("replace", "link", "rename"):
+        real = getattr(files_module.os, name)
+
+        def spy(source: Path, target: Path, name: str = name, real: Any = real) -> None:
+            calls.append((name, target.name))
+            real(source, target)
+
+        monkeypatch.setattr(files_module.os, name, spy)
+    flush = files_module.os.fsync
+    monkeypatch.setattr(
+        files_module.os,
+        "fsync",
+        lambda n: (calls.append(("flush", Path(f"/proc/self/fd/{n}").resolve().name)), flush(n)),
+    )
+    out = tmp_path / "out"
+    replace_file(out / "a", b"x")
+    assert [(what, name[:2]) for what, name in calls] == [
+        ("flush", tmp_path.name[:2]),  # has the new folder
+        ("flush", ".a"),
+        ("replace", "a"),
+        ("flush", "ou"),
+    ]
+    calls.clear()
+    create_file(out / "b", b"x")
+    assert [(what, name[:2]) for what, name in calls] == [("flush", ".b"), ("link", "b"), ("flush", "ou")]
+    calls.clear()
+    create_folder(out / "c", {"1": b"x", "2": b"y"})
+    assert [(what, name[:2]) for what, name in calls] == [
+        ("flush", "1"),
+        ("flush", "2"),
+        ("flush", ".c"),
+        ("rename", "c"),
+        ("flush", "ou"),
+    ]
 
 
 def test_a_path_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The model card of a saved model."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -55,8 +56,7 @@ def test_the_card_of_an_unfinished_sweep_has_no_test_scores_yet(licensed_bert: P
     Sweep(**settings, seeds=2).run(save_model=False)
     folder = Folder(tmp_path / "out")
     second = next(spec for spec in folder.runs if spec.seed != folder.runs[0].seed)
-    for path in folder.store.runs.glob(f"{second.digest}.*"):
-        path.unlink()
+    shutil.rmtree(folder.store.runs / second.digest)
     Sweep(**settings, seeds=1).run()
     said = (tmp_path / "out" / "model" / "README.md").read_text()
     assert (

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from frostline.sweep.results.sealed import seal
 from frostline.sweep.results.search_record import (
     FILE,
     read_search,
@@ -13,6 +14,7 @@ from frostline.sweep.results.search_record import (
     selected_learning_rates,
     write_search,
 )
+from frostline.sweep.results.store import Store
 from search_runs import record_of
 
 
@@ -21,21 +23,30 @@ def test_a_written_record_is_read_back(tmp_path: Path) -> None:
     write_search(tmp_path, record)
     assert read_search(tmp_path) == record
     facts = json.loads((tmp_path / FILE).read_text())
-    assert facts == record.to_json() and list(facts)[:2] == ["train_size", "why"]
+    assert facts.pop("checksum") and facts == record.to_json() and list(facts)[:2] == ["train_size", "why"]
 
 
 def test_a_missing_or_damaged_record_is_none(tmp_path: Path) -> None:
     assert read_search(tmp_path) is None
-    for damage in ("", "[]", "{", '{"recommended": "all"}'):
+    write_search(tmp_path, record_of())
+    written = (tmp_path / FILE).read_text()
+    for damage in ("", "[]", "{", '{"recommended": "all"}', written.replace("1", "2", 1), written[:-1]):
         (tmp_path / FILE).write_text(damage)
         assert read_search(tmp_path) is None
+
+
+def test_a_damaged_record_is_set_aside_before_it_is_written_again(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("{")
+    (sentence,) = Store(tmp_path).check()
+    assert "search.json is damaged" in sentence and sentence.endswith("the command of the search writes it again.")
+    assert (tmp_path / "damaged" / FILE).read_text() == "{" and not (tmp_path / FILE).exists()
 
 
 @pytest.mark.parametrize("key", record_of().to_json())
 def test_a_record_without_one_of_its_keys_is_none(tmp_path: Path, key: str) -> None:
     facts = record_of().to_json()
     del facts[key]
-    (tmp_path / FILE).write_text(json.dumps(facts))
+    (tmp_path / FILE).write_bytes(seal(facts))
     assert read_search(tmp_path) is None
 
 

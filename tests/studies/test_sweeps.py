@@ -74,9 +74,9 @@ def test_every_k_uses_the_learning_rate_that_is_best_for_full(tmp_path: Path, ti
     best = max(sorted(used, key=float), key=lambda rate: sum(used[rate]) / len(used[rate]))  # as the study chooses
     assert others == {best} and {cell["learning_rate"] for cell in answer["sizes"][0]["cells"][:-1]} == {float(best)}
     assert all(run["status"] == "done" for run in runs) and not (sweep.out / "model").exists()
-    before = {path.name: path.stat().st_mtime_ns for path in (sweep.out / "runs").iterdir()}
+    before = {path.name: path.stat().st_mtime_ns for path in (sweep.out / "runs").rglob("*.*")}
     list(run_sweeps(sweeps, Progress()))
-    assert {path.name: path.stat().st_mtime_ns for path in (sweep.out / "runs").iterdir()} == before
+    assert {path.name: path.stat().st_mtime_ns for path in (sweep.out / "runs").rglob("*.*")} == before
 
 
 def test_a_study_grows_by_further_sizes_and_seeds(tmp_path: Path, tiny_bert: Path, films: Path) -> None:

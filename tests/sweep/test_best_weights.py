@@ -20,6 +20,11 @@ def values(number: float) -> dict[str, torch.Tensor]:
     return {"a.weight": torch.full((2, 2), number), "a.bias": torch.full((2,), number)}
 
 
+def load(weights: BestWeights, run: RunSpec) -> dict[str, torch.Tensor] | None:
+    """The stored parameters of a run, none of whose files are damaged."""
+    return weights.load(run.digest, pytest.fail)
+
+
 def test_only_the_best_run_of_each_k_is_stored(tmp_path: Path) -> None:
     weights = BestWeights.in_folder(tmp_path)
     runs = [spec_of(seed=seed) for seed in range(4)]
@@ -27,13 +32,10 @@ def test_only_the_best_run_of_each_k_is_stored(tmp_path: Path) -> None:
         weights.save_if_best(run, score, values(score))
     other = spec_of(tune="all")
     weights.save_if_best(other, 0.1, values(0.1))
-    stored = {run.digest: weights.load(run.digest) for run in (*runs, other)}
+    stored = {run.digest: load(weights, run) for run in (*runs, other)}
     assert [run.digest for run in (*runs, other) if stored[run.digest]] == [runs[1].digest, other.digest]
     assert torch.equal(stored[runs[1].digest]["a.weight"], torch.full((2, 2), 0.8))
-    assert sorted(path.name for path in weights.folder.glob("*.safetensors")) == [
-        "all.safetensors",
-        "last-1.safetensors",
-    ]
+    assert sorted(path.name.split(".")[0] for path in weights.folder.glob("*.safetensors")) == ["all", "last-1"]
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
@@ -41,7 +43,7 @@ def test_among_equal_scores_the_first_seed_is_stored_in_any_order(tmp_path: Path
     weights, runs = BestWeights.in_folder(tmp_path), [spec_of(seed=seed) for seed in range(3)]
     for n in order:
         weights.save_if_best(runs[n], 0.8 if n else 0.7, values(n))
-    assert [n for n in range(3) if weights.load(runs[n].digest)] == [1]
+    assert [n for n in range(3) if load(weights, runs[n])] == [1]
 
 
 def test_more_examples_count_before_a_higher_score(tmp_path: Path) -> None:
@@ -49,25 +51,33 @@ def test_more_examples_count_before_a_higher_score(tmp_path: Path) -> None:
     small, large = spec_of(train_size=10), spec_of(train_size=100)
     weights.save_if_best(large, 0.5, values(1))
     weights.save_if_best(small, 0.9, values(2))
-    assert weights.load(large.digest) and not weights.load(small.digest)
+    assert load(weights, large) and not load(weights, small)
 
 
-def test_a_damaged_file_is_ignored_and_replaced(tmp_path: Path) -> None:
-    weights, run = BestWeights.in_folder(tmp_path), spec_of()
+@pytest.mark.parametrize("place", [0, 20, -5, None], ids=["size", "header", "value", "truncated"])
+def test_a_damaged_file_is_set_aside_and_replaced(tmp_path: Path, place: int | None) -> None:
+    weights, run, notes = BestWeights.in_folder(tmp_path), spec_of(), list[str]()
     weights.save_if_best(run, 0.5, values(1))
     (file,) = weights.folder.glob("*.safetensors")
-    file.write_bytes(file.read_bytes()[:-9])
-    assert weights.load(run.digest) is None
+    content = bytearray(file.read_bytes())
+    if place is not None:
+        content[place] ^= 1
+    damaged = bytes(content if place is not None else content[:-9])
+    file.write_bytes(damaged)
+    assert weights.load(run.digest, notes.append) is None
+    assert notes == [f"{file} is damaged: it is now in {tmp_path / 'damaged' / file.name}."]
+    assert (tmp_path / "damaged" / file.name).read_bytes() == damaged
     weights.save_if_best(run, 0.1, values(2))
-    assert torch.equal(weights.load(run.digest)["a.bias"], torch.full((2,), 2.0))
+    assert torch.equal(load(weights, run)["a.bias"], torch.full((2,), 2.0))
 
 
-def test_a_file_with_incomplete_metadata_is_ignored_and_replaced(tmp_path: Path) -> None:
+def test_a_file_with_incomplete_metadata_is_set_aside_by_the_next_run(tmp_path: Path) -> None:
     weights, run = BestWeights.in_folder(tmp_path), spec_of()
     weights.folder.mkdir()
-    save_file(values(1), weights.folder / "last-1.safetensors", {"run": "r", "train_size": "99", "score": "0.9"})
+    save_file(values(1), weights.folder / "last-1.0.safetensors", {"run": "r", "train_size": "99", "score": "0.9"})
     weights.save_if_best(run, 0.1, values(2))
-    assert torch.equal(weights.load(run.digest)["a.bias"], torch.full((2,), 2.0))
+    assert torch.equal(load(weights, run)["a.bias"], torch.full((2,), 2.0))
+    assert [path.name for path in (tmp_path / "damaged").iterdir()] == ["last-1.0.safetensors"]
 
 
 def test_remove_removes_the_folder_and_can_be_repeated(tmp_path: Path) -> None:
@@ -75,4 +85,4 @@ def test_remove_removes_the_folder_and_can_be_repeated(tmp_path: Path) -> None:
     weights.save_if_best(spec_of(), 0.5, values(1))
     weights.remove()
     weights.remove()
-    assert not weights.folder.exists() and weights.load(spec_of().digest) is None
+    assert not weights.folder.exists() and load(weights, spec_of()) is None

@@ -98,6 +98,30 @@ def test_a_run_that_raises_is_recorded_as_failed_and_repeated(
     assert set(again.table().status) == {"done"} and not list(settings["out"].glob("runs/*.failed.json"))
 
 
+@pytest.mark.parametrize("name", ["result.json", "predictions.safetensors"])
+def test_a_damaged_result_is_set_aside_and_its_run_is_repeated(
+    finished_small: Path, settings: dict[str, Any], tmp_path: Path, name: str
+) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    before, digest = contents(out / "runs"), min(Store(out).results())
+    file = out / "runs" / digest / name
+    file.write_bytes(file.read_bytes()[:-1])
+    notes: list[str] = []
+
+    class Noted(Progress):
+        def note(self, sentence: str) -> None:
+            notes.append(sentence)
+
+    sweep = Sweep(progress=Noted(), **settings)
+    sweep.run(save_model=False)
+    (damage,) = (note for note in notes if f"{out / 'runs' / digest} is damaged" in note)
+    assert str(out / "damaged" / digest) in damage
+    assert contents(out / "damaged")[f"{digest}/{name}"] == before[f"{digest}/{name}"][:-1]
+    after = contents(out / "runs")
+    for path, content in before.items():
+        assert after[path] == content or path == f"{digest}/result.json"  # which has the time that the run took
+
+
 def test_a_full_disk_ends_the_sweep_without_a_failed_run(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

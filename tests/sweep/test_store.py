@@ -1,15 +1,22 @@
-"""The store of results: complete files, never overwritten, and messages about damage."""
+"""The store of results: complete folders, never overwritten; damaged ones are recognized and set aside."""
 
+import re
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from frostline import FrostlineError
-from frostline.data.files import create_file
+from frostline.data.files import json_bytes
+from frostline.sweep.results.sealed import seal
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
+from tiny import contents
 
 
 def result(digest: str, score: float = 0.5, *, test: bool = True) -> Result:
@@ -24,7 +31,9 @@ def test_a_published_result_is_read_back(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.publish("aa", result("aa", 0.25))
     assert store.has("aa") and not store.has("bb")
-    assert store.results() == {"aa": {"digest": "aa", "status": "done", "validation_best": 0.25}}
+    facts = store.results()["aa"]
+    assert facts.pop("files").keys() == {"predictions.safetensors", "test.json", "test.safetensors"}
+    assert facts == {"digest": "aa", "status": "done", "validation_best": 0.25}
     assert np.array_equal(store.predictions("aa")["validation_last"], np.full((3, 2), 0.25))
     facts, logits = store.test("aa") or ({}, None)
     assert facts["scores"] == {"accuracy": 0.25} and logits.shape == (3, 2)  # type: ignore[union-attr]
@@ -38,34 +47,19 @@ def test_a_run_without_test(tmp_path: Path) -> None:
 
 def test_publishing_never_overwrites(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.publish("aa", result("aa", 0.25))
-    before = {path.name: path.read_bytes() for path in store.runs.iterdir()}
-    store.publish("aa", result("aa", 0.75))
-    assert {path.name: path.read_bytes() for path in store.runs.iterdir()} == before
-
-
-def test_the_file_that_marks_a_run_as_done_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(tmp_path)
-
-    def stop_at_the_last(path: Path, content: bytes) -> None:
-        if path.name == "aa.json":
-            raise KeyboardInterrupt
-        create_file(path, content)
-
-    monkeypatch.setattr("frostline.sweep.results.store.create_file", stop_at_the_last)
-    with pytest.raises(KeyboardInterrupt):
-        store.publish("aa", result("aa"))
-    assert len(list(store.runs.iterdir())) == 3 and not store.has("aa") and store.results() == {}
-    monkeypatch.undo()
-    store.publish("aa", result("aa"))
-    assert store.has("aa")
+    assert store.publish("aa", result("aa", 0.25))
+    before = contents(store.runs)
+    assert not store.publish("aa", result("aa", 0.75))
+    assert contents(store.runs) == before and [path.name for path in store.runs.iterdir()] == ["aa"]
 
 
 def test_files_left_by_a_killed_process_are_not_results(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.publish("aa", result("aa"))
-    (store.runs / ".bb.json.12345678.part").write_bytes(b'{"digest": "bb"')
-    assert list(store.results()) == ["aa"] and store.failures() == {}
+    (store.runs / ".bb.12345678.part").mkdir()
+    (store.runs / ".bb.12345678.part" / "result.json").write_bytes(b'{"digest": "bb"')
+    (store.runs / ".bb.failed.json.12345678.part").write_bytes(b"{")
+    assert list(store.results()) == ["aa"] and store.failures() == {} and not list(store.check())
 
 
 def test_a_result_replaces_a_failure(tmp_path: Path) -> None:
@@ -78,33 +72,116 @@ def test_a_result_replaces_a_failure(tmp_path: Path) -> None:
     assert store.failures() == {} and list(store.results()) == ["aa"]
 
 
-@pytest.mark.parametrize("content", [b"", b'{"digest": "aa"', b"{}", b"[]", b'"aa"', b'{"digest": "bb"}', b"\xff"])
-def test_the_message_for_a_damaged_result_names_the_file_and_what_to_do(tmp_path: Path, content: bytes) -> None:
+FILES = ("result.json", "predictions.safetensors", "test.json", "test.safetensors")
+
+
+@cache
+def published() -> dict[str, bytes]:
+    """The content of every file of a result."""
+    with TemporaryDirectory() as folder:
+        Store(Path(folder)).publish("aa", result("aa"))
+        return contents(Store(Path(folder)).runs / "aa")
+
+
+@given(st.sampled_from(FILES), st.integers(0, 10**9), st.integers(0, 255))
+def test_every_changed_byte_and_every_truncation_is_recognized(name: str, place: int, change: int) -> None:
+    """``change`` is what a byte is XORed with; 0 truncates the file at that byte."""
+    with TemporaryDirectory() as folder:
+        store = Store(Path(folder))
+        file = store.runs / "aa" / name
+        file.parent.mkdir(parents=True)
+        for other, written in published().items():
+            file.with_name(other).write_bytes(written)
+        content = bytearray(file.read_bytes())
+        place %= len(content)
+        content[place] ^= change
+        file.write_bytes(bytes(content if change else content[:place]))
+        damaged = contents(store.runs / "aa")
+        (sentence,) = store.check()
+        assert re.search(r"runs/aa is damaged \(.+\): it is now in .*damaged/aa, and the sweep's command", sentence)
+        assert not store.has("aa") and store.results() == {} and not list(store.check())
+        assert contents(store.out / "damaged" / "aa") == damaged
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b'{"digest": "aa"}', json_bytes({"digest": "aa"}), seal({"digest": "bb"}), b"\xff"]
+)
+def test_a_file_that_is_no_record_of_this_run_is_recognized(tmp_path: Path, content: bytes) -> None:
     store = Store(tmp_path)
     store.publish("aa", result("aa"))
-    (store.runs / "aa.json").write_bytes(content)
-    with pytest.raises(FrostlineError, match=r"aa\.json is damaged .*delete .*aa\.\* and run the sweep's command"):
+    (store.runs / "aa" / "result.json").write_bytes(content)
+    with pytest.raises(FrostlineError, match=r"runs/aa is damaged .*: it is now in .*damaged/aa"):
         store.results()
+    assert store.results() == {}
 
 
-def test_deleting_the_files_that_the_message_names_repairs_the_folder(tmp_path: Path) -> None:
+def test_a_damaged_result_is_never_used_and_every_copy_is_kept(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.publish("aa", result("aa", 0.25))
-    for name in ("aa.predictions.safetensors", "aa.test.safetensors", "aa.test.json"):
-        (store.runs / name).write_bytes(b"{broken")
-    with pytest.raises(FrostlineError, match=r"aa\.predictions\.safetensors is damaged"):
-        store.predictions("aa")
-    with pytest.raises(FrostlineError, match=r"aa\.test\.json is damaged"):
-        store.test("aa")
-    for path in store.runs.glob("aa.*"):
-        path.unlink()
+    for name, read in (
+        ("predictions.safetensors", store.predictions),
+        ("test.json", store.test),
+        ("test.safetensors", store.test),
+        ("result.json", store.result),
+    ):
+        store.publish("aa", result("aa", 0.25))
+        (store.runs / "aa" / name).unlink()
+        with pytest.raises(FrostlineError, match=rf"is damaged \(.*{name} is missing\)"):
+            read("aa")
+        assert not store.has("aa")
+    assert sorted(path.name for path in (tmp_path / "damaged").iterdir()) == ["aa", "aa.1", "aa.2", "aa.3"]
     store.publish("aa", result("aa", 0.75))
     assert store.predictions("aa")["validation_best"][0, 0] == 0.75 and store.test("aa") is not None
 
 
-def test_missing_predictions_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FrostlineError, match="is damaged"):
+def test_a_damaged_failure_is_set_aside(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.fail("aa", {"digest": "aa", "reason": "out of memory"})
+    (store.runs / "aa.failed.json").write_bytes(b"{")
+    (sentence,) = store.check()
+    assert "aa.failed.json is damaged" in sentence and store.failures() == {}
+
+
+@pytest.mark.parametrize("kinds", [(), ("failed",), ("diverged",), ("failed", "diverged")])
+def test_retried_runs_are_set_aside(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    store = Store(tmp_path)
+    for digest, outcome in (("aa", "ok"), ("bb", "diverged"), ("cc", "diverged")):
+        made = result(digest)
+        made.facts["outcome"] = outcome
+        store.publish(digest, made)
+    for digest in ("dd", "ee"):
+        store.fail(digest, {"digest": digest, "reason": "out of memory"})
+    before = contents(store.runs)
+    store.retry(["aa", "bb", "dd", "ff"], kinds)
+    set_aside = {{"diverged": "bb", "failed": "dd.failed.json"}[kind] for kind in kinds}
+    assert {path.name for path in store.runs.iterdir()} == {
+        "aa",
+        "bb",
+        "cc",
+        "dd.failed.json",
+        "ee.failed.json",
+    } - set_aside
+    kept = contents(store.runs) | (contents(tmp_path / "retried") if set_aside else {})
+    assert kept == before
+
+
+def test_a_file_that_cannot_be_read_is_not_taken_for_a_damaged_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    store = Store(tmp_path)
+    store.publish("aa", result("aa"))
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(FrostlineError, match=r"result\.json cannot be read \(Permission denied\)"):
+        store.results()
+    assert store.has("aa")
+
+
+def test_a_run_without_a_result_has_no_predictions(tmp_path: Path) -> None:
+    with pytest.raises(FrostlineError, match=r"There is no .*aa: run the sweep's command again"):
         Store(tmp_path).predictions("aa")
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_specification_is_written_and_read(tmp_path: Path) -> None:
@@ -126,8 +203,8 @@ def test_two_writers_of_one_run(tmp_path: Path) -> None:
 
     store = Store(tmp_path)
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda n: store.publish("aa", result("aa", n / 8)), range(8)))
-    assert len(list(store.runs.iterdir())) == 4
+        published = list(pool.map(lambda n: store.publish("aa", result("aa", n / 8)), range(8)))
+    assert sum(published) == 1 and [path.name for path in store.runs.iterdir()] == ["aa"] and not list(store.check())
     facts: dict[str, Any] = store.results()["aa"]
     assert facts["validation_best"] in [n / 8 for n in range(8)]
 

@@ -99,8 +99,7 @@ def test_a_missing_run_is_pending_and_a_failed_run_has_a_reason(finished_sweep: 
     folder = Folder(out)
     first, second = folder.runs[:2]
     for spec in (first, second):
-        for path in folder.store.runs.glob(f"{spec.digest}.*"):
-            path.unlink()
+        shutil.rmtree(folder.store.runs / spec.digest)
     folder.store.fail(second.digest, {"digest": second.digest, "reason": "RuntimeError: out of memory"})
     rows = folder.rows()
     assert [row["status"] for row in rows] == ["pending", "failed", *["done"] * 4]
@@ -120,8 +119,7 @@ def test_the_depth_of_named_parts_is_that_of_the_lowest_one(
     sweep = run_sweep(settings, tune="named", tune_modules=modules, seeds=1)
     (row,) = Folder(settings["out"]).rows()
     assert (row["trainable"], row["tuned_layers"], row["tune_embeddings"]) == ("named", layers, embeddings)
-    for path in (Path(settings["out"]) / "runs").iterdir():
-        path.unlink()
+    shutil.rmtree(Path(settings["out"]) / "runs")
     (row,) = sweep.table().to_dict("records")
     assert row["status"] == "pending" and pd.isna(row["tuned_layers"]) and pd.isna(row["tune_embeddings"])
 

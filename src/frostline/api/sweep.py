@@ -1,6 +1,6 @@
 """:class:`Sweep`: plan and run a grid, and read its results."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -68,11 +68,13 @@ class Sweep:
                     self._check_and_forecast(prepared, progress, plain=True)
             return prepared.plan
 
-    def run(self, *, save_model: bool = True) -> dict[str, Any]:
+    def run(self, *, save_model: bool = True, retry: Collection[str] = ("failed",)) -> dict[str, Any]:
         """Train every run that has no result yet, and write tables, answer, report and model into ``out``.
 
         Args:
             save_model: Whether to save the model of the recommended run.
+            retry: Which runs that have ended are trained again: ``failed``, ``diverged``. What is known of them is kept in
+                ``retried/``.
 
         Returns:
             The answer, as in answer.json.
@@ -83,7 +85,7 @@ class Sweep:
         with self._shown() as progress:
             prepared = self._prepare(progress)
             with objects_frozen():
-                return self._run(prepared, progress, save_model=save_model)
+                return self._run(prepared, progress, save_model=save_model, retry=retry)
 
     def table(self) -> "pd.DataFrame":
         """One row per run, as in results.csv.
@@ -112,10 +114,14 @@ class Sweep:
         answer = self.answer()
         return validation_curve(answer["sizes"][0], metric=answer["metric"], chance=answer["chance"])
 
-    def _run(self, prepared: Prepared, progress: Progress, *, save_model: bool) -> dict[str, Any]:
+    def _run(
+        self, prepared: Prepared, progress: Progress, *, save_model: bool, retry: Collection[str]
+    ) -> dict[str, Any]:
         for note in prepared.plan.notes:
             progress.note(note)
+        prepared.set_damage_aside(progress)
         requested = self._requested(prepared)
+        prepared.store.retry({spec.digest for spec in requested}, retry)
         missing = len(prepared.missing(requested))
         self._check_and_forecast(prepared, progress)
         register(prepared)
@@ -123,7 +129,8 @@ class Sweep:
         forecast = prepared.plan.forecast
         call = record(self.out, forecast) if missing and forecast else None
         begun = perf_counter()
-        execute(prepared, requested, progress, weights=BestWeights.in_folder(self.out) if save_model else None)
+        weights = BestWeights.in_folder(self.out) if save_model else None
+        execute(prepared, requested, progress, weights=weights, retry=())
         if call is not None:
             record_measured(
                 self.out,

@@ -12,12 +12,14 @@ from frostline.cli import (  # noqa: F401  registers the commands
     check,
     demo,
     find,
+    merge,
     predict,
     probe,
     report,
     status,
     study,
     sweep,
+    work,
 )
 from frostline.cli.program import app, main
 

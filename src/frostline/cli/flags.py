@@ -8,14 +8,39 @@ from typing import Annotated, Any, Optional, get_args, get_origin
 
 import typer
 
+from frostline import FrostlineError
 from frostline.data.parsing import comma_separated
+from frostline.sweep.results.set_aside import CAN_RETRY
 from frostline.sweep.specification import SweepSpec
-from frostline.sweep.toml import read_toml
+from frostline.sweep.toml import NOT_SETTINGS, read_toml
 from frostline.training.specification import Settings
 
 PANELS = ("data", "model", "grid", "training", "resources", "output")
 FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The --out folder of a sweep or search.")]
 File = Annotated[Path | None, typer.Argument(help="TOML file with the same settings; a flag takes precedence over it.")]
+
+
+def retry_option(default: str) -> Any:
+    """The flag ``--retry`` of a command that trains runs again which have ended."""
+    return typer.Option(
+        metavar="LIST",
+        help="Train runs again that ended before: failed (in an error), diverged, or both. Older results are kept in "
+        f"retried/. [default: {default}]",
+        show_default=False,
+    )
+
+
+def retry_kinds(text: str) -> tuple[str, ...]:
+    """The value of ``--retry``.
+
+    Raises:
+        FrostlineError: It names something else.
+    """
+    kinds = tuple(comma_separated(text))
+    for kind in kinds:
+        if kind not in CAN_RETRY:
+            raise FrostlineError(f"--retry cannot be {kind!r}: give failed, diverged, or failed,diverged.")
+    return kinds
 
 
 def with_settings(
@@ -123,8 +148,8 @@ def as_typed(value: Any) -> str:
 
 
 def _settings_in(file: Path) -> dict[str, Any]:
-    """The settings in a TOML file, without the table ``identity`` that a sweep writes into its sweep.toml."""
-    return {name: value for name, value in read_toml(file).items() if name != "identity"}
+    """The settings in a TOML file, without the other tables that a sweep writes into its sweep.toml."""
+    return {name: value for name, value in read_toml(file).items() if name not in NOT_SETTINGS}
 
 
 def _plain(flags: dict[str, Any]) -> dict[str, Any]:

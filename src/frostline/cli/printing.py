@@ -1,7 +1,9 @@
 """Prints tables, sizes and long sentences on the terminal."""
 
+import sys
 import textwrap
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from frostline.report import formatting
@@ -13,6 +15,19 @@ def wrapped(text: str) -> list[str]:
     """The text in lines of at most 80 characters. A number stays with its percent sign, and words are never split."""
     lines = textwrap.wrap(formatting.unbroken(text), WIDTH, break_long_words=False, break_on_hyphens=False)
     return [line.replace(formatting.UNBROKEN, " ") for line in lines]
+
+
+def print_damage(folder: Path) -> None:
+    """Verify all results in the folder of a sweep. Set damaged ones aside, and print a sentence on stderr for each."""
+    from frostline.sweep.results.store import Store
+
+    for damage in Store(folder).check():
+        print(damage, file=sys.stderr)
+
+
+def print_counts(folder: Path, counts: Mapping[str, int]) -> None:
+    """Print how many runs of a sweep are in each state."""
+    print(f"{folder}: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
 
 
 def print_table(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> None:

@@ -4,6 +4,7 @@ import json
 
 from frostline.cli.flags import FolderArgument
 from frostline.cli.help import PanelCommand
+from frostline.cli.printing import print_damage
 from frostline.cli.program import app
 
 
@@ -12,6 +13,7 @@ def report(folder: FolderArgument) -> None:
     """Rebuild the tables, answer.json and report.html from the runs in a folder."""
     from frostline.report.rebuild import write_report
 
+    print_damage(folder)
     path = write_report(folder)
     print(json.loads((folder / "answer.json").read_text())["sentence"])
     print(path)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from frostline.cli.answer_output import run_and_print
-from frostline.cli.flags import with_settings
+from frostline.cli.flags import retry_kinds, retry_option, with_settings
 from frostline.cli.help import PanelCommand
 from frostline.cli.parameter_counts import print_counts
 from frostline.cli.plan_output import print_forecast, print_groups, print_plan
@@ -16,6 +16,7 @@ PLANNED_FOLDER = "frostline-sweep"  # the default --out of a plan, which writes 
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan and all parameter groups; train and write nothing.")
 ]
+Retry = Annotated[str, retry_option("failed")]
 Study = Annotated[
     str | None,
     typer.Option(help="Count the parameters that each k of this published study trains."),
@@ -24,7 +25,7 @@ Study = Annotated[
 
 @app.command(cls=PanelCommand, short_help="Train a grid of runs and recommend a k.")
 @with_settings()
-def sweep(settings: dict[str, Any], dry_run: DryRun = False) -> None:
+def sweep(settings: dict[str, Any], dry_run: DryRun = False, retry: Retry = "failed") -> None:
     """Train a grid of runs (k x train size x seed x learning rate) and recommend a k: score against cost.
 
     Needs --model, --tune, --out and one of --train, --data and --glue, as flags or in a TOML file. Run the same command
@@ -35,7 +36,7 @@ def sweep(settings: dict[str, Any], dry_run: DryRun = False) -> None:
     from frostline.api.sweep import Sweep
 
     if not dry_run:
-        run_and_print(Sweep(**settings))
+        run_and_print(Sweep(**settings), retry_kinds(retry))
         return
     plan = Sweep(**{"out": PLANNED_FOLDER, **settings}).plan(timed=False)
     print_plan(plan)

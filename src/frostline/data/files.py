@@ -1,4 +1,8 @@
-"""Atomic file writing: a reader always finds either the old or the new content, never a part of it."""
+"""Atomic and durable file writing: a reader finds the old or the new content, and a power failure does not lose it.
+
+New content is written under a temporary name and flushed to disk. Then one operation of the file system publishes it, and the
+folder is flushed to disk, too.
+"""
 
 import errno
 import json
@@ -7,13 +11,15 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
 from frostline import FrostlineError
+
+NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # some network file systems cannot flush a folder
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -22,22 +28,56 @@ def replace_file(path: Path, content: bytes) -> None:
     Raises:
         FrostlineError: The file cannot be written, or the disk is full.
     """
-    os.replace(_write_temporary(path, content), path)
+    with _explained(path), _temporary_file(path, content) as temporary:
+        os.replace(temporary, path)
+        sync(path.parent)
 
 
-def create_file(path: Path, content: bytes) -> None:
-    """Write a new file atomically. An existing file is left unchanged.
+def create_file(path: Path, content: bytes) -> bool:
+    """Write a new file atomically. An existing file is left unchanged. Missing parent folders are created.
+
+    Returns:
+        Whether the file was created. Of several processes that create one file, one gets True.
 
     Raises:
         FrostlineError: The file cannot be written, or the disk is full.
     """
-    temporary = _write_temporary(path, content)
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        pass  # another process was first
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _explained(path), _temporary_file(path, content) as temporary:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        sync(path.parent)
+    return True
+
+
+def create_folder(folder: Path, files: Mapping[str, bytes]) -> bool:
+    """Write a new folder with these files atomically. An existing folder is left unchanged. Missing parents are created.
+
+    Returns:
+        Whether the folder was created. Of several processes that create one folder, one gets True.
+
+    Raises:
+        FrostlineError: The folder cannot be written, or the disk is full.
+    """
+    part = _temporary_name(folder)
+    with _explained(folder):
+        _make_durable(part.parent)
+        try:
+            part.mkdir()
+            for name, content in files.items():
+                _write(part / name, content)
+            sync(part)
+            try:
+                os.rename(part, folder)  # fails if there is a folder that is not empty
+            except OSError:
+                if folder.exists():
+                    return False
+                raise
+            sync(folder.parent)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    return True
 
 
 def replace_folder(aside: Path, target: Path) -> None:
@@ -99,22 +139,61 @@ def file_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "data"
 
 
-def _write_temporary(path: Path, content: bytes) -> Path:
-    """Write and sync a temporary file in the folder of ``path``. Returns its path."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+def sync(path: Path) -> None:
+    """Flush the content of a file, or the list of files in a folder, to disk."""
+    if os.name == "nt" and path.is_dir():  # Windows cannot open a folder
+        return
+    opened = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        os.fsync(opened)
     except OSError as error:
+        if error.errno not in NO_FOLDER_SYNC or not path.is_dir():
+            raise
+    finally:
+        os.close(opened)
+
+
+def _make_durable(folder: Path) -> None:
+    """Create a folder and its missing parents, and flush them to disk."""
+    if not folder.is_dir():
+        _make_durable(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
+
+
+def _temporary_name(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+
+
+@contextmanager
+def _temporary_file(path: Path, content: bytes) -> Iterator[Path]:
+    """A temporary file with this content in the folder of ``path``."""
+    temporary = _temporary_name(path)
+    _make_durable(path.parent)
+    try:
+        _write(temporary, content)
+        yield temporary
+    finally:
         with suppress(OSError):  # report the first error, not an error of the cleanup
             temporary.unlink()
-        if error.errno == errno.ENOSPC:
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Explain what to do if ``path`` cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise FrostlineError(
                 f"The disk is full: {path} could not be written. Free disk space and run the same command again; "
                 "results of finished runs are safe."
             ) from error
         raise FrostlineError(f"{path} cannot be written ({error.strerror}): choose another --out.") from error
-    return temporary

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from filelock import FileLock
+
 from frostline.report.rebuild import rebuild
 from frostline.report.recommended_model import save_recommended
 from frostline.sweep.prepare import Prepared
@@ -23,10 +25,11 @@ def finish(
     from frostline.report.pages.sweep import write_page
 
     out = prepared.store.out
-    answer = rebuild(out)
-    if save_model:
-        progress.begin("saving the model")
-        save_recommended(prepared, answer, progress, alternatives)
-    progress.begin("writing the report")
-    write_page(out)
+    with FileLock(out / ".finish.lock"):  # other processes may have trained runs of this sweep, and end now, too
+        answer = rebuild(out)
+        if save_model:
+            progress.begin("saving the model")
+            save_recommended(prepared, answer, progress, alternatives)
+        progress.begin("writing the report")
+        write_page(out)
     return answer

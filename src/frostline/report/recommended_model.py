@@ -60,7 +60,7 @@ def save_recommended(
     if not _is_saved(target, recommended["run"], answer):
         spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended["run"])
         prepare_hidden_states(prepared, [spec], progress)
-        learned = weights.load(spec.digest)
+        learned = weights.load(spec.digest, progress.note)
         if learned is None:
             logits = run(spec, prepared.context).logits["validation_best"]
         else:

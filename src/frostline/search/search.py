@@ -78,6 +78,7 @@ class Search:
             progress: Where progress is reported.
             budget: Wall-clock seconds for all runs; None: the default budget.
         """
+        prepared.set_damage_aside(progress)
         earlier = read_search(prepared.store.out)
         runs = {
             Trial(run.tune, run.learning_rate, run.seed): run for run in expand(prepared.requested, prepared.identity)

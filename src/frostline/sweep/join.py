@@ -1,4 +1,4 @@
-"""A sweep that continues the one in its folder."""
+"""Sweeps that belong together: one that continues the sweep in its folder, and folders of one sweep."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -11,6 +11,7 @@ from frostline.sweep.specification import SweepSpec
 from frostline.training.specification import Settings
 
 MUST_AGREE = {*Settings.model_fields, "head_learning_rate"}  # settings that all sweeps in a folder share
+DIGESTS = {"weights": "model", "vocabulary": "tokenizer", "data": "data"}  # of the identity, with words for them
 
 
 def join_existing(spec: SweepSpec, identity: Identity, older: Mapping[str, Any], out: Path) -> SweepSpec:
@@ -19,18 +20,13 @@ def join_existing(spec: SweepSpec, identity: Identity, older: Mapping[str, Any],
     Raises:
         FrostlineError: The folder holds another sweep.
     """
-    before, now = older["identity"], _toml_ready(asdict(identity))
-    settings = {name: x for name, x in spec.model_dump(mode="json").items() if name in MUST_AGREE}
-    mine = {**{name: x for name, x in settings.items() if name not in now}, **now}
-    theirs = {**{name: older.get(name) for name in settings}, **before}
-    words = {"weights": "model", "vocabulary": "tokenizer", "data": "data"}
-    for name, value in mine.items():
-        if theirs.get(name) != value and name != "task":
-            detail = "" if name in words else f" ({_shown(theirs.get(name))} there, {_shown(value)} now)"
-            raise FrostlineError(
-                f"{out} holds another sweep: its {words.get(name, name)} is different{detail}. Choose another --out, "
-                "or give the same settings to add to that sweep."
-            )
+    if found := difference({**spec.model_dump(mode="json"), "identity": _toml_ready(asdict(identity))}, older):
+        name, now, before = found
+        detail = f" ({before} there, {now} now)" if before else ""
+        raise FrostlineError(
+            f"{out} holds another sweep: its {name} is different{detail}. Choose another --out, or give the same settings to "
+            "add to that sweep."
+        )
     earlier = read_settings(older, out)
     if earlier.tune_modules and spec.tune_modules not in (None, earlier.tune_modules):
         raise FrostlineError(
@@ -38,6 +34,24 @@ def join_existing(spec: SweepSpec, identity: Identity, older: Mapping[str, Any],
             "others, or give the same."
         )
     return spec.extended(earlier, identity.train_rows)
+
+
+def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """What two sweeps in the form of sweep.toml differ in, besides the grid, and both values; None if nothing.
+
+    The values are empty for what is identified by a digest.
+    """
+    first, second = ({**_shared_settings(sweep), **sweep["identity"]} for sweep in (one, other))
+    for name, value in first.items():
+        if second.get(name) != value and name != "task":
+            if name in DIGESTS:
+                return DIGESTS[name], "", ""
+            return name, _shown(value), _shown(second.get(name))
+    return None
+
+
+def _shared_settings(sweep: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: sweep.get(name) for name in sorted(MUST_AGREE)}
 
 
 def _shown(value: Any) -> str:

@@ -11,7 +11,22 @@ from frostline.statistics.tune import NAMED, Tune, name_of, sort_key
 from frostline.sweep.parameter_groups import Group
 from frostline.sweep.results.forecast_record import Forecast
 from frostline.sweep.specification import SweepSpec, make_spec
+from frostline.sweep.toml import NOT_SETTINGS
 from frostline.training.specification import RunSpec
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a sweep was started: what another process needs, besides the settings, to find the model and the data."""
+
+    folder: str  # from which relative paths start
+    in_memory: tuple[str, ...]  # the splits that were given in Python, not as files
+
+
+def read_origin(written: Mapping[str, Any]) -> Origin:
+    """The origin in the contents of sweep.toml."""
+    facts = written.get("origin", {})
+    return Origin(str(facts.get("folder", "")), tuple(facts.get("in_memory", ())))
 
 
 @dataclass(frozen=True)
@@ -59,7 +74,7 @@ def read_settings(written: Mapping[str, Any], out: Path) -> SweepSpec:
         FrostlineError: A setting is missing or has a wrong value.
     """
     try:
-        return make_spec({name: value for name, value in written.items() if name != "identity"})
+        return make_spec({name: value for name, value in written.items() if name not in NOT_SETTINGS})
     except FrostlineError as error:
         raise FrostlineError(
             f"{out / 'sweep.toml'} is damaged ({str(error).rstrip('.')}): restore it, or choose another --out."

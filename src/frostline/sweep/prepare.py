@@ -25,6 +25,7 @@ from frostline.model.trainable import Trainable
 from frostline.statistics.metrics import check_metric
 from frostline.statistics.tune import Tune
 from frostline.sweep.inputs import (
+    SPLITS,
     data_digest,
     encode_splits,
     length_limit,
@@ -35,7 +36,7 @@ from frostline.sweep.inputs import (
 )
 from frostline.sweep.join import join_existing
 from frostline.sweep.make_plan import make_plan, rows_trained
-from frostline.sweep.plan import Identity, Plan, expand, read_identity, read_settings
+from frostline.sweep.plan import Identity, Origin, Plan, expand, read_identity, read_settings
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
@@ -56,7 +57,13 @@ class Prepared:
     plan: Plan
     store: Store
     requested: SweepSpec  # the grid of this call alone; ``spec`` also has the runs of earlier calls
+    origin: Origin
     checks: list[Check] | None = None  # the exactness check of its cuts, once made
+
+    def set_damage_aside(self, progress: Progress) -> None:
+        """Verify all results in the folder. Damaged ones are set aside, so that their runs are missing."""
+        for damage in self.store.check():
+            progress.note(damage)
 
     def missing(self, runs: Sequence[RunSpec]) -> list[RunSpec]:
         """Those of ``runs`` that have no result in the folder."""
@@ -126,7 +133,8 @@ def prepare(
         store=store,
         probes=probes,
     )
-    return Prepared(spec, data, pretrained, identity, context, plan, store, requested)
+    origin = Origin(str(Path.cwd()), tuple(name for name in SPLITS if name in sources))
+    return Prepared(spec, data, pretrained, identity, context, plan, store, requested, origin)
 
 
 def _identity(

@@ -14,13 +14,13 @@ def register(prepared: Prepared) -> None:
     """Create the folder of a sweep, or add the grid of this sweep to an existing folder."""
     out = prepared.store.out
     make_folder(out)
-    identity = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(prepared.identity).items()}
+    identity, origin = asdict(prepared.identity), asdict(prepared.origin)
     with FileLock(out / ".sweep.lock"):  # another process may have extended the grid since this sweep was prepared
         existing = prepared.store.read_spec()
         spec = prepared.spec
         if existing is not None:
             spec = spec.extended(read_settings(existing, out), prepared.identity.train_rows)
-        prepared.store.write_spec({**spec.model_dump(mode="json"), "identity": identity})
+        prepared.store.write_spec({**spec.model_dump(mode="json"), "identity": identity, "origin": origin})
     facts = {
         "columns": asdict(prepared.data.task.columns),
         "notes": prepared.plan.notes,

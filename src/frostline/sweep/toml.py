@@ -9,6 +9,8 @@ from typing import Any
 
 from frostline import FrostlineError
 
+NOT_SETTINGS = ("identity", "origin")  # the tables of a sweep.toml that are no settings
+
 
 def read_toml(path: str | Path) -> dict[str, Any]:
     """The values in a TOML file.

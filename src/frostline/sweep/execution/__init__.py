@@ -1,5 +1,5 @@
 """Execution of a sweep: the exactness check, the hidden states, then the runs.
 
-Start with ``execute``. ``stacks`` groups runs that are trained as one model, ``workers`` trains several runs at the same time,
-``best_weights`` stores the parameters of the best run of each k.
+Start with ``execute``. ``stacks`` groups runs that are trained as one model, ``sharing`` deals them out to several processes,
+``workers`` trains several runs at the same time, and ``best_weights`` stores the parameters of the best run of each k.
 """

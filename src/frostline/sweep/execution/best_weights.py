@@ -3,7 +3,7 @@
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -13,14 +13,18 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from frostline.data.files import sync
+from frostline.frozen.cache.shard import checksum
+from frostline.sweep.results.set_aside import DAMAGED, set_aside
 from frostline.training.specification import RunSpec
 
+NO_RANK = (0, 0.0, 0)  # lower than that of any run
 UNUSABLE = (OSError, SafetensorError)  # what writing or reading a file can raise
 
 
 @dataclass(frozen=True)
 class BestWeights:
-    """A folder with one file for each k: the trained parameters of its best run.
+    """A folder with one file for each k: the trained parameters of its best run. The file's name ends with its checksum.
 
     These files save time and are not needed for correctness. A run is a pure function of its settings, so training it again gives
     the same parameters.
@@ -42,43 +46,58 @@ class BestWeights:
         Raises:
             OSError, SafetensorError: The file cannot be written.
         """
-        file = self.folder / f"{run.trainable.replace(' ', '-')}.safetensors"
+        k = run.trainable.replace(" ", "-")
         self.folder.mkdir(exist_ok=True)
         with FileLock(self.folder / ".lock"):  # several runs may end at the same time
-            if (run.train_size, score, -run.seed) <= self._rank(file):
+            older = sorted(self.folder.glob(f"{k}.*.safetensors"))
+            if (run.train_size, score, -run.seed) <= max(map(_rank, older), default=NO_RANK):
                 return
-            part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.part")
+            part = self.folder / f".{k}.{uuid.uuid4().hex[:8]}.part"
             about = {"run": run.digest, "train_size": str(run.train_size), "score": repr(score), "seed": str(run.seed)}
             try:
                 save_file({name: p.detach().cpu().contiguous() for name, p in parameters.items()}, part, about)
-                os.replace(part, file)
+                sync(part)
+                os.replace(part, self.folder / f"{k}.{checksum(part)}.safetensors")
             finally:
                 part.unlink(missing_ok=True)
+            for file in older:
+                file.unlink() if _about(file) else self._set_aside(file)
+            sync(self.folder)
 
-    def load(self, digest: str) -> dict[str, Tensor] | None:
-        """The trained parameters of a run, by name; None if they are not stored, or if their file is damaged."""
+    def load(self, digest: str, note: Callable[[str], None]) -> dict[str, Tensor] | None:
+        """The trained parameters of a run, by name; None if they are not stored.
+
+        A damaged file is set aside. ``note`` is called with a sentence about it.
+        """
         for file in sorted(self.folder.glob("*.safetensors")):
-            try:
-                if _about(file)["run"] == digest:
-                    return load_file(file)
-            except UNUSABLE:
+            about = _about(file)
+            if about and about["run"] != digest:
                 continue
+            if about and file.name.endswith(f".{checksum(file)}.safetensors"):
+                return load_file(file)
+            note(f"{file} is damaged: it is now in {self._set_aside(file)}.")
         return None
 
     def remove(self) -> None:
         """Remove all stored parameters."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _rank(self, file: Path) -> tuple[int, float, int]:
-        """The train size, the score and the negative seed of the saved run; lower than any run if there is none."""
-        try:
-            about = _about(file)
-            return int(about["train_size"]), float(about["score"]), -int(about["seed"])
-        except (*UNUSABLE, KeyError):
-            return (0, 0.0, 0)
+    def _set_aside(self, file: Path) -> Path:
+        return set_aside(file, self.folder.parent / DAMAGED)
+
+
+def _rank(file: Path) -> tuple[int, float, int]:
+    """The train size, the score and the negative seed of the saved run; lower than any run if the file is damaged."""
+    about = _about(file)
+    return (int(about["train_size"]), float(about["score"]), -int(about["seed"])) if about else NO_RANK
 
 
 def _about(file: Path) -> dict[str, str]:
-    """The metadata of a file."""
-    with safe_open(file, "pt") as opened:
-        return dict(opened.metadata())
+    """The metadata of a file; empty if the file is damaged."""
+    try:
+        with safe_open(file, "pt") as opened:
+            about = dict(opened.metadata() or {})
+        _ = int(about["train_size"]), float(about["score"]), int(about["seed"]), about["run"]
+    except (*UNUSABLE, KeyError, ValueError):
+        return {}
+    return about

@@ -1,8 +1,10 @@
 """Execute a sweep: train every run that has no result, and publish each result when its run ends."""
 
 import traceback
-from collections.abc import Sequence
-from time import perf_counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import closing
+from functools import partial
+from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,14 @@ from frostline.frozen.check.exactness import check
 from frostline.statistics.tune import FULL
 from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
+from frostline.sweep.execution.sharing import POLL, shared_out
 from frostline.sweep.execution.stacks import in_stacks, stack_size
 from frostline.sweep.execution.workers import run_concurrently, workers_for
 from frostline.sweep.make_plan import rows_needed
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
+from frostline.sweep.results.agreement import disagreement
+from frostline.sweep.results.leases import SILENT_AFTER, Leases
 from frostline.sweep.work.workload import Workload
 from frostline.training.context import starting_cut
 from frostline.training.result import Result
@@ -33,19 +38,31 @@ FAILURES = (RuntimeError, MemoryError, AssertionError, ArithmeticError, ValueErr
 
 
 def execute(
-    prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, *, weights: BestWeights | None = None
+    prepared: Prepared,
+    runs: Sequence[RunSpec],
+    progress: Progress,
+    *,
+    weights: BestWeights | None = None,
+    retry: Collection[str] = ("failed",),
+    wait: bool = True,
+    silent_after: float = SILENT_AFTER,
 ) -> None:
-    """Train those of ``runs`` that have no result, and publish their results.
+    """Train those of ``runs`` that have no result, and publish their results. Other processes may train some of them.
 
     Args:
         prepared: The sweep.
         runs: The requested runs.
         progress: Shows progress.
         weights: Stores the trained parameters of the best run of each k; None stores none.
+        retry: Which runs that ended before are trained again: ``failed``, ``diverged``.
+        wait: Whether to wait for the runs that other processes train.
+        silent_after: Seconds after which other processes take over the runs of this one, if they do not hear from it.
     """
-    context = prepared.context
+    context, store = prepared.context, prepared.store
     context.forward_pass_seconds = 0.0
-    missing = prepared.missing(runs)
+    store.retry({run.digest for run in runs}, retry)
+    ended = store.ended()
+    missing = [run for run in runs if run.digest not in ended]
     if not missing:
         return
     from_cache, workers = runs_from_cache(prepared, missing), workers_for(prepared, runs)
@@ -54,8 +71,8 @@ def execute(
     in_seconds = prepared.plan.forecast is not None
     progress.start(len(missing), sum(costs.values()) + forward_pass_cost, seconds=in_seconds)
     prepare_hidden_states(prepared, missing, progress, forward_pass_cost)
-    wanted = prepared.spec.stack
-    stacks = list(in_stacks(missing, lambda runs: stack_size(runs, context, wanted, progress.note, workers=workers)))
+    size_of = partial(stack_size, context=context, wanted=prepared.spec.stack, note=progress.note, workers=workers)
+    stacks = list(in_stacks(missing, size_of))
     context.workers = min(workers, len(stacks))
 
     def cost_of(stack: Sequence[RunSpec]) -> float:
@@ -64,14 +81,39 @@ def execute(
     def train(stack: Sequence[RunSpec], progress: Progress) -> None:
         _train_stack(stack, prepared, cost_of(stack), progress, weights)
 
+    def show(run: RunSpec) -> None:
+        _show_other(run, prepared, costs[run.digest], progress)
+
+    if workers > 1:  # the longest first, so that all workers end at about the same time
+        stacks.sort(key=cost_of, reverse=True)
+    shared = shared_out(stacks, store, Leases(store.out, silent_after), wait=wait, on_other=show)
     all_cut = all(context.cut(spec) is not None for spec in missing)
-    with memory_reused(release_large=all_cut):
-        if workers == 1:
-            for stack in stacks:
-                train(stack, progress)
-        else:  # the longest first, so that all workers end at about the same time
-            longest_first = sorted(stacks, key=lambda stack: -cost_of(stack))
-            run_concurrently(longest_first, workers, train, _name, progress)
+    with memory_reused(release_large=all_cut), closing(shared) as tasks:
+        if workers > 1:
+            run_concurrently(tasks, context.workers, train, _name, progress)
+        else:
+            _run_here(tasks, train, progress)
+
+
+def _run_here(
+    tasks: Iterable[list[RunSpec] | None], train: Callable[[list[RunSpec], Progress], None], progress: Progress
+) -> None:
+    """Train one stack after the other in this process."""
+    for stack in tasks:
+        if stack is None:
+            progress.begin("waiting for other processes")
+            sleep(POLL)
+        else:
+            train(stack, progress)
+
+
+def _show_other(run: RunSpec, prepared: Prepared, cost: float, progress: Progress) -> None:
+    """Show a run that another process has ended."""
+    store = prepared.store
+    progress.finish(cost)
+    facts = store.result(run.digest) if store.has(run.digest) else store.failures().get(run.digest)
+    if facts is not None:
+        progress.result(facts, run.trainable)
 
 
 def _predicted_costs(
@@ -83,8 +125,8 @@ def _predicted_costs(
     workers, because that many runs are trained at the same time.
     """
     forecast = prepared.plan.forecast
-    if forecast is not None:
-        seconds = {(cell.trainable, cell.train_size): cell.seconds for cell in forecast.cells}
+    seconds = {(cell.trainable, cell.train_size): cell.seconds for cell in forecast.cells} if forecast else {}
+    if forecast and all((run.trainable, run.train_size) in seconds for run in runs):
         return {run.digest: seconds[run.trainable, run.train_size] for run in runs}, forecast.forward_pass_seconds
     workload = Workload(prepared.context, prepared.plan.cached)
     forward_pass_cost = 0.0 if rows is None else workload.forward_pass_operations(rows)
@@ -125,11 +167,21 @@ def _train_stack(
         progress.result(failed, spec.trainable)
     else:
         for spec, result in zip(stack, results, strict=True):
-            prepared.store.publish(spec.digest, result)
+            if not prepared.store.publish(spec.digest, result):
+                _compare(spec, prepared, result, progress)
             progress.result(result.facts, spec.trainable)
             if weights:
                 _save_if_best(spec, result, weights, progress)
     progress.finish(cost)
+
+
+def _compare(spec: RunSpec, prepared: Prepared, result: Result, progress: Progress) -> None:
+    """Compare a result with that of another process, which was published first and stands."""
+    if gap := disagreement(prepared.store.predictions(spec.digest), result.logits):
+        progress.note(
+            f"Another process has also trained {spec.trainable}, seed {spec.seed}, with other predictions ({gap}): its result in "
+            f"{prepared.store.runs / spec.digest} stands."
+        )
 
 
 def _name(stack: Sequence[RunSpec]) -> str:

@@ -10,20 +10,21 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import current_process, get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import psutil
 import torch
 
 from frostline import FrostlineError
 from frostline.fast.switch import enabled
+from frostline.sweep.execution.sharing import POLL
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.work.memory import COPIES, COPY_BYTES
@@ -83,7 +84,7 @@ def _memory_bound(workload: Workload, run: RunSpec) -> int:
 
 
 def run_concurrently(
-    tasks: Sequence[T],
+    tasks: Iterable[T | None],
     workers: int,
     work: Callable[[T, Progress], None],
     name_of: Callable[[T], str],
@@ -92,7 +93,8 @@ def run_concurrently(
     """Call ``work`` for every task in worker processes. Each free worker takes the next task.
 
     Args:
-        tasks: The tasks, in the order in which they start.
+        tasks: The tasks, in the order in which they start. They are sent to the workers. None: there is no task now, but there
+            may be one later.
         workers: The number of processes.
         work: Runs in a worker, with a task and a progress display whose messages arrive at ``progress``.
         name_of: The name of a task for messages.
@@ -102,27 +104,44 @@ def run_concurrently(
         FrostlineError: The operating system killed a worker.
         Exception: Whatever ``work`` raised. The other workers are then terminated.
     """
-    waiting, merged = iter(range(len(tasks))), _MergedProgress(progress)
-    with _forked(min(workers, len(tasks)), tasks, work) as team:
-        for worker in team:
-            worker.start(next(waiting, None))
-        while busy := {worker.connection: worker for worker in team if worker.task is not None}:
-            for connection in wait(list(busy)):
+    waiting, merged, more = iter(tasks), _MergedProgress(progress), True
+    with _forked(workers, work) as team:
+        while True:
+            more = more and _start_next_tasks(team, waiting)
+            busy = {worker.connection: worker for worker in team if worker.task is not None}
+            if not busy and not more:
+                break
+            idle = more and len(busy) < len(team)
+            for connection in wait(list(busy), POLL if idle else None):
                 worker = busy[connection]  # type: ignore[index]
                 assert worker.task is not None
                 try:
                     message, *rest = worker.connection.recv()
                 except (EOFError, OSError):
                     raise FrostlineError(
-                        f"The operating system killed the worker that trained {name_of(tasks[worker.task])}, probably because "
+                        f"The operating system killed the worker that trained {name_of(worker.task)}, probably because "
                         "memory ran out. Run the same command again with --workers 1; finished runs are saved."
                     ) from None
                 if message == "done":
-                    worker.start(next(waiting, None))
+                    worker.task = None
                 elif message == "raised":
                     raise pickle.loads(rest[0])
                 else:
                     merged.receive(worker, message, *rest)
+
+
+def _start_next_tasks(team: "Sequence[_Worker[T]]", tasks: Iterator[T | None]) -> bool:
+    """Start a task in each worker that has none, if there is one now. Returns False after the last task."""
+    for worker in team:
+        if worker.task is None:
+            try:
+                task = next(tasks)
+            except StopIteration:
+                return False
+            if task is None:
+                break
+            worker.start(task)
+    return True
 
 
 def run_in_each_worker(workers: int, work: Callable[[], T]) -> list[T]:
@@ -143,16 +162,16 @@ def run_in_each_worker(workers: int, work: Callable[[], T]) -> list[T]:
 
 
 @dataclass
-class _Worker:
+class _Worker(Generic[T]):
     """A worker process, as its parent sees it."""
 
     process: BaseProcess
     connection: Connection
-    task: int | None = None  # the index of its task
+    task: T | None = None
     activity: str = ""
     under_way: float = 0.0
 
-    def start(self, task: int | None) -> None:
+    def start(self, task: T | None) -> None:
         """Start the next task; None ends the worker."""
         self.task, self.under_way = task, 0.0
         with suppress(BrokenPipeError):  # the worker has ended; the next attempt to receive from it reports that
@@ -160,14 +179,14 @@ class _Worker:
 
 
 @contextmanager
-def _forked(count: int, tasks: Sequence[T], work: Callable[[T, Progress], None]) -> Iterator[list[_Worker]]:
-    """Fork this many workers, which wait for the index of a task. No worker is left when the context closes."""
-    context, team = get_context("fork"), list[_Worker]()
+def _forked(count: int, work: Callable[[T, Progress], None]) -> Iterator[list[_Worker[T]]]:
+    """Fork this many workers, which wait for a task. No worker is left when the context closes."""
+    context, team = get_context("fork"), list[_Worker[T]]()
     try:
         for _ in range(count):
             ours, theirs = context.Pipe()
             inherited = [*(worker.connection for worker in team), ours]
-            process = context.Process(target=_worker_loop, args=(theirs, inherited, tasks, work), daemon=True)
+            process = context.Process(target=_worker_loop, args=(theirs, inherited, work), daemon=True)
             # Python warns of forks with threads. The only one is that of a progress bar, whose locks a worker never uses.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)
@@ -176,6 +195,7 @@ def _forked(count: int, tasks: Sequence[T], work: Callable[[T, Progress], None])
             team.append(_Worker(process, ours))
         yield team
         for worker in team:
+            worker.start(None)
             worker.process.join()
     finally:
         for worker in team:
@@ -187,10 +207,9 @@ def _forked(count: int, tasks: Sequence[T], work: Callable[[T, Progress], None])
 def _worker_loop(
     connection: Connection,
     inherited: Sequence[Connection],
-    tasks: Sequence[T],
     work: Callable[[T, Progress], None],
 ) -> None:
-    """The main loop of a worker process: receive the index of a task, do it, report that it is done."""
+    """The main loop of a worker process: receive a task, do it, report that it is done."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and terminates its workers
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # a progress bar replaces both by objects that take a lock
     for other in inherited:  # while the parent's ends of pipes are open here, no worker sees that the parent has ended
@@ -198,9 +217,9 @@ def _worker_loop(
     torch.set_num_threads(1)  # the OpenMP threads of the parent do not exist in a fork
     sender = _SentProgress(connection)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        while (number := connection.recv()) is not None:
+        while (task := connection.recv()) is not None:
             try:
-                work(tasks[number], sender)
+                work(task, sender)
             except Exception as error:
                 sender.send("raised", _pickled(error))
                 return
@@ -251,9 +270,9 @@ class _MergedProgress:
     """Merges the messages of several workers into one progress display."""
 
     progress: Progress
-    team: dict[int, _Worker] = field(default_factory=dict)
+    team: dict[int, _Worker[Any]] = field(default_factory=dict)
 
-    def receive(self, worker: _Worker, message: str, *rest: Any) -> None:
+    def receive(self, worker: _Worker[Any], message: str, *rest: Any) -> None:
         """Show one message of a worker."""
         self.team[id(worker)] = worker
         if message == "begin":

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
-from frostline.sweep.plan import expand, read_identity, read_settings
+from frostline.sweep.plan import expand, read_identity, read_origin, read_settings
 from frostline.sweep.results.rows import read_folds, read_rows
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
@@ -22,6 +22,7 @@ class Folder:
         out: The folder.
         store: The results in it.
         identity: What identifies the sweep besides its settings.
+        origin: Where the sweep was started.
         spec: The settings. The grid is the union of all requested grids.
         requested: All runs of the grid.
         search: The record of the search that trained them; None for a plain sweep.
@@ -39,6 +40,7 @@ class Folder:
         if written is None:
             raise FrostlineError(f"{out} holds no sweep (no sweep.toml): give the folder of a sweep's --out.")
         self.identity = read_identity(written, self.out)
+        self.origin = read_origin(written)
         self.spec = read_settings(written, self.out)
         self.requested = expand(self.spec, self.identity)
         self.search = search = read_search(self.out)
@@ -58,6 +60,15 @@ class Folder:
             return False
         failed = self.store.failures()
         return all(self.store.has(run.digest) or run.digest in failed for run in self.runs)
+
+    def counts(self) -> dict[str, int]:
+        """How many of the runs are ``done``, ``failed`` and ``pending``."""
+        failed = self.store.failures().keys()
+        states = [
+            "done" if self.store.has(run.digest) else "failed" if run.digest in failed else "pending"
+            for run in self.runs
+        ]
+        return {state: states.count(state) for state in ("done", "failed", "pending")}
 
     def rows(self) -> list[dict[str, Any]]:
         """The table of runs, with test scores if the sweep is complete."""

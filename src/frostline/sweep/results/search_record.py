@@ -1,12 +1,12 @@
 """The record of a search: its settings, its steps and its verdict, in ``search.json`` next to the runs."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
-from frostline.data.files import write_json
+from frostline.data.files import replace_file, with_nulls
+from frostline.sweep.results.sealed import seal, unseal
 
 FILE = "search.json"
 
@@ -79,13 +79,13 @@ class SearchRecord:
 
 def write_search(out: Path, record: SearchRecord) -> None:
     """Write ``search.json`` in place of an older one."""
-    write_json(out / FILE, record.to_json())
+    replace_file(out / FILE, seal(with_nulls(record.to_json())))
 
 
 def read_search(out: Path) -> SearchRecord | None:
     """The record in a folder; None if there is none, or if it is damaged or incomplete."""
     try:
-        return SearchRecord.from_json(json.loads((out / FILE).read_bytes()))
+        return SearchRecord.from_json(unseal((out / FILE).read_bytes()))
     except (OSError, ValueError):
         return None
 

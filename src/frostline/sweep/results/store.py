@@ -1,40 +1,59 @@
-"""The files of a sweep: one immutable file for each result. Everything else is rebuilt from them.
+"""The results of a sweep: one immutable folder for each run. Everything else is rebuilt from them.
 
-    sweep.toml                    the settings, with defaults
-    runs/<digest>.json            the result of a run; its logits are in <digest>.predictions.safetensors
-    runs/<digest>.test.json       its test score, with logits in <digest>.test.safetensors; not read before k is chosen
-    runs/<digest>.failed.json     why a run ended in an error; the run is repeated by the next call
+    sweep.toml                               the settings, with defaults
+    runs/<digest>/result.json                the result of a run
+    runs/<digest>/predictions.safetensors    its logits
+    runs/<digest>/test.json                  its test score, with logits in test.safetensors; not read before k is chosen
+    runs/<digest>.failed.json                why a run ended in an error
+    damaged/, retried/                       what no longer counts, because it was damaged or its run is trained again
 
-A file is written under a temporary name, synced to disk, and published with a hard link, which never overwrites. A published
-result is therefore complete. To resume a sweep, to add runs to it or to merge two folders, it is enough to train the runs whose
-file does not exist.
+The folder of a result is written under a temporary name, flushed to disk, and published with a rename, which never replaces
+another result. A published result is therefore complete. To resume a sweep, to add runs to it or to merge two folders, it is
+enough to train the runs whose folder does not exist.
+
+``result.json`` has a checksum of itself and of the other files. A file that is not what was written is recognized when it is
+read. Its result is then set aside in ``damaged/``.
 """
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load, save
 
 from frostline import FrostlineError
-from frostline.data.files import create_file, json_bytes, replace_file
+from frostline.data.files import create_folder, json_bytes, replace_file
 from frostline.statistics.predictions import expand_to_all_rows
+from frostline.sweep.results.sealed import checksum, seal, unseal
+from frostline.sweep.results.search_record import FILE as SEARCH
+from frostline.sweep.results.set_aside import DAMAGED, RETRIED, set_aside
 from frostline.sweep.toml import to_toml
 
 if TYPE_CHECKING:  # Result imports torch, which reading a folder does not need
     from frostline.training.result import Result
     from frostline.training.specification import RunSpec
 
+T = TypeVar("T")
+RECORD, PREDICTIONS = "result.json", "predictions.safetensors"
+TEST_RECORD, TEST_PREDICTIONS = "test.json", "test.safetensors"
+FAILED = ".failed.json"
+MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+DAMAGE = (ValueError, KeyError, TypeError, SafetensorError)  # what reading a damaged file can raise
+
 
 @dataclass(frozen=True)
 class Store:
-    """The results in the folder of a sweep."""
+    """The results in the folder of a sweep.
+
+    Methods that read a result verify it first. If it is damaged, they set it aside and raise a FrostlineError, which says so.
+    """
 
     out: Path
 
@@ -42,42 +61,70 @@ class Store:
     def runs(self) -> Path:
         return self.out / "runs"
 
-    def publish(self, digest: str, result: "Result") -> None:
-        """Write the files of a result. ``<digest>.json`` comes last, because its existence means that the run is done."""
-        if result.test_facts is not None and result.test_logits is not None:
-            create_file(
-                self.runs / f"{digest}.test.safetensors", save({"test": np.ascontiguousarray(result.test_logits)})
-            )
-            create_file(self.runs / f"{digest}.test.json", json_bytes(result.test_facts))
+    def publish(self, digest: str, result: "Result") -> bool:
+        """Publish a result. Returns False, and changes nothing, if the run has one."""
+        files: dict[str, bytes] = {}
         if result.logits:
-            arrays = {name: np.ascontiguousarray(array) for name, array in result.logits.items()}
-            create_file(self.runs / f"{digest}.predictions.safetensors", save(arrays))
-        create_file(self.runs / f"{digest}.json", json_bytes(result.facts))
-        (self.runs / f"{digest}.failed.json").unlink(missing_ok=True)
+            files[PREDICTIONS] = save({name: np.ascontiguousarray(array) for name, array in result.logits.items()})
+        if result.test_facts is not None and result.test_logits is not None:
+            files[TEST_RECORD] = json_bytes(result.test_facts)
+            files[TEST_PREDICTIONS] = save({"test": np.ascontiguousarray(result.test_logits)})
+        sums = {name: checksum(content) for name, content in files.items()}
+        created = create_folder(self._result(digest), {**files, RECORD: seal({**result.facts, "files": sums})})
+        with suppress(FileNotFoundError):
+            set_aside(self.runs / f"{digest}{FAILED}", self.out / RETRIED)
+        return created
 
     def fail(self, digest: str, facts: Mapping[str, Any]) -> None:
         """Record why a run ended in an error. This replaces an older reason."""
-        replace_file(self.runs / f"{digest}.failed.json", json_bytes(facts))
+        replace_file(self.runs / f"{digest}{FAILED}", seal(facts))
+
+    def retry(self, digests: Collection[str], kinds: Collection[str]) -> None:
+        """Set aside what is known of the runs that ended in one of these ways, so that they are trained again.
+
+        Args:
+            digests: The runs.
+            kinds: ``failed`` for runs that ended in an error, ``diverged`` for runs that diverged, or both.
+        """
+        paths: list[Path] = []
+        if "failed" in kinds:
+            paths += [self.runs / f"{digest}{FAILED}" for digest in self.failures().keys() & digests]
+        if "diverged" in kinds:
+            done = sorted(self.ended() & set(digests) - self.failures().keys())
+            paths += [self._result(one) for one in done if self.result(one)["outcome"] == "diverged"]
+        for path in paths:
+            with suppress(FileNotFoundError):  # another process has set it aside
+                set_aside(path, self.out / RETRIED)
+
+    def copy(self, other: "Store", digest: str) -> bool:
+        """Publish the result that another folder has. Returns False, and changes nothing, if the run has one."""
+        source = other._result(digest)
+        names = (*other.result(digest)["files"], RECORD)
+        return create_folder(self._result(digest), {name: (source / name).read_bytes() for name in names})
 
     def results(self) -> dict[str, dict[str, Any]]:
         """Every result in the folder, by digest."""
-        return {path.stem: self._read(path) for path in self._files("*.json") if path.name.count(".") == 1}
+        return {digest: self.result(digest) for digest in self._digests()}
 
     def result(self, digest: str) -> dict[str, Any]:
         """The result of one run."""
-        return self._read(self.runs / f"{digest}.json")
+        return self._intact(self._result(digest), _read_record)
 
     def failures(self) -> dict[str, dict[str, Any]]:
         """The records of all runs that ended in an error and have no result, by digest."""
-        found = {path.name.split(".")[0]: path for path in self._files("*.failed.json")}
-        return {digest: self._read(p) for digest, p in found.items() if not (self.runs / f"{digest}.json").exists()}
+        found = {path.name.removesuffix(FAILED): path for path in self._failures()}
+        return {digest: self._intact(path, _read_sealed) for digest, path in found.items() if not self.has(digest)}
 
     def has(self, digest: str) -> bool:
-        return (self.runs / f"{digest}.json").exists()
+        return self._result(digest).exists()
+
+    def ended(self) -> set[str]:
+        """The digests of the runs that have a result or ended in an error."""
+        return {path.name.removesuffix(FAILED) for path in self.runs.glob("[!.]*")}
 
     def predictions(self, digest: str) -> dict[str, NDArray[np.float32]]:
         """Logits of a run on the rows that it was scored on: ``validation_best`` and ``validation_last``, ``[rows, C]``."""
-        return self._arrays(self.runs / f"{digest}.predictions.safetensors")
+        return self._intact(self._result(digest), _read_predictions)
 
     def predictions_on_all_rows(
         self, run: "RunSpec", folds: NDArray[np.int64] | None, split: str = "validation_best"
@@ -95,11 +142,21 @@ class Store:
         return expand_to_all_rows(found, folds == run.fold)
 
     def test(self, digest: str) -> tuple[dict[str, Any], NDArray[np.float32]] | None:
-        """Score and logits on the test set; None if there is no test set."""
-        path = self.runs / f"{digest}.test.json"
-        if not path.exists():
-            return None
-        return self._read(path), self._arrays(self.runs / f"{digest}.test.safetensors")["test"]
+        """Score and logits on the test set; None if there is no test set, or if the run has no result."""
+        return self._intact(self._result(digest), _read_test) if self.has(digest) else None
+
+    def check(self) -> Iterator[str]:
+        """Verify every file of every result, and the record of a search.
+
+        Yields:
+            A sentence for each one that is damaged and was therefore set aside.
+        """
+        search = [path for path in (self.out / SEARCH,) if path.exists()]
+        for path in [*map(self._result, self._digests()), *self._failures(), *search]:
+            try:
+                self._intact(path, _verify if path.is_dir() else _read_sealed)
+            except DamagedError as error:
+                yield str(error)
 
     def write_spec(self, values: Mapping[str, Any]) -> None:
         """Write sweep.toml."""
@@ -121,28 +178,76 @@ class Store:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise FrostlineError(f"{path} is damaged ({error}): restore it, or choose another --out.") from error
 
-    def _files(self, pattern: str) -> Iterable[Path]:
-        return sorted(self.runs.glob(pattern))
+    def _digests(self) -> list[str]:
+        """The digests of all results."""
+        return sorted(path.name for path in self.runs.glob("*") if "." not in path.name)
 
-    def _read(self, path: Path) -> dict[str, Any]:
+    def _result(self, digest: str) -> Path:
+        return self.runs / digest
+
+    def _failures(self) -> list[Path]:
+        return sorted(self.runs.glob(f"[!.]*{FAILED}"))
+
+    def _intact(self, path: Path, read: Callable[[Path], T]) -> T:
+        """What ``read`` finds in ``path``. If it raises an error, ``path`` is damaged and is set aside."""
         try:
-            facts: dict[str, Any] = json.loads(path.read_bytes())
-            if facts["digest"] != path.name.split(".")[0]:
-                raise ValueError("it belongs to another run")
-        except (ValueError, KeyError, TypeError) as error:
-            raise _damaged(path, error) from error
-        return facts
-
-    def _arrays(self, path: Path) -> dict[str, NDArray[np.float32]]:
+            return read(path)
+        except OSError as error:
+            if not isinstance(error, MISSING):
+                raise FrostlineError(f"{error.filename} cannot be read ({error.strerror}): correct that.") from error
+            damage: Exception = error
+        except DAMAGE as error:
+            damage = error
+        reason = f"{damage.filename} is missing" if isinstance(damage, OSError) else damage
         try:
-            return load_file(path)
-        except (OSError, SafetensorError) as error:
-            raise _damaged(path, error) from error
+            target = set_aside(path, self.out / DAMAGED)
+        except FileNotFoundError:
+            raise FrostlineError(f"There is no {path}: run the sweep's command again to train that run.") from damage
+        again = (
+            "the command of the search writes it again"
+            if path.name == SEARCH
+            else "the sweep's command trains that run again"
+        )
+        raise DamagedError(f"{path} is damaged ({reason}): it is now in {target}, and {again}.") from damage
 
 
-def _damaged(path: Path, error: Exception) -> FrostlineError:
-    files_of_the_run = path.with_name(f"{path.name.split('.')[0]}.*")
-    return FrostlineError(
-        f"{path} is damaged ({type(error).__name__}: {error}): delete {files_of_the_run} and run the sweep's command "
-        "again; only that run is repeated."
-    )
+class DamagedError(FrostlineError):
+    """A file of a sweep was damaged and has been set aside."""
+
+
+def _read_sealed(path: Path) -> dict[str, Any]:
+    return unseal(path.read_bytes())
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    """The record in the folder of a result, verified."""
+    facts = unseal((path / RECORD).read_bytes())
+    if facts["digest"] != path.name:
+        raise ValueError(f"{RECORD} belongs to another run")
+    if not set(facts["files"]) <= {PREDICTIONS, TEST_RECORD, TEST_PREDICTIONS}:
+        raise ValueError(f"{RECORD} names files that no result has")
+    return facts
+
+
+def _read_file(path: Path, name: str) -> bytes:
+    """The content of another file in the folder of a result, verified."""
+    expected, content = _read_record(path)["files"][name], (path / name).read_bytes()
+    if checksum(content) != expected:
+        raise ValueError(f"the checksum of {name} is wrong")
+    return content
+
+
+def _read_predictions(path: Path) -> dict[str, NDArray[np.float32]]:
+    return load(_read_file(path, PREDICTIONS))
+
+
+def _read_test(path: Path) -> tuple[dict[str, Any], NDArray[np.float32]] | None:
+    if TEST_RECORD not in _read_record(path)["files"]:
+        return None
+    record: dict[str, Any] = json.loads(_read_file(path, TEST_RECORD))
+    return record, load(_read_file(path, TEST_PREDICTIONS))["test"]
+
+
+def _verify(path: Path) -> None:
+    for name in _read_record(path)["files"]:
+        _read_file(path, name)

@@ -1,0 +1,97 @@
+"""``frostline.work``: train runs of a sweep that is planned or under way in a folder, together with other processes."""
+
+from collections.abc import Collection
+from pathlib import Path
+from time import sleep
+
+from frostline import FrostlineError
+from frostline.fast.garbage_collection import objects_frozen
+from frostline.sweep.execution.best_weights import BestWeights
+from frostline.sweep.execution.execute import execute
+from frostline.sweep.execution.sharing import POLL
+from frostline.sweep.prepare import Prepared, prepare
+from frostline.sweep.progress import Progress, suitable_progress
+from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.leases import SILENT_AFTER
+from frostline.sweep.results.search_record import read_search
+from frostline.sweep.results.store import Store
+from frostline.sweep.specification import SweepSpec
+
+PATHS = ("model", "train", "validation", "test", "data")
+
+
+def work(
+    out: str | Path,
+    *,
+    wait: bool = False,
+    retry: Collection[str] = (),
+    workers: int | None = None,
+    silent_after: float = SILENT_AFTER,
+    progress: Progress | None = None,
+) -> dict[str, int]:
+    """Train runs of the sweep or search in a folder that no other process trains.
+
+    Start it as often as you like, on any machine that can open the folder, the model and the data.
+
+    Args:
+        out: The folder of the sweep or search.
+        wait: Whether to wait until all runs have ended, and to take over those of processes that die. By default, this call
+            ends when there is no run left that it could take.
+        retry: Which runs that have ended are trained again: ``failed``, ``diverged``. What is known of them is kept in
+            ``retried/``. By default, none are.
+        workers: Runs trained at the same time; by default as in the sweep.
+        silent_after: Seconds after which other processes take over the runs of this one, if they do not hear from it.
+        progress: Shows progress; by default on the terminal.
+
+    Returns:
+        The number of runs that are ``done``, ``failed`` and ``pending``.
+
+    Raises:
+        FrostlineError: The folder holds no sweep, or its model or data cannot be read here.
+    """
+    out, shown = Path(out), progress or suitable_progress()
+    try:
+        while True:
+            for damage in Store(out).check():
+                shown.note(damage)
+            folder = Folder(out)
+            digests = {run.digest for run in folder.runs}
+            folder.store.retry(digests, retry)
+            retry = ()
+            if folder.counts()["pending"]:
+                prepared, weights = _prepare(folder, workers, shown), BestWeights.in_folder(out)
+                with objects_frozen():
+                    execute(
+                        prepared, folder.runs, shown, weights=weights, retry=(), wait=wait, silent_after=silent_after
+                    )
+            while digests >= {run.digest for run in Folder(out).runs}:  # until a command adds more
+                if not (wait and _is_searched(out)):
+                    return Folder(out).counts()
+                sleep(POLL)
+    finally:
+        shown.close()
+
+
+def _prepare(folder: Folder, workers: int | None, progress: Progress) -> Prepared:
+    """The sweep in a folder, prepared from nothing but the folder, the model and the data."""
+    if splits := folder.origin.in_memory:
+        raise FrostlineError(
+            f"The {splits[0]} table of {folder.out} was given in Python and is in no file: start the program that has it once "
+            "more instead. Both then share the runs."
+        )
+    spec = _located(folder.spec, Path(folder.origin.folder))
+    changes = {"out": str(folder.out)} | ({} if workers is None else {"workers": workers})
+    return prepare(spec.model_copy(update=changes), {}, progress)
+
+
+def _located(spec: SweepSpec, folder: Path) -> SweepSpec:
+    """The same settings. Paths that do not exist from here start from ``folder``, where the sweep was started."""
+    paths = {name: value for name in PATHS if (value := getattr(spec, name)) is not None}
+    moved = {name: str(folder / value) for name, value in paths.items() if not Path(value).expanduser().exists()}
+    return spec.model_copy(update={name: path for name, path in moved.items() if Path(path).exists()})
+
+
+def _is_searched(out: Path) -> bool:
+    """Whether a search in the folder is not over, so that it may request more runs."""
+    search = read_search(out)
+    return search is not None and not search.over

@@ -1,0 +1,53 @@
+"""`frostline work`: train runs of a sweep together with other processes."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from frostline.cli.flags import FolderArgument, retry_kinds, retry_option
+from frostline.cli.help import PanelCommand
+from frostline.cli.printing import print_counts
+from frostline.cli.program import FAILED_RUNS, app
+
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Stay until all runs have ended, and take over those of dead processes.")
+]
+Retry = Annotated[str | None, retry_option("none")]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Runs trained at the same time here. [default: as in the sweep]", show_default=False),
+]
+SilentAfter = Annotated[
+    float,
+    typer.Option(
+        min=1, help="Seconds without a sign of life after which other processes take over the runs of this one."
+    ),
+]
+
+
+@app.command(cls=PanelCommand, short_help="Train runs of a sweep together with other processes.")
+def work(
+    folder: FolderArgument,
+    *,
+    wait: Wait = False,
+    retry: Retry = None,
+    workers: Workers = None,
+    silent_after: SilentAfter = 30.0,
+) -> None:
+    """Train runs of the sweep or search in a folder that no other process trains.
+
+    Start it as often as you like, on any machine that can open the folder, the model and the data. It ends when there is no run
+    left that it could take. Start it in the folder in which the sweep was started, or give the sweep absolute paths.
+
+    Example: frostline work reviews --wait
+    """
+    from frostline.api.work import work as train
+
+    kinds = retry_kinds(retry) if retry else ()
+    counts = train(folder, wait=wait, retry=kinds, workers=workers, silent_after=silent_after)
+    print_counts(folder, counts)
+    if not counts["pending"]:
+        print(f"`frostline report {folder}` writes the report. The sweep's command also saves the model.")
+    if counts["failed"]:
+        sys.exit(FAILED_RUNS)

@@ -1,0 +1,123 @@
+"""Merge folders of one sweep, from machines that share nothing, into one folder."""
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from pathlib import Path
+
+from frostline import FrostlineError
+from frostline.data.files import make_folder, replace_file, sync
+from frostline.sweep.join import difference
+from frostline.sweep.results.agreement import disagreement
+from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.store import Store
+from frostline.sweep.toml import NOT_SETTINGS
+from frostline.training.specification import RunSpec
+
+FILES = ("data.json", "*.parquet")  # what belongs to all runs; tables that are made from the results are left out
+MADE = ("results.parquet",)
+
+
+def merge(folders: Sequence[str | Path], out: str | Path) -> dict[str, int]:
+    """Merge folders of one sweep into a new folder. No folder that is read is changed, except that damage is set aside.
+
+    Args:
+        folders: Folders of sweeps with the same model, data and settings. Their grids may differ.
+        out: The new folder. It has the runs of all folders.
+
+    Returns:
+        The number of runs that are ``done``, ``failed`` and ``pending``.
+
+    Raises:
+        FrostlineError: The folders hold different sweeps, a run that is in two of them has different results, or ``out`` exists.
+    """
+    sweeps, out = [Folder(folder) for folder in folders], Path(out).expanduser()
+    if out.exists():
+        raise FrostlineError(f"{out} exists: choose another --out, which is created.")
+    for sweep in sweeps:
+        _require_same(sweeps[0], sweep)
+    part = out.with_name(f".{out.name}.part")
+    shutil.rmtree(part, ignore_errors=True)  # from a merge that was killed
+    make_folder(part)
+    try:
+        merged = Store(part)
+        for number, sweep in enumerate(sweeps):
+            _add_results(sweep, merged, sweeps[:number])
+        for sweep in sweeps:
+            for digest, failure in sweep.store.failures().items():
+                if digest not in merged.ended():
+                    merged.fail(digest, failure)
+        for source in _shared_files(sweeps):
+            replace_file(part / source.name, source.read_bytes())
+        _write_spec(sweeps, merged, out)
+        os.rename(part, out)
+        sync(out.parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return Folder(out).counts()
+
+
+def _require_same(one: Folder, other: Folder) -> None:
+    """Refuse folders of different sweeps, and those of a search, whose steps cannot be merged."""
+    if other.search:
+        raise FrostlineError(
+            f"{other.out} is the folder of a search, whose steps cannot be merged: give folders of sweeps."
+        )
+    first, second = one.store.read_spec(), other.store.read_spec()
+    assert first is not None and second is not None
+    if found := difference(first, second):
+        name, here, there = found
+        detail = f" ({here} and {there})" if here else ""
+        raise FrostlineError(
+            f"{one.out} and {other.out} hold different sweeps: their {name} is different{detail}. Give folders of one sweep."
+        )
+    if one.spec.tune_modules and other.spec.tune_modules not in (None, one.spec.tune_modules):
+        raise FrostlineError(
+            f"{one.out} and {other.out} have other named parts ({', '.join(one.spec.tune_modules)} and "
+            f"{', '.join(other.spec.tune_modules)}): give folders with the same."
+        )
+
+
+def _add_results(sweep: Folder, merged: Store, before: Sequence[Folder]) -> None:
+    """Add the results of a folder. A result that is there already, from one of the folders ``before``, must agree."""
+    for run in sweep.requested:
+        if sweep.store.has(run.digest) and not merged.copy(sweep.store, run.digest):
+            first = next(folder for folder in before if folder.store.has(run.digest))
+            _require_agreement(run, first.store, sweep.store)
+
+
+def _require_agreement(run: RunSpec, one: Store, other: Store) -> None:
+    gap = disagreement(one.predictions(run.digest), other.predictions(run.digest))
+    tests = [found[1] for store in (one, other) if (found := store.test(run.digest))]
+    if not gap and len(tests) == 2:
+        gap = disagreement({"test": tests[0]}, {"test": tests[1]})
+    if gap:
+        raise FrostlineError(
+            f"{run.trainable}, seed {run.seed} has different results in {one.out} ({_machine(one, run)}) and {other.out} "
+            f"({_machine(other, run)}); its predictions differ {gap}: remove runs/{run.digest} from one of the folders."
+        )
+
+
+def _machine(store: Store, run: RunSpec) -> str:
+    """The machine on which a run was trained, as far as its results depend on it."""
+    facts = store.result(run.digest)["provenance"]
+    return ", ".join(f"{name} {facts[name]}" for name in ("device_name", "instructions", "threads", "torch"))
+
+
+def _shared_files(sweeps: Iterable[Folder]) -> list[Path]:
+    """The files that belong to all runs, each from the first folder that has it."""
+    found: dict[str, Path] = {}
+    for sweep in sweeps:
+        for path in (path for pattern in FILES for path in sorted(sweep.out.glob(pattern)) if path.name not in MADE):
+            found.setdefault(path.name, path)
+    return list(found.values())
+
+
+def _write_spec(sweeps: Sequence[Folder], merged: Store, out: Path) -> None:
+    """Write a sweep.toml with the grids of all sweeps."""
+    spec = reduce(lambda one, other: one.extended(other, sweeps[0].identity.train_rows), (one.spec for one in sweeps))
+    written = sweeps[0].store.read_spec()
+    assert written is not None
+    tables = {name: written[name] for name in NOT_SETTINGS if name in written}
+    merged.write_spec({**spec.model_dump(mode="json"), "out": str(out), **tables})

@@ -1,0 +1,28 @@
+"""Whether two results of one run agree, as they do if the exactness contract holds."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+TOLERANCE = 1e-5  # relative to the largest value: that of stacked runs and of the exactness check
+
+
+def disagreement(one: Mapping[str, NDArray[Any]], other: Mapping[str, NDArray[Any]]) -> str:
+    """How the predictions of two results of one run differ; empty if they agree within the tolerance."""
+    if {name: array.shape for name, array in one.items()} != {name: array.shape for name, array in other.items()}:
+        return "they are not for the same examples"
+    gap = max((_gap(one[name], other[name]) for name in one), default=0.0)
+    return f"by {gap:.1g} of the largest value, where {TOLERANCE:g} is allowed" if gap > TOLERANCE else ""
+
+
+def _gap(one: NDArray[Any], other: NDArray[Any]) -> float:
+    """The largest difference, relative to the largest value; infinite if only one of two values is a number."""
+    if not one.size or np.array_equal(one, other, equal_nan=True):
+        return 0.0
+    known = np.isfinite(one)
+    if not np.array_equal(known, np.isfinite(other)) or not np.array_equal(one[~known], other[~known], equal_nan=True):
+        return float("inf")
+    first, second = one[known].astype(float), other[known].astype(float)
+    return float(abs(first - second).max() / max(abs(first).max(), abs(second).max(), 1e-30))

@@ -1,0 +1,206 @@
+"""Leases: which process trains which run, so that several processes can share the runs of one folder.
+
+    leases/<run>.<n>.json     the n-th lease of a run: who has it, and since when
+    leases/<holder>.beat      a number that its holder changes every few seconds
+    leases/<holder>.lock      locked while the holder's process exists
+
+A process takes a run by creating the file of its next lease. Of several processes, the file system lets one create it. The lease
+with the highest number counts. A run is free if nobody has a lease, or if the holder of its last lease is dead. That is so if
+
+- the holder has removed its beat, which it does when it ends;
+- its lock is free, and it ran under the kernel of this process, where locks are reliable;
+- its beat has not changed for ``silent_after`` seconds. This process counts them from when it first read that beat. Two clocks
+  are never compared, so wrong clocks and jumps do no harm.
+
+On a network file system, two properties are needed: only one process can create a file of a given name, and a file that is opened
+has the content that was there when it was last closed. Locks are not needed there. If a holder that was taken for dead continues,
+two processes train one run. The first published result stands.
+"""
+
+import json
+import os
+import platform
+import re
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from threading import Event, Thread
+from time import monotonic
+from typing import Self
+
+from filelock import FileLock, Timeout
+
+from frostline.data.files import create_file, json_bytes, make_folder
+
+SILENT_AFTER = 30.0  # seconds without a new beat, after which a holder is dead
+BEATS = 6  # in that time
+LEASE = re.compile(r"(?P<run>\w+)\.(?P<number>[0-9]+)\.json")
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The lease of one process on one run."""
+
+    run: str
+    number: int
+    holder: str
+    host: str
+    pid: int
+    kernel: str  # which start of which machine; empty if unknown
+    since: str  # by the clock of the holder, for display
+    silent_after: float
+
+
+@dataclass
+class _Watch:
+    """What this process knows of another holder."""
+
+    beat: str
+    since: float  # when this beat was first read, by the clock of this process
+    lives: bool  # whether it is known that the holder lived then
+
+
+class Leases:
+    """The leases in the folder of a sweep. Within its context, it is a holder that can take runs."""
+
+    def __init__(self, out: Path, silent_after: float = SILENT_AFTER) -> None:
+        self.folder, self.holder, self.silent_after = out / "leases", uuid.uuid4().hex[:12], silent_after
+        self.held: dict[str, int] = {}  # the runs of this holder, with the numbers of their leases
+        self._watched: dict[str, _Watch] = {}
+        self._dead: set[str] = set()
+        self._lock = FileLock(self._file(self.holder, "lock"), timeout=0)
+        self._over = Event()
+        self._thread = Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Self:
+        make_folder(self.folder)
+        self._file(self.holder, "beat").write_text("0")
+        with suppress(OSError, NotImplementedError):  # a file system without locks
+            self._lock.acquire()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self.release(list(self.held))
+        self._lock.release()
+        for holder in {self.holder, *self._dead} - {lease.holder for lease in self.current()}:
+            for kind in ("beat", "lock"):
+                self._file(holder, kind).unlink(missing_ok=True)
+
+    def take(self, groups: Iterable[Sequence[str]]) -> list[str]:
+        """Take the free runs of the first group that has any, and return them. Runs that this holder has are not free."""
+        last = self._last()
+        for group in groups:
+            if taken := [run for run in group if self._is_free(run, last) and self._create(run, last.get(run, 0) + 1)]:
+                return taken
+        return []
+
+    def release(self, runs: Collection[str]) -> None:
+        """Give these runs back."""
+        for run in runs:
+            for number in range(1, self.held.pop(run) + 1):  # the last one last, so that no older one counts meanwhile
+                self._file(run, f"{number}.json").unlink(missing_ok=True)
+
+    def forget(self, runs: Collection[str]) -> None:
+        """Remove the leases of runs that have ended, which a killed process may have left."""
+        for run, number in self._last().items():
+            if run in runs and (lease := self._read(run, number)) is not None and self.is_dead(lease):
+                self.held[run] = number
+        self.release(self.held.keys() & runs)
+
+    def current(self) -> list[Lease]:
+        """The last lease of each run, whether its holder lives or not."""
+        found = (self._read(run, number) for run, number in sorted(self._last().items()))
+        return [lease for lease in found if lease is not None]
+
+    def undecided(self) -> bool:
+        """Whether there is a holder of which this process does not know yet whether it lives."""
+        others = {lease.holder for lease in self.current()} - {self.holder}
+        return any(not self._watched[holder].lives for holder in others & self._watched.keys())
+
+    def is_dead(self, lease: Lease) -> bool:
+        """Whether the holder of a lease is known to be dead. The description of this module has the rules."""
+        try:
+            beat = self._file(lease.holder, "beat").read_text()
+        except FileNotFoundError:
+            return True
+        except OSError:  # a network that is interrupted
+            return False
+        now, here = monotonic(), lease.kernel == kernel() != ""
+        watch = self._watched.setdefault(lease.holder, _Watch(beat, now, here))
+        if beat != watch.beat:
+            self._watched[lease.holder] = watch = _Watch(beat, now, True)
+        if now - watch.since > lease.silent_after or (here and self._lock_is_free(lease.holder)):
+            self._dead.add(lease.holder)
+            return True
+        return False
+
+    def sign_of_life(self, lease: Lease) -> str:
+        """What is known at once about the holder of a lease: ``lives``, ``dead``, or ``unknown`` on another machine."""
+        if self.is_dead(lease):
+            return "dead"
+        watch = self._watched.get(lease.holder)
+        return "lives" if watch and watch.lives else "unknown"
+
+    def _is_free(self, run: str, last: dict[str, int]) -> bool:
+        if run not in last:
+            return True
+        lease = self._read(run, last[run])
+        return lease is not None and lease.holder != self.holder and self.is_dead(lease)
+
+    def _create(self, run: str, number: int) -> bool:
+        since = datetime.now().astimezone().isoformat(timespec="seconds")
+        lease = Lease(run, number, self.holder, platform.node(), os.getpid(), kernel(), since, self.silent_after)
+        created = create_file(self._file(run, f"{number}.json"), json_bytes(asdict(lease)))
+        if created:
+            self.held[run] = number
+        return created
+
+    def _last(self) -> dict[str, int]:
+        """The number of the last lease of each run."""
+        last: dict[str, int] = {}
+        for path in self.folder.glob("*.json"):
+            if found := LEASE.fullmatch(path.name):
+                last[found["run"]] = max(int(found["number"]), last.get(found["run"], 0))
+        return last
+
+    def _read(self, run: str, number: int) -> Lease | None:
+        """A lease; None if it was given back in the meantime. A damaged one has a holder that does not exist."""
+        try:
+            return Lease(**json.loads(self._file(run, f"{number}.json").read_bytes()))
+        except OSError:
+            return None
+        except (ValueError, TypeError):
+            return Lease(run, number, holder="nobody", host="", pid=0, kernel="", since="", silent_after=0.0)
+
+    def _lock_is_free(self, holder: str) -> bool:
+        try:
+            with FileLock(self._file(holder, "lock"), timeout=0):
+                return True
+        except (Timeout, OSError, NotImplementedError):
+            return False
+
+    def _beat(self) -> None:
+        count = 0
+        while not self._over.wait(self.silent_after / BEATS):
+            count += 1
+            with suppress(OSError):  # a full disk, or a network that is interrupted
+                self._file(self.holder, "beat").write_text(str(count))
+
+    def _file(self, name: str, kind: str) -> Path:
+        return self.folder / f"{name}.{kind}"
+
+
+@cache
+def kernel() -> str:
+    """Identifies the kernel that runs this process, from its start to its end; empty if it has no such name."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

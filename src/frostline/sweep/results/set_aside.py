@@ -1,0 +1,35 @@
+"""Files that no longer count are set aside. They are never deleted."""
+
+import os
+from itertools import count
+from pathlib import Path
+
+from frostline import FrostlineError
+from frostline.data.files import make_folder, sync
+
+DAMAGED = "damaged"  # files whose content is not what was written
+RETRIED = "retried"  # results and failures of runs that are trained again
+CAN_RETRY = ("failed", "diverged")  # how a run can have ended that is trained again
+
+
+def set_aside(path: Path, folder: Path) -> Path:
+    """Move a file or a folder into ``folder``, and return its new path. An older one of that name there is kept.
+
+    Raises:
+        FrostlineError: It cannot be moved.
+        FileNotFoundError: It does not exist, for example because another process has set it aside.
+    """
+    if not path.exists():
+        raise FileNotFoundError(path)
+    make_folder(folder)
+    names = (folder / f"{path.name}{f'.{n}' if n else ''}" for n in count())
+    target = next(name for name in names if not name.exists())
+    try:
+        os.rename(path, target)
+        sync(folder)
+        sync(path.parent)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise FrostlineError(f"{path} cannot be moved to {target} ({error.strerror}): move it yourself.") from error
+    return target

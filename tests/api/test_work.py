@@ -1,0 +1,226 @@
+"""``frostline.work``: several processes on one folder, of which some are killed."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import frostline
+import frostline.api.work as work_module
+import frostline.sweep.execution.execute as execute_module
+import frostline.sweep.results.leases as leases_module
+from frostline import FrostlineError, Sweep, work
+from frostline.sweep.progress import Progress
+from frostline.sweep.register import register
+from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.store import Store
+from frostline.training.run import run
+from tiny import Frostline, run_sweep, sentences
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")
+FORK = multiprocessing.get_context("fork")
+DONE = {"done": 4, "failed": 0, "pending": 0}
+
+
+@pytest.fixture
+def planned(settings: dict[str, Any]) -> Path:
+    """The folder of a sweep with four runs, of which none has been trained."""
+    register(Sweep(progress=Progress(), **settings, stack=1, workers=1)._prepare(Progress()))
+    return Path(settings["out"])
+
+
+def started(do: Callable[[], Any]) -> Any:
+    """A process that calls ``do`` and ends."""
+    process = FORK.Process(target=do)
+    with warnings.catch_warnings():  # Python warns of forks with threads; those of pytest-xdist are never used
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
+    return process
+
+
+def assert_same_results(out: Path, expected: Path) -> None:
+    ours, theirs = Store(out), Store(expected)
+    assert ours.results().keys() == theirs.results().keys() and not list(ours.check())
+    for digest in theirs.results():
+        for name, logits in theirs.predictions(digest).items():
+            assert np.array_equal(ours.predictions(digest)[name], logits)
+    assert not list((out / "leases").iterdir())
+
+
+def test_two_processes_train_each_run_once_and_get_the_results_of_one(
+    planned: Path, finished_small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, trained, waited = FORK.Barrier(2), FORK.Queue(), list[int]()
+
+    def run_after_both_have_one(spec: Any, context: Any, **more: Any) -> Any:
+        if not waited:
+            waited.append(both.wait(60))
+        trained.put((os.getpid(), spec.digest))
+        return run(spec, context, **more)
+
+    monkeypatch.setattr(execute_module, "run", run_after_both_have_one)
+    processes = [started(lambda: work(planned, wait=True, progress=Progress())) for _ in range(2)]
+    found = [trained.get(timeout=60) for _ in range(4)]
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    assert trained.empty() and len({pid for pid, _ in found}) == 2
+    assert sorted(digest for _, digest in found) == sorted(Store(finished_small).results())
+    assert_same_results(planned, finished_small)
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_the_run_of_a_killed_process_is_taken_over(
+    planned: Path, finished_small: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    if where == "elsewhere":  # its lock cannot show that it is dead
+        monkeypatch.setattr(leases_module, "kernel", lambda: "")
+        monkeypatch.setattr(execute_module, "POLL", 0.05)
+    begun = FORK.Queue()
+
+    def hang_at_the_second(spec: Any, context: Any, **more: Any) -> Any:
+        if len(Store(planned).results()) == 1:
+            begun.put(spec.digest)
+            signal.pause()
+        return run(spec, context, **more)
+
+    with monkeypatch.context() as hanging:
+        hanging.setattr(execute_module, "run", hang_at_the_second)
+        process = started(lambda: work(planned, silent_after=0.5, progress=Progress()))
+        hung = begun.get(timeout=60)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert [lease.run for lease in leases_module.Leases(planned).current()] == [hung]
+    assert work(planned, progress=Progress()) == DONE
+    assert_same_results(planned, finished_small)
+
+
+def test_a_sweep_shares_its_runs_with_a_process_that_joins(
+    settings: dict[str, Any], finished_small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, out = list[str](), Path(settings["out"])
+
+    def let_another_join(spec: Any, context: Any, **more: Any) -> Any:
+        if os.getpid() == parent and not own:
+            own.append(spec.digest)
+            process = started(lambda: work(out, progress=Progress()))
+            process.join(60)
+            assert process.exitcode == 0
+        else:
+            assert os.getpid() != parent
+        return run(spec, context, **more)
+
+    parent, results = os.getpid(), list[Any]()
+
+    class Shown(Progress):
+        def result(self, facts: Any, trainable: str) -> None:
+            results.append(facts["digest"])
+            super().result(facts, trainable)
+
+    monkeypatch.setattr(execute_module, "run", let_another_join)
+    shown = Shown()
+    answer = Sweep(progress=shown, **{**settings, "stack": 1, "workers": 1}).run(save_model=False)
+    assert answer["runs"]["done"] == 4 and len(own) == 1
+    assert sorted(results) == sorted(Store(finished_small).results()) and shown.runs_done == shown.runs == 4
+    assert shown.done == pytest.approx(shown.total)
+    assert_same_results(out, finished_small)
+
+
+@pytest.mark.slow
+def test_a_fork_of_a_sweep_trains_what_others_leave(settings: dict[str, Any], finished_small: Path) -> None:
+    """Both processes have two workers each."""
+    many = {**settings, "workers": 2, "stack": 1}
+    processes = [started(lambda: run_sweep(many)) for _ in range(2)]
+    for process in processes:
+        process.join(120)
+        assert process.exitcode == 0
+    assert_same_results(Path(settings["out"]), finished_small)
+
+
+def test_relative_paths_are_found_from_another_folder(
+    tiny_bert: Path, tiny_table: Path, frostline: Frostline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(tiny_bert, tmp_path / "m")
+    shutil.copy(tiny_table, tmp_path / "t.csv")
+    sweep = Sweep(model="m", train="t.csv", tune=0, seeds=1, train_size=20, test="none", out="o", progress=Progress())
+    register(sweep._prepare(Progress()))
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    got = frostline("work", "../o", "--workers", "1")
+    assert got.code == 0 and got.out.startswith("../o: 1 done, 0 failed, 0 pending\n`frostline report ../o`")
+    assert Folder(tmp_path / "o").spec.model == "m"
+    (tmp_path / "t.csv").unlink()
+    assert frostline("work", "../o").code == 0  # with nothing to train, the data are not read
+    shutil.rmtree(tmp_path / "o" / "runs")
+    got = frostline("work", "../o")
+    assert got.code == 2 and "t.csv" in got.err
+
+
+def test_tables_that_are_in_no_file_are_refused(tiny_bert: Path, tmp_path: Path) -> None:
+    sweep = Sweep(model=tiny_bert, train=pd.DataFrame(sentences(60)), tune=0, seeds=1, out=tmp_path / "o")
+    register(sweep._prepare(Progress()))
+    with pytest.raises(FrostlineError, match=r"The train table of .* was given in Python .*: start the program"):
+        work(tmp_path / "o", progress=Progress())
+
+
+def test_a_failed_run_is_not_repeated_by_another_process(planned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(spec: Any, context: Any, **more: Any) -> Any:
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(execute_module, "run", fails)
+        assert work(planned, progress=Progress()) == {"done": 0, "failed": 4, "pending": 0}
+    assert work(planned, progress=Progress()) == {"done": 0, "failed": 4, "pending": 0}
+    assert work(planned, retry=("diverged",), progress=Progress()) == {"done": 0, "failed": 4, "pending": 0}
+    assert work(planned, retry=("failed",), progress=Progress()) == DONE
+    assert len(list((planned / "retried").iterdir())) == 4
+
+
+def test_runs_that_are_added_meanwhile_are_trained_too(
+    settings: dict[str, Any], planned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute, calls = work_module.execute, []
+
+    def add_more(*args: Any, **more: Any) -> None:
+        if not calls:
+            register(Sweep(progress=Progress(), **{**settings, "seeds": 3})._prepare(Progress()))
+        calls.append(args)
+        execute(*args, **more)
+
+    monkeypatch.setattr(work_module, "execute", add_more)
+    assert work(planned, progress=Progress()) == {"done": 6, "failed": 0, "pending": 0} and len(calls) == 2
+
+
+def test_a_folder_without_a_sweep_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FrostlineError, match="holds no sweep"):
+        frostline.work(tmp_path, progress=Progress())
+
+
+def test_another_result_of_a_run_is_reported_and_the_first_one_stands(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes, store = list[str](), Store(Path(settings["out"]))
+
+    class Noted(Progress):
+        def note(self, sentence: str) -> None:
+            notes.append(sentence)
+
+    def another_is_first(spec: Any, context: Any, **more: Any) -> Any:
+        result = run(spec, context, **more)
+        store.publish(spec.digest, result)
+        if spec.seed == 1:
+            result.logits = {name: logits + 1 for name, logits in result.logits.items()}
+        return result
+
+    monkeypatch.setattr(execute_module, "run", another_is_first)
+    Sweep(progress=Noted(), **{**settings, "tune": 1, "stack": 1, "workers": 1}).run(save_model=False)
+    (said,) = (note for note in notes if "Another process has also trained" in note)
+    assert "last 1, seed 1, with other predictions (by " in said and said.endswith("stands.")

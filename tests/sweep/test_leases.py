@@ -1,0 +1,166 @@
+"""Leases: one holder at a time, dead holders are replaced, and no clock of another machine counts."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import frostline.sweep.results.leases as leases_module
+from frostline.sweep.results.leases import Leases
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """The clock of this process, which a test can set."""
+    now = [1000.0]
+    monkeypatch.setattr(leases_module, "monotonic", lambda: now[0])
+    yield now
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every holder looks as if it ran on another machine, so that only its beat counts."""
+    monkeypatch.setattr(leases_module, "kernel", lambda: "")
+
+
+def beat(leases: Leases, number: int) -> None:
+    (leases.folder / f"{leases.holder}.beat").write_text(str(number))
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_run_has_one_holder_until_it_is_given_back(tmp_path: Path) -> None:
+    with Leases(tmp_path) as one, Leases(tmp_path) as other:
+        assert one.take([["a", "b"], ["c"]]) == ["a", "b"] and other.take([["a", "b"], ["b", "c"]]) == ["c"]
+        assert one.take([["a"]]) == [] == other.take([["a"]])
+        assert [(lease.run, lease.holder) for lease in one.current()] == [
+            ("a", one.holder),
+            ("b", one.holder),
+            ("c", other.holder),
+        ]
+        one.release(["a"])
+        assert other.take([["a", "b"]]) == ["a"] and set(other.held) == {"a", "c"}
+    assert files(tmp_path / "leases") == []
+
+
+def test_of_many_holders_one_gets_a_run(tmp_path: Path) -> None:
+    with ExitStack() as opened, ThreadPoolExecutor(8) as pool:
+        many = [opened.enter_context(Leases(tmp_path)) for _ in range(8)]
+        taken = list(pool.map(lambda leases: leases.take([["a"]]), many))
+        assert sorted(map(len, taken)) == [0] * 7 + [1]
+
+
+def test_a_killed_process_is_replaced_at_once_on_the_same_machine(tmp_path: Path) -> None:
+    code = f"""
+import os, signal
+from pathlib import Path
+from frostline.sweep.results.leases import Leases
+with Leases(Path({str(tmp_path)!r})) as leases:
+    leases.take([["a", "b"]])
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -9
+    with Leases(tmp_path) as leases:
+        assert [lease.run for lease in leases.current()] == ["a", "b"]
+        assert leases.take([["a"]]) == ["a"]
+        leases.forget({"b"})  # it has ended; another process may have published its result
+        assert [(lease.run, lease.number) for lease in leases.current()] == [("a", 2)]
+    assert files(tmp_path / "leases") == []
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_silent_holder_on_another_machine_is_replaced_after_its_own_time(tmp_path: Path, clock: list[float]) -> None:
+    with Leases(tmp_path, silent_after=30.0) as silent, Leases(tmp_path, silent_after=5.0) as other:
+        silent.take([["a"]])
+        assert not other.take([["a"]]) and other.undecided()  # is it dead?
+        clock[0] += 29
+        assert not other.take([["a"]]) and other.undecided()
+        beat(silent, 7)
+        assert not other.take([["a"]]) and not other.undecided()  # it lives
+        clock[0] += 30
+        assert not other.take([["a"]])
+        clock[0] += 1
+        assert other.take([["a"]]) == ["a"]
+        assert [(lease.holder, lease.number) for lease in silent.current()] == [(other.holder, 2)]
+        silent.release(["a"])  # it was not dead: what it gives back is no longer its own
+        assert [lease.holder for lease in silent.current()] == [other.holder]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_wrong_clock_of_another_machine_does_no_harm(
+    tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    with Leases(tmp_path) as one, Leases(tmp_path) as other:
+        one.take([["a"]])
+        for modified in (0, 4e9):  # 1970 and 2096
+            for path in (tmp_path / "leases").iterdir():
+                os.utime(path, (modified, modified))
+            assert not other.take([["a"]])
+
+
+def test_a_process_that_was_stopped_is_dead_even_if_it_still_has_its_lock(tmp_path: Path, clock: list[float]) -> None:
+    with Leases(tmp_path) as stopped, Leases(tmp_path) as other:
+        stopped.take([["a"]])
+        assert not other.take([["a"]]) and not other.undecided()  # its lock shows that it exists
+        clock[0] += 31
+        assert other.take([["a"]]) == ["a"]
+
+
+def test_only_one_of_many_replaces_a_dead_holder(tmp_path: Path) -> None:
+    with Leases(tmp_path) as dead:
+        dead.take([["a"]])
+        (path,) = (tmp_path / "leases").glob("a.*.json")
+        left = path.read_bytes()
+    path.write_bytes(left)  # its beat is gone
+    with ExitStack() as opened, ThreadPoolExecutor(8) as pool:
+        many = [opened.enter_context(Leases(tmp_path)) for _ in range(8)]
+        taken = list(pool.map(lambda leases: leases.take([["a"]]), many))
+        assert sorted(map(len, taken)) == [0] * 7 + [1]
+
+
+def test_a_holder_beats_while_it_works(tmp_path: Path) -> None:
+    with Leases(tmp_path, silent_after=0.06) as leases:
+        path, seen = leases.folder / f"{leases.holder}.beat", set[str]()
+        for _ in range(500):
+            seen.add(path.read_text())
+            if len(seen - {""}) > 2:
+                break
+            time.sleep(0.01)
+        assert len(seen - {""}) > 2
+
+
+def test_other_and_damaged_files_do_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Leases(tmp_path) as one, Leases(tmp_path) as other:
+        one.take([["a", "b"]])
+        (tmp_path / "leases" / "a.1.json").write_text("{")
+        for name in ("notes.json", "a.x.json", ".a.7.json"):
+            (tmp_path / "leases" / name).write_text("")
+        assert other.take([["a", "b"]]) == ["a"]
+
+        def interrupted(path: Path, *_: object) -> str:
+            raise OSError(116, "Stale file handle")
+
+        monkeypatch.setattr(Path, "read_text", interrupted)
+        assert not other.take([["b"]])  # nothing is known of its holder
+    assert files(tmp_path / "leases") == [".a.7.json", "a.x.json", "notes.json"]
+
+
+def test_a_lease_shows_who_has_it(tmp_path: Path) -> None:
+    import os
+    import platform
+
+    with Leases(tmp_path) as leases:
+        leases.take([["a"]])
+        (lease,) = leases.current()
+        assert (lease.host, lease.pid) == (platform.node(), os.getpid()) and lease.since[10] == "T"
+        assert not leases.is_dead(lease) and leases.is_dead(replace(lease, holder="gone"))

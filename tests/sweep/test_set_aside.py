@@ -1,0 +1,36 @@
+"""Files that no longer count are set aside."""
+
+from pathlib import Path
+
+import pytest
+
+from frostline import FrostlineError
+from frostline.sweep.results.set_aside import set_aside
+
+
+def test_every_version_is_kept(tmp_path: Path) -> None:
+    for n in range(3):
+        (tmp_path / "a.json").write_text(str(n))
+        set_aside(tmp_path / "a.json", tmp_path / "damaged")
+    assert {path.name: path.read_text() for path in (tmp_path / "damaged").iterdir()} == {
+        "a.json": "0",
+        "a.json.1": "1",
+        "a.json.2": "2",
+    }
+    assert [path.name for path in tmp_path.iterdir()] == ["damaged"]
+
+
+def test_what_does_not_exist_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        set_aside(tmp_path / "a.json", tmp_path / "damaged")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_message_if_it_cannot_be_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "a.json").write_text("")
+    monkeypatch.setattr("frostline.sweep.results.set_aside.os.rename", refuse)
+    with pytest.raises(FrostlineError, match=r"a\.json cannot be moved to .* \(Permission denied\): move it yourself"):
+        set_aside(tmp_path / "a.json", tmp_path / "damaged")

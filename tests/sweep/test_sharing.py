@@ -1,0 +1,69 @@
+"""Runs are dealt out to several processes: each stack once, and every process knows when it is done."""
+
+from pathlib import Path
+
+from frostline.sweep.execution.sharing import shared_out
+from frostline.sweep.results.leases import Leases
+from frostline.sweep.results.store import Store
+from frostline.training.result import Result
+from frostline.training.specification import RunSpec
+
+USUAL = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "precision": "float32"}
+RUNS = [
+    RunSpec.model_validate({**USUAL, "tune": 1, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
+    for seed in range(4)
+]
+STACKS = [RUNS[:2], RUNS[2:3], RUNS[3:]]
+
+
+def finish(store: Store, runs: list[RunSpec] | None) -> None:
+    assert runs
+    for run in runs:
+        store.publish(run.digest, Result({"digest": run.digest}, {}))
+
+
+def test_alone_it_deals_out_every_stack_in_order(tmp_path: Path) -> None:
+    store, dealt = Store(tmp_path), []
+    for stack in shared_out(STACKS, store, Leases(tmp_path), wait=False):
+        dealt.append(stack)
+        finish(store, stack)
+    assert dealt == STACKS and not list((tmp_path / "leases").iterdir())
+
+
+def test_two_share_and_each_sees_what_the_other_has_ended(tmp_path: Path) -> None:
+    store, seen = Store(tmp_path), list[RunSpec]()
+    one = shared_out(STACKS, store, Leases(tmp_path), wait=True, on_other=seen.append)
+    other = shared_out([RUNS], store, Leases(tmp_path), wait=False)
+    first = next(one)
+    assert first == RUNS[:2]
+    second = next(other)
+    assert second == RUNS[2:]  # the rest of its larger stack
+    assert next(one) is None and next(other) is None  # the other has what is left; its own is under way
+    finish(store, second)
+    assert list(other) == []  # nothing that it could take, and it does not wait
+    assert next(one) is None and seen == RUNS[2:]
+    store.fail(RUNS[0].digest, {"digest": RUNS[0].digest})  # a failed run has ended, too
+    finish(store, RUNS[1:2])
+    assert list(one) == [] and seen == RUNS[2:] and not list((tmp_path / "leases").iterdir())
+
+
+def test_what_is_not_finished_is_given_back(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    one = shared_out(STACKS, store, Leases(tmp_path), wait=True)
+    next(one)
+    one.close()
+    assert next(shared_out(STACKS, store, Leases(tmp_path), wait=True)) == RUNS[:2]
+
+
+def test_one_that_does_not_wait_finds_out_whether_the_others_live(tmp_path: Path) -> None:
+    """It must not end before it knows, because it could take over the runs of a dead process."""
+    store = Store(tmp_path)
+    with Leases(tmp_path) as silent:
+        silent.take([[run.digest for run in RUNS]])
+        (tmp_path / "leases" / f"{silent.holder}.lock").unlink()
+        for path in (tmp_path / "leases").glob("*.json"):
+            path.write_text(path.read_text().replace('"kernel": "', '"kernel": "another '))
+        one = shared_out(STACKS, store, Leases(tmp_path), wait=False)
+        assert next(one) is None and next(one) is None
+        (tmp_path / "leases" / f"{silent.holder}.beat").write_text("1")
+        assert list(one) == []
