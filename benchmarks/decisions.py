@@ -171,7 +171,9 @@ def probabilities(found: pd.DataFrame) -> list[list[str]]:
     )
     fifths = np.minimum((cases["stated"] * 5).astype(int), 4)
     random, rows = np.random.default_rng(0), []
-    for fifth, some in cases.groupby(fifths):
+    for fifth in range(5):
+        if (some := cases[fifths == fifth]).empty:
+            continue
         counts = some.groupby("task")["came"].agg(["sum", "size"]).to_numpy(float)
         drawn = counts[random.integers(0, len(counts), (1000, len(counts)))].sum(1)
         low, high = np.quantile(drawn[:, 0] / drawn[:, 1], (0.025, 0.975))
