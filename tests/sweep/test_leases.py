@@ -128,6 +128,17 @@ def test_only_one_of_many_replaces_a_dead_holder(tmp_path: Path) -> None:
         assert sorted(map(len, taken)) == [0] * 7 + [1]
 
 
+def test_files_of_a_killed_process_without_leases_are_removed(tmp_path: Path) -> None:
+    with Leases(tmp_path) as living:
+        (tmp_path / "leases" / "dead.beat").write_text(f"{leases_module.kernel()} 3")
+        (tmp_path / "leases" / "dead.lock").write_text("")
+        (tmp_path / "leases" / "elsewhere.beat").write_text("another-kernel 3")
+        with Leases(tmp_path):
+            pass
+        kept = {f"{living.holder}.beat", f"{living.holder}.lock", "elsewhere.beat"}  # the last one may live
+        assert set(files(tmp_path / "leases")) == kept
+
+
 def test_a_holder_beats_while_it_works(tmp_path: Path) -> None:
     with Leases(tmp_path, silent_after=0.06) as leases:
         path, seen = leases.folder / f"{leases.holder}.beat", set[str]()

@@ -1,7 +1,7 @@
 """Leases: which process trains which run, so that several processes can share the runs of one folder.
 
     leases/<run>.<n>.json     the n-th lease of a run: who has it, and since when
-    leases/<holder>.beat      a number that its holder changes every few seconds
+    leases/<holder>.beat      where its holder runs, and a number that it changes every few seconds
     leases/<holder>.lock      locked while the holder's process exists
 
 A process takes a run by creating the file of its next lease. Of several processes, the file system lets one create it. The lease
@@ -78,9 +78,9 @@ class Leases:
 
     def __enter__(self) -> Self:
         make_folder(self.folder)
-        self._file(self.holder, "beat").write_text("0")
         with suppress(OSError, NotImplementedError):  # a file system without locks
             self._lock.acquire()
+        self._write_beat(0)  # after the lock, so that a beat without a lock shows that its holder is dead
         self._thread.start()
         return self
 
@@ -89,9 +89,11 @@ class Leases:
         self._thread.join()
         self.release(list(self.held))
         self._lock.release()
-        for holder in {self.holder, *self._dead} - {lease.holder for lease in self.current()}:
-            for kind in ("beat", "lock"):
-                self._file(holder, kind).unlink(missing_ok=True)
+        busy = {lease.holder for lease in self.current()}
+        for holder in {path.stem for path in self.folder.glob("*.beat")} - busy:
+            if holder == self.holder or holder in self._dead or self._is_dead_here(holder):
+                for kind in ("beat", "lock"):
+                    self._file(holder, kind).unlink(missing_ok=True)
 
     def take(self, groups: Iterable[Sequence[str]]) -> list[str]:
         """Take the free runs of the first group that has any, and return them. Runs that this holder has are not free."""
@@ -179,6 +181,13 @@ class Leases:
         except (ValueError, TypeError):
             return Lease(run, number, holder="nobody", host="", pid=0, kernel="", since="", silent_after=0.0)
 
+    def _is_dead_here(self, holder: str) -> bool:
+        """Whether a holder ran under this kernel and is dead."""
+        with suppress(OSError):
+            where, _, _ = self._file(holder, "beat").read_text().partition(" ")
+            return where == kernel() != "" and self._lock_is_free(holder)
+        return False
+
     def _lock_is_free(self, holder: str) -> bool:
         try:
             with FileLock(self._file(holder, "lock"), timeout=0):
@@ -191,7 +200,10 @@ class Leases:
         while not self._over.wait(self.silent_after / BEATS):
             count += 1
             with suppress(OSError):  # a full disk, or a network that is interrupted
-                self._file(self.holder, "beat").write_text(str(count))
+                self._write_beat(count)
+
+    def _write_beat(self, count: int) -> None:
+        self._file(self.holder, "beat").write_text(f"{kernel()} {count}")
 
     def _file(self, name: str, kind: str) -> Path:
         return self.folder / f"{name}.{kind}"
