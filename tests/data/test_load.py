@@ -111,7 +111,7 @@ def test_the_real_files(name: str, column_names: list[str] | None, sizes: tuple[
     train = (sizes[0] or 0) - held * sizes[1:].count(None)
     assert (len(data.train), len(data.validation), len(data.test)) == (train, validation, test)
     if name == "stsb":
-        assert data.task.problem_type == REGRESSION and data.report.splits["train"].target_range == (0.0, 5.0)
+        assert data.task.task_type == REGRESSION and data.report.splits["train"].target_range == (0.0, 5.0)
     else:
         assert data.task.labels == (("entailment", "not_entailment") if name == "rte" else ("0", "1"))
     if name == "nsmc":

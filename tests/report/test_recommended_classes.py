@@ -131,7 +131,7 @@ def test_a_class_that_is_never_predicted_has_a_dash_for_its_precision() -> None:
 
 def test_a_model_that_trains_no_layer_has_classes_only() -> None:
     size = {"recommended": None, "decision": {"choice": "probe"}}
-    validation = Labelled(np.array([0, 1, 1]), "single_label_classification", ("no", "yes"), "accuracy")
+    validation = Labelled(np.array([0, 1, 1]), "text-classification", ("no", "yes"), "accuracy")
     values = {"probe": np.eye(2)[[0, 1, 0]]}
     spec = make_spec({"model": "m", "train": "t", "tune": 0, "out": "o", "calibrate": True, "threshold": "best"})
     found = by_class(size, validation, values.__getitem__, spec)

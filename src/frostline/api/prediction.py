@@ -13,7 +13,6 @@ from torch import Tensor
 from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.load import read_unlabelled
-from frostline.data.specification import REGRESSION
 from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
 from frostline.frozen.bundle.folder import is_bundle
 from frostline.model.classifier import load_classifier, logits_of
@@ -211,7 +210,7 @@ def require_shape(folder: Path, texts: Texts) -> None:
 
 
 def _labels(names: Mapping[int, str], problem_type: str | None, outputs: int) -> tuple[str, ...]:
-    return () if problem_type == REGRESSION or outputs == 1 else tuple(names[n] for n in range(outputs))
+    return () if problem_type == "regression" or outputs == 1 else tuple(names[n] for n in range(outputs))
 
 
 def _outputs(config: Any, threshold: float | None) -> tuple[tuple[str, ...], float, Threshold | None]:

@@ -87,7 +87,7 @@ def probe(
     found = []
     for one, rows in zip(data, _rows_by_split(encoded), strict=True):
         progress.begin(f"fitting probes for {one.task.columns.label}")
-        metric = check_metric(spec.metric, one.task.problem_type, len(one.task.labels))
+        metric = check_metric(spec.metric, one.task.task_type, len(one.task.labels))
         words = WordsModel.fit(one.train, len(one.task.labels))
         found.append(fit(one, states, rows, metric=metric, words=words))
     if folder is not None:

@@ -24,7 +24,7 @@ def check(
     from frostline.frozen.check.exactness import check as check_model
     from frostline.model.loading import load_pretrained
 
-    pretrained = load_pretrained(model, labels=("0", "1"), problem_type=CLASSIFICATION, revision=revision)
+    pretrained = load_pretrained(model, labels=("0", "1"), task_type=CLASSIFICATION, revision=revision)
     checks = check_model(pretrained.model)
     refused = [row for row in checks if row.refused]
     columns = (

@@ -121,7 +121,7 @@ def _split_report(examples: Examples, task: Task) -> SplitReport:
     if pairs is not None:
         lengths = lengths + [len(pair) for pair in pairs]
         empty = empty | [not pair.strip() for pair in pairs]
-    classes = task.problem_type != REGRESSION
+    classes = task.task_type != REGRESSION
     counts = np.bincount(examples.targets, minlength=len(task.labels)).tolist() if classes else []
     bounds = (float(examples.targets.min()), float(examples.targets.max()))
     return SplitReport(

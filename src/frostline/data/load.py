@@ -156,7 +156,7 @@ def _decide_task(tables: Mapping[str, Table], spec: DataSpec, glue: GlueTask | N
         unified["train"],
         columns,
         name=usual_name if spec.task_name is None else spec.task_name,
-        problem_type=spec.problem_type if glue is None else glue.problem_type,
+        task_type=spec.task_type if glue is None else glue.task_type,
         labels=spec.labels,
     )
 
@@ -174,7 +174,7 @@ def _source_name(spec: DataSpec) -> str:
 def _descriptions(table: Table, task: Task) -> list[str]:
     target = (
         f"Classification into {len(task.labels)} classes in this order: {listed(task.labels)}."
-        if task.problem_type == CLASSIFICATION
+        if task.task_type == CLASSIFICATION
         else "Regression on a number."
     )
     return [f"{table.name}: {task.columns}.", target]

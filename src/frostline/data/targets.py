@@ -24,7 +24,7 @@ def targets_of(table: Table, task: Task) -> npt.NDArray[np.int64] | npt.NDArray[
     assert column is not None
     cells = label_cells(table, column)
     refuse_missing(table, column, cells)
-    if task.problem_type == REGRESSION:
+    if task.task_type == REGRESSION:
         return _numbers(table, column, cells)
     return _class_indices(table, column, cells, task.labels)
 
@@ -50,7 +50,7 @@ def _numbers(table: Table, column: str, cells: Sequence[str | None]) -> npt.NDAr
     if wrong is not None:
         raise FrostlineError(
             f"{table.location(wrong, column)}: {quoted(cells[wrong])} is not a number; write one with a decimal point, or "
-            f"pass --problem-type {CLASSIFICATION}."
+            f"pass --task-type {CLASSIFICATION}."
         )
     numbers = np.array([float(cell) for cell in cells if cell is not None])
     infinite = np.flatnonzero(~np.isfinite(numbers))

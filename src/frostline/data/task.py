@@ -21,13 +21,13 @@ class Task:
 
     Attributes:
         name: The name of the task in all results.
-        problem_type: ``CLASSIFICATION`` or ``REGRESSION``.
+        task_type: ``CLASSIFICATION`` or ``REGRESSION``.
         labels: The names of the classes in the order of their indices; empty for regression.
         columns: The columns of the training table.
     """
 
     name: str
-    problem_type: str
+    task_type: str
     labels: tuple[str, ...]
     columns: Columns
 
@@ -37,7 +37,7 @@ def decide_task(
     columns: Columns,
     *,
     name: str,
-    problem_type: str | None = None,
+    task_type: str | None = None,
     labels: Sequence[str] | None = None,
 ) -> Task:
     """The task, decided from the labels of the training table or by the user.
@@ -49,22 +49,22 @@ def decide_task(
     Raises:
         FrostlineError: The task is ambiguous, a label is missing, or the table's labels do not match ``labels``.
     """
-    if problem_type not in (None, CLASSIFICATION, REGRESSION):
+    if task_type not in (None, CLASSIFICATION, REGRESSION):
         raise FrostlineError(
-            f"--problem-type {quoted(problem_type)} is not known{did_you_mean(problem_type, [CLASSIFICATION, REGRESSION])}; "
+            f"--task-type {quoted(task_type)} is not known{did_you_mean(task_type, [CLASSIFICATION, REGRESSION])}; "
             f"pass {CLASSIFICATION} or {REGRESSION}."
         )
     assert columns.label is not None
     cells = label_cells(table, columns.label)
     refuse_missing(table, columns.label, cells)
     given = tuple(labels) if labels else table.class_names.get(columns.label)
-    if problem_type is None:
-        problem_type = CLASSIFICATION if given else _problem_type(table, columns.label, cells)
-    task = Task(name=name, problem_type=problem_type, labels=(), columns=columns)
-    if problem_type == REGRESSION:
+    if task_type is None:
+        task_type = CLASSIFICATION if given else _task_type(table, columns.label, cells)
+    task = Task(name=name, task_type=task_type, labels=(), columns=columns)
+    if task_type == REGRESSION:
         if labels:
             raise FrostlineError(
-                "--labels names classes, and a regression has none; leave out --labels or --problem-type."
+                "--labels names classes, and a regression has none; leave out --labels or --task-type."
             )
         return task
     counts = Counter(cell for cell in cells if cell is not None)
@@ -79,12 +79,12 @@ def decide_task(
     return replace(task, labels=given if given else _ordered(counts))
 
 
-def _problem_type(table: Table, column: str, cells: Sequence[str | None]) -> str:
+def _task_type(table: Table, column: str, cells: Sequence[str | None]) -> str:
     """Classification or regression, or an error if the labels could be either."""
     counts = Counter(cell for cell in cells if cell)
     numbers = {cell for cell in counts if NUMBER.fullmatch(cell.strip())}
     texts = counts.keys() - numbers
-    choose = f"choose with --problem-type {CLASSIFICATION} or {REGRESSION}"
+    choose = f"choose with --task-type {CLASSIFICATION} or {REGRESSION}"
     if numbers and texts:
         fewer = texts if len(texts) <= len(numbers) else numbers
         odd = next(i for i, cell in enumerate(cells) if cell in fewer)

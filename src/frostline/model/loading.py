@@ -16,6 +16,7 @@ from transformers import (
 )
 
 from frostline import FrostlineError
+from frostline.data.specification import CLASSIFICATION, REGRESSION
 from frostline.model.anatomy import Anatomy, find_layers, position_limit
 from frostline.model.model_files import (
     MODEL_FILES,
@@ -29,6 +30,10 @@ from frostline.model.model_files import (
 from frostline.model.places import HEAD, POOLER
 from frostline.model.pretrained import Pretrained
 
+PROBLEM_TYPES = {
+    CLASSIFICATION: "single_label_classification",
+    REGRESSION: "regression",
+}  # of transformers, by task type
 LOAD_SETTINGS = ("name_or_path", "is_local", "local_files_only", "max_length")  # of a tokenizer; not part of the model
 LONGEST = 512  # tokens of an example, unless the user or the model sets another limit
 
@@ -37,7 +42,7 @@ def load_pretrained(
     name: str,
     *,
     labels: Sequence[str],
-    problem_type: str,
+    task_type: str,
     revision: str | None = None,
     trust_remote_code: bool = False,
     device: torch.device | str = "cpu",
@@ -54,7 +59,7 @@ def load_pretrained(
     config = readable(lambda: AutoConfig.from_pretrained(folder, **trust), name, "its config.json cannot be used")
     require_files(name, folder)
     tokenizer = load_tokenizer(name, folder, trust_remote_code=trust_remote_code)
-    _set_labels(config, labels, problem_type)
+    _set_labels(config, labels, task_type)
     config.pad_token_id = tokenizer.pad_token_id
     config.get_text_config().pad_token_id = tokenizer.pad_token_id
     use_cache = getattr(config, "use_cache", None)
@@ -82,13 +87,13 @@ def load_pretrained(
     )
 
 
-def _set_labels(config: PreTrainedConfig, labels: Sequence[str], problem_type: str) -> None:
+def _set_labels(config: PreTrainedConfig, labels: Sequence[str], task_type: str) -> None:
     """Write the task into the configuration."""
     config.num_labels = len(labels) or 1
     if labels:
         config.id2label = dict(enumerate(labels))
         config.label2id = {label: n for n, label in enumerate(labels)}
-    config.problem_type = problem_type
+    config.problem_type = PROBLEM_TYPES[task_type]
 
 
 def _read_model(name: str, folder: Path, config: PreTrainedConfig, **trust: bool) -> tuple[PreTrainedModel, Any]:

@@ -96,7 +96,7 @@ def _eval_results(identity: Identity, recommended: Mapping[str, Any]) -> list[Ev
     return [
         EvalResult(
             task_type="text-classification",
-            task_name="Text regression" if identity.problem_type == REGRESSION else "Text classification",
+            task_name="Text regression" if identity.task_type == REGRESSION else "Text classification",
             dataset_type=identity.task,
             dataset_name=identity.task,
             dataset_split=split,

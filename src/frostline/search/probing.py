@@ -59,7 +59,7 @@ def fit_alternatives(
             values[PROBE][scored] = refitted(probed, data, prepared.context.states, rows)
     about = {
         "task": task.name,
-        "problem_type": task.problem_type,
+        "task_type": task.task_type,
         "labels": task.labels,
         "columns": asdict(task.columns),
     }

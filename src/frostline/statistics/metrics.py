@@ -29,7 +29,7 @@ class Metric:
     Attributes:
         name: Its name in options and files.
         label: Its name in sentences, tables and figures.
-        problem_type: ``CLASSIFICATION`` or ``REGRESSION``.
+        task_type: ``CLASSIFICATION`` or ``REGRESSION``.
         score: The score of predictions ``[n]`` (class indices or numbers) for targets ``[n]``.
         baseline: The name of the best constant prediction, which gains are measured from.
         lowest: The lowest score, at which intervals end.
@@ -41,7 +41,7 @@ class Metric:
 
     name: str
     label: str
-    problem_type: str
+    task_type: str
     score: Score
     baseline: str = CONSTANT_BASELINE
     lowest: float = 0.0
@@ -87,17 +87,17 @@ _ALL = (
     Metric(
         name="accuracy",
         label="accuracy",
-        problem_type=CLASSIFICATION,
+        task_type=CLASSIFICATION,
         score=_accuracy,
         baseline="majority-class baseline",
         aliases=("acc",),
     ),
-    Metric(name="f1", label="F1", problem_type=CLASSIFICATION, score=_f1, classes=2),
-    Metric(name="f1_macro", label="macro F1", problem_type=CLASSIFICATION, score=_f1_macro),
+    Metric(name="f1", label="F1", task_type=CLASSIFICATION, score=_f1, classes=2),
+    Metric(name="f1_macro", label="macro F1", task_type=CLASSIFICATION, score=_f1_macro),
     Metric(
         name="matthews_correlation",
         label="Matthews correlation",
-        problem_type=CLASSIFICATION,
+        task_type=CLASSIFICATION,
         score=_matthews,
         lowest=-1.0,
         constant=0.0,
@@ -106,7 +106,7 @@ _ALL = (
     Metric(
         name="pearson",
         label="Pearson correlation",
-        problem_type=REGRESSION,
+        task_type=REGRESSION,
         score=_correlation(stats.pearsonr),
         baseline=MEAN_BASELINE,
         lowest=-1.0,
@@ -116,7 +116,7 @@ _ALL = (
     Metric(
         name="spearmanr",
         label="Spearman’s ρ",
-        problem_type=REGRESSION,
+        task_type=REGRESSION,
         score=_correlation(stats.spearmanr),
         baseline=MEAN_BASELINE,
         lowest=-1.0,
@@ -127,7 +127,7 @@ _ALL = (
     Metric(
         name="r2",
         label="R²",
-        problem_type=REGRESSION,
+        task_type=REGRESSION,
         score=_r2,
         baseline=MEAN_BASELINE,
         lowest=-1.0,
@@ -136,7 +136,7 @@ _ALL = (
     ),
 )
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
-DEFAULT = {CLASSIFICATION: "accuracy", REGRESSION: "spearmanr"}  # by problem type
+DEFAULT = {CLASSIFICATION: "accuracy", REGRESSION: "spearmanr"}  # by task type
 _ALIASES = {alias: metric.name for metric in _ALL for alias in metric.aliases}
 
 
@@ -145,46 +145,46 @@ def canonical_name(name: str) -> str:
     return _ALIASES.get(name.lower(), name)
 
 
-def metrics_for(problem_type: str, classes: int) -> list[Metric]:
+def metrics_for(task_type: str, classes: int) -> list[Metric]:
     """The metrics that are defined for a task with this number of classes."""
-    return [m for m in _ALL if m.problem_type == problem_type and m.classes in (None, classes)]
+    return [m for m in _ALL if m.task_type == task_type and m.classes in (None, classes)]
 
 
-def check_metric(name: str | None, problem_type: str, classes: int) -> str:
-    """The metric's name, or the default of the problem type if it is None.
+def check_metric(name: str | None, task_type: str, classes: int) -> str:
+    """The metric's name, or the default of the task type if it is None.
 
     Raises:
         FrostlineError: The metric is not defined for the task; the message lists those that are.
     """
-    known = [metric.name for metric in metrics_for(problem_type, classes)]
+    known = [metric.name for metric in metrics_for(task_type, classes)]
     if name is None:
-        return DEFAULT[problem_type]
+        return DEFAULT[task_type]
     if name not in known:
         raise FrostlineError(f"There is no metric {name!r} for this task: choose one of {', '.join(known)}.")
     return name
 
 
-def predict(logits: Array, problem_type: str) -> Array:
+def predict(logits: Array, task_type: str) -> Array:
     """Predictions ``[n]`` from logits ``[n, C]``: class indices, or for regression the numbers themselves (C = 1)."""
-    return logits[:, 0] if problem_type == REGRESSION else logits.argmax(1)
+    return logits[:, 0] if task_type == REGRESSION else logits.argmax(1)
 
 
-def score(targets: Array, logits: Array, problem_type: str) -> dict[str, float]:
+def score(targets: Array, logits: Array, task_type: str) -> dict[str, float]:
     """The scores in all metrics of the task, for targets ``[n]`` and logits ``[n, C]``. They are NaN if a logit is NaN."""
-    suitable = metrics_for(problem_type, logits.shape[1])
+    suitable = metrics_for(task_type, logits.shape[1])
     if np.isnan(logits).any():
         return {metric.name: float("nan") for metric in suitable}
-    predictions = predict(logits, problem_type)
+    predictions = predict(logits, task_type)
     with warnings.catch_warnings():
         # scikit-learn warns about classes that are never predicted; the score already shows that
         warnings.simplefilter("ignore", UserWarning)
         return {metric.name: metric.score(targets, predictions) for metric in suitable}
 
 
-def is_constant(logits: Array, problem_type: str) -> bool:
+def is_constant(logits: Array, task_type: str) -> bool:
     """Whether the model predicts the same for every row of ``[n, C]``."""
-    predictions = predict(logits, problem_type)
-    if problem_type == REGRESSION:
+    predictions = predict(logits, task_type)
+    if task_type == REGRESSION:
         return bool(np.ptp(predictions) <= 1e-6 * max(1.0, float(np.abs(predictions).max())))
     return bool((predictions == predictions[0]).all())
 

@@ -24,7 +24,7 @@ class Labelled:
     """The targets of a split, ``[rows]``, and the metric that scores predictions for them."""
 
     targets: NDArray[Any]
-    problem_type: str
+    task_type: str
     labels: tuple[str, ...]
     metric: str
 
@@ -32,7 +32,7 @@ class Labelled:
         """The metric on these rows of ``[rows, C]``; NaN if there are none."""
         if not len(rows):
             return float("nan")
-        return METRICS[self.metric].score(self.targets[rows], predict(logits[rows], self.problem_type))
+        return METRICS[self.metric].score(self.targets[rows], predict(logits[rows], self.task_type))
 
     @property
     def chance(self) -> float:

@@ -39,7 +39,7 @@ def read_data(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
             text_column=spec.text_column,
             text_pair_column=spec.text_pair_column,
             label_column=spec.label_column,
-            problem_type=spec.problem_type,
+            task_type=spec.task_type,
             labels=spec.labels,
             data_seed=spec.data_seed,
             held_out_share=spec.held_out_share,

@@ -150,7 +150,7 @@ def _identity(
         train_rows=data.train_rows,
         folds=0 if data.folds is None else int(data.folds.max()) + 1,
         task=data.task.name,
-        problem_type=data.task.problem_type,
+        task_type=data.task.task_type,
         labels=data.task.labels,
     )
 
@@ -172,7 +172,7 @@ def _context(
     if data.task.labels and class_weighting != "none":
         weights = torch.from_numpy(class_weights(data.train.targets, class_weighting, data.task.labels)).float()  # type: ignore[arg-type]
     targets = np.concatenate([part.targets for part in splits_of(data).values()])
-    problem = Problem(data.task.problem_type, targets, tokens.lengths, weights, metric)
+    problem = Problem(data.task.task_type, targets, tokens.lengths, weights, metric)
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
     return RunContext(pretrained, machine, problem, tokens, rows, reads, packed=False, folds=data.folds)
 
@@ -180,7 +180,7 @@ def _context(
 def _metric(spec: SweepSpec, data: Data) -> str:
     """The metric of the sweep; for a GLUE task, GLUE's own unless another one is requested."""
     requested = glue_task(spec.glue).metric if spec.metric is None and spec.glue is not None else spec.metric
-    return check_metric(requested, data.task.problem_type, len(data.task.labels))
+    return check_metric(requested, data.task.task_type, len(data.task.labels))
 
 
 def load_model(spec: SweepSpec, task: Task, machine: Machine) -> Pretrained:
@@ -188,7 +188,7 @@ def load_model(spec: SweepSpec, task: Task, machine: Machine) -> Pretrained:
     return load_pretrained(
         spec.model,
         labels=task.labels,
-        problem_type=task.problem_type,
+        task_type=task.task_type,
         revision=spec.revision,
         trust_remote_code=spec.trust_remote_code,
         device=machine.device,

@@ -129,7 +129,7 @@ class LearnerState:
         record.train_last = self.problem.scores(logits, rows)
         best = record.evaluations[record.best].logits
         targets = self.problem.targets[validation_rows]
-        if is_constant(best, self.problem.problem_type) and (targets != targets[0]).any():
+        if is_constant(best, self.problem.task_type) and (targets != targets[0]).any():
             record.outcome, record.reason = "degenerate", "it predicts the same for every validation row"
         if not np.isfinite(best).all():
             self.diverge("its logits of the validation rows are not finite")

@@ -22,14 +22,14 @@ class Problem:
     """Targets and lengths of all rows of the pool, with loss and scores.
 
     Attributes:
-        problem_type: ``CLASSIFICATION`` or ``REGRESSION``.
+        task_type: ``CLASSIFICATION`` or ``REGRESSION``.
         targets: The class index or the number of each row, ``[N]``.
         lengths: Tokens of each row, ``[N]``.
         class_weights: Weights of the classes in the loss, ``[C]``; None weights all classes equally.
         metric: The metric that chooses the best epoch.
     """
 
-    problem_type: str
+    task_type: str
     targets: NDArray[Any]
     lengths: NDArray[np.int64]
     class_weights: Tensor | None
@@ -38,7 +38,7 @@ class Problem:
     def loss(self, logits: Tensor, rows: Rows) -> Tensor:
         """The mean loss of a batch in float32: cross entropy for classification, squared error for regression."""
         targets = torch.from_numpy(self.targets[rows]).to(logits.device)
-        if self.problem_type == REGRESSION:
+        if self.task_type == REGRESSION:
             return F.mse_loss(logits[:, 0].float(), targets.float())
         weights = None if self.class_weights is None else self.class_weights.to(logits.device)
         return F.cross_entropy(logits.float(), targets, weight=weights)
@@ -46,7 +46,7 @@ class Problem:
     def scores(self, logits: NDArray[np.float32], rows: Rows) -> dict[str, float]:
         """The loss, and every metric of this type of task."""
         loss = float(self.loss(torch.from_numpy(logits), rows))
-        return {**score(self.targets[rows], logits, self.problem_type), "loss": loss}
+        return {**score(self.targets[rows], logits, self.task_type), "loss": loss}
 
     def logits(self, forward: Forward, rows: Rows, batch: int) -> NDArray[np.float32]:
         """Logits ``[..., n, C]`` of rows ``[..., n]``, without gradients, in batches of examples of similar length."""

@@ -61,7 +61,7 @@ def make_answer(
         "model": runs[0]["model"],
         "task": runs[0]["task"],
         "metric": validation.metric,
-        "problem_type": validation.problem_type,
+        "task_type": validation.task_type,
         "layers": layers,
         "target": None if choices.by_margin else choices.target,
         "margin": choices.margin if choices.by_margin else None,
