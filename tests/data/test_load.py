@@ -48,6 +48,11 @@ def test_a_tenth_is_held_out_for_each_of_validation_and_test(tmp_path: Path) -> 
     assert load(train=tmp_path / "films.csv").train.digest() == data.train.digest()
 
 
+def test_an_unknown_task_type_is_refused() -> None:
+    sentence = refusal(train=frame(20), task_type="regresion")
+    assert "'regresion' is not known (did you mean 'regression'?); pass one of text-classification" in sentence
+
+
 def test_given_validation_examples_and_no_test_set() -> None:
     data = load(train=frame(20), validation=frame(10, 100), test="none")
     assert data.test is None and len(data.train) == 20 and len(data.validation) == 10

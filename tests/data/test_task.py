@@ -156,8 +156,3 @@ def test_labels_that_contradict_the_table_are_refused() -> None:
     assert "no row has 'other', which --labels names" in refusal(["pos", "neg"], labels=["pos", "neg", "other"])
     assert "names 'pos' more than once" in refusal(["pos", "neg"], labels=["pos", "neg", "pos"])
     assert "a regression has none" in refusal(["1", "2"], labels=["1", "2"], task_type=REGRESSION)
-
-
-def test_an_unknown_task_type_is_refused() -> None:
-    sentence = refusal(["1", "2"], task_type="regresion")
-    assert "'regresion' is not known (did you mean 'regression'?); pass text-classification" in sentence

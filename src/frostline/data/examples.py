@@ -58,7 +58,11 @@ class Texts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Examples(Texts):
-    """Texts with their targets: int64 class indices ``[N]``, or float64 numbers ``[N]`` for regression."""
+    """Texts with their targets: int64 class indices ``[N]``, or float64 numbers ``[N]`` for regression.
+
+    For token classification, the texts are sentences (:mod:`frostline.data.sentences`) and the targets are the indices of
+    the words' tags ``[N, W]`` (:mod:`frostline.data.tags`).
+    """
 
     targets: npt.NDArray[np.int64] | npt.NDArray[np.float64]
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-TaskType = Literal["text-classification", "regression"]
+TaskType = Literal["text-classification", "regression", "token-classification"]
 CLASSIFICATION: Final = "text-classification"
 REGRESSION: Final = "regression"
+TOKENS: Final = "token-classification"  # a label for each word of a sentence
+TASK_TYPES = (CLASSIFICATION, REGRESSION, TOKENS)
 
 HOLD_OUT, NO_TEST = "hold out", "none"  # keywords that a user can give instead of a validation or test file
 
@@ -30,7 +32,8 @@ class DataSpec:
         text_column: The column of the texts.
         text_pair_column: The column of the second texts of pairs.
         label_column: The column of the labels.
-        task_type: ``CLASSIFICATION`` or ``REGRESSION``; by default decided from the labels.
+        tag_column: The column of the labels in a CoNLL file, counted from 1.
+        task_type: ``CLASSIFICATION``, ``REGRESSION`` or ``TOKENS``; by default decided from the labels.
         labels: The classes in the order of their indices.
         task_name: The name of the task in all results; by default the name of the file, folder or data set.
         held_out_share: The share of the training rows to hold out, for each of validation and test. By default a tenth, at
@@ -52,6 +55,7 @@ class DataSpec:
     text_column: str | None = None
     text_pair_column: str | None = None
     label_column: str | None = None
+    tag_column: int | None = None
     task_type: str | None = None
     labels: Sequence[str] | None = None
     task_name: str | None = None

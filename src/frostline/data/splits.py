@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
-from frostline.data.specification import CLASSIFICATION, HOLD_OUT, NO_TEST, DataSpec, is_keyword
+from frostline.data.specification import CLASSIFICATION, HOLD_OUT, NO_TEST, REGRESSION, DataSpec, is_keyword
 from frostline.data.subsets import strata, stratified_indices
 from frostline.data.task import Task
 from frostline.data.wording import quoted
@@ -104,7 +104,7 @@ def hold_out(examples: Examples, task: Task, size: int, seed: int, *, split: str
     Raises:
         FrostlineError: A class would have no rows in one of the two.
     """
-    needed = len(np.unique(examples.targets)) if task.task_type == CLASSIFICATION else 1
+    needed = 1 if task.task_type == REGRESSION else len(np.unique(strata(examples.targets)))
     if not needed <= size < len(examples):
         shown = f"all {needed} classes" if needed > 1 else "any row"
         raise FrostlineError(

@@ -8,8 +8,9 @@ from frostline import FrostlineError
 from frostline.data.columns import Columns
 from frostline.data.labels import label_cells, refuse_missing, refuse_similar_labels
 from frostline.data.parsing import INTEGER, NUMBER
-from frostline.data.specification import CLASSIFICATION, REGRESSION
+from frostline.data.specification import CLASSIFICATION, REGRESSION, TASK_TYPES, TOKENS
 from frostline.data.table import Table
+from frostline.data.tags import tag_names
 from frostline.data.wording import did_you_mean, listed, quoted
 
 MAX_CLASSES = 20  # more distinct labels than this may be the numbers of a regression, or not labels at all
@@ -21,7 +22,7 @@ class Task:
 
     Attributes:
         name: The name of the task in all results.
-        task_type: ``CLASSIFICATION`` or ``REGRESSION``.
+        task_type: ``CLASSIFICATION``, ``REGRESSION`` or ``TOKENS``.
         labels: The names of the classes in the order of their indices; empty for regression.
         columns: The columns of the training table.
     """
@@ -44,17 +45,15 @@ def decide_task(
 
     Texts, booleans and at most 20 distinct integers are classes. More than 20 distinct numbers, not all integers, are a
     regression. In every other case, the user must decide. Classes have the order of ``labels``, else the order of the
-    ``ClassLabel`` column. Without both, numbers are ordered by value and texts by code point.
+    ``ClassLabel`` column. Without both, numbers are ordered by value and texts by code point. For the tags of token
+    classification see :func:`frostline.data.tags.tag_names`.
 
     Raises:
         FrostlineError: The task is ambiguous, a label is missing, or the table's labels do not match ``labels``.
     """
-    if task_type not in (None, CLASSIFICATION, REGRESSION):
-        raise FrostlineError(
-            f"--task-type {quoted(task_type)} is not known{did_you_mean(task_type, [CLASSIFICATION, REGRESSION])}; "
-            f"pass {CLASSIFICATION} or {REGRESSION}."
-        )
-    assert columns.label is not None
+    assert task_type in (None, *TASK_TYPES) and columns.label is not None
+    if task_type == TOKENS:
+        return Task(name=name, task_type=TOKENS, labels=tag_names(table, columns.label, labels), columns=columns)
     cells = label_cells(table, columns.label)
     refuse_missing(table, columns.label, cells)
     given = tuple(labels) if labels else table.class_names.get(columns.label)

@@ -9,7 +9,7 @@ import numpy as np
 from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.data.load import Data, load_data
-from frostline.data.specification import DataSpec
+from frostline.data.specification import TOKENS, DataSpec
 from frostline.frozen.batches import Rows
 from frostline.model.anatomy import position_limit
 from frostline.model.pretrained import Pretrained
@@ -30,7 +30,7 @@ def read_data(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
         FrostlineError: A table cannot be read or is not usable.
     """
     given = {name: sources.get(name, getattr(spec, name)) for name in SPLITS}
-    return load_data(
+    data = load_data(
         DataSpec(
             **given,
             data=spec.data,
@@ -39,6 +39,7 @@ def read_data(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
             text_column=spec.text_column,
             text_pair_column=spec.text_pair_column,
             label_column=spec.label_column,
+            tag_column=spec.tag_column,
             task_type=spec.task_type,
             labels=spec.labels,
             data_seed=spec.data_seed,
@@ -49,6 +50,12 @@ def read_data(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
             folds=spec.folds,
         )
     )
+    if data.task.task_type == TOKENS:
+        raise FrostlineError(
+            f"{data.task.name}: the task is token classification, which cannot be trained yet; give one label for each "
+            "text."
+        )
+    return data
 
 
 def splits_of(data: Data) -> dict[str, Examples]:

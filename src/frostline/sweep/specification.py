@@ -43,6 +43,9 @@ class SweepSpec(Settings):
         None, description="column with the second text of a pair", json_schema_extra=FOUND
     )
     label_column: str | None = Field(None, description="column with the class or number", json_schema_extra=FOUND)
+    tag_column: int | None = Field(
+        None, ge=2, description="column of the tags in a CoNLL file, counted from 1", json_schema_extra=FOUND
+    )
     column_names: Strings | None = Field(
         None,
         description="column names, for files without a header line",
@@ -50,7 +53,7 @@ class SweepSpec(Settings):
     )
     task_type: TaskType | None = Field(
         None,
-        description="task type: text-classification or regression",
+        description="task type: text-classification, regression or token-classification",
         json_schema_extra=panel("data", "found from the labels"),
     )
     labels: Strings | None = Field(
@@ -216,7 +219,7 @@ CHOSEN_BY_SEARCH = ("tune", "tune_modules", "grid")
 OF_MODEL_AND_DATA = (
     *("model", "revision", "trust_remote_code"),
     *("train", "validation", "held_out_share", "first_rows", "data", "config", "glue", "column_names"),
-    *("text_column", "text_pair_column", "label_column", "task_type", "labels", "task"),
+    *("text_column", "text_pair_column", "label_column", "tag_column", "task_type", "labels", "task"),
     *("metric", "data_seed", "max_length", "max_truncated", "precision", "device"),
 )
 
