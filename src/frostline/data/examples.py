@@ -66,6 +66,11 @@ class Examples(Texts):
 
     targets: npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
+    @property
+    def of_words(self) -> bool:
+        """Whether the examples are sentences of words with tags."""
+        return self.targets.ndim > 1
+
     def take(self, indices: Indices) -> Self:
         return replace(super().take(indices), targets=self.targets[indices])
 

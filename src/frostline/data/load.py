@@ -32,7 +32,7 @@ from frostline.data.specification import (
 )
 from frostline.data.splits import complete_splits
 from frostline.data.table import Table
-from frostline.data.tags import are_entities, entity_types, has_no_tags
+from frostline.data.tags import are_entities, entity_types, has_no_tags, of_equal_width
 from frostline.data.targets import targets_of
 from frostline.data.task import Task, decide_task
 from frostline.data.wording import did_you_mean, listed, quoted
@@ -89,7 +89,8 @@ def load_data(spec: DataSpec) -> Data:
     notes += _descriptions(tables["train"], task)
     if spec.train is None and spec.test is None and "test" in tables and _is_unlabelled(tables["test"], task):
         notes.append(f"{tables.pop('test').name} has no labels and is left out.")
-    complete = complete_splits({split: _examples(table, task, split) for split, table in tables.items()}, task, spec)
+    given = of_equal_width({split: _examples(table, task, split) for split, table in tables.items()})
+    complete = complete_splits(given, task, spec)
     splits = complete.splits
     report = report_on({split: splits[split] for split in ("train", "validation", "test") if split in splits}, task)
     return Data(

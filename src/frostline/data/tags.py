@@ -4,7 +4,8 @@ In the BIO scheme (IOB2), ``B-person`` begins an entity of the type person, ``I-
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.columns import is_list
+from frostline.data.examples import Examples
 from frostline.data.parsing import INTEGER
 from frostline.data.sentences import words_of
 from frostline.data.table import Table
@@ -105,6 +107,18 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
     for n, row in enumerate(rows):
         targets[n, : len(row)] = row
     return targets
+
+
+def of_equal_width(splits: Mapping[str, Examples]) -> dict[str, Examples]:
+    """The splits with targets ``[N, W]`` of the same W; targets ``[N]`` as they are."""
+    width = max(part.targets.shape[-1] for part in splits.values())
+
+    def widened(part: Examples) -> Examples:
+        targets = np.full((len(part), width), NO_WORD, np.int64)
+        targets[:, : part.targets.shape[1]] = part.targets
+        return replace(part, targets=targets)
+
+    return {name: widened(part) if part.of_words else part for name, part in splits.items()}
 
 
 def has_no_tags(table: Table, column: str) -> bool:

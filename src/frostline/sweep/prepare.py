@@ -13,6 +13,8 @@ from frostline.data.class_weights import class_weights
 from frostline.data.examples import Examples
 from frostline.data.glue.tasks import glue_task
 from frostline.data.load import Data
+from frostline.data.specification import TOKENS
+from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
 from frostline.frozen.check.cut_comparison import Check
 from frostline.frozen.check.head_token import find_head_reads
@@ -40,7 +42,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
 from frostline.training.context import RunContext
-from frostline.training.problem import Problem
+from frostline.training.problem import Problem, TagProblem
 from frostline.training.specification import RunSpec
 
 
@@ -124,7 +126,7 @@ def prepare(
         data=data,
         encoded=encoded,
         store=store,
-        probes=probes,
+        probes=probes and not data.train.of_words,
     )
     return Prepared(spec, data, pretrained, identity, context, plan, store, requested)
 
@@ -170,17 +172,25 @@ def _context(
     rows = {name: np.arange(end - len(part), end) for (name, part), end in zip(encoded.items(), ends, strict=True)}
     weights = None
     if data.task.labels and class_weighting != "none":
-        weights = torch.from_numpy(class_weights(data.train.targets, class_weighting, data.task.labels)).float()  # type: ignore[arg-type]
-    targets = np.concatenate([part.targets for part in splits_of(data).values()])
-    problem = Problem(data.task.task_type, targets, tokens.lengths, weights, metric)
+        own = data.train.targets[data.train.targets != NO_WORD]
+        weights = torch.from_numpy(class_weights(own, class_weighting, data.task.labels)).float()
+    problem = _problem(data, tokens, weights, metric)
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
     return RunContext(pretrained, machine, problem, tokens, rows, reads, packed=False, folds=data.folds)
+
+
+def _problem(data: Data, tokens: Tokens, weights: torch.Tensor | None, metric: str) -> Problem:
+    """The learning problem of the examples of all splits."""
+    targets = np.concatenate([part.targets for part in splits_of(data).values()])
+    if data.task.task_type == TOKENS:
+        return TagProblem.of(targets, tokens, weights, metric, data.task.labels)
+    return Problem(data.task.task_type, targets, tokens.lengths, weights, metric)
 
 
 def _metric(spec: SweepSpec, data: Data) -> str:
     """The metric of the sweep; for a GLUE task, GLUE's own unless another one is requested."""
     requested = glue_task(spec.glue).metric if spec.metric is None and spec.glue is not None else spec.metric
-    return check_metric(requested, data.task.task_type, len(data.task.labels))
+    return check_metric(requested, data.task.task_type, len(data.task.labels), data.task.labels)
 
 
 def load_model(spec: SweepSpec, task: Task, machine: Machine) -> Pretrained:
