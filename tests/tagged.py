@@ -68,14 +68,20 @@ def small_base(folder: Path, model_type: str, *, layers: int = 3) -> Path:
     return folder
 
 
-def aligned_labels(tokenizer: Any, words: Sequence[list[str]], tags: Sequence[list[str]], max_length: int) -> Any:
+def aligned_labels(
+    tokenizer: Any, words: Sequence[list[str]], tags: Sequence[list[str]], max_length: int, *, every_token: bool = False
+) -> Any:
     """Inputs and labels as transformers' example of token classification makes them: the first token carries the label."""
     encoded = tokenizer(list(words), is_split_into_words=True, truncation=True, max_length=max_length)
     examples = []
     for n, own in enumerate(tags):
         labels, before = [], None
         for word in encoded.word_ids(n):
-            labels.append(-100 if word is None or word == before else LABELS.index(own[word]))
+            if word is not None and word == before:
+                tag = own[word].replace("B-person", "I-person")  # there is no I-place
+                labels.append(LABELS.index(tag) if every_token else -100)
+            else:
+                labels.append(-100 if word is None else LABELS.index(own[word]))
             before = word
         examples.append({"input_ids": encoded["input_ids"][n], "labels": labels})
     return examples

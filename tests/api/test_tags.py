@@ -19,8 +19,9 @@ from frostline.statistics.metrics import predict
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from tagged import LABELS, small_base, tagged
-from tiny import QUICK, Frostline
+from tiny import QUICK, Frostline, run_sweep
 
+SHORT = {"tune": "0", "seeds": 1, **QUICK, "num_train_epochs": 1}
 SETTINGS: dict[str, Any] = {"tune": "0,1,all", "seeds": 2, "progress": Progress(), **QUICK}
 
 
@@ -123,6 +124,15 @@ def test_the_report_shows_types_and_wrong_words(finished: Path) -> None:
     assert (
         "pipeline_tag: token-classification" in card and 'aggregation_strategy="simple"' in card and "nan" not in card
     )
+
+
+def test_all_tokens_are_labelled_on_request(base: Path, tmp_path: Path, tiny_table: Path) -> None:
+    run_sweep({"model": base, "train": table(60), "out": tmp_path / "o", "label_all_tokens": True, **SHORT})
+    run_sweep({"model": base, "train": table(60), "out": tmp_path / "p", **SHORT})
+    (one,), (other,) = (Folder(tmp_path / name).rows() for name in "op")
+    assert one["train_last"] is not None and one["run"] != other["run"]
+    with pytest.raises(FrostlineError, match="--label-all-tokens is for tags of words"):
+        run_sweep({"model": base, "train": tiny_table, "out": tmp_path / "q", "label_all_tokens": True, **SHORT})
 
 
 def test_a_forecast_times_the_scoring_of_words(base: Path, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Token classification is exact: losses, logits and gradients are those of plain transformers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -15,9 +17,9 @@ from frostline.model.loading import load_pretrained
 from frostline.model.packing import is_packable
 from frostline.model.tokens import encode
 from frostline.training.context import RunContext
-from frostline.training.problem import TagProblem
 from frostline.training.run import run, run_stacked
 from frostline.training.session import training_session
+from frostline.training.tagging import TagProblem
 from tagged import LABELS, aligned_labels, small_base, tagged
 from training.runs import largest_difference, losses, outcome, spec_of, with_states
 
@@ -37,7 +39,7 @@ def targets_of(tags):
 def context_of(folder):
     pretrained = load_pretrained(str(folder), labels=LABELS, task_type=TOKENS)
     tokens = encode(pretrained.tokenizer, list(map(joined, WORDS)), None, MAX_LENGTH, of_words=True)
-    problem = TagProblem.of(targets_of(TAGS), tokens, None, "entity_f1", LABELS)
+    problem = TagProblem.of(targets_of(TAGS), tokens, LABELS, "entity_f1")
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
     machine, packed = Machine(torch.device("cpu"), "float32"), is_packable(pretrained.model)
     return RunContext(pretrained, machine, problem, tokens, SPLITS, reads, packed)
@@ -73,6 +75,26 @@ def test_losses_logits_and_gradients_are_those_of_transformers(context, tune):
     both = [(g, e) for g, e in zip(gradients, expected_gradients, strict=True) if e is not None]
     largest = max(float(e.abs().max()) for _, e in both)
     assert both and all((g - e).abs().max() < 1e-5 * largest for g, e in both)
+
+
+def test_all_tokens_of_a_word_can_be_labelled(bert):
+    problem = TagProblem.of(bert.problem.targets, bert.tokens, LABELS, "entity_f1", every_token=True)
+    context, rows = replace(bert, problem=problem), np.arange(16)
+    with training_session([spec_of(1)], context) as (_, forward):
+        bert.pretrained.model.eval()
+        logits = forward(rows[None])
+        loss, words = problem.loss(logits[0], rows), problem.predictions(logits, rows[None])[0]
+    tokenizer = bert.pretrained.tokenizer
+    examples = aligned_labels(tokenizer, WORDS[:16], TAGS[:16], MAX_LENGTH, every_token=True)
+    batch = DataCollatorForTokenClassification(tokenizer)(examples)
+    assert loss.item() == pytest.approx(bert.pretrained.model(**batch).loss.item(), rel=1e-5)
+    assert {LABELS[tag] for tag in problem.token_targets[0] if tag >= 0} > {"B-person", "I-person"}
+    with training_session([spec_of(1)], bert) as (_, forward):
+        bert.pretrained.model.eval()
+        assert torch.allclose(forward(rows[None])[0], words, equal_nan=True)
+    result = run(spec_of(1, label_all_tokens=True), context)
+    assert result.logits["validation_best"].shape == (24, *problem.predictions_per_row, 4)
+    assert losses(result) != losses(run(spec_of(1), bert))
 
 
 def test_a_run_from_cached_hidden_states_is_that_of_the_whole_model(bert, tmp_path):

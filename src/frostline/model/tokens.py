@@ -90,18 +90,22 @@ class Tokens:
         before[self.offsets[:-1][self.lengths > 0]] = -1  # the last token of another example
         return np.asarray((self.words >= 0) & (self.words != before))
 
-    def word_positions(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """The words of the examples ``rows``.
+    def labelled(self, rows: NDArray[np.int64], *, every_token: bool = False) -> tuple[NDArray[Any], ...]:
+        """The tokens of the examples ``rows`` that carry the tag of their word: the first one of a word, or every one.
 
         Returns:
-            For every word that has tokens: the position of its first one among all tokens of ``rows``, the place of its
-            example in ``rows``, and its place in the sentence.
+            Five arrays with an item for each of them: its position among all tokens of ``rows``; the place of its example in
+            ``rows``; its place in the example; its word; whether it is the first one of the word. The place of a first token
+            is that of its word. With ``every_token``, tokens are counted.
         """
         assert self.words is not None
         flat = flat_positions(self.offsets, rows)
-        first = np.flatnonzero(self.begins_word[flat])
+        first, words = self.begins_word[flat], self.words[flat].astype(np.int64)
         examples = np.repeat(np.arange(len(rows)), self.lengths[rows])
-        return first, examples[first], self.words[flat[first]].astype(np.int64)
+        chosen = np.flatnonzero(words >= 0 if every_token else first)
+        examples, words, first = examples[chosen], words[chosen], first[chosen]
+        places = np.arange(len(chosen)) - np.searchsorted(examples, examples) if every_token else words
+        return chosen, examples, places, words, first
 
     @cached_property
     def keys(self) -> NDArray[np.void]:

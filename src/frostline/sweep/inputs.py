@@ -131,6 +131,8 @@ def _check_truncation(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length
 
 def require_classes(spec: SweepSpec, data: Data) -> None:
     """Refuse class weights and calibration for a regression, and a threshold unless there are two classes."""
+    if data.task.task_type != TOKENS and spec.label_all_tokens:
+        raise FrostlineError(f"{data.task.name}: --label-all-tokens is for tags of words: leave it out.")
     if data.task.task_type == TOKENS and (spec.calibrate or spec.threshold is not None):
         flag = "--calibrate" if spec.calibrate else "--threshold"
         raise FrostlineError(

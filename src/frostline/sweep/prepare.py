@@ -42,8 +42,9 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
 from frostline.training.context import RunContext
-from frostline.training.problem import Problem, TagProblem
+from frostline.training.problem import Problem
 from frostline.training.specification import RunSpec
+from frostline.training.tagging import TagProblem
 
 
 @dataclass
@@ -117,7 +118,7 @@ def prepare(
     progress.begin("tokenizing the examples")
     runs = expand(spec, identity)
     encoded = encode_splits(spec, splits, max_length, pretrained, trained=rows_trained(runs, data))
-    context = _context(pretrained, machine, data, encoded, metric=metric, class_weighting=spec.class_weights)
+    context = _context(spec, pretrained, machine, data, encoded, metric=metric)
     plan = make_plan(
         spec=spec,
         identity=identity,
@@ -158,32 +159,28 @@ def _identity(
 
 
 def _context(
-    pretrained: Pretrained,
-    machine: Machine,
-    data: Data,
-    encoded: Mapping[str, Tokens],
-    *,
-    metric: str,
-    class_weighting: str | dict[str, float],
+    spec: SweepSpec, pretrained: Pretrained, machine: Machine, data: Data, encoded: Mapping[str, Tokens], *, metric: str
 ) -> RunContext:
     """The context of all runs: the model, and the examples of all splits in one pool."""
     tokens = Tokens.join(list(encoded.values()))
     ends = np.cumsum([len(part) for part in encoded.values()])
     rows = {name: np.arange(end - len(part), end) for (name, part), end in zip(encoded.items(), ends, strict=True)}
     weights = None
-    if data.task.labels and class_weighting != "none":
+    if data.task.labels and spec.class_weights != "none":
         own = data.train.targets[data.train.targets != NO_WORD]
-        weights = torch.from_numpy(class_weights(own, class_weighting, data.task.labels)).float()
-    problem = _problem(data, tokens, weights, metric)
+        weights = torch.from_numpy(class_weights(own, spec.class_weights, data.task.labels)).float()
+    problem = _problem(spec, data, tokens, weights, metric)
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
     return RunContext(pretrained, machine, problem, tokens, rows, reads, packed=False, folds=data.folds)
 
 
-def _problem(data: Data, tokens: Tokens, weights: torch.Tensor | None, metric: str) -> Problem:
+def _problem(spec: SweepSpec, data: Data, tokens: Tokens, weights: torch.Tensor | None, metric: str) -> Problem:
     """The learning problem of the examples of all splits."""
     targets = np.concatenate([part.targets for part in splits_of(data).values()])
     if data.task.task_type == TOKENS:
-        return TagProblem.of(targets, tokens, weights, metric, data.task.labels)
+        return TagProblem.of(
+            targets, tokens, data.task.labels, metric, class_weights=weights, every_token=spec.label_all_tokens
+        )
     return Problem(data.task.task_type, targets, tokens.lengths, weights, metric)
 
 

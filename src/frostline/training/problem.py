@@ -1,6 +1,6 @@
 """The learning problem of a run: targets, loss and scores. Rows refer to the pool, the concatenation of all splits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from frostline.data.specification import REGRESSION, TOKENS
-from frostline.data.tags import NO_WORD
+from frostline.data.specification import REGRESSION
 from frostline.frozen.batches import Rows
-from frostline.model.tokens import Tokens
 from frostline.statistics.metrics import is_constant, score
 
 Forward = Callable[[Rows], Tensor]  # rows of the pool [..., B] -> logits [..., B, C]
@@ -46,6 +44,10 @@ class Problem:
         """The logits ``[K, B, C]`` of rows ``[K, B]``, from those of the model, ``[K * B, C]``."""
         return logits.view(*rows.shape, -1)
 
+    def predictions(self, logits: Tensor, rows: Rows) -> Tensor:
+        """The logits that are scored, of those that :meth:`by_row` returns."""
+        return logits
+
     def loss(self, logits: Tensor, rows: Rows) -> Tensor:
         """The mean loss of a batch in float32: cross entropy for classification, squared error for regression."""
         targets = torch.from_numpy(self.targets[rows]).to(logits.device)
@@ -60,10 +62,7 @@ class Problem:
     def scores(self, logits: NDArray[np.float32], rows: Rows) -> dict[str, float]:
         """The loss, and every metric of this type of task."""
         loss = float(self.loss(torch.from_numpy(logits), rows))
-        return {**self._metrics(logits, rows), "loss": loss}
-
-    def _metrics(self, logits: NDArray[np.float32], rows: Rows) -> dict[str, float]:
-        return score(self.targets[rows], logits, self.task_type)
+        return {**score(self.targets[rows], logits, self.task_type), "loss": loss}
 
     def is_finite(self, logits: NDArray[np.float32], rows: Rows) -> bool:
         """Whether all logits of these rows are finite."""
@@ -79,70 +78,9 @@ class Problem:
         order = np.argsort(self.lengths[rows], axis=-1, kind="stable")
         by_length = np.take_along_axis(rows, order, -1)
         with torch.no_grad():
-            batches = [forward(by_length[..., n : n + batch]).float() for n in range(0, rows.shape[-1], batch)]
+            parts = [by_length[..., n : n + batch] for n in range(0, rows.shape[-1], batch)]
+            batches = [self.predictions(forward(part), part).float() for part in parts]
         axis = rows.ndim - 1
         logits = torch.cat(batches, axis).cpu().numpy()
         restore = np.argsort(order, axis=-1)
         return np.take_along_axis(logits, restore.reshape(*restore.shape, *[1] * (logits.ndim - rows.ndim)), axis)
-
-
-@dataclass(frozen=True)
-class TagProblem(Problem):
-    """The problem of token classification: a tag for each word, read at its first token.
-
-    Targets are ``[N, W]``. Words whose tokens were cut off are neither trained on nor scored. Their logits are NaN, as are those
-    where a sentence has no further word.
-
-    Attributes:
-        tokens: The tokens of all rows.
-        labels: The tags.
-        known: The targets ``[N, W]`` of the words that have tokens; ``NO_WORD`` elsewhere.
-    """
-
-    tokens: Tokens
-    labels: Sequence[str]
-    known: NDArray[np.int64]
-
-    @classmethod
-    def of(
-        cls,
-        targets: NDArray[np.int64],
-        tokens: Tokens,
-        class_weights: Tensor | None,
-        metric: str,
-        labels: Sequence[str],
-    ) -> "TagProblem":
-        """The problem of these targets ``[N, W]``."""
-        _, examples, words = tokens.word_positions(np.arange(len(tokens)))
-        known = np.full_like(targets, NO_WORD)
-        known[examples, words] = targets[examples, words]
-        return cls(TOKENS, targets, tokens.lengths, class_weights, metric, tokens, tuple(labels), known)
-
-    @property
-    def predictions_per_row(self) -> tuple[int, ...]:
-        return (int(self.targets.shape[1]),)
-
-    def by_row(self, logits: Tensor, rows: Rows) -> Tensor:
-        """The logits ``[K, B, W, C]`` of the words of rows ``[K, B]``, from those of their real tokens, ``[T, C]``."""
-        positions, examples, words = (
-            torch.from_numpy(x).to(logits.device) for x in self.tokens.word_positions(rows.ravel())
-        )
-        empty = logits.new_full((rows.size, self.targets.shape[1], logits.shape[-1]), torch.nan)
-        return empty.index_put((examples, words), logits[positions]).view(*rows.shape, *empty.shape[1:])
-
-    def loss(self, logits: Tensor, rows: Rows) -> Tensor:
-        """The mean cross entropy over the words of a batch in float32."""
-        targets = torch.from_numpy(self.known[rows].ravel())
-        words = torch.from_numpy(np.flatnonzero(targets != NO_WORD)).to(logits.device)
-        return self._cross_entropy(logits.flatten(0, 1)[words], targets.to(logits.device)[words])
-
-    def _metrics(self, logits: NDArray[np.float32], rows: Rows) -> dict[str, float]:
-        return score(self.known[rows], logits, self.task_type, self.labels)
-
-    def is_finite(self, logits: NDArray[np.float32], rows: Rows) -> bool:
-        return bool(np.isfinite(logits[self.known[rows] != NO_WORD]).all())
-
-    def is_degenerate(self, logits: NDArray[np.float32], rows: Rows) -> bool:
-        targets = self.known[rows]
-        targets = targets[targets != NO_WORD]
-        return is_constant(logits, self.task_type) and bool((targets != targets[:1]).any())
