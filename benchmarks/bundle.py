@@ -45,9 +45,7 @@ def write_models(work: Path, k: int) -> list[Path]:
 
     folders = []
     for n in range(TASKS):
-        pretrained = load_pretrained(
-            str(packaged_model()), labels=("no", "yes"), problem_type="single_label_classification"
-        )
+        pretrained = load_pretrained(str(packaged_model()), labels=("no", "yes"), task_type="text-classification")
         torch.manual_seed(n)
         with torch.no_grad():
             for name in sorted(Trainable(k).parameters(pretrained.anatomy)):

@@ -41,7 +41,7 @@ class Texts:
 
     def score(self, shares: Any) -> float:
         """The score of predicted probabilities."""
-        return score(self.expected, np.asarray(shares), self.task["problem_type"])[self.task["metric"]]
+        return score(self.expected, np.asarray(shares), self.task["task_type"])[self.task["metric"]]
 
 
 def logistic(texts: Texts) -> Iterator[Line]:

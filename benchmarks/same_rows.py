@@ -47,7 +47,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
     facts = {
         "model": str(prepared.pretrained.folder),
         "labels": list(prepared.identity.labels),
-        "problem_type": prepared.identity.problem_type,
+        "task_type": prepared.identity.task_type,
         "metric": prepared.identity.metric,
         "max_length": plan.max_length,
         "layers": anatomy.count,

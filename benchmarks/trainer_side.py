@@ -85,7 +85,7 @@ class Grid:
         task, start = self.task, perf_counter()
         set_seed(cell["seed"])
         model = AutoModelForSequenceClassification.from_pretrained(
-            task["model"], num_labels=len(task["labels"]) or 1, problem_type=task["problem_type"], dtype=torch.float32
+            task["model"], num_labels=len(task["labels"]) or 1, dtype=torch.float32
         )
         names = set(task["trained"][cell["k"]])
         for name, parameter in model.named_parameters():
@@ -95,7 +95,7 @@ class Grid:
         train = self.train.select(task["subsets"][str(cell["seed"])])
 
         def scores(prediction: Any) -> dict[str, float]:
-            return score(prediction.label_ids, prediction.predictions, task["problem_type"])
+            return score(prediction.label_ids, prediction.predictions, task["task_type"])
 
         with TemporaryDirectory() as folder:
             arguments = self.arguments(cell, folder)

@@ -126,7 +126,7 @@ def original(folder: Path, name: str) -> Path:
 def assert_same(one: Data, two: Data) -> None:
     """Assert that two data sets have the same texts, targets and labels in every split."""
     assert one.task.name == two.task.name and one.task.labels == two.task.labels
-    assert one.task.problem_type == two.task.problem_type and set(one.other_splits) == set(two.other_splits)
+    assert one.task.task_type == two.task.task_type and set(one.other_splits) == set(two.other_splits)
     splits = [(one.train, two.train), (one.validation, two.validation)]
     for first, second in [*splits, *((one.other_splits[key], two.other_splits[key]) for key in one.other_splits)]:
         assert first.texts == second.texts and first.pairs == second.pairs

@@ -10,7 +10,7 @@ from transformers import (
 
 from frostline.model.loading import load_pretrained
 
-CLASSES = {"labels": ("no", "yes"), "problem_type": "single_label_classification"}
+CLASSES = {"labels": ("no", "yes"), "task_type": "text-classification"}
 
 
 def load(folder, **more):

@@ -13,7 +13,7 @@ from frostline.statistics.predictions import Labelled
 
 ROWS, LAYERS = 1000, 4
 TARGETS = np.arange(ROWS) % 2
-VALIDATION = Labelled(TARGETS, "single_label_classification", ("no", "yes"), "accuracy")
+VALIDATION = Labelled(TARGETS, "text-classification", ("no", "yes"), "accuracy")
 KS: tuple[int | str, ...] = (0, 1, 2, "all")
 Made = tuple[list[dict[str, Any]], dict[str, np.ndarray]]
 

@@ -58,7 +58,7 @@ class Rows:
     def __init__(self, *, same_errors: bool, seeds: int = 5) -> None:
         self.targets = np.arange(800) % 2
         self.same_errors, self.logits = same_errors, {}
-        labelled = Labelled(self.targets, "single_label_classification", ("0", "1"), "accuracy")
+        labelled = Labelled(self.targets, "text-classification", ("0", "1"), "accuracy")
         self.evidence = RunPredictions(labelled, self.logits.__getitem__, interim_analyses(seeds))
 
     def outcome(self, trial: Trial, score: float | None) -> Outcome:

@@ -74,7 +74,7 @@ def make_folder(
     """
     kind, rng, store = Texts(**texts), np.random.default_rng(0), Store(out)
     labels = tuple(kind.labels)
-    problem_type = "single_label_classification" if labels else "regression"
+    task_type = "text-classification" if labels else "regression"
     spec = SweepSpec(
         model="org/model",
         train="train.csv",
@@ -87,7 +87,7 @@ def make_folder(
         out=str(out),
     )
     metric = "accuracy" if labels else "spearmanr"
-    identity = Identity("w", "v", "d", LAYERS, metric, "float32", 128, max(sizes), 0, task, problem_type, labels)
+    identity = Identity("w", "v", "d", LAYERS, metric, "float32", 128, max(sizes), 0, task, task_type, labels)
     splits = {name: kind.draw(rng, name, kind.rows) for name in ("validation", "test")[: 2 if kind.test else 1]}
     store.write_spec({**spec.model_dump(mode="json"), "identity": {**vars(identity), "labels": list(labels)}})
     for name, examples in splits.items():
@@ -107,7 +107,7 @@ def make_folder(
 
 def _write_data(out: Path, identity: Identity, splits: Mapping[str, Examples], notes: Sequence[str]) -> None:
     columns = Columns(text="text", label="label")
-    task = Task(name=identity.task, problem_type=identity.problem_type, labels=identity.labels, columns=columns)
+    task = Task(name=identity.task, task_type=identity.task_type, labels=identity.labels, columns=columns)
     facts = {
         "columns": {"text": "text", "text_pair": None, "label": "label"},
         "notes": list(notes),
@@ -139,7 +139,7 @@ def _result(
     logits = {
         name: _logits(rng, run, outcome, part, len(identity.labels)) for name, part in splits.items() if predicted
     }
-    scores = {name: score(splits[name].targets, some, identity.problem_type) for name, some in logits.items()}
+    scores = {name: score(splits[name].targets, some, identity.task_type) for name, some in logits.items()}
     scores = {name: {m: float(v) if np.isfinite(v) else None for m, v in some.items()} for name, some in scores.items()}
     best = scores["validation"][identity.metric] if predicted else None
     facts = {

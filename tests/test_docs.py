@@ -11,6 +11,7 @@ import huggingface_hub.constants
 import pytest
 
 from frostline.cli import app
+from tagged import conll, tagged
 from tiny import sentences, tiny_bert_folder, write_csv
 
 ROOT = Path(__file__).parents[1]
@@ -54,6 +55,9 @@ def desk(tmp_path: Path, models: Path, finished_sweep: Path, monkeypatch: pytest
     write_csv(tmp_path / "new.csv", [{"text": row["text"]} for row in rows[:5]])
     stars = [{"comment": row["text"], "stars": str(1 + n % 3)} for n, row in enumerate(rows)]
     write_csv(tmp_path / "comments.csv", stars)
+    words, tags = tagged(100)
+    (tmp_path / "entities.conll").write_text(conll(words, tags))
+    (tmp_path / "new.conll").write_text(conll(words[:5], tags[:5]))
     table = [{"task": "sentiment", "k": k, "seed": seed, "acc": 0.6 + 0.1 * k} for k in (0, 1, 2) for seed in (0, 1)]
     write_csv(tmp_path / "runs.csv", [{name: str(value) for name, value in row.items()} for row in table])
     (tmp_path / "glue" / "sst2").mkdir(parents=True)

@@ -112,7 +112,7 @@ def check_decision(scores: Array, left: Array | None, rows: int | None, got: dic
     evidence: Evidence = Scores("accuracy", CHANCE)
     if left is not None:
         assert rows is not None
-        split = Labelled(np.repeat([0, 1], rows // 2), "single_label_classification", ("no", "yes"), "accuracy")
+        split = Labelled(np.repeat([0, 1], rows // 2), "text-classification", ("no", "yes"), "accuracy")
         known = RunPredictions(split, lambda _: np.zeros((rows, 2)))
         known.scores = {
             f"{k}-{seed}": np.append(scores[seed, place], left[:, seed, place])

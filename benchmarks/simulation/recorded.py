@@ -55,7 +55,7 @@ class RecordedRuns:
     def labelled(self) -> Labelled:
         identity, examples = self.folder.identity, self.folder.split("validation")
         assert examples is not None
-        return Labelled(examples.targets, identity.problem_type, identity.labels, identity.metric)
+        return Labelled(examples.targets, identity.task_type, identity.labels, identity.metric)
 
     @cached_property
     def alternatives(self) -> dict[str, NDArray[np.float32]]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from frostline.api.prediction import Predictions, predict
     from frostline.api.probe import probe
     from frostline.api.sweep import Sweep
+    from frostline.api.tags import TagPredictions
     from frostline.api.work import work
     from frostline.frozen.check.cut_comparison import Check
     from frostline.frozen.check.exactness import check
@@ -36,6 +37,7 @@ __all__ = [
     "RunSpec",
     "Sweep",
     "SweepSpec",
+    "TagPredictions",
     "bundle",
     "check",
     "find",
@@ -57,6 +59,7 @@ _MODULES = {
     "RunSpec": "training.specification",
     "Sweep": "api.sweep",
     "SweepSpec": "sweep.specification",
+    "TagPredictions": "api.tags",
     "bundle": "api.bundle",
     "check": "frozen.check.exactness",
     "find": "api.find",

@@ -27,9 +27,7 @@ def test_an_undefined_score_is_null_and_not_plotted(
     """After the embeddings, all examples have the same first token, so its correlation with the target is undefined."""
     monkeypatch.chdir(tmp_path)
     words = ["--train", tables["train"], "--validation", tables["validation"], "--text-column", "text"]
-    result = frostline(
-        "probe", "--model", tiny_bert, *words, "--label-column", " words ", "--problem-type", "regression"
-    )
+    result = frostline("probe", "--model", tiny_bert, *words, "--label-column", " words ", "--task-type", "regression")
     assert result.code == 0 and "nan" not in result.out.lower().replace("nant", ""), result.err
     facts = json.loads(Path("frostline-probe/probes.json").read_text(), parse_constant=pytest.fail)["probes"][0]
     assert facts["probes"][0]["held_out"] is None and facts["probes"][0]["validation"] is None
@@ -39,7 +37,7 @@ def test_an_undefined_score_is_null_and_not_plotted(
 def test_a_validation_set_of_one_row_defines_no_score(tiny_bert: Path, tables: dict[str, Any], tmp_path: Path) -> None:
     """The correlation of a single row is undefined."""
     frame = pd.read_csv(tables["validation"])[:1]
-    settings = {**tables, "validation": frame, "problem_type": "regression", **EXACT}
+    settings = {**tables, "validation": frame, "task_type": "regression", **EXACT}
     (probed,) = frostline.probe(model=tiny_bert, label_columns="words", out=tmp_path / "p", **settings)
     assert probed.facts["best"]["score"] is None and "No probe has a" in probed.sentence
     page = (tmp_path / "p" / "report.html").read_text()

@@ -106,7 +106,7 @@ def test_undefined_scores_are_null_in_the_answer(tiny_bert: Path, tmp_path: Path
     """The jackknife leaves one of two validation rows, and the correlation of a single row is undefined."""
     rows = sentences(18)
     train = pd.DataFrame({"text": [row["text"] for row in rows], "label": [n / 7 for n in range(18)]})
-    settings = {"tune": "0,1", "seeds": 2, "margin": 0.1, "problem_type": "regression", "out": tmp_path / "o", **QUICK}
+    settings = {"tune": "0,1", "seeds": 2, "margin": 0.1, "task_type": "regression", "out": tmp_path / "o", **QUICK}
     answer = frostline.Sweep(model=tiny_bert, train=train, **settings).run(save_model=False)
     assert json.loads(json.dumps(answer, allow_nan=False)) == json.loads((tmp_path / "o" / "answer.json").read_text())
     (size,) = answer["sizes"]

@@ -21,7 +21,7 @@ BAD = [
         "--train numbers.csv",
         "numbers.csv, row 52, column 'label': the column mixes 159 distinct numbers with 1 distinct texts; correct 'n/a?'",
     ),
-    ("--train t.csv --problem-type regression", "'negative' is not a number"),
+    ("--train t.csv --task-type regression", "'negative' is not a number"),
     ("--train latin.csv", "latin.csv, line 162: byte"),
     ("--train ragged.csv", "ragged.csv, row 162: the row has 4 cells and the header has 2"),
     ("--train t.csv --train-size 5000", "train_size = 5,000 is more than the 128 training rows"),

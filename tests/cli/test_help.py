@@ -64,10 +64,11 @@ def test_the_help_of_find_shows_the_defaults_of_a_search(frostline: Frostline) -
 
 def test_the_help_lists_the_formats_that_can_be_read_and_written(frostline: Frostline) -> None:
     shown = " ".join(frostline("predict", "--help").out.split())
-    assert "Table of texts: CSV, TSV, JSON lines or Parquet." in shown
-    assert "CSV, JSON lines or Parquet file." in shown
+    assert "Table of texts: CSV, TSV, JSON lines, Parquet or CoNLL." in shown
+    assert "CSV, JSON lines or Parquet file; for tags of words CoNLL, JSON lines or Parquet." in shown
     assert (
-        "training table: csv, tsv, json lines or parquet" in " ".join(frostline("sweep", "--help").out.split()).lower()
+        "training table: csv, tsv, json lines, parquet or conll"
+        in " ".join(frostline("sweep", "--help").out.split()).lower()
     )
 
 

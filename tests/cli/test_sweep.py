@@ -134,7 +134,7 @@ def test_many_classes_pairs_regression_class_weights_and_files_without_a_header(
     )
     common = ["--model", "m", "--tune", "0,all", "--seeds", "1", *FAST]
     for name, flags, outputs in (
-        ("classes.csv", ["--problem-type", "single_label_classification"], 60),
+        ("classes.csv", ["--task-type", "text-classification"], 60),
         ("scores.csv", [], 1),
         ("pairs.csv", ["--class-weights", "negative=1,positive=3"], 2),
         ("bare.tsv", ["--column-names", "id,text,label", "--labels", "positive,negative"], 2),

@@ -97,8 +97,8 @@ def test_refused_sources(tmp_path: Path) -> None:
         train=frame(20), data=tmp_path
     )
     assert (
-        "no file (.csv, .tsv, .txt, .jsonl, .ndjson, .json, .parquet) has train in its name, of 'a.csv'; rename"
-        in refusal(data=tmp_path)
+        "no file (.csv, .tsv, .txt, .jsonl, .ndjson, .json, .parquet, .conll, .bio, .iob2) has train in its name, "
+        "of 'a.csv'; rename" in refusal(data=tmp_path)
     )
     assert "pass it with --train" in refusal(data=tmp_path / "a.csv")
     assert "'cola' is for" in refusal(train=frame(20), config="cola")

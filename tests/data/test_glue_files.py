@@ -40,7 +40,7 @@ def test_original_files_and_the_hub_give_the_same_examples(tmp_path: Path, name:
         assert (data.train.pairs is not None) == (name not in ("CoLA", "SST-2"))
         if data.train.pairs is not None:
             assert data.train.pairs == tuple(text(name, "train", i, 1) for i in range(8))
-        assert (data.task.problem_type == REGRESSION) == (name == "STS-B")
+        assert (data.task.task_type == REGRESSION) == (name == "STS-B")
     assert files.train.rows[0] == (1 if name == "CoLA" else 2)
 
 

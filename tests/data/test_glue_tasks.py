@@ -57,7 +57,7 @@ def test_the_error_for_an_unknown_task_suggests_a_similar_name() -> None:
         {"text_pair_column": "sentence2"},
         {"label_column": "label"},
         {"column_names": ["a", "b"]},
-        {"problem_type": REGRESSION},
+        {"task_type": REGRESSION},
         {"labels": ["a", "b"]},
         {"config": "cola"},
     ],
@@ -91,5 +91,5 @@ def test_the_metric_equals_that_of_other_libraries(name: str) -> None:
         }[task.metric]
         by_hand = {"accuracy": 6 / 8, "f1": 2 * 3 / (2 * 3 + 1 + 1), "matthews_correlation": (3 * 3 - 1) / 16}
         assert expected == pytest.approx(by_hand[task.metric])
-    assert check_metric(task.metric, task.problem_type, len(task.labels)) == task.metric
-    assert score(targets, logits, task.problem_type)[task.metric] == pytest.approx(expected)
+    assert check_metric(task.metric, task.task_type, len(task.labels)) == task.metric
+    assert score(targets, logits, task.task_type)[task.metric] == pytest.approx(expected)

@@ -49,6 +49,11 @@ def test_a_tenth_is_held_out_for_each_of_validation_and_test(tmp_path: Path) -> 
     assert load(train=tmp_path / "films.csv").train.digest() == data.train.digest()
 
 
+def test_an_unknown_task_type_is_refused() -> None:
+    sentence = refusal(train=frame(20), task_type="regresion")
+    assert "'regresion' is not known (did you mean 'regression'?); pass one of text-classification" in sentence
+
+
 def test_given_validation_examples_and_no_test_set() -> None:
     data = load(train=frame(20), validation=frame(10, 100), test="none")
     assert data.test is None and len(data.train) == 20 and len(data.validation) == 10
@@ -112,7 +117,7 @@ def test_the_real_files(name: str, column_names: list[str] | None, sizes: tuple[
     train = (sizes[0] or 0) - held * sizes[1:].count(None)
     assert (len(data.train), len(data.validation), len(data.test)) == (train, validation, test)
     if name == "stsb":
-        assert data.task.problem_type == REGRESSION and data.report.splits["train"].target_range == (0.0, 5.0)
+        assert data.task.task_type == REGRESSION and data.report.splits["train"].target_range == (0.0, 5.0)
     else:
         assert data.task.labels == (("entailment", "not_entailment") if name == "rte" else ("0", "1"))
     if name == "nsmc":

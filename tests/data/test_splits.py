@@ -29,7 +29,7 @@ def examples(targets: np.ndarray) -> tuple[Examples, Task]:
     texts = tuple(f"text {i}" for i in range(len(targets)))
     labels = tuple(f"class {i}" for i in range(targets.max() + 1)) if targets.dtype == np.int64 else ()
     kind = CLASSIFICATION if labels else REGRESSION
-    task = Task(name="t", problem_type=kind, labels=labels, columns=Columns(text="text", label="label"))
+    task = Task(name="t", task_type=kind, labels=labels, columns=Columns(text="text", label="label"))
     return Examples(texts=texts, pairs=None, rows=np.arange(len(texts)) + 2, name="t.csv", targets=targets), task
 
 

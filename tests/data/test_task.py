@@ -45,7 +45,7 @@ def refusal(cells: list[Any], **options: Any) -> str:
 )
 def test_classes_and_their_order(labels: list[Any], order: tuple[str, ...]) -> None:
     task = decided(labelled(labels))
-    assert task.problem_type == CLASSIFICATION and task.labels == order
+    assert task.task_type == CLASSIFICATION and task.labels == order
     targets = targets_of(labelled(labels), task)
     assert targets.dtype == np.int64 and [order[i] for i in targets] == [str(label) for label in labels]
 
@@ -55,15 +55,15 @@ def test_many_fractions_are_a_regression(write: Any) -> None:
     numbers = [i / 7 for i in range(30)]
     table = labelled([write(number) for number in numbers])
     task = decided(table)
-    assert task.problem_type == REGRESSION and task.labels == ()
+    assert task.task_type == REGRESSION and task.labels == ()
     targets = targets_of(table, task)
     assert targets.dtype == np.float64 and targets.tolist() == numbers
 
 
 def test_the_user_overrides_the_decision() -> None:
     few = labelled(["0.5", "1.5", "0.5"])
-    assert decided(few, problem_type=REGRESSION).problem_type == REGRESSION
-    assert decided(few, problem_type=CLASSIFICATION).labels == ("0.5", "1.5")
+    assert decided(few, task_type=REGRESSION).task_type == REGRESSION
+    assert decided(few, task_type=CLASSIFICATION).labels == ("0.5", "1.5")
     assert decided(few, labels=["1.5", "0.5"]).labels == ("1.5", "0.5")
     assert targets_of(few, decided(few, labels=["1.5", "0.5"])).tolist() == [1, 0, 1]
 
@@ -83,7 +83,7 @@ def test_class_names_of_a_data_set_are_kept() -> None:
 def test_ambiguous_labels_are_refused(labels: list[Any]) -> None:
     sentence = refusal(labels)
     assert "t.csv, column 'label'" in sentence and "classes or a quantity" in sentence
-    assert "--problem-type single_label_classification or regression" in sentence
+    assert "--task-type text-classification or regression" in sentence
 
 
 def test_numbers_mixed_with_texts_are_refused() -> None:
@@ -91,20 +91,20 @@ def test_numbers_mixed_with_texts_are_refused() -> None:
     assert "row 3, column 'label': the column mixes 3 distinct numbers with 1 distinct texts; correct 'n/a'" in sentence
     mixed = labelled(["1.5", "3,5", "n/a"])
     with pytest.raises(FrostlineError, match=r"row 2, column 'label': '3,5' is not a number; write one with a decimal"):
-        targets_of(mixed, decided(mixed, problem_type=REGRESSION))
+        targets_of(mixed, decided(mixed, task_type=REGRESSION))
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "1_000", "0x10", "１"])
 def test_numbers_that_only_python_accepts_are_refused(value: str) -> None:
     table = labelled(["1.5", value])
     with pytest.raises(FrostlineError, match=r"row 2, column 'label'.* is not a number"):
-        targets_of(table, decided(table, problem_type=REGRESSION))
+        targets_of(table, decided(table, task_type=REGRESSION))
 
 
 def test_a_number_that_overflows_is_refused() -> None:
     table = labelled(["1.5", "1e999"])
     with pytest.raises(FrostlineError, match="row 2, column 'label': '1e999' is too large"):
-        targets_of(table, decided(table, problem_type=REGRESSION))
+        targets_of(table, decided(table, task_type=REGRESSION))
 
 
 def test_a_single_class_is_refused() -> None:
@@ -155,9 +155,4 @@ def test_labels_that_contradict_the_table_are_refused() -> None:
     assert "'neg' is not among --labels" in refusal(["pos", "neg"], labels=["pos", "other"])
     assert "no row has 'other', which --labels names" in refusal(["pos", "neg"], labels=["pos", "neg", "other"])
     assert "names 'pos' more than once" in refusal(["pos", "neg"], labels=["pos", "neg", "pos"])
-    assert "a regression has none" in refusal(["1", "2"], labels=["1", "2"], problem_type=REGRESSION)
-
-
-def test_an_unknown_problem_type_is_refused() -> None:
-    sentence = refusal(["1", "2"], problem_type="regresion")
-    assert "'regresion' is not known (did you mean 'regression'?); pass single_label_classification" in sentence
+    assert "a regression has none" in refusal(["1", "2"], labels=["1", "2"], task_type=REGRESSION)

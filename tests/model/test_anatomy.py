@@ -55,9 +55,7 @@ def hooks_of(model):
 
 def test_places_and_counts_of_minilm(minilm: Path):
     """MiniLM has six BERT layers of width 384 with an inner width of 1,536. The counts are computed by hand."""
-    pretrained = load_pretrained(
-        str(minilm), labels=("no", "yes"), problem_type="single_label_classification", device="cpu"
-    )
+    pretrained = load_pretrained(str(minilm), labels=("no", "yes"), task_type="text-classification", device="cpu")
     model, anatomy = pretrained.model, pretrained.anatomy
     assert (anatomy.path, anatomy.count, anatomy.width) == ("bert.encoder.layer", 6, 384)
     assert [type(layer).__name__ for layer in anatomy.layers(model)] == ["BertLayer"] * 6

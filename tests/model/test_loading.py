@@ -1,5 +1,6 @@
 """Loading a model: unusable folders, hub names, tokenizers, length limits."""
 
+import json
 import re
 import shutil
 
@@ -7,13 +8,12 @@ import huggingface_hub.constants
 import numpy as np
 import pytest
 import torch
-from transformers import (
-    RobertaConfig,
-    RobertaModel,
-)
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import CanineTokenizer, RobertaConfig, RobertaModel, RobertaTokenizer
 
 from frostline import FrostlineError
 from frostline.model.anatomy import position_limit
+from frostline.model.loading import load_tokenizer
 from frostline.model.places import EMBEDDINGS
 from frostline.model.tokens import encode
 from frostline.sweep.inputs import length_limit
@@ -216,3 +216,30 @@ def test_max_length_of_a_model_with_many_positions(tiny_bert, minilm, tmp_path):
     assert load(minilm).max_length == 512
     folder = tiny_bert_folder(tmp_path / "long")
     assert EMBEDDINGS in load(folder).anatomy.places.values()
+
+
+def byte_level_folder(folder):
+    """A tokenizer that reads a space as a part of the word after it, as that of RoBERTa."""
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"], initial_alphabet=letters)
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.train_from_iterator(["Anna sings in Rome"] * 3, trainer)
+    learned = json.loads(tokenizer.to_str())["model"]
+    RobertaTokenizer(vocab=learned["vocab"], merges=list(map(tuple, learned["merges"]))).save_pretrained(folder)
+    return folder
+
+
+def test_a_word_of_a_sentence_begins_with_a_space(tmp_path):
+    tokenizer = load_tokenizer("m", byte_level_folder(tmp_path), of_words=True)
+    tokens = encode(tokenizer, ["sings\nRome"], None, 20, of_words=True)
+    assert tokenizer.decode(tokens.inputs["input_ids"], skip_special_tokens=True) == " sings Rome"
+    assert set(tokens.words.tolist()) == {-1, 0, 1}
+
+
+def test_a_tokenizer_that_does_not_know_words_is_refused(tmp_path):
+    CanineTokenizer().save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "canine"}')
+    assert not load_tokenizer("m", tmp_path).is_fast
+    with pytest.raises(FrostlineError, match="does not say which word a token belongs to"):
+        load_tokenizer("m", tmp_path, of_words=True)

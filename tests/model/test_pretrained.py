@@ -21,7 +21,7 @@ def test_labels_are_in_the_config(tiny_bert):
     config = load(tiny_bert, labels=("a", "b", "c")).model.config
     assert config.num_labels == 3 and config.problem_type == "single_label_classification"
     assert config.id2label == {0: "a", 1: "b", 2: "c"} and config.label2id == {"a": 0, "b": 1, "c": 2}
-    number = load(tiny_bert, labels=(), problem_type="regression").model
+    number = load(tiny_bert, labels=(), task_type="regression").model
     assert number.config.num_labels == 1 and number.config.problem_type == "regression"
     assert number.classifier.weight.shape == (1, 32)
 

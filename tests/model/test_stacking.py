@@ -33,7 +33,7 @@ from frostline.training.specification import RunSpec
 from frostline.training.step_profile import profile_step
 from small_models import FIRST_WORD, GENERIC, small_model
 
-CLASSES = "single_label_classification"
+CLASSES = "text-classification"
 TYPES = ["bert", "roberta", "distilbert", "electra", "modernbert", "gpt2", "llama", "qwen2", "qwen3"]
 SPLITS = {"train": np.arange(40), "validation": np.arange(40, 60), "test": np.arange(60, 72)}
 L = 3

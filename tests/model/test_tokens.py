@@ -9,7 +9,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import frostline.model.tokens
+from frostline.data.sentences import joined
 from frostline.model.tokens import Tokens, chunks_within, encode, flat_positions
+from tagged import split_tokenizer
 from tiny import sentences
 
 TEXTS = ["the film was good", "", "   ", "a", "unknown wörds 映画 😀 here", "good " * 50, "NA", "the\nplot\twas dull"]
@@ -207,3 +209,28 @@ def test_keys_do_not_depend_on_other_examples(bert):
     among = encode(bert, ["bad " * 40, "the film was good", "a"], None, 32)
     assert alone.keys[0] == among.keys[1]
     assert len(set(among.keys.tolist())) == 3
+
+
+def test_the_tokens_that_carry_a_tag():
+    """Of the words 0 | 0 0 1 in two sentences, of which the first ends with the word with which the second begins."""
+    ids = np.arange(5, dtype=np.int32)
+    tokens = Tokens(
+        {"input_ids": ids}, np.array([0, 1, 5]), {"input_ids": 9}, np.zeros(2, np.int32), np.array([0, 0, 0, 1, -1])
+    )
+    assert tokens.begins_word.tolist() == [True, True, False, True, False]
+    positions, examples, places, words, first = tokens.labelled(np.array([1, 0]))
+    assert (positions.tolist(), examples.tolist(), places.tolist()) == ([0, 2, 4], [0, 0, 1], [0, 1, 0])
+    assert words.tolist() == places.tolist() and first.all()
+    positions, examples, places, words, first = tokens.labelled(np.array([1, 0]), every_token=True)
+    assert (positions.tolist(), examples.tolist(), places.tolist()) == ([0, 1, 2, 4], [0, 0, 0, 1], [0, 1, 2, 0])
+    assert words.tolist() == [0, 0, 1, 0] and first.tolist() == [True, False, True, True]
+    assert Tokens.join([tokens, tokens]).words.tolist() == [0, 0, 0, 1, -1] * 2
+
+
+def test_sentences_of_words_are_encoded_word_by_word():
+    tokenizer = split_tokenizer()
+    tokens = encode(tokenizer, [joined(["Rome", "", "Oslo"]), joined(["Anna"] * 9)], None, 8, of_words=True)
+    assert tokens.words.tolist() == [-1, 0, 2, 2, 2, 2, -1, -1, 0, 1, 2, 3, 4, 5, -1]
+    assert tokens.dropped.tolist() == [0, 3]
+    plain = encode(tokenizer, ["Rome Oslo"], None, 8)
+    assert plain.words is None and np.array_equal(plain.inputs["input_ids"], tokens.inputs["input_ids"][:7])

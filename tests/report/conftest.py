@@ -97,4 +97,4 @@ def classified(licensed_bert: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def regressed(licensed_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished regression sweep with its model. Tests must not write into it."""
     out = tmp_path_factory.mktemp("regressed") / "out"
-    return saved_sweep(licensed_bert, out, lambda n: n / 2.5, problem_type="regression")
+    return saved_sweep(licensed_bert, out, lambda n: n / 2.5, task_type="regression")

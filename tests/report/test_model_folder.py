@@ -76,7 +76,7 @@ def test_frostline_json(classified: Path) -> None:
 def _save_arguments(licensed_bert: Path, out: Path) -> tuple[Any, ...]:
     folder, answer = Folder(out), answer_of(out)
     identity = folder.identity
-    pretrained = load_pretrained(str(licensed_bert), labels=identity.labels, problem_type=identity.problem_type)
+    pretrained = load_pretrained(str(licensed_bert), labels=identity.labels, task_type=identity.task_type)
     spec = next(run for run in folder.runs if run.digest == answer["sizes"][0]["recommended"]["run"])
     return pretrained, identity, answer, spec
 

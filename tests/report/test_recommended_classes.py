@@ -124,20 +124,21 @@ def test_without_settings_nothing_is_saved(tmp_path: Path) -> None:
 
 def test_a_class_that_is_never_predicted_has_a_dash_for_its_precision() -> None:
     logits = np.eye(2)[[0, 0, 0]]
-    table = class_scores_table(scores_by_class(np.array([0, 0, 1]), [logits], ("often", "never")), runs=1)
+    split = Labelled(np.array([0, 0, 1]), "text-classification", ("often", "never"), "accuracy")
+    table = class_scores_table(scores_by_class(split, [logits]), 1, split.task_type)
     assert [entry.text for entry in table.entries(table.rows[1])] == ["never", "1", UNKNOWN, "0.000", "0.000"]
     assert table.csv().splitlines()[2].startswith(b"never,1,,0.0,0.0,") and not table.entries(table.rows[0])[2].small
 
 
 def test_a_model_that_trains_no_layer_has_classes_only() -> None:
     size = {"recommended": None, "decision": {"choice": "probe"}}
-    validation = Labelled(np.array([0, 1, 1]), "single_label_classification", ("no", "yes"), "accuracy")
+    validation = Labelled(np.array([0, 1, 1]), "text-classification", ("no", "yes"), "accuracy")
     values = {"probe": np.eye(2)[[0, 1, 0]]}
     spec = make_spec({"model": "m", "train": "t", "tune": 0, "out": "o", "calibrate": True, "threshold": "best"})
     found = by_class(size, validation, values.__getitem__, spec)
     assert found["calibration"] is found["threshold"] is None
     assert [one["recall"]["estimate"] for one in found["classes"]] == [1.0, 0.5]
-    content = class_content({**found, "sizes": [size]})
+    content = class_content({**found, "sizes": [size], "task_type": validation.task_type})
     assert content is not None and list(content["tables"]) == ["class_scores"] and content["saved"] == ""
 
 

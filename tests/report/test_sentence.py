@@ -90,7 +90,7 @@ def test_too_few_validation_examples() -> None:
     runs, logits = make_runs(clear)
 
     def sentence(rows: int) -> str:
-        validation = Labelled(VALIDATION.targets[:rows], "single_label_classification", ("0", "1"), "accuracy")
+        validation = Labelled(VALIDATION.targets[:rows], "text-classification", ("0", "1"), "accuracy")
         few = {name: values[:rows] for name, values in logits.items()}
         said: str = make_answer(runs, validation, few.__getitem__, AnalysisSettings(), layers=LAYERS)["sentence"]
         return said

@@ -1,14 +1,23 @@
 """Precision, recall and F1 of each class."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, precision_score, recall_score
 
-from frostline.statistics.by_class import SCORES, scores_by_class
+from frostline.data.specification import CLASSIFICATION
+from frostline.statistics.by_class import SCORES
+from frostline.statistics.by_class import scores_by_class as scores_of
+from frostline.statistics.predictions import Labelled
 
 LABELS = ("a", "b", "c")
+
+
+def scores_by_class(targets: np.ndarray, logits: list[np.ndarray], labels: tuple[str, ...]) -> list[dict[str, Any]]:
+    return scores_of(Labelled(targets, CLASSIFICATION, labels, "accuracy"), logits)
 
 
 def logits_of(predictions: list[int], classes: int = 3) -> np.ndarray:

@@ -15,9 +15,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.specification import make_spec
 from frostline.training.run import run
 
-IDENTITY = Identity(
-    "w", "v", "d", 6, "accuracy", "float32", 128, 1000, 0, "t", "single_label_classification", ("a", "b")
-)
+IDENTITY = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 1000, 0, "t", "text-classification", ("a", "b"))
 
 
 def plan_of(**settings: Any) -> frostline.Plan:

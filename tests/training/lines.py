@@ -19,8 +19,8 @@ TRAIN, VALIDATION = ROWS[:24], ROWS[24:]
 ONE_EPOCH = Settings(num_train_epochs=1, per_device_train_batch_size=4, warmup_steps=0)
 
 
-def problem_of(targets, *, problem_type=CLASSIFICATION, weights=None, metric="accuracy"):
-    return Problem(problem_type, np.asarray(targets), np.ones(len(targets), np.int64), weights, metric)
+def problem_of(targets, *, task_type=CLASSIFICATION, weights=None, metric="accuracy"):
+    return Problem(task_type, np.asarray(targets), np.ones(len(targets), np.int64), weights, metric)
 
 
 class Line:

@@ -30,7 +30,7 @@ def context_of(folder, *, packed=True, precision="float32", regression=False):
     pretrained = load_pretrained(
         str(folder),
         labels=() if regression else ("negative", "positive"),
-        problem_type=REGRESSION if regression else CLASSIFICATION,
+        task_type=REGRESSION if regression else CLASSIFICATION,
     )
     rows = sentences(sum(SIZES.values()))
     encoded = encode(pretrained.tokenizer, [row["text"] for row in rows], None, 32)

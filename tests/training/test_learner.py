@@ -57,7 +57,7 @@ def test_every_defined_score_is_better_than_an_undefined_one():
     """The correlation of a constant is undefined."""
     settings = Settings(num_train_epochs=2, per_device_train_batch_size=8)
     line = Line()
-    problem = problem_of(line.x[:, 0].numpy().astype(float), problem_type=REGRESSION, metric="pearson")
+    problem = problem_of(line.x[:, 0].numpy().astype(float), task_type=REGRESSION, metric="pearson")
     outputs = iter([torch.zeros(16, 1), -line.x[VALIDATION, :1], torch.zeros(24, 1)])
     calls = []
 

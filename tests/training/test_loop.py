@@ -145,7 +145,7 @@ def test_every_evaluation_is_in_evaluation_mode():
 @pytest.mark.parametrize("tune_pooler", [True, False])
 @pytest.mark.parametrize("k", [0, 1, 2, 3])
 def test_an_optimizer_step_changes_no_frozen_parameter(tiny_bert, k, tune_pooler):
-    pretrained = load_pretrained(str(tiny_bert), labels=("no", "yes"), problem_type=CLASSIFICATION)
+    pretrained = load_pretrained(str(tiny_bert), labels=("no", "yes"), task_type=CLASSIFICATION)
     model, anatomy = pretrained.model, pretrained.anatomy
     texts = sentences(40)
     tokens = encode(pretrained.tokenizer, [row["text"] for row in texts], None, 32)

@@ -42,7 +42,7 @@ def test_class_weights_change_the_loss_as_in_torch():
 def test_the_loss_of_a_regression_is_the_mean_squared_error():
     targets = np.array([0.5, 2.0, -1.0, 7.0])
     logits = torch.tensor([[1.0], [2.0], [0.0]])
-    problem = problem_of(targets, problem_type=REGRESSION, metric="pearson")
+    problem = problem_of(targets, task_type=REGRESSION, metric="pearson")
     assert problem.loss(logits, np.arange(3)).item() == pytest.approx((0.25 + 0 + 1) / 3)
 
 

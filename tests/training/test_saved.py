@@ -25,7 +25,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_a_saved_probe_gives_the_predictions_of_the_fitted_probe(
     tiny_bert: Path, tables: dict[str, Any], tmp_path: Path
 ) -> None:
-    for labels, more in (("label", {}), ("words", {"problem_type": REGRESSION})):
+    for labels, more in (("label", {}), ("words", {"task_type": REGRESSION})):
         (got,) = frostline.probe(
             model=tiny_bert, label_columns=labels, out=tmp_path / labels, **tables, **more, **EXACT
         )

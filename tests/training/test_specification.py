@@ -37,6 +37,7 @@ OTHER: dict[str, Any] = {
     "train_score_rows": 10,
     "metric": "f1",
     "class_weights": "balanced",
+    "label_all_tokens": True,
     "tune_pooler": False,
     "frozen_dropout": True,
     "subset": "fixed",

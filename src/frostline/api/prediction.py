@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frostline import FrostlineError
+from frostline.api.tags import TagPredictions, as_sentences, predict_tags
 from frostline.data.examples import Texts
 from frostline.data.load import read_unlabelled
-from frostline.data.specification import REGRESSION
 from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
 from frostline.frozen.bundle.folder import is_bundle
-from frostline.model.classifier import load_classifier, logits_of
+from frostline.model.classifier import is_tagger, load_classifier, logits_of
 from frostline.model.output_keys import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.saved import saved_probe
@@ -137,19 +137,20 @@ def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
 
 def predict(
     folder: str | Path,
-    texts: "str | Path | pd.DataFrame | Sequence[str] | Texts",
+    texts: "str | Path | pd.DataFrame | Sequence[str] | Sequence[Sequence[str]] | Texts",
     *,
     text_column: str | None = None,
     text_pair_column: str | None = None,
     threshold: float | None = None,
     trust_remote_code: bool = False,
-) -> Predictions:
-    """Predict the labels of texts.
+) -> Predictions | TagPredictions:
+    """Predict the labels of texts, or the tags of the words of sentences.
 
     Args:
         folder: The folder of a model, or of a probe.
         texts: The path of a table, a pandas ``DataFrame``, a list of texts, or what
-            :func:`frostline.data.load.read_unlabelled` has read. Labels in a table are ignored.
+            :func:`frostline.data.load.read_unlabelled` has read. Labels in a table are ignored. For a model that predicts tags,
+            a text is a list of words.
         text_column: The column of the texts in a table. By default it is that of the training data, or found by its name.
         text_pair_column: The column of the second texts of pairs, likewise.
         threshold: The probability of the second of two labels (or of the label that config.json names) from which it is
@@ -163,6 +164,13 @@ def predict(
     require_model(folder)
     if is_bundle(folder):
         raise FrostlineError(f"{folder} is a bundle of several tasks: use frostline.load_bundle(folder)(texts).")
+    if is_tagger(Path(folder)):
+        if threshold is not None or text_pair_column is not None:
+            raise FrostlineError(
+                f"The model in {folder} predicts tags of words: leave --threshold and --text-pair-column out."
+            )
+        sentences = as_sentences(texts, text_column, trained_columns(folder))
+        return predict_tags(Path(folder), sentences, trust_remote_code=trust_remote_code)
     texts = as_texts(texts, text_column, text_pair_column, trained_columns(folder))
     require_shape(Path(folder), texts)
     if probe := saved_probe(folder):
@@ -211,7 +219,7 @@ def require_shape(folder: Path, texts: Texts) -> None:
 
 
 def _labels(names: Mapping[int, str], problem_type: str | None, outputs: int) -> tuple[str, ...]:
-    return () if problem_type == REGRESSION or outputs == 1 else tuple(names[n] for n in range(outputs))
+    return () if problem_type == "regression" or outputs == 1 else tuple(names[n] for n in range(outputs))
 
 
 def _outputs(config: Any, threshold: float | None) -> tuple[tuple[str, ...], float, Threshold | None]:

@@ -10,6 +10,7 @@ import numpy as np
 from frostline import FrostlineError
 from frostline.api.tables import split_off_tables
 from frostline.data.files import make_folder
+from frostline.data.load import Data
 from frostline.data.parsing import comma_separated
 from frostline.fast.malloc import memory_reused
 from frostline.frozen.cache.hidden_states import HiddenStates
@@ -71,6 +72,7 @@ def probe(
     named = comma_separated(label_columns) if isinstance(label_columns, str) else label_columns
     columns: Sequence[str | None] = named or [spec.label_column]
     data = [read_data(spec.model_copy(update={"label_column": name}), tables) for name in columns]
+    _require_texts(data)
     progress.begin("loading the model")
     machine = this_machine(spec.device, spec.precision)
     pretrained = load_model(spec, data[0].task, machine)
@@ -87,12 +89,21 @@ def probe(
     found = []
     for one, rows in zip(data, _rows_by_split(encoded), strict=True):
         progress.begin(f"fitting probes for {one.task.columns.label}")
-        metric = check_metric(spec.metric, one.task.problem_type, len(one.task.labels))
+        metric = check_metric(spec.metric, one.task.task_type, len(one.task.labels))
         words = WordsModel.fit(one.train, len(one.task.labels))
         found.append(fit(one, states, rows, metric=metric, words=words))
     if folder is not None:
         write(folder, found)
     return found
+
+
+def _require_texts(data: Sequence[Data]) -> None:
+    """Refuse sentences of words with tags."""
+    if any(one.train.of_words for one in data):
+        raise FrostlineError(
+            f"{data[0].task.name}: probes read one vector of each text and cannot predict tags of words: use "
+            "`frostline sweep` with --tune 0, which trains the head only."
+        )
 
 
 def write(folder: Path, found: Sequence[Probed]) -> Path:

@@ -11,14 +11,14 @@ from frostline.cli.analysis_output import print_analysis, protocol_named, settin
 from frostline.cli.help import PanelCommand
 from frostline.cli.program import app
 from frostline.cli.values import split_pairs, split_words
-from frostline.data.formats.endings import ENDINGS, either
+from frostline.data.formats.endings import TABLES, either
 from frostline.data.parsing import comma_separated, normalized_name
 
 RESULTS, SETTINGS = "Results", "Settings"
 
 Sources = Annotated[
     list[Path],
-    typer.Argument(help=f"Tables with one row per run ({either(*ENDINGS)}), or folders of sweeps."),
+    typer.Argument(help=f"Tables with one row per run ({either(*TABLES)}), or folders of sweeps."),
 ]
 Out = Annotated[Path, typer.Option(help="Folder for report, tables and figures.", rich_help_panel=RESULTS)]
 ColumnNames = Annotated[

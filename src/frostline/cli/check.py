@@ -8,23 +8,25 @@ from frostline import FrostlineError
 from frostline.cli.help import PanelCommand
 from frostline.cli.printing import print_table
 from frostline.cli.program import app
+from frostline.data.specification import CLASSIFICATION, REGRESSION, TaskType
 
 
 @app.command(cls=PanelCommand, short_help="Check that cutting a model changes neither logits nor gradients.")
 def check(
     model: Annotated[str, typer.Argument(help="Hub name, or folder written by save_pretrained.")],
     revision: Annotated[str | None, typer.Option(help="Commit, tag or branch of a hub model.")] = None,
+    task_type: Annotated[TaskType, typer.Option(help="Type of the head that is checked.")] = CLASSIFICATION,
 ) -> None:
     """Compare the cut model with the whole model on logits and gradients.
 
     The check covers every k, with cached hidden states and with packed batches.
     """
-    from frostline.data.specification import CLASSIFICATION
     from frostline.frozen.check.differences import TOLERANCE
     from frostline.frozen.check.exactness import check as check_model
     from frostline.model.loading import load_pretrained
 
-    pretrained = load_pretrained(model, labels=("0", "1"), problem_type=CLASSIFICATION, revision=revision)
+    labels = () if task_type == REGRESSION else ("0", "1")
+    pretrained = load_pretrained(model, labels=labels, task_type=task_type, revision=revision)
     checks = check_model(pretrained.model)
     refused = [row for row in checks if row.refused]
     columns = (

@@ -36,15 +36,27 @@ def _parquet(rows: Rows, columns: Sequence[str]) -> bytes:
     return buffer.getvalue()
 
 
+def _conll(rows: Rows, columns: Sequence[str]) -> bytes:
+    sentences = [
+        "".join(f"{word}\t{tag or '_'}\n" for word, tag in zip(row["tokens"], row["tags"], strict=True)) for row in rows
+    ]
+    return "\n".join(sentences).encode()
+
+
 WRITERS: dict[str, Callable[[Rows, Sequence[str]], bytes]] = {".csv": _csv, ".jsonl": _json_lines, ".parquet": _parquet}
 WRITTEN = either(*(FORMAT_OF[ending] for ending in WRITERS))
+TAG_WRITERS = {".conll": _conll, ".jsonl": _json_lines, ".parquet": _parquet}  # of tags of words, which are lists
 
 Model = Annotated[
     Path, typer.Argument(help="Folder of a classifier: OUT/model of a sweep, OUT/probe of a probe, or a bundle.")
 ]
 File = Annotated[Path, typer.Argument(help=f"Table of texts: {either(*ENDINGS)}.")]
 Out = Annotated[
-    Path | None, typer.Option(help=f"{WRITTEN} file. [default: FILE without its ending, plus .predictions.csv]")
+    Path | None,
+    typer.Option(
+        help=f"{WRITTEN} file; for tags of words CoNLL, JSON lines or Parquet. "
+        "[default: FILE without its ending, plus .predictions.csv, for tags .predictions.conll or .jsonl]"
+    ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
 TextColumn = Annotated[str | None, typer.Option(help="Column with the text. [default: as in training]")]
@@ -77,34 +89,35 @@ def predict(
     """Predict labels and probabilities for a table of texts.
 
     The output has one row per text: its row number in the file (the header is row 1), the text, the predicted label and the
-    probability of each label. With a bundle, these columns begin with the name of each task.
+    probability of each label. With a bundle, these columns begin with the name of each task. A model that predicts tags of words
+    writes a row per sentence with lists of words, tags and probabilities, or a CoNLL file.
     """
     from frostline.api.bundle_prediction import bundle_columns, joined_columns, joined_rows, load_bundle
     from frostline.api.prediction import predict as predict_texts
     from frostline.api.prediction import require_model, trained_columns
     from frostline.data.files import replace_file
     from frostline.data.load import read_unlabelled
+    from frostline.data.specification import TOKENS
     from frostline.frozen.bundle.folder import is_bundle
+    from frostline.model.classifier import is_tagger
 
-    target = out.expanduser() if out else file.with_name(f"{file.stem}.predictions.csv")
-    require_writable(target, file, overwrite=overwrite)
+    of_words, several = is_tagger(model), is_bundle(model)
+    writers = TAG_WRITERS if of_words else WRITERS
+    target = out.expanduser() if out else _default_output(file, of_words=of_words)
+    require_writable(target, file, writers, overwrite=overwrite)
     require_model(model)
-    several = is_bundle(model)
-    if several and trust_remote_code:
-        raise FrostlineError(f"{model} is a bundle, and no code comes with it: leave --trust-remote-code out.")
-    if several and threshold is not None:
-        raise FrostlineError(
-            f"{model} is a bundle, and each of its tasks has its own threshold: leave --threshold out."
-        )
+    if several:
+        _require_bundle_options(model, threshold, trust_remote_code=trust_remote_code)
     texts, columns = read_unlabelled(
         file,
         column_names=None if column_names is None else comma_separated(column_names),
         text_column=text_column,
         text_pair_column=text_pair_column,
         trained=bundle_columns(model) if several else trained_columns(model),
+        task_type=TOKENS if of_words else None,
     )
     if several:
-        by_task = load_bundle(model)(texts)
+        by_task: dict[str, Any] = load_bundle(model)(texts)
         rows, header = list(joined_rows(by_task)), joined_columns(by_task)
         tasks, cut_off = f", {len(by_task)} tasks", next(iter(by_task.values())).truncated
     else:
@@ -113,10 +126,29 @@ def predict(
         rows, header, tasks, cut_off = list(predictions.rows()), predictions.columns(), "", predictions.truncated
     print(f"{file}: {columns}.", file=sys.stderr)
     for task, of_task in by_task.items():
-        print_outputs(f"{task}: " if task else "", of_task)
-    replace_file(target, WRITERS[target.suffix](rows, header))
+        if not of_words:
+            print_outputs(f"{task}: " if task else "", of_task)
+    replace_file(target, writers[target.suffix](rows, header))
     truncated = f"; {cut_off:,} truncated to the length that the model was trained with" if cut_off else ""
-    print(f"{target}: {len(texts):,} {'text' if len(texts) == 1 else 'texts'}{tasks}{truncated}")
+    unit = "sentence" if of_words else "text"
+    print(f"{target}: {len(texts):,} {unit if len(texts) == 1 else f'{unit}s'}{tasks}{truncated}")
+
+
+def _default_output(file: Path, *, of_words: bool) -> Path:
+    """The output, unless it is given. Tags of words are written as CoNLL if the words are read from such a file."""
+    from_lines = FORMAT_OF.get(file.suffix.lower()) in ("CoNLL", "TSV")
+    ending = (".conll" if from_lines else ".jsonl") if of_words else ".csv"
+    return file.with_name(f"{file.stem}.predictions{ending}")
+
+
+def _require_bundle_options(model: Path, threshold: float | None, *, trust_remote_code: bool) -> None:
+    """Refuse options that a bundle does not have."""
+    if trust_remote_code:
+        raise FrostlineError(f"{model} is a bundle, and no code comes with it: leave --trust-remote-code out.")
+    if threshold is not None:
+        raise FrostlineError(
+            f"{model} is a bundle, and each of its tasks has its own threshold: leave --threshold out."
+        )
 
 
 def print_outputs(task: str, predictions: Any) -> None:
@@ -130,14 +162,14 @@ def print_outputs(task: str, predictions: Any) -> None:
         )
 
 
-def require_writable(target: Path, file: Path, *, overwrite: bool) -> None:
+def require_writable(target: Path, file: Path, writers: Mapping[str, Any], *, overwrite: bool) -> None:
     """Check the output file before anything is computed.
 
     Raises:
         FrostlineError: Its format is unknown, it is the input file, or it exists.
     """
-    if target.suffix not in WRITERS:
-        raise FrostlineError(f"{target} has an unknown ending: use {either(*WRITERS)}.")
+    if target.suffix not in writers:
+        raise FrostlineError(f"{target} has an unknown ending: use {either(*writers)}.")
     exists = target.exists() and file.exists()  # a missing input is reported when it is read
     if exists and target.samefile(file):
         raise FrostlineError(f"{target} is the input file and would be overwritten: give another --out.")

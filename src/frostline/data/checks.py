@@ -10,6 +10,7 @@ import numpy as np
 
 from frostline.data.examples import Examples, Indices, Texts
 from frostline.data.specification import REGRESSION
+from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
 from frostline.data.wording import SHOWN_ROWS, listed
 
@@ -21,7 +22,7 @@ class SplitReport:
     Attributes:
         source: The file or object that the rows come from.
         rows: The number of rows.
-        label_counts: The number of rows of each label; empty for regression.
+        label_counts: The number of rows of each label, or of words with each tag; empty for regression.
         target_range: The smallest and the largest target; None for classification.
         characters: Statistics of the text lengths in characters. The two texts of a pair count together.
         empty_texts: The number of rows with an empty text.
@@ -105,8 +106,9 @@ def overlap(train: Texts, other: Texts) -> Indices:
 
 
 def conflicting(examples: Examples) -> int:
-    """The number of distinct texts (or pairs of texts) with more than one target."""
-    text_and_target = set(zip(_keys(examples), examples.targets.tolist(), strict=True))
+    """The number of distinct texts (or pairs of texts) with more than one target, or list of tags."""
+    targets = [target.tobytes() for target in examples.targets]
+    text_and_target = set(zip(_keys(examples), targets, strict=True))
     return sum(count > 1 for count in Counter(key for key, _ in text_and_target).values())
 
 
@@ -121,8 +123,9 @@ def _split_report(examples: Examples, task: Task) -> SplitReport:
     if pairs is not None:
         lengths = lengths + [len(pair) for pair in pairs]
         empty = empty | [not pair.strip() for pair in pairs]
-    classes = task.problem_type != REGRESSION
-    counts = np.bincount(examples.targets, minlength=len(task.labels)).tolist() if classes else []
+    classes = task.task_type != REGRESSION
+    known = examples.targets[examples.targets != NO_WORD]  # [N], or all words
+    counts = np.bincount(known, minlength=len(task.labels)).tolist() if classes else []
     bounds = (float(examples.targets.min()), float(examples.targets.max()))
     return SplitReport(
         source=examples.name,

@@ -1,8 +1,10 @@
 """Find the columns of the text, of the second text of a pair, and of the label. An ambiguous choice is an error."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from frostline import FrostlineError
+from frostline.data.specification import TOKENS
 from frostline.data.table import Table
 from frostline.data.wording import did_you_mean, listed, quoted
 
@@ -27,6 +29,22 @@ LABELS = (
     *("label", "labels", "class", "target", "gold_label", "quality", "is_duplicate", "score", "similarity"),
     *("similarity_score", "relatedness_score", "rating", "stars", "sentiment", "polarity", "category", "intent"),
 )
+WORDS = ("tokens", "words")
+TAGS = ("ner_tags", "tags", "labels", "ner", "pos_tags", "upos")
+
+
+@dataclass(frozen=True)
+class CommonNames:
+    """The common names of columns, for one type of task. The ``preferred`` label column needs no choice between several."""
+
+    texts: Sequence[str]
+    pairs: Sequence[tuple[str, str]]
+    labels: Sequence[str]
+    preferred: str
+
+
+OF_TEXTS = CommonNames(TEXTS, PAIRS, LABELS, "label")
+OF_WORDS = CommonNames(WORDS, (), TAGS, "ner_tags")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +68,13 @@ def choose_columns(
     text_pair_column: str | None = None,
     label_column: str | None = None,
     label_needed: bool = True,
+    task_type: str | None = None,
 ) -> Columns:
     """The columns that the user gives. Missing ones are found by their common names.
 
     A column named ``text`` or ``label`` takes precedence, unless ``text`` is part of a known pair. Otherwise, exactly one
     common name must be in the table. If the user gives the text column, there is a pair only if the user gives its column, too.
+    For token classification, a text is a list of words, and a label is a list of their tags.
 
     Raises:
         FrostlineError: A column does not exist, is used twice, or is ambiguous.
@@ -71,8 +91,15 @@ def choose_columns(
             f"{table.name}: --text-pair-column {quoted(text_pair_column)} is the second text of a pair; name the first "
             "with --text-column."
         )
-    text, pair = (text_column, text_pair_column) if text_column is not None else _find_texts(table, label_column)
-    label = label_column if label_column is not None else _find_label(table, {text, pair}, label_needed)
+    if text_pair_column is not None and task_type == TOKENS:
+        raise FrostlineError(
+            f"{table.name}: --text-pair-column is for pairs of texts, and tags belong to the words of one sentence; leave it out."
+        )
+    common = OF_WORDS if task_type == TOKENS else OF_TEXTS
+    text, pair = (
+        (text_column, text_pair_column) if text_column is not None else _find_texts(table, label_column, common)
+    )
+    label = label_column if label_column is not None else _find_label(table, {text, pair}, common, needed=label_needed)
     chosen = [column for column in (text, pair, label) if column is not None]
     if len(set(chosen)) < len(chosen):
         raise FrostlineError(
@@ -82,12 +109,29 @@ def choose_columns(
     return Columns(text=text, text_pair=pair, label=label)
 
 
-def _find_texts(table: Table, label: str | None) -> tuple[str, str | None]:
+def has_lists(table: Table, text_column: str | None, label_column: str | None) -> bool:
+    """Whether the text column or the label column holds lists, so that the task is token classification.
+
+    A column that is not given is looked for by the common names of words and tags.
+    """
+    by_name = {name.casefold(): name for name in table.columns}
+    found = {by_name[name] for name in (*WORDS, *TAGS) if name in by_name}
+    given = {name for name in (text_column, label_column) if name is not None and name in table.columns}
+    first = table.first(1)
+    return any(is_list(first.cells(name)[0]) for name in given or found)
+
+
+def is_list(cell: object) -> bool:
+    """Whether a cell is a list of items; a data frame may hold arrays instead."""
+    return isinstance(cell, list | tuple) or (hasattr(cell, "tolist") and hasattr(cell, "__len__"))
+
+
+def _find_texts(table: Table, label: str | None, common: CommonNames) -> tuple[str, str | None]:
     """The text column with a common name, and the column of the second text if the texts are pairs."""
     by_name = {name.casefold(): name for name in table.columns if name != label}
-    pairs = [(by_name[one], by_name[two]) for one, two in PAIRS if one in by_name and two in by_name]
+    pairs = [(by_name[one], by_name[two]) for one, two in common.pairs if one in by_name and two in by_name]
     paired = {name for pair in pairs for name in pair}
-    singles = [by_name[name] for name in TEXTS if name in by_name and by_name[name] not in paired]
+    singles = [by_name[name] for name in common.texts if name in by_name and by_name[name] not in paired]
     if singles and singles[0].casefold() == "text":
         singles = singles[:1]
     found: list[tuple[str, str | None]] = [*pairs, *((name, None) for name in singles)]
@@ -104,10 +148,10 @@ def _find_texts(table: Table, label: str | None) -> tuple[str, str | None]:
     )
 
 
-def _find_label(table: Table, taken: set[str | None], needed: bool) -> str | None:
+def _find_label(table: Table, taken: set[str | None], common: CommonNames, *, needed: bool) -> str | None:
     by_name = {name.casefold(): name for name in table.columns if name not in taken}
-    found = [by_name[name] for name in LABELS if name in by_name]
-    if found and (len(found) == 1 or found[0].casefold() == "label"):
+    found = [by_name[name] for name in common.labels if name in by_name]
+    if found and (len(found) == 1 or found[0].casefold() == common.preferred):
         return found[0]
     if not needed:
         return None

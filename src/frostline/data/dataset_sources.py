@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +30,17 @@ def read_splits(
     data: str | Path,
     *,
     config: str | None = None,
-    column_names: Sequence[str] | None = None,
+    read: Read = read_table,
 ) -> dict[str, Table]:
     """The tables of a folder or hub data set by split. The result always has a "train" split.
 
-    The name of a file or split must contain the word train, validation (or valid, val, dev) or test. MNLI has two validation
-    and two test sets, of which the matched ones are read.
+    ``read`` reads one table. The name of a file or split must contain the word train, validation (or valid, val, dev) or
+    test. MNLI has two validation and two test sets, of which the matched ones are read.
 
     Raises:
         FrostlineError: There is no such data set, it has no training split, or two files could be the same split.
     """
-    path, read = Path(data), partial(read_table, column_names=column_names)
+    path = Path(data)
     if not is_folder(path):
         return from_dict(load_hub(str(data), config), str(data), read)
     if config is not None:

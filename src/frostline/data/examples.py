@@ -58,9 +58,18 @@ class Texts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Examples(Texts):
-    """Texts with their targets: int64 class indices ``[N]``, or float64 numbers ``[N]`` for regression."""
+    """Texts with their targets: int64 class indices ``[N]``, or float64 numbers ``[N]`` for regression.
+
+    For token classification, the texts are sentences (:mod:`frostline.data.sentences`) and the targets are the indices of
+    the words' tags ``[N, W]`` (:mod:`frostline.data.tags`).
+    """
 
     targets: npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+    @property
+    def of_words(self) -> bool:
+        """Whether the examples are sentences of words with tags."""
+        return self.targets.ndim > 1
 
     def take(self, indices: Indices) -> Self:
         return replace(super().take(indices), targets=self.targets[indices])

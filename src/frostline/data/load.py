@@ -1,6 +1,6 @@
 """Load the data: from the user's files and options to the examples of a task."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.checks import DataReport, report_on
-from frostline.data.columns import Columns, choose_columns
+from frostline.data.columns import Columns, choose_columns, has_lists
 from frostline.data.dataset_sources import read_splits, split_of_name
 from frostline.data.examples import Examples, Texts
 from frostline.data.formats.reader import read_table
@@ -19,9 +19,20 @@ from frostline.data.glue.files import read_glue_splits
 from frostline.data.glue.tables import read_glue_table, unify_layouts
 from frostline.data.glue.tasks import MISMATCHED, GlueTask, glue_task, refuse_redundant_options
 from frostline.data.labels import all_unlabelled, label_cells
-from frostline.data.specification import CLASSIFICATION, HOLD_OUT, NO_TEST, DataSpec, is_keyword
+from frostline.data.sentences import sentences
+from frostline.data.specification import (
+    CLASSIFICATION,
+    HOLD_OUT,
+    NO_TEST,
+    REGRESSION,
+    TASK_TYPES,
+    TOKENS,
+    DataSpec,
+    is_keyword,
+)
 from frostline.data.splits import complete_splits
 from frostline.data.table import Table
+from frostline.data.tags import are_entities, entity_types, has_no_tags, of_equal_width
 from frostline.data.targets import targets_of
 from frostline.data.task import Task, decide_task
 from frostline.data.wording import did_you_mean, listed, quoted
@@ -63,6 +74,11 @@ def load_data(spec: DataSpec) -> Data:
     Raises:
         FrostlineError: The data cannot be read, are ambiguous, or contradict the options.
     """
+    if spec.task_type not in (None, *TASK_TYPES):
+        raise FrostlineError(
+            f"--task-type {quoted(spec.task_type)} is not known{did_you_mean(spec.task_type, TASK_TYPES)}; pass one of "
+            f"{', '.join(TASK_TYPES)}."
+        )
     glue = None if spec.glue is None else glue_task(spec.glue)
     tables = _read_tables(spec, glue)
     notes = list(dict.fromkeys(note for table in tables.values() for note in table.notes))
@@ -73,7 +89,8 @@ def load_data(spec: DataSpec) -> Data:
     notes += _descriptions(tables["train"], task)
     if spec.train is None and spec.test is None and "test" in tables and _is_unlabelled(tables["test"], task):
         notes.append(f"{tables.pop('test').name} has no labels and is left out.")
-    complete = complete_splits({split: _examples(table, task, split) for split, table in tables.items()}, task, spec)
+    given = of_equal_width({split: _examples(table, task, split) for split, table in tables.items()})
+    complete = complete_splits(given, task, spec)
     splits = complete.splits
     report = report_on({split: splits[split] for split in ("train", "validation", "test") if split in splits}, task)
     return Data(
@@ -95,6 +112,7 @@ def read_unlabelled(
     text_column: str | None = None,
     text_pair_column: str | None = None,
     trained: Mapping[str, str | None] | None = None,
+    task_type: str | None = None,
 ) -> tuple[Texts, Columns]:
     """The texts of a table for prediction, and their columns. Labels are not needed.
 
@@ -105,14 +123,17 @@ def read_unlabelled(
         text_pair_column: The column of the second texts of pairs.
         trained: The columns ``text`` and ``text_pair`` that the model was trained on. They are used if the table has them and
             the user gives no column.
+        task_type: The type of the model's task. For token classification, sentences are read.
     """
-    table = read_table(source, column_names=column_names)
+    table = read_table(source, column_names=column_names, of_tokens=task_type == TOKENS)
     if trained and text_column is None and text_pair_column is None:
         known = [trained["text"], trained.get("text_pair")]
         if all(name is None or name in table.columns for name in known):
             text_column, text_pair_column = known
-    columns = choose_columns(table, text_column=text_column, text_pair_column=text_pair_column, label_needed=False)
-    return _texts(table, columns), columns
+    columns = choose_columns(
+        table, text_column=text_column, text_pair_column=text_pair_column, label_needed=False, task_type=task_type
+    )
+    return _texts(table, columns, task_type), columns
 
 
 def _read_tables(spec: DataSpec, glue: GlueTask | None) -> dict[str, Table]:
@@ -121,12 +142,15 @@ def _read_tables(spec: DataSpec, glue: GlueTask | None) -> dict[str, Table]:
         refuse_redundant_options(glue, spec)
     if (spec.train is None) == (spec.data is None) and (glue is None or spec.train is not None):
         raise FrostlineError("Give the data with either --train FILE or --data NAME.")
-    read = partial(read_table, column_names=spec.column_names) if glue is None else partial(read_glue_table, task=glue)
+    of_tokens = spec.task_type == TOKENS
+    read = partial(read_table, column_names=spec.column_names, of_tokens=of_tokens, tag_column=spec.tag_column)
+    if glue is not None:
+        read = partial(read_glue_table, task=glue)
     tables = {"train": read(spec.train, name="The training data")} if spec.train is not None else {}
     if glue is not None and spec.train is None:
         tables = read_glue_splits(spec.data, glue)
     elif spec.data is not None:
-        tables = read_splits(spec.data, config=spec.config, column_names=spec.column_names)
+        tables = read_splits(spec.data, config=spec.config, read=read)
     elif spec.config is not None:
         raise FrostlineError(f"--config {quoted(spec.config)} is for a hub data set given with --data; leave it out.")
     if is_keyword(spec.validation, NO_TEST):
@@ -141,22 +165,26 @@ def _read_tables(spec: DataSpec, glue: GlueTask | None) -> dict[str, Table]:
 
 def _decide_task(tables: Mapping[str, Table], spec: DataSpec, glue: GlueTask | None) -> tuple[dict[str, Table], Task]:
     """The task of the training table, and all tables with the column names of the training table."""
+    task_type = spec.task_type if glue is None else glue.task_type
     if glue is not None:
         unified, columns = unify_layouts(tables, glue)
     else:
         unified = dict(tables)
+        if task_type is None and has_lists(tables["train"], spec.text_column, spec.label_column):
+            task_type = TOKENS
         columns = choose_columns(
             tables["train"],
             text_column=spec.text_column,
             text_pair_column=spec.text_pair_column,
             label_column=spec.label_column,
+            task_type=task_type,
         )
     usual_name = _source_name(spec) if glue is None else glue.name
     return unified, decide_task(
         unified["train"],
         columns,
         name=usual_name if spec.task_name is None else spec.task_name,
-        problem_type=spec.problem_type if glue is None else glue.problem_type,
+        task_type=task_type,
         labels=spec.labels,
     )
 
@@ -172,17 +200,34 @@ def _source_name(spec: DataSpec) -> str:
 
 
 def _descriptions(table: Table, task: Task) -> list[str]:
-    target = (
-        f"Classification into {len(task.labels)} classes in this order: {listed(task.labels)}."
-        if task.problem_type == CLASSIFICATION
-        else "Regression on a number."
-    )
-    return [f"{table.name}: {task.columns}.", target]
+    return [f"{table.name}: {task.columns}.", TARGETS[task.task_type](task.labels)]
+
+
+def _classes(labels: Sequence[str]) -> str:
+    return f"Classification into {len(labels)} classes in this order: {listed(labels)}."
+
+
+def _number(labels: Sequence[str]) -> str:
+    return "Regression on a number."
+
+
+def _tags(labels: Sequence[str]) -> str:
+    if are_entities(labels):
+        kinds = entity_types(labels)
+        return f"Entities of {len(kinds)} {'type' if len(kinds) == 1 else 'types'} with BIO tags: {listed(kinds)}."
+    return f"A tag for each word, one of {len(labels)}: {listed(labels)}."
+
+
+TARGETS: Mapping[str, Callable[[Sequence[str]], str]] = {CLASSIFICATION: _classes, REGRESSION: _number, TOKENS: _tags}
 
 
 def _is_unlabelled(table: Table, task: Task) -> bool:
     column = task.columns.label
-    return column is None or column not in table.columns or all_unlabelled(label_cells(table, column), task.labels)
+    if column is None or column not in table.columns:
+        return True
+    if task.task_type == TOKENS:
+        return has_no_tags(table, column)
+    return all_unlabelled(label_cells(table, column), task.labels)
 
 
 def _examples(table: Table, task: Task, split: str) -> Examples:
@@ -200,12 +245,12 @@ def _examples(table: Table, task: Task, split: str) -> Examples:
             f"{table.name}, column {quoted(columns.label)}: no row has a label (all are missing or -1, as in published "
             f"test files); give a {split} file with labels or {remedy}."
         )
-    return Examples(**vars(_texts(table, columns)), targets=targets_of(table, task))
+    return Examples(**vars(_texts(table, columns, task.task_type)), targets=targets_of(table, task))
 
 
-def _texts(table: Table, columns: Columns) -> Texts:
+def _texts(table: Table, columns: Columns, task_type: str | None) -> Texts:
     return Texts(
-        texts=table.texts(columns.text),
+        texts=sentences(table, columns.text) if task_type == TOKENS else table.texts(columns.text),
         pairs=None if columns.text_pair is None else table.texts(columns.text_pair),
         rows=table.rows,
         name=table.name,

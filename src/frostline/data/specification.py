@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-ProblemType = Literal["single_label_classification", "regression"]  # config.problem_type of transformers
-CLASSIFICATION: Final = "single_label_classification"
+TaskType = Literal["text-classification", "regression", "token-classification"]
+CLASSIFICATION: Final = "text-classification"
 REGRESSION: Final = "regression"
+TOKENS: Final = "token-classification"  # a label for each word of a sentence
+TASK_TYPES = (CLASSIFICATION, REGRESSION, TOKENS)
 
 HOLD_OUT, NO_TEST = "hold out", "none"  # keywords that a user can give instead of a validation or test file
 
@@ -23,14 +25,15 @@ class DataSpec:
         test: A source like ``train``, which replaces the test split of ``data``; "hold out"; or "none" for no test set.
         data: A folder with splits, or the name of a data set on the Hugging Face hub.
         config: The configuration of the hub data set.
-        glue: The name of a GLUE task. It decides columns, labels, problem type and file layout. Without ``train`` or ``data``,
+        glue: The name of a GLUE task. It decides columns, labels, task type and file layout. Without ``train`` or ``data``,
             the task is loaded from the hub.
         column_names: The columns of a CSV or TSV file without a header.
         first_rows: Use only this many training rows, counted before rows are held out.
         text_column: The column of the texts.
         text_pair_column: The column of the second texts of pairs.
         label_column: The column of the labels.
-        problem_type: ``CLASSIFICATION`` or ``REGRESSION``; by default decided from the labels.
+        tag_column: The column of the labels in a CoNLL file, counted from 1.
+        task_type: ``CLASSIFICATION``, ``REGRESSION`` or ``TOKENS``; by default decided from the labels.
         labels: The classes in the order of their indices.
         task_name: The name of the task in all results; by default the name of the file, folder or data set.
         held_out_share: The share of the training rows to hold out, for each of validation and test. By default a tenth, at
@@ -52,7 +55,8 @@ class DataSpec:
     text_column: str | None = None
     text_pair_column: str | None = None
     label_column: str | None = None
-    problem_type: str | None = None
+    tag_column: int | None = None
+    task_type: str | None = None
     labels: Sequence[str] | None = None
     task_name: str | None = None
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
-from frostline.data.specification import CLASSIFICATION, HOLD_OUT, NO_TEST, DataSpec, is_keyword
+from frostline.data.specification import CLASSIFICATION, HOLD_OUT, NO_TEST, REGRESSION, DataSpec, is_keyword
 from frostline.data.subsets import strata, stratified_indices
 from frostline.data.task import Task
 from frostline.data.wording import quoted
@@ -106,7 +106,7 @@ def hold_out(examples: Examples, task: Task, size: int, seed: int, *, split: str
     Raises:
         FrostlineError: A class would have no rows in one of the two.
     """
-    needed = len(np.unique(examples.targets)) if task.problem_type == CLASSIFICATION else 1
+    needed = 1 if task.task_type == REGRESSION else len(np.unique(strata(examples.targets)))
     if not needed <= size < len(examples):
         shown = f"all {needed} classes" if needed > 1 else "any row"
         raise FrostlineError(
@@ -118,7 +118,7 @@ def hold_out(examples: Examples, task: Task, size: int, seed: int, *, split: str
     chosen = np.zeros(len(examples), dtype=bool)
     chosen[stratified_indices(examples.targets, size, rng)] = True
     rest, held_out = examples.take(np.flatnonzero(~chosen)), examples.take(np.flatnonzero(chosen))
-    if task.problem_type == CLASSIFICATION:
+    if task.task_type == CLASSIFICATION:
         _refuse_exhausted_class(rest, held_out, task, split)
     return rest, held_out
 
@@ -143,7 +143,7 @@ def fold_numbers(examples: Examples, task: Task, folds: int, seed: int) -> npt.N
             f"{examples.name}: {folds} folds of {len(examples):,} rows leave {smallest} in one (equal texts stay together), "
             f"and a score needs {MIN_FOLD_ROWS}: give fewer --folds, more rows, or --validation FILE."
         )
-    for target in np.unique(examples.targets) if task.problem_type == CLASSIFICATION else ():
+    for target in np.unique(examples.targets) if task.task_type == CLASSIFICATION else ():
         rows = np.flatnonzero(examples.targets == target)
         if len(np.unique(numbers[rows])) == 1:
             raise FrostlineError(

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.examples import Indices
+from frostline.data.tags import NO_WORD
 
 Targets = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
@@ -24,12 +25,12 @@ RANK_BINS = 10  # strata of regression targets
 def subset_indices(targets: Targets, size: int, seed: int) -> Indices:
     """A subset of ``size`` rows, as positions in ``targets``, ``[size]``. The same ``seed`` gives nested subsets.
 
-    Class indices (int64) are stratified by class, numbers (float64) by deciles.
+    Class indices (int64) are stratified by class, numbers (float64) by deciles, sentences as in :func:`strata`.
 
     Raises:
         FrostlineError: The size is below the number of classes in ``targets``, or above the number of rows.
     """
-    classes = len(np.unique(targets)) if _are_classes(targets) else 1
+    classes = len(np.unique(strata(targets))) if _are_classes(targets) else 1
     if size > len(targets):
         raise FrostlineError(f"A train size of {size:,} is more than the {len(targets):,} rows; pass a smaller one.")
     if size < classes:
@@ -55,7 +56,13 @@ def stratified_indices(targets: Targets, size: int, rng: np.random.Generator) ->
 
 
 def strata(targets: Targets) -> npt.NDArray[Any]:
-    """The stratum of each row, ``[N]``: its class, or the decile of its number."""
+    """The stratum of each row, ``[N]``: its class, or the decile of its number.
+
+    Sentences ``[N, W]`` have two strata: those in which every word has the most frequent tag, and all others.
+    """
+    if targets.ndim > 1:
+        most_frequent = np.bincount(targets[targets != NO_WORD].astype(np.int64)).argmax()
+        return np.asarray(((targets != most_frequent) & (targets != NO_WORD)).any(axis=1).astype(np.int64))
     return targets if _are_classes(targets) else targets.argsort(kind="stable").argsort() * RANK_BINS // len(targets)
 
 

@@ -8,8 +8,10 @@ import numpy.typing as npt
 from frostline import FrostlineError
 from frostline.data.labels import label_cells, refuse_missing
 from frostline.data.parsing import NUMBER
-from frostline.data.specification import CLASSIFICATION, REGRESSION
+from frostline.data.sentences import sentences
+from frostline.data.specification import CLASSIFICATION, REGRESSION, TOKENS
 from frostline.data.table import Table
+from frostline.data.tags import tag_indices
 from frostline.data.task import Task
 from frostline.data.wording import did_you_mean, listed, quoted
 
@@ -17,14 +19,18 @@ from frostline.data.wording import did_you_mean, listed, quoted
 def targets_of(table: Table, task: Task) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
     """The target of every row, ``[N]``: int64 class indices, or float64 numbers for regression.
 
+    For token classification ``[N, W]``: the index of each word's tag, filled up with ``NO_WORD``.
+
     Raises:
         FrostlineError: A label is missing, is not a finite number, or is not among the training labels.
     """
     column = task.columns.label
     assert column is not None
+    if task.task_type == TOKENS:
+        return tag_indices(table, column, task.labels, sentences(table, task.columns.text))
     cells = label_cells(table, column)
     refuse_missing(table, column, cells)
-    if task.problem_type == REGRESSION:
+    if task.task_type == REGRESSION:
         return _numbers(table, column, cells)
     return _class_indices(table, column, cells, task.labels)
 
@@ -50,7 +56,7 @@ def _numbers(table: Table, column: str, cells: Sequence[str | None]) -> npt.NDAr
     if wrong is not None:
         raise FrostlineError(
             f"{table.location(wrong, column)}: {quoted(cells[wrong])} is not a number; write one with a decimal point, or "
-            f"pass --problem-type {CLASSIFICATION}."
+            f"pass --task-type {CLASSIFICATION}."
         )
     numbers = np.array([float(cell) for cell in cells if cell is not None])
     infinite = np.flatnonzero(~np.isfinite(numbers))

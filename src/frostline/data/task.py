@@ -8,8 +8,9 @@ from frostline import FrostlineError
 from frostline.data.columns import Columns
 from frostline.data.labels import label_cells, refuse_missing, refuse_similar_labels
 from frostline.data.parsing import INTEGER, NUMBER
-from frostline.data.specification import CLASSIFICATION, REGRESSION
+from frostline.data.specification import CLASSIFICATION, REGRESSION, TASK_TYPES, TOKENS
 from frostline.data.table import Table
+from frostline.data.tags import tag_names
 from frostline.data.wording import did_you_mean, listed, quoted
 
 MAX_CLASSES = 20  # more distinct labels than this may be the numbers of a regression, or not labels at all
@@ -21,13 +22,13 @@ class Task:
 
     Attributes:
         name: The name of the task in all results.
-        problem_type: ``CLASSIFICATION`` or ``REGRESSION``.
+        task_type: ``CLASSIFICATION``, ``REGRESSION`` or ``TOKENS``.
         labels: The names of the classes in the order of their indices; empty for regression.
         columns: The columns of the training table.
     """
 
     name: str
-    problem_type: str
+    task_type: str
     labels: tuple[str, ...]
     columns: Columns
 
@@ -37,34 +38,32 @@ def decide_task(
     columns: Columns,
     *,
     name: str,
-    problem_type: str | None = None,
+    task_type: str | None = None,
     labels: Sequence[str] | None = None,
 ) -> Task:
     """The task, decided from the labels of the training table or by the user.
 
     Texts, booleans and at most 20 distinct integers are classes. More than 20 distinct numbers, not all integers, are a
     regression. In every other case, the user must decide. Classes have the order of ``labels``, else the order of the
-    ``ClassLabel`` column. Without both, numbers are ordered by value and texts by code point.
+    ``ClassLabel`` column. Without both, numbers are ordered by value and texts by code point. For the tags of token
+    classification see :func:`frostline.data.tags.tag_names`.
 
     Raises:
         FrostlineError: The task is ambiguous, a label is missing, or the table's labels do not match ``labels``.
     """
-    if problem_type not in (None, CLASSIFICATION, REGRESSION):
-        raise FrostlineError(
-            f"--problem-type {quoted(problem_type)} is not known{did_you_mean(problem_type, [CLASSIFICATION, REGRESSION])}; "
-            f"pass {CLASSIFICATION} or {REGRESSION}."
-        )
-    assert columns.label is not None
+    assert task_type in (None, *TASK_TYPES) and columns.label is not None
+    if task_type == TOKENS:
+        return Task(name=name, task_type=TOKENS, labels=tag_names(table, columns.label, labels), columns=columns)
     cells = label_cells(table, columns.label)
     refuse_missing(table, columns.label, cells)
     given = tuple(labels) if labels else table.class_names.get(columns.label)
-    if problem_type is None:
-        problem_type = CLASSIFICATION if given else _problem_type(table, columns.label, cells)
-    task = Task(name=name, problem_type=problem_type, labels=(), columns=columns)
-    if problem_type == REGRESSION:
+    if task_type is None:
+        task_type = CLASSIFICATION if given else _task_type(table, columns.label, cells)
+    task = Task(name=name, task_type=task_type, labels=(), columns=columns)
+    if task_type == REGRESSION:
         if labels:
             raise FrostlineError(
-                "--labels names classes, and a regression has none; leave out --labels or --problem-type."
+                "--labels names classes, and a regression has none; leave out --labels or --task-type."
             )
         return task
     counts = Counter(cell for cell in cells if cell is not None)
@@ -79,12 +78,12 @@ def decide_task(
     return replace(task, labels=given if given else _ordered(counts))
 
 
-def _problem_type(table: Table, column: str, cells: Sequence[str | None]) -> str:
+def _task_type(table: Table, column: str, cells: Sequence[str | None]) -> str:
     """Classification or regression, or an error if the labels could be either."""
     counts = Counter(cell for cell in cells if cell)
     numbers = {cell for cell in counts if NUMBER.fullmatch(cell.strip())}
     texts = counts.keys() - numbers
-    choose = f"choose with --problem-type {CLASSIFICATION} or {REGRESSION}"
+    choose = f"choose with --task-type {CLASSIFICATION} or {REGRESSION}"
     if numbers and texts:
         fewer = texts if len(texts) <= len(numbers) else numbers
         odd = next(i for i, cell in enumerate(cells) if cell in fewer)

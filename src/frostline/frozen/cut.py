@@ -22,6 +22,7 @@ from transformers import PreTrainedModel
 from frostline.fast.forwards import forwards_replaced
 from frostline.fast.last_layer import HeadTokenPart
 from frostline.model.anatomy import Anatomy
+from frostline.model.outputs import real_logits
 from frostline.model.packed_layout import Layout
 from frostline.model.packing import Packing
 from frostline.model.trace import Batch, Call
@@ -60,7 +61,7 @@ class UpperModel:
     _at: Tensor | None = field(default=None, init=False)  # [B], the position of the head's token in each example
 
     def __call__(self, batch: Batch, hidden: Tensor | None = None, *, capacity: int = 0, examples: int = 0) -> Tensor:
-        """Logits ``[B, C]``.
+        """Logits ``[B, C]``, or of a token classifier those of the real tokens, ``[T, C]``.
 
         Args:
             batch: The model's inputs, padded on the right.
@@ -78,7 +79,7 @@ class UpperModel:
         if self.head_token:
             self._at = self.head_token.positions(batch["input_ids"], mask)
         try:
-            return self.model(**batch).logits  # type: ignore[no-any-return]
+            return real_logits(self.model(**batch).logits, mask)
         finally:
             self._layout = self._hidden = self._at = None
             self._set_read(None)

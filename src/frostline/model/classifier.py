@@ -3,19 +3,22 @@
 Shapes: N texts, B examples in a batch, S padded length, C outputs.
 """
 
+import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
-from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
+from frostline.data.specification import CLASSIFICATION, TOKENS
 from frostline.model.anatomy import position_limit
-from frostline.model.loading import LONGEST, load_tokenizer
+from frostline.model.loading import LONGEST, MODEL_CLASSES, load_tokenizer
 from frostline.model.model_files import quiet_loading, readable, require_files
 from frostline.model.packed_layout import ALIGNED
 from frostline.model.tokens import Tokens, encode
@@ -32,19 +35,30 @@ class Classifier:
         model: The model in eval mode.
         tokenizer: Its tokenizer.
         max_length: The most tokens of a text. Longer texts are truncated.
+        of_words: Whether it predicts a tag for each word of a sentence.
     """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     max_length: int
+    of_words: bool = False
 
     def encode(self, texts: Texts) -> Tokens:
         """The tokens of all texts."""
-        return encode(self.tokenizer, texts.texts, texts.pairs, self.max_length)
+        return encode(self.tokenizer, texts.texts, texts.pairs, self.max_length, of_words=self.of_words)
 
 
-def load_classifier(folder: Path, *, trust_remote_code: bool = False) -> Classifier:
-    """Load the classifier in a folder.
+def is_tagger(folder: Path) -> bool:
+    """Whether the folder has a model of transformers that predicts a tag for each word."""
+    try:
+        kinds = json.loads((folder / "config.json").read_bytes()).get("architectures") or [""]
+    except (OSError, ValueError):
+        return False  # the error is reported when the model is loaded
+    return str(kinds[0]).endswith("ForTokenClassification")
+
+
+def load_classifier(folder: Path, *, of_words: bool = False, trust_remote_code: bool = False) -> Classifier:
+    """Load the classifier in a folder. With ``of_words`` it predicts a tag for each word.
 
     Raises:
         FrostlineError: The folder has no classifier of a single label or number that transformers can load.
@@ -52,7 +66,7 @@ def load_classifier(folder: Path, *, trust_remote_code: bool = False) -> Classif
     require_files(str(folder), folder)
     with quiet_loading():
         model, info = readable(
-            lambda: AutoModelForSequenceClassification.from_pretrained(
+            lambda: MODEL_CLASSES[TOKENS if of_words else CLASSIFICATION].from_pretrained(
                 folder, use_safetensors=True, output_loading_info=True, trust_remote_code=trust_remote_code
             ),
             str(folder),
@@ -67,7 +81,8 @@ def load_classifier(folder: Path, *, trust_remote_code: bool = False) -> Classif
         raise FrostlineError(
             f"The model in {folder} is a multi-label classifier: give one that predicts a single label or a number."
         )
-    return prepared(model, load_tokenizer(str(folder), folder, trust_remote_code=trust_remote_code))
+    tokenizer = load_tokenizer(str(folder), folder, of_words=of_words, trust_remote_code=trust_remote_code)
+    return replace(prepared(model, tokenizer), of_words=of_words)
 
 
 def prepared(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Classifier:
@@ -80,21 +95,26 @@ def prepared(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Clas
     return Classifier(model.eval(), tokenizer, int(limit))
 
 
-def logits_of(tokens: Tokens, forward: Callable[[Batch], Sequence[Tensor]]) -> list[Tensor]:
+def logits_of(
+    tokens: Tokens, forward: Callable[[Batch], Sequence[Tensor]], *, lengths: NDArray[np.int64] | None = None
+) -> list[Tensor]:
     """The logits of all texts in their order, computed in batches of similar length.
 
     Args:
         tokens: The N encoded texts.
         forward: From a batch to the logits ``[B, C]`` of each of several tasks. C can differ between tasks.
+        lengths: How many rows of logits each text has, ``[N]``; None: one.
 
     Returns:
-        For each task ``[N, C]`` in float32.
+        For each task ``[N, C]`` in float32; with ``lengths``, ``[T, C]``.
     """
     order = np.argsort(tokens.lengths, kind="stable")
     with torch.no_grad():
         starts = range(0, len(order), BATCH)
         batches = [[x.float() for x in forward(tokens.batch(order[start : start + BATCH]))] for start in starts]
-    restore = torch.from_numpy(np.argsort(order))
+    restore = torch.from_numpy(
+        np.argsort(order if lengths is None else np.repeat(order, lengths[order]), kind="stable")
+    )
     return [torch.cat(of_task)[restore] for of_task in zip(*batches, strict=True)]
 
 

@@ -9,6 +9,7 @@ import torch
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
@@ -16,6 +17,7 @@ from transformers import (
 )
 
 from frostline import FrostlineError
+from frostline.data.specification import CLASSIFICATION, REGRESSION, TOKENS
 from frostline.model.anatomy import Anatomy, find_layers, position_limit
 from frostline.model.model_files import (
     MODEL_FILES,
@@ -29,6 +31,16 @@ from frostline.model.model_files import (
 from frostline.model.places import HEAD, POOLER
 from frostline.model.pretrained import Pretrained
 
+MODEL_CLASSES = {  # by task type
+    CLASSIFICATION: AutoModelForSequenceClassification,
+    REGRESSION: AutoModelForSequenceClassification,
+    TOKENS: AutoModelForTokenClassification,
+}
+PROBLEM_TYPES = {
+    CLASSIFICATION: "single_label_classification",
+    REGRESSION: "regression",
+    TOKENS: None,
+}  # of transformers
 LOAD_SETTINGS = ("name_or_path", "is_local", "local_files_only", "max_length")  # of a tokenizer; not part of the model
 LONGEST = 512  # tokens of an example, unless the user or the model sets another limit
 
@@ -37,7 +49,7 @@ def load_pretrained(
     name: str,
     *,
     labels: Sequence[str],
-    problem_type: str,
+    task_type: str,
     revision: str | None = None,
     trust_remote_code: bool = False,
     device: torch.device | str = "cpu",
@@ -53,8 +65,8 @@ def load_pretrained(
     trust = {"trust_remote_code": trust_remote_code}
     config = readable(lambda: AutoConfig.from_pretrained(folder, **trust), name, "its config.json cannot be used")
     require_files(name, folder)
-    tokenizer = load_tokenizer(name, folder, trust_remote_code=trust_remote_code)
-    _set_labels(config, labels, problem_type)
+    tokenizer = load_tokenizer(name, folder, of_words=task_type == TOKENS, trust_remote_code=trust_remote_code)
+    _set_labels(config, labels, task_type)
     config.pad_token_id = tokenizer.pad_token_id
     config.get_text_config().pad_token_id = tokenizer.pad_token_id
     use_cache = getattr(config, "use_cache", None)
@@ -62,7 +74,7 @@ def load_pretrained(
         config.use_cache = False
 
     def read() -> tuple[PreTrainedModel, Any]:
-        return _read_model(name, folder, config, **trust)
+        return _read_model(name, folder, config, task_type, **trust)
 
     model, info = read()
     model.to(device).eval()
@@ -82,20 +94,22 @@ def load_pretrained(
     )
 
 
-def _set_labels(config: PreTrainedConfig, labels: Sequence[str], problem_type: str) -> None:
+def _set_labels(config: PreTrainedConfig, labels: Sequence[str], task_type: str) -> None:
     """Write the task into the configuration."""
     config.num_labels = len(labels) or 1
     if labels:
         config.id2label = dict(enumerate(labels))
         config.label2id = {label: n for n, label in enumerate(labels)}
-    config.problem_type = problem_type
+    config.problem_type = PROBLEM_TYPES[task_type]
 
 
-def _read_model(name: str, folder: Path, config: PreTrainedConfig, **trust: bool) -> tuple[PreTrainedModel, Any]:
+def _read_model(
+    name: str, folder: Path, config: PreTrainedConfig, task_type: str, **trust: bool
+) -> tuple[PreTrainedModel, Any]:
     """The model in float32, and transformers' report of missing and mismatched weights."""
     with quiet_loading():
         return readable(  # type: ignore[no-any-return]
-            lambda: AutoModelForSequenceClassification.from_pretrained(
+            lambda: MODEL_CLASSES[task_type].from_pretrained(
                 folder,
                 config=config,
                 dtype=torch.float32,
@@ -144,19 +158,39 @@ def _max_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> i
     return int(min(tokenizer.model_max_length, position_limit(model) or positions or LONGEST, LONGEST))
 
 
-def load_tokenizer(name: str, folder: Path, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
+def load_tokenizer(
+    name: str, folder: Path, *, of_words: bool = False, trust_remote_code: bool = False
+) -> PreTrainedTokenizerBase:
     """The tokenizer in ``folder``, set to pad on the right.
 
     A tokenizer without a padding token pads with its end-of-text or unknown token. Attention masks padding in any case.
 
+    Args:
+        name: The name of the model for errors.
+        folder: Its folder.
+        of_words: Whether sentences of words are encoded. A tokenizer that reads spaces as parts of words, as that of RoBERTa,
+            then reads a space before each word.
+        trust_remote_code: Whether to run code that comes with the model.
+
     Raises:
         FrostlineError: The model called ``name`` has no usable tokenizer.
     """
-    tokenizer: PreTrainedTokenizerBase = readable(
-        lambda: AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code),
-        name,
-        "its tokenizer cannot be loaded",
-    )
+
+    def read(**options: Any) -> PreTrainedTokenizerBase:
+        return readable(
+            lambda: AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code, **options),
+            name,
+            "its tokenizer cannot be loaded",
+        )
+
+    tokenizer = read()
+    if of_words and not tokenizer.is_fast:
+        raise FrostlineError(
+            f"The tokenizer of {name} does not say which word a token belongs to, which token classification needs: choose a "
+            "model with a fast tokenizer (tokenizer.json)."
+        )
+    if of_words and '"add_prefix_space":false' in tokenizer.backend_tokenizer.to_str():
+        tokenizer = read(add_prefix_space=True)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     tokenizer.padding_side = "right"

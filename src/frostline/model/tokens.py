@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from frostline.data.sentences import words_of
+
+WORDS = "words"  # beside the inputs of the model while sentences are encoded
 CHUNK = 8192  # examples in one call of the tokenizer, to limit its memory
 
 
@@ -26,12 +29,14 @@ class Tokens:
         offsets: ``[N + 1]``, where the tokens of each example begin, and T.
         padding: By name of the model's input: the value of padded positions.
         dropped: ``[N]``, how many tokens of each example were truncated.
+        words: ``[T]``, which word of its sentence a token belongs to; -1 for special tokens. None for texts.
     """
 
     inputs: dict[str, NDArray[np.int32]]
     offsets: NDArray[np.int64]
     padding: dict[str, int]
     dropped: NDArray[np.int32]
+    words: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -78,6 +83,31 @@ class Tokens:
         return batch
 
     @cached_property
+    def begins_word(self) -> NDArray[np.bool_]:
+        """``[T]``: whether a token is the first one of a word."""
+        assert self.words is not None
+        before = np.concatenate([[-1], self.words[:-1]])
+        before[self.offsets[:-1][self.lengths > 0]] = -1  # the last token of another example
+        return np.asarray((self.words >= 0) & (self.words != before))
+
+    def labelled(self, rows: NDArray[np.int64], *, every_token: bool = False) -> tuple[NDArray[Any], ...]:
+        """The tokens of the examples ``rows`` that carry the tag of their word: the first one of a word, or every one.
+
+        Returns:
+            Five arrays with an item for each of them: its position among all tokens of ``rows``; the place of its example in
+            ``rows``; its place in the example; its word; whether it is the first one of the word. The place of a first token
+            is that of its word. With ``every_token``, tokens are counted.
+        """
+        assert self.words is not None
+        flat = flat_positions(self.offsets, rows)
+        first, words = self.begins_word[flat], self.words[flat].astype(np.int64)
+        examples = np.repeat(np.arange(len(rows)), self.lengths[rows])
+        chosen = np.flatnonzero(words >= 0 if every_token else first)
+        examples, words, first = examples[chosen], words[chosen], first[chosen]
+        places = np.arange(len(chosen)) - np.searchsorted(examples, examples) if every_token else words
+        return chosen, examples, places, words, first
+
+    @cached_property
     def keys(self) -> NDArray[np.void]:
         """``[N]``: for each example, a 16-byte digest of all its inputs."""
         names = sorted(self.inputs)
@@ -98,6 +128,9 @@ class Tokens:
             offsets=np.concatenate([[0], np.cumsum(np.concatenate(sizes))]),
             padding=parts[0].padding,
             dropped=np.concatenate([part.dropped for part in parts]),
+            words=None
+            if parts[0].words is None
+            else np.concatenate([part.words for part in parts if part.words is not None]),
         )
 
 
@@ -135,6 +168,8 @@ def encode(
     pairs: Sequence[str] | None,
     max_length: int,
     rows: NDArray[np.int64] | None = None,
+    *,
+    of_words: bool = False,
 ) -> Tokens:
     """Encode texts, or pairs of texts, as examples of at most ``max_length`` tokens.
 
@@ -146,17 +181,19 @@ def encode(
         pairs: The second text of each example, if there is one.
         max_length: Longer examples are truncated.
         rows: The examples to encode; None: all. Other examples get no tokens.
+        of_words: Whether the texts are sentences of words (:mod:`frostline.data.sentences`).
     """
     names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
-    flat: dict[str, list[NDArray[np.int32]]] = {name: [] for name in names}
+    columns = [*names, *[WORDS] * of_words]
+    flat: dict[str, list[NDArray[np.int32]]] = {name: [] for name in columns}
     lengths, dropped = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int32)
     for_empty = next(
         x for x in (tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, 0) if x is not None
     )
 
-    def tokenize(chunk: Sequence[int], **limit: Any) -> Any:
+    def tokenize(chunk: Sequence[int], **limit: Any) -> dict[str, list[Any]]:
         second = {} if pairs is None else {"text_pair": [pairs[n] for n in chunk]}
-        return tokenizer([texts[n] for n in chunk], **second, return_attention_mask=False, verbose=False, **limit)
+        return _tokenized(tokenizer, [texts[n] for n in chunk], of_words=of_words, **second, **limit)
 
     chosen: list[int] = list(range(len(texts))) if rows is None else np.unique(rows).tolist()
     for start in range(0, len(chosen), CHUNK):
@@ -165,23 +202,42 @@ def encode(
         full_lengths = np.array([len(ids) for ids in encoded["input_ids"]])
         if len(too_long := np.flatnonzero(full_lengths > max_length)):
             truncated = tokenize([chunk[n] for n in too_long], truncation=True, max_length=max_length)
-            for name in names:
+            for name in columns:
                 for n, ids in zip(too_long, truncated[name], strict=True):
                     encoded[name][n] = ids
         for n in np.flatnonzero(full_lengths == 0):
-            for name in names:
-                encoded[name][n] = [for_empty if name == "input_ids" else 0]
-        for name in names:
+            for name in columns:
+                encoded[name][n] = [{"input_ids": for_empty, WORDS: -1}.get(name, 0)]
+        for name in columns:
             flat[name] += [np.asarray(row, np.int32) for row in encoded[name]]
         lengths[chunk] = [len(ids) for ids in encoded["input_ids"]]
         dropped[chunk] = np.maximum(full_lengths - lengths[chunk], 0)
+    joined = {name: np.concatenate([np.zeros(0, np.int32), *arrays]) for name, arrays in flat.items()}
+    return Tokens(
+        words=joined.pop(WORDS, None),
+        inputs=joined,
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        padding=_padding(tokenizer, names),
+        dropped=dropped,
+    )
+
+
+def _tokenized(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, of_words: bool, **options: Any
+) -> dict[str, list[Any]]:
+    """The inputs of the model for each text, by name; of sentences also the word of each token."""
+    given = [words_of(text) for text in texts] if of_words else list(texts)
+    found = tokenizer(given, is_split_into_words=of_words, return_attention_mask=False, verbose=False, **options)
+    encoded = {name: list(values) for name, values in found.items()}
+    if of_words:
+        encoded[WORDS] = [[-1 if word is None else word for word in found.word_ids(n)] for n in range(len(given))]
+    return encoded
+
+
+def _padding(tokenizer: PreTrainedTokenizerBase, names: Sequence[str]) -> dict[str, int]:
+    """The value of padded positions by name of the model's input."""
     padding = dict.fromkeys(names, 0)
     padding["input_ids"] = tokenizer.pad_token_id
     if "token_type_ids" in padding:
         padding["token_type_ids"] = tokenizer.pad_token_type_id
-    return Tokens(
-        inputs={name: np.concatenate([np.zeros(0, np.int32), *arrays]) for name, arrays in flat.items()},
-        offsets=np.concatenate([[0], np.cumsum(lengths)]),
-        padding=padding,
-        dropped=dropped,
-    )
+    return padding

@@ -11,7 +11,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from frostline.data.specification import REGRESSION
+from frostline.data.specification import CLASSIFICATION, REGRESSION, TOKENS
 from frostline.model.pretrained import Pretrained
 from frostline.report import formatting, names
 from frostline.report.answer.output_sentences import output_sentences
@@ -20,6 +20,11 @@ from frostline.sweep.plan import Identity
 from frostline.training.specification import RunSpec
 
 TEMPLATE = Path(__file__).with_name("templates") / "card.md.j2"
+TASKS = {  # the tag of the hub and the name of each task type
+    CLASSIFICATION: ("text-classification", "Text classification"),
+    REGRESSION: ("text-classification", "Text regression"),
+    TOKENS: ("token-classification", "Token classification"),
+}
 VERSIONS = ("frostline", "transformers", "torch", "safetensors")
 MARKDOWN = re.compile(r"([\\`*_\[\]#|~$])")
 PATH = re.compile(r"(^|\s)[~/]\S")  # a path of this machine, which must not be published
@@ -49,7 +54,7 @@ def model_card(
         base_model=base,
         license=_license(pretrained.folder),
         library_name="transformers",
-        pipeline_tag="text-classification",
+        pipeline_tag=TASKS[identity.task_type][0],
         tags=["frostline"],
         metrics=[identity.metric],
         model_name=f"{name}, {recommended['trainable']} tuned on {identity.task}",
@@ -75,6 +80,8 @@ def model_card(
         cells=size["cells"],
         recommended=recommended,
         identity=identity,
+        tag=TASKS[identity.task_type][0],
+        of_words=identity.task_type == TOKENS,
         answer=answer,
         spec=spec,
         settings={
@@ -93,10 +100,11 @@ def model_card(
 def _eval_results(identity: Identity, recommended: Mapping[str, Any]) -> list[EvalResult]:
     """The scores of the saved weights. They are scores of one run, not means over seeds."""
     scores = {"validation": recommended["validation_best"], "test": recommended.get("test")}
+    tag, name = TASKS[identity.task_type]
     return [
         EvalResult(
-            task_type="text-classification",
-            task_name="Text regression" if identity.problem_type == REGRESSION else "Text classification",
+            task_type=tag,
+            task_name=name,
             dataset_type=identity.task,
             dataset_name=identity.task,
             dataset_split=split,

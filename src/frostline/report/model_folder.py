@@ -79,7 +79,7 @@ def _facts(identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: 
         "run": spec.digest,
         "sentence": answer["sentence"],
         "task": identity.task,
-        "problem_type": identity.problem_type,
+        "task_type": identity.task_type,
         "labels": list(identity.labels),
         "metric": identity.metric,
         "validation": recommended["validation_best"],

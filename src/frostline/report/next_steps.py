@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from frostline.data.specification import TOKENS
 from frostline.report.answer.output_sentences import is_saved
 
 Answer = Mapping[str, Any]  # answer.json
@@ -37,6 +38,12 @@ def loading(answer: Answer, folder: Path) -> str | None:
         return None
     name, pair = json.dumps(str(folder), ensure_ascii=False), bool((answer["columns"] or {}).get("text_pair"))
     if recommended and not is_saved(answer):
+        if answer["task_type"] == TOKENS:
+            return (
+                "from transformers import pipeline\n"
+                f'tag = pipeline("token-classification", {name}, aggregation_strategy="simple")\n'
+                'print(tag("A sentence."))'
+            )
         text = '{"text": "A text.", "text_pair": "Its pair."}' if pair else '"A text."'
         return (
             "from transformers import pipeline\n"

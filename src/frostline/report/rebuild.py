@@ -96,7 +96,7 @@ def _labelled(folder: Folder, split: str) -> Labelled | None:
     if examples is None:
         return None
     identity = folder.identity
-    return Labelled(examples.targets, identity.problem_type, identity.labels, identity.metric)
+    return Labelled(examples.targets, identity.task_type, identity.labels, identity.metric)
 
 
 def _data_facts(out: Path) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from frostline.data.wording import capitalized
 from frostline.model.output_keys import OUTPUT_KEYS, output_keys
 from frostline.report.names import tuning
@@ -65,7 +67,7 @@ def save_recommended(
             logits = run(spec, prepared.context).logits["validation_best"]
         else:
             logits = restore(spec, prepared.context, learned)
-        gap = float(abs(prepared.store.predictions(spec.digest)["validation_best"] - logits).max())
+        gap = float(np.nanmax(abs(prepared.store.predictions(spec.digest)["validation_best"] - logits)))
         saved = Saved(gap, trained_again=learned is None)
         save_model(target, prepared.pretrained, prepared.identity, answer, spec, saved)
     weights.remove()

@@ -30,7 +30,7 @@ MAX_EXAMPLES = 5000  # training examples for these models; more would hardly imp
 def fit_alternatives(
     prepared: Prepared, runs: Sequence[RunSpec], progress: Progress
 ) -> tuple[Alternatives, Mapping[str, int | None]]:
-    """Fit all of them on the examples of the first run, and once more for each other fold.
+    """Fit all of them on the examples of the first run, and once more for each other fold. There are none for tags of words.
 
     Args:
         prepared: Model, data and cached hidden states.
@@ -42,6 +42,14 @@ def fit_alternatives(
     """
     progress.begin("fitting models that train no layer")
     task = prepared.data.task
+    about = {
+        "task": task.name,
+        "task_type": task.task_type,
+        "labels": task.labels,
+        "columns": asdict(task.columns),
+    }
+    if prepared.data.train.of_words:
+        return Alternatives(None, None, {}, about), {}
     data, rows, scored = _examples(prepared, runs[0])
     words = WordsModel.fit(data.train, len(task.labels))
     probed, estimates = _probes(prepared, data, rows, words) or (None, {})
@@ -57,12 +65,6 @@ def fit_alternatives(
             values[WORDS][scored] = again.values(data.validation)
         if probed is not None and prepared.context.states is not None:
             values[PROBE][scored] = refitted(probed, data, prepared.context.states, rows)
-    about = {
-        "task": task.name,
-        "problem_type": task.problem_type,
-        "labels": task.labels,
-        "columns": asdict(task.columns),
-    }
     return Alternatives(probed, words, values, about), estimates
 
 

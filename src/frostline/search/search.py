@@ -85,7 +85,7 @@ class Search:
         }
         alternatives, estimates = _alternatives(prepared, runs, progress)
         identity, validation = prepared.identity, prepared.data.validation
-        rows = Labelled(validation.targets, identity.problem_type, identity.labels, identity.metric)
+        rows = Labelled(validation.targets, identity.task_type, identity.labels, identity.metric)
         settings = _race_settings(prepared, runs, rows.chance, budget)
         if estimate := estimates.get("probes"):
             settings = replace(settings, start_k=min(estimate, -(-identity.layers // 2)))

@@ -5,7 +5,7 @@ An undefined score, such as the correlation with a constant, is NaN.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,15 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from frostline import FrostlineError
-from frostline.data.specification import CLASSIFICATION, REGRESSION
+from frostline.data.specification import CLASSIFICATION, REGRESSION, TOKENS
+from frostline.data.tags import are_entities
+from frostline.statistics import tags
 
 Array = NDArray[Any]
-Score = Callable[[Array, Array], float]  # targets [n], predictions [n]
+Tally = tuple[
+    Array, ...
+]  # what a metric reads of each of n examples, [n] each: target and prediction, or counts of entities
+Score = Callable[..., float]  # of a tally
 CONSTANT_BASELINE, MEAN_BASELINE = "constant baseline", "mean baseline"
 
 
@@ -29,25 +34,28 @@ class Metric:
     Attributes:
         name: Its name in options and files.
         label: Its name in sentences, tables and figures.
-        problem_type: ``CLASSIFICATION`` or ``REGRESSION``.
-        score: The score of predictions ``[n]`` (class indices or numbers) for targets ``[n]``.
+        task_type: ``CLASSIFICATION``, ``REGRESSION`` or ``TOKENS``.
+        score: The score of predictions ``[n]`` (class indices or numbers) for targets ``[n]``; for tags the score of the
+            counts of :func:`frostline.statistics.tags.tag_tally`.
         baseline: The name of the best constant prediction, which gains are measured from.
         lowest: The lowest score, at which intervals end.
         bounded: Whether no model can score less than ``lowest``.
         constant: The score of every constant prediction; None if it depends on the targets.
         classes: The only number of classes it is defined for; None: any.
+        entities: Whether it is defined for tags of entities only.
         aliases: Other names in tables of results, in lower case.
     """
 
     name: str
     label: str
-    problem_type: str
+    task_type: str
     score: Score
     baseline: str = CONSTANT_BASELINE
     lowest: float = 0.0
     bounded: bool = True
     constant: float | None = None
     classes: int | None = None
+    entities: bool = False
     aliases: tuple[str, ...] = ()
 
 
@@ -87,17 +95,17 @@ _ALL = (
     Metric(
         name="accuracy",
         label="accuracy",
-        problem_type=CLASSIFICATION,
+        task_type=CLASSIFICATION,
         score=_accuracy,
         baseline="majority-class baseline",
         aliases=("acc",),
     ),
-    Metric(name="f1", label="F1", problem_type=CLASSIFICATION, score=_f1, classes=2),
-    Metric(name="f1_macro", label="macro F1", problem_type=CLASSIFICATION, score=_f1_macro),
+    Metric(name="f1", label="F1", task_type=CLASSIFICATION, score=_f1, classes=2),
+    Metric(name="f1_macro", label="macro F1", task_type=CLASSIFICATION, score=_f1_macro),
     Metric(
         name="matthews_correlation",
         label="Matthews correlation",
-        problem_type=CLASSIFICATION,
+        task_type=CLASSIFICATION,
         score=_matthews,
         lowest=-1.0,
         constant=0.0,
@@ -106,7 +114,7 @@ _ALL = (
     Metric(
         name="pearson",
         label="Pearson correlation",
-        problem_type=REGRESSION,
+        task_type=REGRESSION,
         score=_correlation(stats.pearsonr),
         baseline=MEAN_BASELINE,
         lowest=-1.0,
@@ -116,7 +124,7 @@ _ALL = (
     Metric(
         name="spearmanr",
         label="Spearman’s ρ",
-        problem_type=REGRESSION,
+        task_type=REGRESSION,
         score=_correlation(stats.spearmanr),
         baseline=MEAN_BASELINE,
         lowest=-1.0,
@@ -127,16 +135,30 @@ _ALL = (
     Metric(
         name="r2",
         label="R²",
-        problem_type=REGRESSION,
+        task_type=REGRESSION,
         score=_r2,
         baseline=MEAN_BASELINE,
         lowest=-1.0,
         bounded=False,
         constant=0.0,
     ),
+    Metric(name="entity_f1", label="entity F1", task_type=TOKENS, score=tags.f1, entities=True),
+    Metric(name="entity_precision", label="entity precision", task_type=TOKENS, score=tags.precision, entities=True),
+    Metric(name="entity_recall", label="entity recall", task_type=TOKENS, score=tags.recall, entities=True),
+    Metric(
+        name="token_accuracy",
+        label="token accuracy",
+        task_type=TOKENS,
+        score=tags.accuracy,
+        baseline="majority-tag baseline",
+    ),
 )
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
-DEFAULT = {CLASSIFICATION: "accuracy", REGRESSION: "spearmanr"}  # by problem type
+DEFAULT = {
+    CLASSIFICATION: ("accuracy",),
+    REGRESSION: ("spearmanr",),
+    TOKENS: ("entity_f1", "token_accuracy"),
+}  # first defined
 _ALIASES = {alias: metric.name for metric in _ALL for alias in metric.aliases}
 
 
@@ -145,58 +167,82 @@ def canonical_name(name: str) -> str:
     return _ALIASES.get(name.lower(), name)
 
 
-def metrics_for(problem_type: str, classes: int) -> list[Metric]:
-    """The metrics that are defined for a task with this number of classes."""
-    return [m for m in _ALL if m.problem_type == problem_type and m.classes in (None, classes)]
+def metrics_for(task_type: str, classes: int, labels: Sequence[str] = ()) -> list[Metric]:
+    """The metrics that are defined for a task with this number of classes. The ``labels`` matter for tags only."""
+    suitable = [m for m in _ALL if m.task_type == task_type and m.classes in (None, classes)]
+    return [m for m in suitable if not m.entities or are_entities(labels)]
 
 
-def check_metric(name: str | None, problem_type: str, classes: int) -> str:
-    """The metric's name, or the default of the problem type if it is None.
+def check_metric(name: str | None, task_type: str, classes: int, labels: Sequence[str] = ()) -> str:
+    """The metric's name, or the default of the task type if it is None. The ``labels`` matter for tags only.
 
     Raises:
         FrostlineError: The metric is not defined for the task; the message lists those that are.
     """
-    known = [metric.name for metric in metrics_for(problem_type, classes)]
+    known = [metric.name for metric in metrics_for(task_type, classes, labels)]
     if name is None:
-        return DEFAULT[problem_type]
+        return next(default for default in DEFAULT[task_type] if default in known)
     if name not in known:
         raise FrostlineError(f"There is no metric {name!r} for this task: choose one of {', '.join(known)}.")
     return name
 
 
-def predict(logits: Array, problem_type: str) -> Array:
-    """Predictions ``[n]`` from logits ``[n, C]``: class indices, or for regression the numbers themselves (C = 1)."""
-    return logits[:, 0] if problem_type == REGRESSION else logits.argmax(1)
+def predict(logits: Array, task_type: str) -> Array:
+    """Predictions ``[n]`` from logits ``[n, C]``: class indices, or for regression the numbers themselves (C = 1).
+
+    For tags ``[n, W]`` from ``[n, W, C]``; -1 where there is no word, or none of its tokens was encoded.
+    """
+    if task_type == REGRESSION:
+        return logits[:, 0]
+    if task_type == TOKENS:
+        return np.asarray(np.where(np.isnan(logits).any(-1), -1, logits.argmax(-1)))
+    return np.asarray(logits.argmax(1))
 
 
-def score(targets: Array, logits: Array, problem_type: str) -> dict[str, float]:
-    """The scores in all metrics of the task, for targets ``[n]`` and logits ``[n, C]``. They are NaN if a logit is NaN."""
-    suitable = metrics_for(problem_type, logits.shape[1])
-    if np.isnan(logits).any():
+def tally(targets: Array, predictions: Array, task_type: str, labels: Sequence[str]) -> Tally:
+    """What the metrics of this type of task read of each example, ``[n]`` each."""
+    return tags.tag_tally(targets, predictions, labels) if task_type == TOKENS else (targets, predictions)
+
+
+def scored_rows(logits: Array) -> NDArray[np.bool_]:
+    """``[n]``: whether a row of ``[n, ..., C]`` was scored. All logits of the other rows are NaN."""
+    return np.asarray(~np.isnan(logits).all(axis=tuple(range(1, logits.ndim))))
+
+
+def score(targets: Array, logits: Array, task_type: str, labels: Sequence[str] = ()) -> dict[str, float]:
+    """The scores in all metrics of the task, for targets ``[n]`` and logits ``[n, C]``. They are NaN if a logit is NaN.
+
+    For tags, the targets are ``[n, W]`` and the logits ``[n, W, C]``. Only words with logits are scored.
+    """
+    suitable = metrics_for(task_type, logits.shape[-1], labels)
+    if np.isnan(logits).any() and task_type != TOKENS:
         return {metric.name: float("nan") for metric in suitable}
-    predictions = predict(logits, problem_type)
+    counted = tally(targets, predict(logits, task_type), task_type, labels)
     with warnings.catch_warnings():
         # scikit-learn warns about classes that are never predicted; the score already shows that
         warnings.simplefilter("ignore", UserWarning)
-        return {metric.name: metric.score(targets, predictions) for metric in suitable}
+        return {metric.name: metric.score(*counted) for metric in suitable}
 
 
-def is_constant(logits: Array, problem_type: str) -> bool:
-    """Whether the model predicts the same for every row of ``[n, C]``."""
-    predictions = predict(logits, problem_type)
-    if problem_type == REGRESSION:
+def is_constant(logits: Array, task_type: str) -> bool:
+    """Whether the model predicts the same for every row of ``[n, C]``, or for every word of ``[n, W, C]``."""
+    predictions = predict(logits, task_type)
+    if task_type == REGRESSION:
         return bool(np.ptp(predictions) <= 1e-6 * max(1.0, float(np.abs(predictions).max())))
-    return bool((predictions == predictions[0]).all())
+    predictions = predictions[predictions >= 0]
+    return bool((predictions == predictions[:1]).all())
 
 
-def chance(targets: Array, name: str, classes: int) -> float:
-    """The score of the best constant prediction for these targets."""
+def chance(targets: Array, name: str, classes: int, labels: Sequence[str] = ()) -> float:
+    """The score of the best constant prediction for these targets. The ``labels`` matter for tags only."""
     metric = METRICS[name]
     if metric.constant is not None:
         return metric.constant
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return max(metric.score(targets, np.full_like(targets, c)) for c in range(classes))
+        return max(
+            metric.score(*tally(targets, np.full_like(targets, c), metric.task_type, labels)) for c in range(classes)
+        )
 
 
 def defined(score: float) -> float | None:

@@ -13,7 +13,7 @@ from frostline.statistics.inference.jackknife import row_groups, shared_row_cova
 from frostline.statistics.inference.pair import Pair, pair, pairing_gain, unpaired
 from frostline.statistics.inference.quantile import QUANTILE, corrected_quantile, number_of_analyses
 from frostline.statistics.inference.ratio import is_above
-from frostline.statistics.metrics import METRICS, chance, predict
+from frostline.statistics.metrics import METRICS, chance, predict, scored_rows, tally
 from frostline.statistics.posterior import Observed
 
 LogitsOf = Callable[[str], NDArray[Any]]  # name of a run -> [rows, C]; NaN in rows that the run is not scored on
@@ -21,23 +21,30 @@ LogitsOf = Callable[[str], NDArray[Any]]  # name of a run -> [rows, C]; NaN in r
 
 @dataclass(frozen=True)
 class Labelled:
-    """The targets of a split, ``[rows]``, and the metric that scores predictions for them."""
+    """The targets of a split, ``[rows]``, and the metric that scores predictions for them.
+
+    For tags, targets are ``[rows, W]`` and logits ``[rows, W, C]``.
+    """
 
     targets: NDArray[Any]
-    problem_type: str
+    task_type: str
     labels: tuple[str, ...]
     metric: str
 
     def score(self, logits: NDArray[Any], rows: NDArray[np.int64]) -> float:
         """The metric on these rows of ``[rows, C]``; NaN if there are none."""
-        if not len(rows):
-            return float("nan")
-        return METRICS[self.metric].score(self.targets[rows], predict(logits[rows], self.problem_type))
+        return self.scores(logits, [rows])[0]
+
+    def scores(self, logits: NDArray[Any], several: Sequence[NDArray[np.int64]]) -> list[float]:
+        """The metric on each of ``several`` selections of rows."""
+        counted = tally(self.targets, predict(logits, self.task_type), self.task_type, self.labels)
+        metric = METRICS[self.metric]
+        return [metric.score(*(x[rows] for x in counted)) if len(rows) else float("nan") for rows in several]
 
     @property
     def chance(self) -> float:
         """The score of the best constant prediction."""
-        return chance(self.targets, self.metric, len(self.labels))
+        return chance(self.targets, self.metric, len(self.labels), self.labels)
 
 
 class RunPredictions:
@@ -60,9 +67,9 @@ class RunPredictions:
         """Scores of a run ``[1 + groups]``: on all rows, then without each group of rows."""
         if run not in self.scores:
             logits = self.logits(run)
-            scored = self.scored[run] = _scored_rows(logits)
+            scored = self.scored[run] = scored_rows(logits)
             rows = [np.arange(len(scored)), *self.groups]
-            self.scores[run] = np.array([self.split.score(logits, some[scored[some]]) for some in rows])
+            self.scores[run] = np.array(self.split.scores(logits, [some[scored[some]] for some in rows]))
         return self.scores[run]
 
     def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
@@ -127,7 +134,7 @@ class RunPredictions:
     def _rows_scored(self, run: str) -> NDArray[np.bool_]:
         """Whether the run is scored on each row, ``[rows]``."""
         if run not in self.scored:
-            self.scored[run] = _scored_rows(self.logits(run))
+            self.scored[run] = scored_rows(self.logits(run))
         return self.scored[run]
 
     def _max_row_effect(self, rows: int) -> float:
@@ -140,12 +147,8 @@ class RunPredictions:
         return np.array(both).reshape(len(both), 2, 1 + len(self.groups))
 
 
-def _scored_rows(logits: NDArray[Any]) -> NDArray[np.bool_]:
-    return np.asarray(~np.isnan(logits).any(axis=1))
-
-
 def expand_to_all_rows(logits: NDArray[Any], scored: NDArray[np.bool_]) -> NDArray[Any]:
     """Logits of all rows ``[rows, C]``, from those of the scored rows ``[scored rows, C]``. The other rows are NaN."""
-    every = np.full((len(scored), logits.shape[1]), np.nan, logits.dtype)
+    every = np.full((len(scored), *logits.shape[1:]), np.nan, logits.dtype)
     every[scored] = logits
     return every

@@ -9,7 +9,8 @@ import numpy as np
 from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.data.load import Data, load_data
-from frostline.data.specification import DataSpec
+from frostline.data.specification import TOKENS, DataSpec
+from frostline.data.subsets import strata
 from frostline.frozen.batches import Rows
 from frostline.model.anatomy import position_limit
 from frostline.model.pretrained import Pretrained
@@ -39,7 +40,8 @@ def read_data(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
             text_column=spec.text_column,
             text_pair_column=spec.text_pair_column,
             label_column=spec.label_column,
-            problem_type=spec.problem_type,
+            tag_column=spec.tag_column,
+            task_type=spec.task_type,
             labels=spec.labels,
             data_seed=spec.data_seed,
             held_out_share=spec.held_out_share,
@@ -95,7 +97,14 @@ def encode_splits(
         FrostlineError: More examples would be truncated than the specification allows.
     """
     encoded = {
-        name: encode(pretrained.tokenizer, s.texts, s.pairs, max_length, trained if name == "train" else None)
+        name: encode(
+            pretrained.tokenizer,
+            s.texts,
+            s.pairs,
+            max_length,
+            trained if name == "train" else None,
+            of_words=s.of_words,
+        )
         for name, s in splits.items()
     }
     _check_truncation(spec, encoded, max_length, pretrained)
@@ -122,6 +131,13 @@ def _check_truncation(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length
 
 def require_classes(spec: SweepSpec, data: Data) -> None:
     """Refuse class weights and calibration for a regression, and a threshold unless there are two classes."""
+    if data.task.task_type != TOKENS and spec.label_all_tokens:
+        raise FrostlineError(f"{data.task.name}: --label-all-tokens is for tags of words: leave it out.")
+    if data.task.task_type == TOKENS and (spec.calibrate or spec.threshold is not None):
+        flag = "--calibrate" if spec.calibrate else "--threshold"
+        raise FrostlineError(
+            f"{data.task.name}: {flag} is for one label for each text, but words have tags: leave it out."
+        )
     if not data.task.labels and spec.class_weights != "none":
         raise FrostlineError(
             f"{data.task.name}: class_weights are for classes, but this is a regression: leave them out."
@@ -137,7 +153,7 @@ def require_classes(spec: SweepSpec, data: Data) -> None:
 
 def require_train_sizes(spec: SweepSpec, data: Data) -> None:
     """Refuse training-set sizes that are larger than the table, or too small for one example of each class."""
-    classes = len(np.unique(data.train.targets)) if data.task.labels else 1
+    classes = len(np.unique(strata(data.train.targets))) if data.task.labels else 1
     for size in spec.values_of("train_size"):
         if size > data.train_rows:
             raise FrostlineError(

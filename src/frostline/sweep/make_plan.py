@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -69,7 +70,8 @@ def make_plan(
         truncated_by_class=_truncated_by_class(identity, data, encoded["train"]),
         max_length=identity.max_length,
         notes=(*data.notes, *_notes_on_named_modules(runs, context.pretrained)),
-        results_bytes=len(runs) * (scored * 4 * max(1, len(identity.labels)) + 12_000),
+        results_bytes=len(runs)
+        * (scored * 4 * max(1, len(identity.labels)) * prod(context.problem.predictions_per_row) + 12_000),
         model_bytes=4 * sum(p.numel() for p in model.parameters()),
     )
 
@@ -87,7 +89,8 @@ def _states_wanted(spec: SweepSpec, runs: Sequence[RunSpec], context: RunContext
 
 def _truncated_by_class(identity: Identity, data: Data, tokens: Tokens) -> dict[str, float]:
     """The share of truncated training examples of each class that has examples in use."""
-    shares = {label: tokens.truncated(data.train.targets == n) for n, label in enumerate(identity.labels)}
+    targets = data.train.targets.reshape(len(tokens), -1)
+    shares = {label: tokens.truncated((targets == n).any(1)) for n, label in enumerate(identity.labels)}
     return {label: share for label, share in shares.items() if not np.isnan(share)}
 
 

@@ -43,7 +43,7 @@ class Identity:
     train_rows: int
     folds: int
     task: str
-    problem_type: str
+    task_type: str
     labels: tuple[str, ...]
 
 

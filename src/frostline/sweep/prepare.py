@@ -13,6 +13,8 @@ from frostline.data.class_weights import class_weights
 from frostline.data.examples import Examples
 from frostline.data.glue.tasks import glue_task
 from frostline.data.load import Data
+from frostline.data.specification import TOKENS
+from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
 from frostline.frozen.check.cut_comparison import Check
 from frostline.frozen.check.head_token import find_head_reads
@@ -43,6 +45,7 @@ from frostline.sweep.specification import SweepSpec
 from frostline.training.context import RunContext
 from frostline.training.problem import Problem
 from frostline.training.specification import RunSpec
+from frostline.training.tagging import TagProblem
 
 
 @dataclass
@@ -122,7 +125,7 @@ def prepare(
     progress.begin("tokenizing the examples")
     runs = expand(spec, identity)
     encoded = encode_splits(spec, splits, max_length, pretrained, trained=rows_trained(runs, data))
-    context = _context(pretrained, machine, data, encoded, metric=metric, class_weighting=spec.class_weights)
+    context = _context(spec, pretrained, machine, data, encoded, metric=metric)
     plan = make_plan(
         spec=spec,
         identity=identity,
@@ -131,7 +134,7 @@ def prepare(
         data=data,
         encoded=encoded,
         store=store,
-        probes=probes,
+        probes=probes and not data.train.of_words,
     )
     origin = Origin(str(Path.cwd()), tuple(name for name in SPLITS if name in sources))
     return Prepared(spec, data, pretrained, identity, context, plan, store, requested, origin)
@@ -158,37 +161,41 @@ def _identity(
         train_rows=data.train_rows,
         folds=0 if data.folds is None else int(data.folds.max()) + 1,
         task=data.task.name,
-        problem_type=data.task.problem_type,
+        task_type=data.task.task_type,
         labels=data.task.labels,
     )
 
 
 def _context(
-    pretrained: Pretrained,
-    machine: Machine,
-    data: Data,
-    encoded: Mapping[str, Tokens],
-    *,
-    metric: str,
-    class_weighting: str | dict[str, float],
+    spec: SweepSpec, pretrained: Pretrained, machine: Machine, data: Data, encoded: Mapping[str, Tokens], *, metric: str
 ) -> RunContext:
     """The context of all runs: the model, and the examples of all splits in one pool."""
     tokens = Tokens.join(list(encoded.values()))
     ends = np.cumsum([len(part) for part in encoded.values()])
     rows = {name: np.arange(end - len(part), end) for (name, part), end in zip(encoded.items(), ends, strict=True)}
     weights = None
-    if data.task.labels and class_weighting != "none":
-        weights = torch.from_numpy(class_weights(data.train.targets, class_weighting, data.task.labels)).float()  # type: ignore[arg-type]
-    targets = np.concatenate([part.targets for part in splits_of(data).values()])
-    problem = Problem(data.task.problem_type, targets, tokens.lengths, weights, metric)
+    if data.task.labels and spec.class_weights != "none":
+        own = data.train.targets[data.train.targets != NO_WORD]
+        weights = torch.from_numpy(class_weights(own, spec.class_weights, data.task.labels)).float()
+    problem = _problem(spec, data, tokens, weights, metric)
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
     return RunContext(pretrained, machine, problem, tokens, rows, reads, packed=False, folds=data.folds)
+
+
+def _problem(spec: SweepSpec, data: Data, tokens: Tokens, weights: torch.Tensor | None, metric: str) -> Problem:
+    """The learning problem of the examples of all splits."""
+    targets = np.concatenate([part.targets for part in splits_of(data).values()])
+    if data.task.task_type == TOKENS:
+        return TagProblem.of(
+            targets, tokens, data.task.labels, metric, class_weights=weights, every_token=spec.label_all_tokens
+        )
+    return Problem(data.task.task_type, targets, tokens.lengths, weights, metric)
 
 
 def _metric(spec: SweepSpec, data: Data) -> str:
     """The metric of the sweep; for a GLUE task, GLUE's own unless another one is requested."""
     requested = glue_task(spec.glue).metric if spec.metric is None and spec.glue is not None else spec.metric
-    return check_metric(requested, data.task.problem_type, len(data.task.labels))
+    return check_metric(requested, data.task.task_type, len(data.task.labels), data.task.labels)
 
 
 def load_model(spec: SweepSpec, task: Task, machine: Machine) -> Pretrained:
@@ -196,7 +203,7 @@ def load_model(spec: SweepSpec, task: Task, machine: Machine) -> Pretrained:
     return load_pretrained(
         spec.model,
         labels=task.labels,
-        problem_type=task.problem_type,
+        task_type=task.task_type,
         revision=spec.revision,
         trust_remote_code=spec.trust_remote_code,
         device=machine.device,

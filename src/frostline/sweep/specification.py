@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from frostline import FrostlineError
 from frostline.data.formats.endings import ENDINGS, either
-from frostline.data.specification import ProblemType
+from frostline.data.specification import TaskType
 from frostline.data.wording import did_you_mean
 from frostline.statistics.tune import NAMED, Tune
 from frostline.sweep.grids import GRID, MoreRuns, merge_grids
@@ -43,14 +43,17 @@ class SweepSpec(Settings):
         None, description="column with the second text of a pair", json_schema_extra=FOUND
     )
     label_column: str | None = Field(None, description="column with the class or number", json_schema_extra=FOUND)
+    tag_column: int | None = Field(
+        None, ge=2, description="column of the tags in a CoNLL file, counted from 1", json_schema_extra=FOUND
+    )
     column_names: Strings | None = Field(
         None,
         description="column names, for files without a header line",
         json_schema_extra=DATA,
     )
-    problem_type: ProblemType | None = Field(
+    task_type: TaskType | None = Field(
         None,
-        description="task type: single_label_classification or regression",
+        description="task type: text-classification, regression or token-classification",
         json_schema_extra=panel("data", "found from the labels"),
     )
     labels: Strings | None = Field(
@@ -216,7 +219,7 @@ CHOSEN_BY_SEARCH = ("tune", "tune_modules", "grid")
 OF_MODEL_AND_DATA = (
     *("model", "revision", "trust_remote_code"),
     *("train", "validation", "held_out_share", "first_rows", "data", "config", "glue", "column_names"),
-    *("text_column", "text_pair_column", "label_column", "problem_type", "labels", "task"),
+    *("text_column", "text_pair_column", "label_column", "tag_column", "task_type", "labels", "task"),
     *("metric", "data_seed", "max_length", "max_truncated", "precision", "device"),
 )
 

@@ -64,7 +64,7 @@ class _Forward:
         batch = {name: x.to(device, non_blocking=True) for name, x in inputs.items()}
         with self.context.machine.autocast():
             logits = self.upper(batch, None if hidden is None else hidden.to(device, non_blocking=True))
-        return logits.view(*rows.shape, -1)
+        return self.context.problem.by_row(logits, rows)
 
     def _inputs(self, rows: Rows) -> tuple[dict[str, Tensor], Tensor | None]:
         """The model's inputs for rows ``[B]``, and the cached hidden states that replace the layers below the cut."""

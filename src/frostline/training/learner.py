@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frostline.frozen.batches import Rows
-from frostline.statistics.metrics import is_constant
 from frostline.training.problem import Problem
 from frostline.training.rows import shuffled
 from frostline.training.specification import Settings
@@ -128,10 +127,9 @@ class LearnerState:
         record = self.record
         record.train_last = self.problem.scores(logits, rows)
         best = record.evaluations[record.best].logits
-        targets = self.problem.targets[validation_rows]
-        if is_constant(best, self.problem.problem_type) and (targets != targets[0]).any():
+        if self.problem.is_degenerate(best, validation_rows):
             record.outcome, record.reason = "degenerate", "it predicts the same for every validation row"
-        if not np.isfinite(best).all():
+        if not self.problem.is_finite(best, validation_rows):
             self.diverge("its logits of the validation rows are not finite")
 
     def restore_best(self) -> None:

@@ -93,12 +93,14 @@ def _backward(
     """Compute the gradients of one batch ``[K, B]``.
 
     Returns:
-        Logits ``[K, B, C]``, and the loss of each active run.
+        Logits ``[K, B, C]`` to score, and the loss of each active run.
     """
     logits = forward(rows)
     losses = [problem.loss(logits[n], rows[n]) for n, state in enumerate(states) if state.active]
     torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
-    return logits.detach(), [loss.detach() for loss in losses]  # detached, so that the graph is freed
+    return problem.predictions(logits.detach(), rows), [
+        loss.detach() for loss in losses
+    ]  # detached, so that the graph is freed
 
 
 def _clip(states: Sequence[LearnerState], losses: Sequence[Tensor], max_norm: float, step: str) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from frostline.data.specification import REGRESSION
 from frostline.frozen.batches import Rows
-from frostline.statistics.metrics import score
+from frostline.statistics.metrics import is_constant, score
 
 Forward = Callable[[Rows], Tensor]  # rows of the pool [..., B] -> logits [..., B, C]
 
@@ -22,37 +22,65 @@ class Problem:
     """Targets and lengths of all rows of the pool, with loss and scores.
 
     Attributes:
-        problem_type: ``CLASSIFICATION`` or ``REGRESSION``.
+        task_type: ``CLASSIFICATION`` or ``REGRESSION``.
         targets: The class index or the number of each row, ``[N]``.
         lengths: Tokens of each row, ``[N]``.
         class_weights: Weights of the classes in the loss, ``[C]``; None weights all classes equally.
         metric: The metric that chooses the best epoch.
     """
 
-    problem_type: str
+    task_type: str
     targets: NDArray[Any]
     lengths: NDArray[np.int64]
     class_weights: Tensor | None
     metric: str
 
+    @property
+    def predictions_per_row(self) -> tuple[int, ...]:
+        """The shape of the predictions of a row, before their C logits: () for one prediction, (W,) for tags of words."""
+        return ()
+
+    def by_row(self, logits: Tensor, rows: Rows) -> Tensor:
+        """The logits ``[K, B, C]`` of rows ``[K, B]``, from those of the model, ``[K * B, C]``."""
+        return logits.view(*rows.shape, -1)
+
+    def predictions(self, logits: Tensor, rows: Rows) -> Tensor:
+        """The logits that are scored, of those that :meth:`by_row` returns."""
+        return logits
+
     def loss(self, logits: Tensor, rows: Rows) -> Tensor:
         """The mean loss of a batch in float32: cross entropy for classification, squared error for regression."""
         targets = torch.from_numpy(self.targets[rows]).to(logits.device)
-        if self.problem_type == REGRESSION:
+        if self.task_type == REGRESSION:
             return F.mse_loss(logits[:, 0].float(), targets.float())
+        return self._cross_entropy(logits, targets)
+
+    def _cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
         weights = None if self.class_weights is None else self.class_weights.to(logits.device)
         return F.cross_entropy(logits.float(), targets, weight=weights)
 
     def scores(self, logits: NDArray[np.float32], rows: Rows) -> dict[str, float]:
         """The loss, and every metric of this type of task."""
         loss = float(self.loss(torch.from_numpy(logits), rows))
-        return {**score(self.targets[rows], logits, self.problem_type), "loss": loss}
+        return {**score(self.targets[rows], logits, self.task_type), "loss": loss}
+
+    def is_finite(self, logits: NDArray[np.float32], rows: Rows) -> bool:
+        """Whether all logits of these rows are finite."""
+        return bool(np.isfinite(logits).all())
+
+    def is_degenerate(self, logits: NDArray[np.float32], rows: Rows) -> bool:
+        """Whether the model predicts the same for all of these rows, and their targets differ."""
+        targets = self.targets[rows]
+        return is_constant(logits, self.task_type) and bool((targets != targets[0]).any())
 
     def logits(self, forward: Forward, rows: Rows, batch: int) -> NDArray[np.float32]:
         """Logits ``[..., n, C]`` of rows ``[..., n]``, without gradients, in batches of examples of similar length."""
         order = np.argsort(self.lengths[rows], axis=-1, kind="stable")
         by_length = np.take_along_axis(rows, order, -1)
         with torch.no_grad():
-            batches = [forward(by_length[..., n : n + batch]).float() for n in range(0, rows.shape[-1], batch)]
-        logits = torch.cat(batches, -2).cpu().numpy()
-        return np.take_along_axis(logits, np.argsort(order, axis=-1)[..., None], -2)
+            parts = [by_length[..., n : n + batch] for n in range(0, rows.shape[-1], batch)]
+            batches = [self.predictions(forward(part), part).float() for part in parts]
+        axis = rows.ndim - 1
+        logits = torch.cat(batches, axis).cpu().numpy()
+        restore = np.argsort(order, axis=-1)
+        return np.take_along_axis(logits, restore.reshape(*restore.shape, *[1] * (logits.ndim - rows.ndim)), axis)

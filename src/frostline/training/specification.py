@@ -82,6 +82,11 @@ class Settings(BaseModel):
         description="class weights: none, balanced or label=weight pairs",
         json_schema_extra=TRAINING,
     )
+    label_all_tokens: bool = Field(
+        False,
+        description="tags of words: train on all tokens of a word, not the first one only",
+        json_schema_extra=TRAINING,
+    )
     tune_pooler: bool = Field(True, description="train the pooler with the head", json_schema_extra=TRAINING)
     frozen_dropout: bool = Field(
         False,
@@ -141,7 +146,7 @@ class RunSpec(Settings):
     @property
     def digest(self) -> str:
         """The key of the run's result: a hash of all its settings."""
-        absent = {"tune_modules"} if self.tune_modules is None else set()
+        absent = {name for name in ("tune_modules", "label_all_tokens") if not getattr(self, name)}
         text = json.dumps(self.model_dump(mode="json", exclude=absent), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 

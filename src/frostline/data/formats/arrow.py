@@ -55,4 +55,5 @@ def from_dataset(dataset: Any, name: str) -> Table:
 def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     import datasets
 
-    return {one: tuple(kind.names) for one, kind in features.items() if isinstance(kind, datasets.ClassLabel)}
+    kinds = {one: getattr(kind, "feature", kind) for one, kind in features.items()}  # of lists: the kind of their items
+    return {one: tuple(kind.names) for one, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)}

@@ -5,7 +5,9 @@ ENDINGS = {
     "TSV": (".tsv", ".txt"),
     "JSON lines": (".jsonl", ".ndjson", ".json"),
     "Parquet": (".parquet",),
+    "CoNLL": (".conll", ".bio", ".iob2"),
 }
+TABLES = tuple(name for name in ENDINGS if name != "CoNLL")  # formats of tables that have no lists
 FORMAT_OF = {ending: name for name, endings in ENDINGS.items() for ending in endings}
 
 

@@ -1,11 +1,13 @@
 """Read any table: a file, a ``datasets.Dataset``, a pandas ``DataFrame`` or a ``pyarrow.Table``."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.formats.arrow import from_arrow, from_dataset, read_parquet
+from frostline.data.formats.conll import read_conll
 from frostline.data.formats.delimited import read_delimited
 from frostline.data.formats.encoding import not_utf8
 from frostline.data.formats.endings import ENDINGS, FORMAT_OF
@@ -19,6 +21,7 @@ FILE_READERS: Mapping[str, Callable[[Path], Table]] = {  # by format
     "TSV": read_delimited,
     "JSON lines": read_json,
     "Parquet": read_parquet,
+    "CoNLL": read_conll,
 }
 DELIMITED = (*ENDINGS["CSV"], *ENDINGS["TSV"])  # read_delimited takes further options
 FRAME_READERS: Mapping[str, Callable[[Any, str], Table]] = {  # by the library that defines the object
@@ -35,6 +38,8 @@ def read_table(
     column_names: Sequence[str] | None = None,
     name: str | None = None,
     skip_ragged: bool = False,
+    of_tokens: bool = False,
+    tag_column: int | None = None,
 ) -> Table:
     """Read a table without converting its cells.
 
@@ -43,22 +48,31 @@ def read_table(
         column_names: The columns of a CSV or TSV file without a header.
         name: The name in errors for a source that is not a file.
         skip_ragged: Skip and count the rows of a CSV or TSV file that have a wrong number of cells.
+        of_tokens: Read a TSV or text file as a CoNLL file, because its task is token classification.
+        tag_column: The column of the tags in a CoNLL file, counted from 1.
 
     Raises:
         FrostlineError: The source cannot be read, or has no rows.
     """
     if isinstance(source, (str, Path)):
-        return _read_file(Path(source), column_names, skip_ragged)
+        path = Path(source)
+        if path.suffix.lower() in ENDINGS["CoNLL"] or (of_tokens and path.suffix.lower() in ENDINGS["TSV"]):
+            return _read(path, column_names, partial(read_conll, tag_column=tag_column))
+        if tag_column is not None:
+            raise FrostlineError(
+                f"{path}: --tag-column is for CoNLL files; name the column with --label-column instead."
+            )
+        return _read_file(path, column_names, skip_ragged)
     reader = FRAME_READERS.get(type(source).__module__.partition(".")[0])
     if reader is None:
         raise FrostlineError(
             f"{name or 'the data'}: a {type(source).__name__} cannot be read as a table; give a file, a "
             "datasets.Dataset, a pandas DataFrame or a pyarrow Table."
         )
-    if column_names:
-        raise FrostlineError(
-            f"{name or 'the data'}: --column-names is for CSV and TSV files without a header; leave it out."
-        )
+    if column_names or tag_column is not None:
+        given = "--column-names is for CSV and TSV files without a header"
+        given = given if column_names else "--tag-column is for CoNLL files"
+        raise FrostlineError(f"{name or 'the data'}: {given}; leave it out.")
     table = reader(source, name or f"the {type(source).__name__}")
     if not len(table):
         raise FrostlineError(f"{table.name}: the table has no rows; give one with an example per row.")
@@ -66,6 +80,14 @@ def read_table(
 
 
 def _read_file(path: Path, column_names: Sequence[str] | None, skip_ragged: bool) -> Table:
+    ending = path.suffix.lower()
+    if ending in DELIMITED:
+        return _read(path, None, partial(read_delimited, column_names=column_names, skip_ragged=skip_ragged))
+    return _read(path, column_names, lambda path: FILE_READERS[FORMAT_OF[ending]](path))
+
+
+def _read(path: Path, column_names: Sequence[str] | None, reader: Callable[[Path], Table]) -> Table:
+    """Read a file. ``column_names`` are refused, because no other format than CSV and TSV lacks names."""
     ending = path.suffix.lower()
     if path.is_dir():
         raise FrostlineError(f"{path}: this is a folder; name a file in it, or pass the folder with --data.")
@@ -75,12 +97,10 @@ def _read_file(path: Path, column_names: Sequence[str] | None, skip_ragged: bool
         raise FrostlineError(
             f"{path}: the file ending {quoted(ending)} is not known; use one of {', '.join(EXTENSIONS)}."
         )
-    if column_names and ending not in DELIMITED:
+    if column_names:
         raise FrostlineError(f"{path}: --column-names is for CSV and TSV files without a header; leave it out.")
     try:
-        if ending in DELIMITED:
-            return read_delimited(path, column_names, skip_ragged=skip_ragged)
-        return FILE_READERS[FORMAT_OF[ending]](path)
+        return reader(path)
     except UnicodeDecodeError:
         raise FrostlineError(not_utf8(path)) from None
     except OSError as error:

@@ -18,8 +18,8 @@ MISMATCHED = "validation_mismatched"  # MNLI's second validation set
 SCORES = (0.0, 5.0)  # range of STS-B
 FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",), "test": ("test.tsv",)}
 DECIDED_OPTIONS = (  # options that a GLUE task decides
-    *("config", "column_names", "text_column", "text_pair_column", "label_column"),
-    *("problem_type", "labels"),
+    *("config", "column_names", "text_column", "text_pair_column", "label_column", "tag_column"),
+    *("task_type", "labels"),
 )
 
 
@@ -50,7 +50,7 @@ class GlueTask:
     broken_rows: bool = False
 
     @property
-    def problem_type(self) -> str:
+    def task_type(self) -> str:
         return CLASSIFICATION if self.labels else REGRESSION
 
 

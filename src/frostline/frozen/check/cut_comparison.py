@@ -47,6 +47,7 @@ from frostline.frozen.cut import UpperModel, cut_at, hidden_states_by_cut
 from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
 from frostline.frozen.selection import selection_for
 from frostline.model.anatomy import Anatomy
+from frostline.model.outputs import real_logits
 from frostline.model.packed_layout import LENGTH_MULTIPLE
 from frostline.model.packing import is_packable, packable
 from frostline.model.tokens import Tokens
@@ -91,7 +92,8 @@ class CutComparison:
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(name in names)
         self.trained = {name: p for name, p in self.model.named_parameters() if name in names}
-        self.reference = self.results(lambda: self.model(**self.batch).logits)
+        mask = self.batch["attention_mask"]
+        self.reference = self.results(lambda: real_logits(self.model(**self.batch).logits, mask))
         # With k = L nothing is cut: the output of the embeddings is not cached, because it is cheap to compute.
         self.cut = self.anatomy.count - k if isinstance(k, int) and k < self.anatomy.count else None
         for batches, head_token in product(("packed", "padded"), dict.fromkeys((self.head_token, None))):
@@ -180,8 +182,9 @@ class CutComparison:
     def reason(self, difference: Difference) -> str:
         """Why the cut model differs from the uncut one: because of padding, or for an unknown reason."""
         with torch.no_grad():
-            alone = self.model(**last_example_alone(self.batch)).logits
-        by_padding = relative_difference(alone, self.reference[0][-1:])
+            last = last_example_alone(self.batch)
+            alone = real_logits(self.model(**last).logits, last["attention_mask"])
+        by_padding = relative_difference(alone, self.reference[0][-len(alone) :])
         if not by_padding < TOLERANCE:
             return f"Its output for an example depends on the padding in the batch (by {by_padding:.1e}); {difference}."
         return f"Something other than the hidden states passes from below the cut to the logits; {difference}."

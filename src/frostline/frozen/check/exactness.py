@@ -32,7 +32,7 @@ def check(
     """Compare the cut model with the uncut model, with cached hidden states and with packed batches.
 
     Args:
-        model: Any sequence-classification model of transformers, in float32. It is not changed.
+        model: Any sequence or token classification model of transformers, in float32. It is not changed.
         tuned_layers: The values of k to check; by default 0 .. L and ``all`` (full fine-tuning).
         tune_modules: Module paths of named parts to check, too. The ``tuned_layers`` of their result is the number of layers
             that must run for them.

@@ -124,12 +124,19 @@ class _StackComparison:
         ):
             torch.manual_seed(0)
             states = [x for x in hidden if x is not None]
-            logits = upper(_joined(self.batches, self.model), torch.cat(states, 1) if states else None).chunk(runs)
+            joined = upper(_joined(self.batches, self.model), torch.cat(states, 1) if states else None)
+            logits = torch.split(joined, self._outputs(len(joined)))
             torch.stack([weighted_sum(part) for part in logits]).sum().backward()  # type: ignore[no-untyped-call]
         return [
             (part.detach(), [torch.zeros_like(p) if p.grad is None else p.grad for p in of_run.values()])
             for part, of_run in zip(logits, parameters, strict=True)
         ]
+
+    def _outputs(self, total: int) -> list[int]:
+        """How many of the ``total`` rows of logits each run has: one for each example, or one for each real token."""
+        examples = [len(batch["attention_mask"]) for batch in self.batches]
+        tokens = [int(batch["attention_mask"].sum()) for batch in self.batches]
+        return examples if sum(examples) == total else tokens
 
 
 def _zeros_for_none(gradients: Sequence[Tensor | None], like: Sequence[Tensor]) -> list[Tensor]:

@@ -58,7 +58,7 @@ def make_answer(
         "model": runs[0]["model"],
         "task": runs[0]["task"],
         "metric": validation.metric,
-        "problem_type": validation.problem_type,
+        "task_type": validation.task_type,
         "layers": layers,
         "target": None if settings.by_margin else settings.target,
         "margin": settings.margin if settings.by_margin else None,

@@ -103,7 +103,7 @@ def sweep_groups(folder: Path) -> Iterator[RunGroup]:
         examples = sweep.split(split)
         if examples is None:
             raise FrostlineError(f"{folder} holds no {split}.parquet: run the sweep's command again.")
-        labelled = Labelled(examples.targets, identity.problem_type, identity.labels, identity.metric)
+        labelled = Labelled(examples.targets, identity.task_type, identity.labels, identity.metric)
         main = split == "validation"
         name = "validation_best" if main else split
         task = identity.task if main else f"{identity.task}-{short_name(split)}"

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from frostline.data.specification import TOKENS
 from frostline.report.answer.recommendation import cell_of
 from frostline.statistics.by_class import scores_by_class
 from frostline.statistics.calibration import calibration, cross_fitted, fit_temperature, folds_of, probabilities
+from frostline.statistics.metrics import scored_rows
 from frostline.statistics.predictions import Labelled, LogitsOf
 from frostline.statistics.threshold import choose_threshold, scores_of
 from frostline.statistics.threshold_rule import ThresholdRule
@@ -21,7 +23,7 @@ def by_class(size: Mapping[str, Any], validation: Labelled, logits: LogitsOf, sp
     """The keys ``classes``, ``calibration`` and ``threshold`` of answer.json; None for a regression or without a recommendation.
 
     The classes are scored over all runs of the recommended k. Calibration and threshold are those of its best run. That run is
-    saved. A recommended model that trains no layer has neither calibration nor threshold.
+    saved. A recommended model that trains no layer, or that predicts tags, has neither calibration nor threshold.
 
     Args:
         size: One train size of the answer.
@@ -32,11 +34,11 @@ def by_class(size: Mapping[str, Any], validation: Labelled, logits: LogitsOf, sp
     unknown = {"classes": None, "calibration": None, "threshold": None}
     if not validation.labels or not (size["recommended"] or size["decision"]):
         return unknown
-    classes = scores_by_class(validation.targets, [logits(run) for run in runs_of_choice(size)], validation.labels)
-    if size["recommended"] is None:
+    classes = scores_by_class(validation, [logits(run) for run in runs_of_choice(size)])
+    if size["recommended"] is None or validation.task_type == TOKENS:
         return {**unknown, "classes": classes}
     best = logits(size["recommended"]["run"])
-    scored = np.flatnonzero(~np.isnan(best).any(axis=1))
+    scored = np.flatnonzero(scored_rows(best))
     best, targets = best[scored], validation.targets[scored]
     found = None
     if spec.threshold is not None:

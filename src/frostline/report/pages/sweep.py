@@ -138,7 +138,7 @@ def _data_tables(folder: Folder, answer: Answer) -> dict[str, ReportTable | None
     labels = folder.identity.labels
     return {
         "splits": splits_table(answer["data"]),
-        "classes": classes_table(answer["data"], labels) if labels else None,
+        "classes": classes_table(answer["data"], labels, folder.identity.task_type) if labels else None,
     }
 
 

@@ -10,6 +10,8 @@ from frostline.report.error_analysis import confusion, largest_errors
 from frostline.report.figures.files import svg
 from frostline.report.figures.predictions import predictions_over_targets
 from frostline.report.tables.confusion import confusion_table
+from frostline.report.tag_errors import tag_confusion, worst_sentences, wrong_words
+from frostline.statistics.metrics import scored_rows
 from frostline.sweep.results.folder import Folder
 
 
@@ -20,10 +22,16 @@ def errors_of_recommended(folder: Folder, answer: Mapping[str, Any]) -> dict[str
     if recommended is None or examples is None:
         return None
     logits, labels = folder.predictions(recommended["run"]), folder.identity.labels
-    scored = np.flatnonzero(~np.isnan(logits).any(1))
+    scored = np.flatnonzero(scored_rows(logits))
     examples, logits = examples.take(scored), logits[scored]
-    largest = largest_errors(examples, logits, labels)
-    found = {"largest": largest, "examples": len(examples), "confusion": None, "scatter": None}
+    found: dict[str, Any] = dict.fromkeys(("confusion", "scatter", "largest", "sentences", "words"))
+    found["examples"] = len(examples)
+    if examples.of_words:
+        found["confusion"] = confusion_table(tag_confusion(examples, logits, labels))
+        found["sentences"] = worst_sentences(examples, logits, labels)
+        found["misclassified"], found["words"] = wrong_words(examples, logits)
+        return found
+    found["largest"] = largest_errors(examples, logits, labels)
     if labels:
         found["confusion"] = confusion_table(confusion(examples.targets, logits.argmax(1), labels))
         found["misclassified"] = int((examples.targets != logits.argmax(1)).sum())

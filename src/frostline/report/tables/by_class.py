@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from frostline.data.specification import TOKENS
 from frostline.data.wording import quoted
 from frostline.report import formatting
 from frostline.report.names import metric
@@ -14,8 +15,12 @@ from frostline.statistics.threshold import SCORES as THRESHOLD_SCORES
 TITLES = {"f1": "F1", "balanced_accuracy": "balanced\naccuracy", "matthews_correlation": "Matthews\ncorrelation"}
 
 
-def class_scores_table(classes: Sequence[Mapping[str, Any]], runs: int) -> ReportTable:
-    """Precision, recall and F1 of each class over the ``runs`` of the recommended k; ``classes`` is that of answer.json."""
+def class_scores_table(classes: Sequence[Mapping[str, Any]], runs: int, task_type: str) -> ReportTable:
+    """Precision, recall and F1 of each class over the ``runs`` of the recommended k; ``classes`` is that of answer.json.
+
+    For token classification, these are types of entities, or plain tags.
+    """
+    label, counted = ("type", "entities") if task_type == TOKENS else ("class", "examples")
 
     def spread(name: str) -> Callable[[Values], Iterable[str]]:
         return lambda row: [formatting.score_interval(row[f"{name}_lowest"], row[f"{name}_highest"])] * (runs > 1)
@@ -33,16 +38,16 @@ def class_scores_table(classes: Sequence[Mapping[str, Any]], runs: int) -> Repor
         for n, one in enumerate(classes)
     ]
     columns = (
-        Column("class", "class", number=False, rank=lambda row: row["place"], user_text="value"),
-        Column("examples", "validation\nexamples", formatting.count),
+        Column("class", label, number=False, rank=lambda row: row["place"], user_text="value"),
+        Column("examples", f"validation\n{counted}", formatting.count),
         *(Column(name, TITLES.get(name, name), formatting.score, small=spread(name)) for name in SCORES),
         *(Column(f"{name}_{end}") for name in SCORES for end in ("lowest", "highest")),
     )
     caption = "Of the recommended model, from the predictions of its only run."
     if runs > 1:
         caption = f"Of the recommended k, from the predictions of its {runs} runs together; below: lowest to highest of a run."
-    caption += f" A class that is never predicted has no precision ({formatting.UNKNOWN})."
-    return ReportTable("class_scores", "Scores by class", caption, columns, tuple(rows), style="classes")
+    caption += f" A {label} that is never predicted has no precision ({formatting.UNKNOWN})."
+    return ReportTable("class_scores", f"Scores by {label}", caption, columns, tuple(rows), style="classes")
 
 
 def calibration_table(calibration: Mapping[str, Any]) -> ReportTable:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from frostline.data.specification import TOKENS
+from frostline.data.wording import capitalized
 from frostline.report import formatting
 from frostline.report.tables.table import Column, ReportTable, Row, Values
 
@@ -36,29 +38,30 @@ def splits_table(data: Mapping[str, Any]) -> ReportTable:
     return ReportTable("splits", "Examples by split", caption, columns, tuple(rows))
 
 
-def classes_table(data: Mapping[str, Any], labels: Sequence[str]) -> ReportTable:
-    """Examples by class in each split."""
+def classes_table(data: Mapping[str, Any], labels: Sequence[str], task_type: str) -> ReportTable:
+    """Examples by class in each split, or words by tag."""
+    counted, label = ("words", "tag") if task_type == TOKENS else ("examples", "class")
     splits = data["report"]["splits"]
 
     def share(split: str) -> Callable[[Values], list[str]]:
-        whole = splits[split]["rows"]
+        whole = sum(splits[split]["label_counts"].values())
         return lambda row: [formatting.percent(row[f"rows_{split}"] / whole)] if whole else []
 
     rows = [
         Row(
             {
-                "class": label,
+                "class": name,
                 "place": n,
-                **{f"rows_{split}": splits[split]["label_counts"].get(label, 0) for split in splits},
-                "truncated": data["truncated_by_class"].get(label),
+                **{f"rows_{split}": splits[split]["label_counts"].get(name, 0) for split in splits},
+                "truncated": data["truncated_by_class"].get(name),
             }
         )
-        for n, label in enumerate(labels)
+        for n, name in enumerate(labels)
     ]
     columns = (
-        Column("class", "class", number=False, rank=lambda row: row["place"], user_text="value"),
+        Column("class", label, number=False, rank=lambda row: row["place"], user_text="value"),
         *(Column(f"rows_{split}", split, formatting.count, small=share(split)) for split in splits),
         Column("truncated", "truncated in train", formatting.percent),
     )
-    caption = "The number of examples, with its share of the split."
-    return ReportTable("classes", "Examples by class", caption, columns, tuple(rows), style="classes")
+    caption = f"The number of {counted}, with its share of the split."
+    return ReportTable("classes", f"{capitalized(counted)} by {label}", caption, columns, tuple(rows), style="classes")

@@ -169,8 +169,8 @@ def _plain(case: TimingCase) -> TimingCase:
 def _scoring_seconds(context: RunContext) -> float:
     """Seconds to compute the metrics of all validation examples once."""
     rows = context.splits["validation"]
-    outputs = context.pretrained.model.config.num_labels
-    logits = np.random.default_rng(0).normal(size=(len(rows), outputs)).astype(np.float32)
+    shape = (len(rows), *context.problem.predictions_per_row, context.pretrained.model.config.num_labels)
+    logits = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     seconds = []
     for _ in range(3):
         begun = perf_counter()

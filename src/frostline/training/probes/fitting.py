@@ -99,8 +99,8 @@ def fit_probes(
         describe: Makes the summary sentence from the facts.
     """
     task = data.task
-    train = Labelled(data.train.targets, task.problem_type, task.labels, metric)
-    validation = Labelled(data.validation.targets, task.problem_type, task.labels, metric)
+    train = Labelled(data.train.targets, task.task_type, task.labels, metric)
+    validation = Labelled(data.validation.targets, task.task_type, task.labels, metric)
     train_vectors, validation_vectors = (_vectors(states, rows[split]) for split in ("train", "validation"))
 
     def fit(inputs: ProbeInput) -> ScoredProbe:
@@ -116,7 +116,7 @@ def fit_probes(
     facts = {
         **{"model": pretrained.name, "revision": pretrained.revision, "task": task.name, "kind": kind},
         "columns": asdict(task.columns),
-        "problem_type": task.problem_type,
+        "task_type": task.task_type,
         "labels": task.labels,
         "metric": metric,
         "max_length": max_length,

@@ -26,7 +26,7 @@ from frostline.training.probes.linear import Probe
 
 FORMAT = 1
 FACTS, WEIGHTS = "probe.json", "probe.safetensors"
-COPIED_FACTS = ("task", "problem_type", "labels", "columns", "max_length", "sentence")
+COPIED_FACTS = ("task", "task_type", "labels", "columns", "max_length", "sentence")
 
 
 def save_probe(
@@ -95,7 +95,7 @@ class SavedProbe:
         pretrained = load_pretrained(
             about["model"],
             labels=about["labels"],
-            problem_type=about["problem_type"],
+            task_type=about["task_type"],
             revision=about["revision"],
             trust_remote_code=trust_remote_code,
         )

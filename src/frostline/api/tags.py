@@ -1,0 +1,90 @@
+"""Predict the tags of words with a saved model of token classification."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frostline import FrostlineError
+from frostline.data.examples import Texts
+from frostline.data.load import read_unlabelled
+from frostline.data.sentences import joined, words_of
+from frostline.data.specification import TOKENS
+from frostline.model.classifier import load_classifier, logits_of
+from frostline.model.outputs import real_logits
+
+
+@dataclass(frozen=True)
+class TagPredictions:
+    """The tags of the words of N sentences.
+
+    Attributes:
+        texts: The sentences (:mod:`frostline.data.sentences`), with their row numbers in the source.
+        labels: The C tags.
+        tags: For each sentence the tag of each word; None for a word after the model's length limit.
+        probabilities: The probability of each of these tags.
+        truncated: The number of sentences that were truncated to the model's length limit.
+    """
+
+    texts: Texts
+    labels: tuple[str, ...]
+    tags: Sequence[Sequence[str | None]]
+    probabilities: Sequence[Sequence[float | None]]
+    truncated: int
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One dictionary per sentence: ``row``, ``tokens``, ``tags`` and ``probabilities``."""
+        for n, sentence in enumerate(self.texts.texts):
+            yield {
+                "row": int(self.texts.rows[n]),
+                "tokens": words_of(sentence),
+                "tags": list(self.tags[n]),
+                "probabilities": [None if p is None else round(p, 6) for p in self.probabilities[n]],
+            }
+
+    def columns(self) -> list[str]:
+        """The keys of :meth:`rows`."""
+        return ["row", "tokens", "tags", "probabilities"]
+
+
+def predict_tags(folder: Path, texts: Texts, *, trust_remote_code: bool = False) -> TagPredictions:
+    """The tag of each word: the most probable one at its first token.
+
+    Args:
+        folder: The folder of a model.
+        texts: Sentences.
+        trust_remote_code: Whether to run code that comes with the model.
+    """
+    tagger = load_classifier(folder, of_words=True, trust_remote_code=trust_remote_code)
+    tokens, names = tagger.encode(texts), tagger.model.config.id2label
+    (found,) = logits_of(
+        tokens,
+        lambda batch: [real_logits(tagger.model(**batch).logits, batch["attention_mask"])],
+        lengths=tokens.lengths,
+    )
+    best, index = found.softmax(-1).max(-1)
+    tags: list[list[str | None]] = [[None] * len(words_of(text)) for text in texts.texts]
+    probabilities: list[list[float | None]] = [[None] * len(of_text) for of_text in tags]
+    for position, example, word in np.stack(tokens.labelled(np.arange(len(tokens)))[:3], 1).tolist():
+        tags[example][word] = names[int(index[position])]
+        probabilities[example][word] = float(best[position])
+    labels = tuple(names[n] for n in range(len(names)))
+    return TagPredictions(texts, labels, tags, probabilities, int((tokens.dropped > 0).sum()))
+
+
+def as_sentences(source: Any, text_column: str | None, trained: Any) -> Texts:
+    """The sentences of a table, or of a list of lists of words."""
+    if isinstance(source, Texts):
+        return source
+    if isinstance(source, list | tuple):
+        wrong = [one for one in source if not isinstance(one, list | tuple) or not one]
+        if wrong or not source:
+            found = f"contains {wrong[0]!r}" if wrong else "is empty"
+            raise FrostlineError(f"The list of sentences {found}: give a list of words for each sentence.")
+        rows: NDArray[np.int64] = np.arange(1, len(source) + 1)
+        return Texts(texts=tuple(map(joined, source)), pairs=None, rows=rows, name="the list of sentences")
+    texts, _ = read_unlabelled(source, text_column=text_column, trained=trained, task_type=TOKENS)
+    return texts

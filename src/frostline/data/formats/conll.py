@@ -1,0 +1,86 @@
+"""CoNLL files: a line per word with its tags, and an empty line after each sentence.
+
+The columns are separated by tabs, or by spaces in a file without tabs. The first column holds the words. A line that is blank,
+or only a tab, ends a sentence. Comments and ``-DOCSTART-`` lines are skipped. A comment is a line that begins with ``#`` and
+has another number of columns than the words have, so that ``#hashtag TAB O`` is a word.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from frostline import FrostlineError
+from frostline.data.formats.encoding import open_text
+from frostline.data.table import Table
+
+WORDS, TAGS = "tokens", "tags"
+DOCUMENT = "-DOCSTART-"
+
+
+def read_conll(path: Path, tag_column: int | None = None) -> Table:
+    """A table with a row per sentence: a list of ``tokens`` and a list of ``tags``.
+
+    In a file with more than two columns, the others are called ``column 2``, ``column 3`` and so on. The row number of a
+    sentence is that of its first line.
+
+    Args:
+        path: The file.
+        tag_column: The column of the tags, counted from 1. By default the second of two.
+
+    Raises:
+        FrostlineError: A line has another number of columns than the first one, or there is no such column.
+    """
+    sentences, width = _sentences(path)
+    if tag_column is not None and not 2 <= tag_column <= width:
+        choices = f"a number from 2 to {width}" if width > 1 else "a file with tags"
+        raise FrostlineError(
+            f"{path}: there is no column of tags {tag_column}, because the lines have {width}; give {choices}."
+        )
+    tags = tag_column or (2 if width == 2 else None)
+    names = [WORDS, *(TAGS if number == tags else f"column {number}" for number in range(2, width + 1))]
+    return Table(
+        name=str(path),
+        columns={name: [[cells[n] for cells in one] for _, one in sentences] for n, name in enumerate(names)},
+        rows=np.array([row for row, _ in sentences]),
+    )
+
+
+def _sentences(path: Path) -> tuple[list[tuple[int, list[list[str]]]], int]:
+    """Each sentence with the number of its first line and the cells of its words; and the number of columns."""
+    lines = list(_lines(path))
+    split = re.compile("\t" if any("\t" in line for _, line in lines if line[:1] != "#") else r"[ \t]+")
+    cells_of = {row: split.split(line) for row, line in lines if line}
+    widths = [len(cells_of[row]) for row, line in lines if line and line[0] != "#"]
+    width = widths[0] if widths else max(map(len, cells_of.values()), default=0)
+    sentences: list[tuple[int, list[list[str]]]] = []
+    inside = False
+    for row, line in lines:
+        cells = cells_of.get(row)
+        if cells is None or cells[0] == DOCUMENT:
+            inside = False
+            continue
+        if line[0] == "#" and len(cells) != width:
+            continue
+        if len(cells) != width or not cells[0]:
+            found = "no word" if not cells[0] else f"{len(cells)} {'column' if len(cells) == 1 else 'columns'}"
+            raise FrostlineError(
+                f"{path}, line {row}: the line has {found}, and the first line has {width}; "
+                "write a word and its tags, separated by tabs."
+            )
+        if not inside:
+            sentences.append((row, []))
+            inside = True
+        sentences[-1][1].append(cells)
+    if not sentences:
+        raise FrostlineError(f"{path}: the file has no words; give a file with a word and its tag on each line.")
+    return sentences, width
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers, without spaces at their end. A line of white space alone is empty."""
+    with open_text(path) as file:
+        for row, line in enumerate(file, start=1):
+            content = line.rstrip("\r\n").rstrip(" ")
+            yield row, content if content.strip(" \t") else ""

@@ -1,0 +1,167 @@
+"""Read the tags of sentences: a label for each word, in the BIO scheme for entities or plain.
+
+In the BIO scheme (IOB2), ``B-person`` begins an entity of the type person, ``I-person`` continues it, and ``O`` is outside.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from frostline import FrostlineError
+from frostline.data.columns import is_list
+from frostline.data.examples import Examples
+from frostline.data.parsing import INTEGER
+from frostline.data.sentences import words_of
+from frostline.data.table import Table
+from frostline.data.wording import did_you_mean, listed, quoted
+
+OUTSIDE, BEGIN, INSIDE = "O", "B-", "I-"
+NO_WORD = (
+    -100
+)  # fills the targets of a sentence up to the length of the longest one, as the loss of transformers ignores it
+
+
+def are_entities(labels: Sequence[str]) -> bool:
+    """Whether the labels are tags of entities in the BIO scheme; otherwise they are plain tags, such as parts of speech."""
+    marked = [label for label in labels if label != OUTSIDE]
+    return any(label.startswith(BEGIN) for label in marked) and all(
+        label.startswith((BEGIN, INSIDE)) and len(label) > len(BEGIN) for label in marked
+    )
+
+
+def entity_type(tag: str) -> str | None:
+    """The type of entity of a tag in the BIO scheme; None outside."""
+    return None if tag == OUTSIDE else tag[len(BEGIN) :]
+
+
+def entity_types(labels: Sequence[str]) -> list[str]:
+    """The types of entities of labels in the BIO scheme, in their order."""
+    return list(dict.fromkeys(kind for kind in map(entity_type, labels) if kind is not None))
+
+
+def tag_names(table: Table, column: str, given: Sequence[str] | None) -> tuple[str, ...]:
+    """All tags in the order of their indices: those that are given, those of a ``ClassLabel``, or those in the table.
+
+    Tags in the table are ordered by type of entity, ``O`` first.
+
+    Raises:
+        FrostlineError: The tags are numbers without names, there are fewer than two, or one of those given appears twice.
+    """
+    if given:
+        if len(set(given)) < len(given):
+            raise FrostlineError(
+                f"--labels names {quoted(max(given, key=given.count))} more than once; name each once."
+            )
+        return tuple(given)
+    if names := table.class_names.get(column):
+        return names
+    counts = Counter(tag for tags in _tag_lists(table, column) for tag in tags if isinstance(tag, str))
+    if not counts or all(INTEGER.fullmatch(tag) for tag in counts):
+        raise FrostlineError(
+            f"{table.name}, column {quoted(column)}: the tags are numbers without names; name them in the order of the numbers "
+            "with --labels, such as --labels O,B-person,I-person."
+        )
+    if len(counts) < 2:
+        raise FrostlineError(
+            f"{table.name}, column {quoted(column)}: every word has the tag {quoted(next(iter(counts)))}; give sentences with at "
+            "least two different tags, or name another column with --label-column."
+        )
+    names = tuple(counts)
+    key = _order_of_entities if are_entities(names) else _order_of_texts
+    return tuple(sorted(names, key=key))
+
+
+def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Sequence[str]) -> npt.NDArray[np.int64]:
+    """The index of each word's tag, ``[N, W]``, filled up with ``NO_WORD``. W is the number of words of the longest sentence.
+
+    Raises:
+        FrostlineError: A list of tags is missing or has another length than its sentence, a tag is unknown, or an entity begins
+            without ``B-``.
+    """
+    index = {label: n for n, label in enumerate(labels)}
+    rows = []
+    for n, (tags, sentence) in enumerate(zip(_tag_lists(table, column), sentences, strict=True)):
+        words = words_of(sentence)
+        if len(tags) != len(words):
+            raise FrostlineError(
+                f"{table.location(n, column)}: there are {len(tags)} tags for {len(words)} words; give each word one tag."
+            )
+        named = [_named(tag, labels) for tag in tags]
+        unknown = next((k for k, tag in enumerate(named) if tag not in index), None)
+        if unknown is not None:
+            tag = tags[unknown]
+            raise FrostlineError(
+                f"{table.location(n, column)}: the tag {quoted(tag)} of the word {quoted(words[unknown])} is none of the "
+                f"{len(index)} tags ({listed(labels)}){did_you_mean(str(tag), labels)}; correct it, or name all "
+                "tags with --labels."
+            )
+        rows.append([index[tag] for tag in named])
+        if are_entities(labels):
+            _refuse_orphan(table, column, n, words, named)
+    targets = np.full((len(rows), max(map(len, rows))), NO_WORD, np.int64)
+    for n, row in enumerate(rows):
+        targets[n, : len(row)] = row
+    return targets
+
+
+def of_equal_width(splits: Mapping[str, Examples]) -> dict[str, Examples]:
+    """The splits with targets ``[N, W]`` of the same W; targets ``[N]`` as they are."""
+    width = max(part.targets.shape[-1] for part in splits.values())
+
+    def widened(part: Examples) -> Examples:
+        targets = np.full((len(part), width), NO_WORD, np.int64)
+        targets[:, : part.targets.shape[1]] = part.targets
+        return replace(part, targets=targets)
+
+    return {name: widened(part) if part.of_words else part for name, part in splits.items()}
+
+
+def has_no_tags(table: Table, column: str) -> bool:
+    """Whether no sentence has tags, as in published test files."""
+    return all(cell is None or (is_list(cell) and not len(cell)) for cell in table.cells(column))
+
+
+def _tag_lists(table: Table, column: str) -> list[list[Any]]:
+    found = []
+    for n, cell in enumerate(table.cells(column)):
+        if not is_list(cell):
+            what = "the list of tags is missing" if cell is None else f"{quoted(cell)} is not a list of tags"
+            raise FrostlineError(
+                f"{table.location(n, column)}: {what}; write a list with a tag for each word, or name another column with "
+                "--label-column."
+            )
+        tags = list(cell)
+        if any(tag is None or tag == "" for tag in tags):
+            raise FrostlineError(f"{table.location(n, column)}: a word has no tag; write one for each word, such as O.")
+        found.append(tags)
+    return found
+
+
+def _named(tag: Any, labels: Sequence[str]) -> Any:
+    """The name of a tag. Numbers are indices of the labels, unless the labels themselves are numbers."""
+    number = tag not in labels and INTEGER.fullmatch(str(tag)) is not None
+    return labels[int(tag)] if number and 0 <= int(tag) < len(labels) else tag
+
+
+def _refuse_orphan(table: Table, column: str, index: int, words: Sequence[str], tags: Sequence[str]) -> None:
+    """Raise an error if an entity begins with ``I-``."""
+    for n, (before, tag) in enumerate(pairwise([OUTSIDE, *tags])):
+        if tag.startswith(INSIDE) and entity_type(before) != entity_type(tag):
+            begin = f"{BEGIN}{entity_type(tag)}"
+            raise FrostlineError(
+                f"{table.location(index, column)}: the word {quoted(words[n])} has the tag {quoted(tag)}, and no {begin} is "
+                f"before it; write {begin} at the first word of every entity (IOB2)."
+            )
+
+
+def _order_of_entities(tag: str) -> tuple[bool, str, str]:
+    return tag != OUTSIDE, tag[len(BEGIN) :], tag
+
+
+def _order_of_texts(tag: str) -> tuple[bool, str, str]:
+    return True, tag, ""

@@ -1,0 +1,151 @@
+"""Token classification from a file to the saved model: sweep, report, pipeline of transformers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from transformers import pipeline
+
+from frostline import FrostlineError, Sweep
+from frostline.api.find import find
+from frostline.api.prediction import predict as frostline_predict
+from frostline.api.probe import probe
+from frostline.api.tags import TagPredictions
+from frostline.data.formats.reader import read_table
+from frostline.data.specification import TOKENS
+from frostline.statistics.metrics import predict
+from frostline.sweep.progress import Progress
+from frostline.sweep.results.folder import Folder
+from tagged import LABELS, small_base, tagged
+from tiny import QUICK, Frostline, run_sweep
+
+SHORT = {"tune": "0", "seeds": 1, **QUICK, "num_train_epochs": 1}
+SETTINGS: dict[str, Any] = {"tune": "0,1,all", "seeds": 2, "progress": Progress(), **QUICK}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_base(tmp_path_factory.mktemp("base"), "bert")
+
+
+def table(count: int, seed: int = 0) -> pd.DataFrame:
+    words, tags = tagged(count, seed=seed)
+    return pd.DataFrame({"tokens": words, "ner_tags": tags})
+
+
+@pytest.fixture(scope="module")
+def finished(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished sweep on sentences with tags, with report and model."""
+    out = tmp_path_factory.mktemp("tags") / "o"
+    Sweep(model=base, train=table(120), out=out, **SETTINGS).run()
+    return out
+
+
+def test_the_answer_is_about_entities(finished: Path) -> None:
+    answer = json.loads((finished / "answer.json").read_bytes())
+    assert answer["metric"] == "entity_f1" and answer["task_type"] == "token-classification"
+    assert answer["sizes"][0]["recommended"]["validation_best"] > 0.5
+    assert 0 < answer["chance"] < 0.5 and answer["calibration"] is None and answer["threshold"] is None
+
+
+def test_the_saved_model_opens_in_a_pipeline(finished: Path) -> None:
+    tagger = pipeline("token-classification", str(finished / "model"), aggregation_strategy="simple")
+    found = tagger("Anna sings in Rome")
+    assert {one["entity_group"] for one in found} <= {"person", "place"}
+    assert tagger.model.config.id2label == dict(enumerate(LABELS))
+
+
+@pytest.mark.parametrize("flag", ["calibrate", "threshold"])
+def test_what_words_do_not_have_is_refused(base: Path, tmp_path: Path, flag: str) -> None:
+    value = {"calibrate": True, "threshold": 0.4}[flag]
+    with pytest.raises(FrostlineError, match=f"--{flag} is for one label for each text"):
+        Sweep(model=base, train=table(60), out=tmp_path / "o", **{flag: value}, **SETTINGS).run()
+
+
+def test_predicted_tags_are_those_of_the_sweep(finished: Path) -> None:
+    rows = pd.read_parquet(finished / "validation.parquet")
+    folder, recommended = (
+        Folder(finished),
+        json.loads((finished / "answer.json").read_bytes())["sizes"][0]["recommended"],
+    )
+    expected = predict(folder.predictions(recommended["run"]), TOKENS)
+    found = frostline_predict(finished / "model", [text.split("\n") for text in rows["text"]])
+    assert isinstance(found, TagPredictions) and found.labels == LABELS and found.truncated == 0
+    for n, row in enumerate(found.rows()):
+        assert row["tokens"] == rows["text"][n].split("\n")
+        assert row["tags"] == [LABELS[tag] for tag in expected[n] if tag >= 0]
+        assert all(0 < p <= 1 for p in row["probabilities"])
+
+
+def test_words_after_the_length_limit_have_no_tag(finished: Path) -> None:
+    (row,) = frostline_predict(finished / "model", [["Rome"] * 200]).rows()
+    assert row["tags"][:94].count(None) == 0 and set(row["tags"][94:]) == {None}
+
+
+@pytest.mark.parametrize(
+    ("name", "written"), [("new.conll", "new.predictions.conll"), ("new.jsonl", "new.predictions.jsonl")]
+)
+def test_the_command_writes_word_by_word(
+    finished: Path, frostline: Frostline, tmp_path: Path, name: str, written: str
+) -> None:
+    frame = table(5, seed=7)
+    if name.endswith("conll"):
+        (tmp_path / name).write_text("\n".join("".join(f"{word}\n" for word in words) for words in frame["tokens"]))
+    else:
+        frame[["tokens"]].to_json(tmp_path / name, orient="records", lines=True)
+    result = frostline("predict", finished / "model", name)
+    assert result.code == 0 and f"{written}: 5 sentences" in result.out
+    again = read_table(tmp_path / written)
+    assert again.cells("tokens") == frame["tokens"].tolist()
+    expected = [row["tags"] for row in frostline_predict(finished / "model", tmp_path / name).rows()]
+    assert again.cells("tags") == expected
+    refused = frostline("predict", finished / "model", name, "--out", "a.csv")
+    assert refused.code == 2 and "use .conll, .jsonl or .parquet" in refused.err
+
+
+def test_what_a_tagger_cannot_read_is_refused(finished: Path) -> None:
+    for texts, sentence in (
+        (["Anna sings."], "give a list of words for each sentence"),
+        (pd.DataFrame({"tokens": ["Anna sings."]}), "is not a list of words"),
+    ):
+        with pytest.raises(FrostlineError, match=sentence):
+            frostline_predict(finished / "model", texts)
+    with pytest.raises(FrostlineError, match="leave --threshold and --text-pair-column out"):
+        frostline_predict(finished / "model", [["Anna"]], threshold=0.5)
+
+
+def test_the_report_shows_types_and_wrong_words(finished: Path) -> None:
+    page = (finished / "report.html").read_text()
+    assert "Scores by type" in page and "Words by tag" in page and "Entities of 2 types" in page
+    assert "Sentences with the most wrong words" in page or "classified correctly" in page
+    card = (finished / "model" / "README.md").read_text()
+    assert (
+        "pipeline_tag: token-classification" in card and 'aggregation_strategy="simple"' in card and "nan" not in card
+    )
+
+
+def test_all_tokens_are_labelled_on_request(base: Path, tmp_path: Path, tiny_table: Path) -> None:
+    run_sweep({"model": base, "train": table(60), "out": tmp_path / "o", "label_all_tokens": True, **SHORT})
+    run_sweep({"model": base, "train": table(60), "out": tmp_path / "p", **SHORT})
+    (one,), (other,) = (Folder(tmp_path / name).rows() for name in "op")
+    assert one["train_last"] is not None and one["run"] != other["run"]
+    with pytest.raises(FrostlineError, match="--label-all-tokens is for tags of words"):
+        run_sweep({"model": base, "train": tiny_table, "out": tmp_path / "q", "label_all_tokens": True, **SHORT})
+
+
+def test_a_forecast_times_the_scoring_of_words(base: Path, tmp_path: Path) -> None:
+    plan = Sweep(model=base, train=table(60), out=tmp_path / "o", **SETTINGS).plan()
+    assert plan.forecast is not None and all(cell.seconds > 0 for cell in plan.forecast.cells)
+
+
+def test_a_search_trains_without_probes(base: Path, tmp_path: Path) -> None:
+    settings = {"model": base, "train": table(100), "out": tmp_path / "o", "budget": 1000.0, "progress": Progress()}
+    answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "max_k": 1})
+    assert answer["metric"] == "entity_f1" and answer["sizes"][0]["recommended"] and answer["search"]["probes"] is None
+
+
+def test_probes_of_words_are_refused(base: Path) -> None:
+    with pytest.raises(FrostlineError, match="cannot predict tags of words"):
+        probe(model=str(base), train=table(40))

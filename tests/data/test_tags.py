@@ -1,0 +1,131 @@
+"""Tags of sentences: read from every source, and refused where they do not fit the words."""
+
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pandas as pd
+import pytest
+
+from frostline import FrostlineError
+from frostline.data.load import Data, load_data, read_unlabelled
+from frostline.data.sentences import words_of
+from frostline.data.specification import CLASSIFICATION, TOKENS, DataSpec
+from frostline.data.subsets import strata, subset_indices
+from frostline.data.tags import NO_WORD, are_entities, entity_types
+
+WORDS = [["Anna", "Lee", "sings"], ["It", "rains"]] * 15
+TAGS = [["B-person", "I-person", "O"], ["O", "O"]] * 15
+LABELS = ("O", "B-person", "I-person")
+
+
+def load(words: Any = WORDS, tags: Any = TAGS, **options: Any) -> Data:
+    return load_data(DataSpec(train=pd.DataFrame({"tokens": words, "ner_tags": tags}), test="none", **options))
+
+
+def refusal(words: Any = WORDS, tags: Any = TAGS, **options: Any) -> str:
+    with pytest.raises(FrostlineError) as caught:
+        load(words, tags, **options)
+    assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_lists_of_labels_are_token_classification() -> None:
+    data = load()
+    assert data.task.task_type == TOKENS and data.task.labels == LABELS
+    both = {text: target.tolist() for text, target in zip(data.train.texts, data.train.targets, strict=True)}
+    assert both == {"Anna\nLee\nsings": [1, 2, 0], "It\nrains": [0, 0, NO_WORD]}
+    assert "Entities of 1 type with BIO tags: 'person'." in data.notes
+    assert data.report.splits["train"].label_counts == {"O": 14 + 2 * 13, "B-person": 14, "I-person": 14}
+    assert (
+        load_data(DataSpec(train=pd.DataFrame({"text": ["a", "b"] * 9, "label": [0, 1] * 9}))).task.task_type
+        == CLASSIFICATION
+    )
+
+
+def test_plain_tags_and_their_order() -> None:
+    data = load(tags=[["NOUN", "NOUN", "VERB"], ["PRON", "VERB"]] * 15)
+    assert data.task.labels == ("NOUN", "PRON", "VERB") and "A tag for each word, one of 3" in data.notes[1]
+    assert not are_entities(data.task.labels) and entity_types(LABELS) == ["person"]
+    assert load(labels=["I-person", "B-person", "O"]).task.labels == ("I-person", "B-person", "O")
+
+
+@pytest.mark.parametrize("source", ["dataset", "jsonl", "parquet", "conll", "txt"])
+def test_every_source_gives_the_same_examples(tmp_path: Path, source: str) -> None:
+    path, options = tmp_path / f"train.{source}", {}
+    frame = pd.DataFrame({"tokens": WORDS, "ner_tags": TAGS})
+    if source == "dataset":
+        kind = datasets.List(datasets.ClassLabel(names=list(LABELS)))
+        features = datasets.Features({"tokens": datasets.List(datasets.Value("string")), "ner_tags": kind})
+        numbers = [[LABELS.index(tag) for tag in tags] for tags in TAGS]
+        path = datasets.Dataset.from_dict({"tokens": WORDS, "ner_tags": numbers}, features=features)  # type: ignore[assignment]
+    elif source == "jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    elif source == "parquet":
+        frame.to_parquet(path)
+    else:
+        lines = ["".join(f"{w}\t{t}\n" for w, t in zip(*both, strict=True)) for both in zip(WORDS, TAGS, strict=True)]
+        path.write_text("\n".join(lines))
+        options = {"task_type": TOKENS} if source == "txt" else {}
+    data = load_data(DataSpec(train=path, test="none", **options))
+    expected = load()
+    assert data.task.labels == LABELS and data.train.texts == expected.train.texts
+    assert np.array_equal(data.train.targets, expected.train.targets)
+
+
+def test_numbers_with_names() -> None:
+    numbers = [[1, 2, 0], [0, 0]] * 15
+    assert load(tags=numbers, labels=LABELS).task.labels == LABELS
+    assert "the tags are numbers without names; name them in the order of the numbers" in refusal(tags=numbers)
+
+
+@pytest.mark.parametrize(
+    ("words", "tags", "sentence"),
+    [
+        (WORDS, [["O"], *TAGS[1:]], "row 1, column 'ner_tags': there are 1 tags for 3 words"),
+        (
+            WORDS,
+            [["O", "I-person", "O"], *TAGS[1:]],
+            "the word 'Lee' has the tag 'I-person', and no B-person is before it",
+        ),
+        (WORDS, [["B-place", "I-person", "O"], *TAGS[1:]], "no B-person is before it"),
+        (WORDS, [None, *TAGS[1:]], "row 1, column 'ner_tags': the list of tags is missing"),
+        (WORDS, [["B-person", None, "O"], *TAGS[1:]], "a word has no tag"),
+        ([[], *WORDS[1:]], [[], *TAGS[1:]], "row 1, column 'tokens': the sentence has no words"),
+        ([["a", 1, "b"], *WORDS[1:]], TAGS, "the word 1 is not a text"),
+        ([["a", "b\nc", "d"], *WORDS[1:]], TAGS, "contains a line break"),
+        (["Anna", *WORDS[1:]], TAGS, "'Anna' is not a list of words"),
+        (WORDS, [["O", "O", "O"], ["O", "O"]] * 15, "every word has the tag 'O'"),
+    ],
+)
+def test_bad_input_is_one_sentence(words: Any, tags: Any, sentence: str) -> None:
+    assert sentence in refusal(words, tags)
+
+
+def test_unknown_tags() -> None:
+    assert "the tag 'B-person' of the word 'Anna' is none of the 2 tags" in refusal(labels=["O", "X"])
+    other = pd.DataFrame({"tokens": WORDS, "ner_tags": [["B-persn", "O", "O"], ["O", "O"]] * 15})
+    assert "(did you mean 'B-person'?)" in refusal(validation=other)
+    assert "names 'O' more than once" in refusal(labels=["O", "O"])
+    assert "--text-pair-column" in refusal(text_column="tokens", text_pair_column="ner_tags")
+
+
+def test_several_columns_of_tags_need_a_choice() -> None:
+    frame = pd.DataFrame({"tokens": WORDS, "ner": TAGS, "pos_tags": TAGS})
+    with pytest.raises(FrostlineError, match="choose with --label-column"):
+        load_data(DataSpec(train=frame))
+    assert load_data(DataSpec(train=frame, label_column="ner")).task.columns.label == "ner"
+
+
+def test_subsets_have_the_share_of_sentences_with_entities() -> None:
+    targets = load().train.targets
+    assert strata(targets).tolist() == (targets[:, 0] == 1).tolist()
+    chosen = subset_indices(targets, 10, 0)
+    assert strata(targets)[chosen].sum() == 5 and set(chosen) <= set(subset_indices(targets, 20, 0))
+
+
+def test_new_sentences_need_no_tags(tmp_path: Path) -> None:
+    (tmp_path / "new.txt").write_text("Anna\nsings\n\nIt\nrains\n")
+    texts, columns = read_unlabelled(tmp_path / "new.txt", task_type=TOKENS)
+    assert [words_of(text) for text in texts.texts] == [["Anna", "sings"], ["It", "rains"]] and columns.label is None

@@ -1,0 +1,80 @@
+"""Scores of tags are those of seqeval. Intervals resample sentences."""
+
+import numpy as np
+import pytest
+from seqeval.metrics import classification_report, f1_score, precision_score, recall_score
+from seqeval.scheme import IOB2
+
+from frostline import FrostlineError
+from frostline.data.specification import TOKENS
+from frostline.data.tags import NO_WORD
+from frostline.statistics.metrics import chance, check_metric, is_constant, predict, score, scored_rows
+from frostline.statistics.predictions import Labelled, RunPredictions
+from frostline.statistics.tags import entity_counts
+
+LABELS = ("O", "B-place", "I-place", "B-person", "I-person")
+REFERENCE = {"entity_f1": f1_score, "entity_precision": precision_score, "entity_recall": recall_score}
+
+
+def drawn(sentences: int = 60, words: int = 9, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Targets and logits of sentences of different length, half of the predictions correct."""
+    draw = np.random.default_rng(seed)
+    targets = draw.integers(0, len(LABELS), (sentences, words))
+    logits = draw.normal(size=(sentences, words, len(LABELS)))
+    right = draw.random((sentences, words)) < 0.5
+    logits[right] += 9 * np.eye(len(LABELS))[targets[right]]
+    outside = np.arange(words) >= draw.integers(1, words + 1, sentences)[:, None]
+    targets[outside], logits[outside] = NO_WORD, np.nan
+    return targets, logits
+
+
+def tags(indices: np.ndarray) -> list[list[str]]:
+    return [[LABELS[tag] for tag in row if tag >= 0] for row in indices]
+
+
+def test_scores_are_those_of_seqeval() -> None:
+    targets, logits = drawn()
+    scores, predictions = score(targets, logits, TOKENS, LABELS), predict(logits, TOKENS)
+    for name, function in REFERENCE.items():
+        expected = function(tags(targets), tags(predictions), mode="strict", scheme=IOB2)
+        assert scores[name] == pytest.approx(expected, abs=1e-12) and 0.1 < expected < 0.9
+    words = targets >= 0
+    assert scores["token_accuracy"] == (targets == predictions)[words].mean()
+    by_type = classification_report(tags(targets), tags(predictions), mode="strict", scheme=IOB2, output_dict=True)
+    correct, predicted, expected = entity_counts(targets, predictions, LABELS).sum(0).T
+    assert correct / expected == pytest.approx([by_type[kind]["recall"] for kind in ("place", "person")])
+    assert correct / predicted == pytest.approx([by_type[kind]["precision"] for kind in ("place", "person")])
+
+
+def test_words_without_logits_are_not_scored() -> None:
+    targets, logits = drawn()
+    logits[:, 4:] = np.nan
+    assert score(targets, logits, TOKENS, LABELS) == score(targets[:, :4], logits[:, :4], TOKENS, LABELS)
+    logits[7] = np.nan
+    assert np.flatnonzero(~scored_rows(logits)).tolist() == [7]
+
+
+def test_metrics_of_plain_tags() -> None:
+    assert (
+        check_metric(None, TOKENS, 5, LABELS) == "entity_f1" and check_metric(None, TOKENS, 2, "AB") == "token_accuracy"
+    )
+    with pytest.raises(FrostlineError, match="choose one of token_accuracy"):
+        check_metric("entity_f1", TOKENS, 2, "AB")
+    assert set(score(np.array([[0, 1]]), np.eye(2)[None], TOKENS, "AB")) == {"token_accuracy"}
+
+
+def test_the_baseline_is_the_best_constant_tag() -> None:
+    targets, _ = drawn()
+    words = targets[targets >= 0]
+    assert chance(targets, "token_accuracy", 5, LABELS) == np.bincount(words).max() / len(words)
+    assert chance(np.array([[0, 0, 1], [0, 0, NO_WORD]]), "entity_f1", 5, LABELS) == pytest.approx(2 / 6)
+    logits = np.where(targets[..., None] >= 0, np.eye(5)[2], np.nan)
+    assert is_constant(logits, TOKENS) and not is_constant(drawn()[1], TOKENS)
+
+
+def test_the_jackknife_leaves_out_sentences() -> None:
+    targets, logits = drawn()
+    evidence = RunPredictions(Labelled(targets, TOKENS, LABELS, "entity_f1"), lambda run: logits)
+    for rows, found in zip(evidence.groups, evidence["run"][1:], strict=True):
+        assert found == score(targets[rows], logits[rows], TOKENS, LABELS)["entity_f1"]
+    assert evidence.rows == 60 and evidence["run"][0] == score(targets, logits, TOKENS, LABELS)["entity_f1"]

@@ -1,0 +1,140 @@
+"""Token classification is exact: losses, logits and gradients are those of plain transformers."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from transformers import DataCollatorForTokenClassification
+
+from frostline.data.sentences import joined
+from frostline.data.specification import TOKENS
+from frostline.data.tags import NO_WORD
+from frostline.frozen.check.head_token import find_head_reads
+from frostline.model.anatomy import probe_batch
+from frostline.model.device import Machine
+from frostline.model.loading import load_pretrained
+from frostline.model.packing import is_packable
+from frostline.model.tokens import encode
+from frostline.training.context import RunContext
+from frostline.training.run import run, run_stacked
+from frostline.training.session import training_session
+from frostline.training.tagging import TagProblem
+from tagged import LABELS, aligned_labels, small_base, tagged
+from training.runs import largest_difference, losses, outcome, spec_of, with_states
+
+TYPES = ("bert", "roberta", "distilbert", "deberta-v2", "gpt2", "modernbert")
+MAX_LENGTH = 30  # some sentences are longer
+WORDS, TAGS = tagged(96)
+SPLITS = {"train": np.arange(48), "validation": np.arange(48, 72), "test": np.arange(72, 96)}
+
+
+def targets_of(tags):
+    targets = np.full((len(tags), max(map(len, tags))), NO_WORD)
+    for n, own in enumerate(tags):
+        targets[n, : len(own)] = [LABELS.index(tag) for tag in own]
+    return targets
+
+
+def context_of(folder):
+    pretrained = load_pretrained(str(folder), labels=LABELS, task_type=TOKENS)
+    tokens = encode(pretrained.tokenizer, list(map(joined, WORDS)), None, MAX_LENGTH, of_words=True)
+    problem = TagProblem.of(targets_of(TAGS), tokens, LABELS, "entity_f1")
+    reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
+    machine, packed = Machine(torch.device("cpu"), "float32"), is_packable(pretrained.model)
+    return RunContext(pretrained, machine, problem, tokens, SPLITS, reads, packed)
+
+
+@pytest.fixture(scope="module", params=TYPES)
+def context(request, tmp_path_factory):
+    context = context_of(small_base(tmp_path_factory.mktemp("base"), request.param))
+    assert context.head_reads == "all"
+    return with_states(context, tmp_path_factory.mktemp("states"), (3, 2, 1))
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    return context_of(small_base(tmp_path_factory.mktemp("bert"), "bert"))
+
+
+@pytest.mark.parametrize("tune", [0, 1, 2, "all"])
+def test_losses_logits_and_gradients_are_those_of_transformers(context, tune):
+    pretrained, rows = context.pretrained, np.arange(16)
+    with training_session([spec_of(tune)], context) as ((learner,), forward):
+        pretrained.model.eval()
+        logits = forward(rows[None])[0]
+        loss = context.problem.loss(logits, rows)
+        gradients = torch.autograd.grad(loss, list(learner.parameters.values()), allow_unused=True)
+    examples = aligned_labels(pretrained.tokenizer, WORDS[:16], TAGS[:16], MAX_LENGTH)
+    batch = DataCollatorForTokenClassification(pretrained.tokenizer)(examples)
+    expected = pretrained.model(**batch)
+    expected_gradients = torch.autograd.grad(expected.loss, list(learner.parameters.values()), allow_unused=True)
+    assert loss.item() == pytest.approx(expected.loss.item(), rel=1e-5)
+    ours, theirs = logits[~logits.isnan().any(-1)], expected.logits[batch["labels"] != -100]
+    assert ours.shape == theirs.shape and (ours - theirs).abs().max() < 1e-5 * theirs.abs().max()
+    both = [(g, e) for g, e in zip(gradients, expected_gradients, strict=True) if e is not None]
+    largest = max(float(e.abs().max()) for _, e in both)
+    assert both and all((g - e).abs().max() < 1e-5 * largest for g, e in both)
+
+
+def test_all_tokens_of_a_word_can_be_labelled(bert):
+    problem = TagProblem.of(bert.problem.targets, bert.tokens, LABELS, "entity_f1", every_token=True)
+    context, rows = replace(bert, problem=problem), np.arange(16)
+    with training_session([spec_of(1)], context) as (_, forward):
+        bert.pretrained.model.eval()
+        logits = forward(rows[None])
+        loss, words = problem.loss(logits[0], rows), problem.predictions(logits, rows[None])[0]
+    tokenizer = bert.pretrained.tokenizer
+    examples = aligned_labels(tokenizer, WORDS[:16], TAGS[:16], MAX_LENGTH, every_token=True)
+    batch = DataCollatorForTokenClassification(tokenizer)(examples)
+    assert loss.item() == pytest.approx(bert.pretrained.model(**batch).loss.item(), rel=1e-5)
+    assert {LABELS[tag] for tag in problem.token_targets[0] if tag >= 0} > {"B-person", "I-person"}
+    with training_session([spec_of(1)], bert) as (_, forward):
+        bert.pretrained.model.eval()
+        assert torch.allclose(forward(rows[None])[0], words, equal_nan=True)
+    result = run(spec_of(1, label_all_tokens=True), context)
+    assert result.logits["validation_best"].shape == (24, *problem.predictions_per_row, 4)
+    assert losses(result) != losses(run(spec_of(1), bert))
+
+
+def test_a_run_from_cached_hidden_states_is_that_of_the_whole_model(bert, tmp_path):
+    cached = with_states(bert, tmp_path, (3, 2, 1))
+    for tune in (0, 1):
+        result = run(spec_of(tune), cached)
+        assert outcome(run(spec_of(tune), cached)) == outcome(result)
+        assert largest_difference_of_words(result, run(spec_of(tune), bert)) < 1e-4
+
+
+def largest_difference_of_words(one, other):
+    for result in (one, other):
+        result.logits = {name: value[~np.isnan(value)] for name, value in result.logits.items()}
+    return largest_difference(one, other)
+
+
+def test_the_model_learns_entities(bert):
+    result = run(spec_of("all", num_train_epochs=12, train_size=48), bert)
+    scores = {s["metric"]: s["value"] for s in result.facts["scores"] if s["split"] == "train"}
+    assert set(scores) == {"entity_f1", "entity_precision", "entity_recall", "token_accuracy", "loss"}
+    assert result.facts["validation_best"] > 0.5 and losses(result)["train", 12] < 0.5
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_stacked_runs_are_those_trained_alone(bert, batched, monkeypatch):
+    """Without dropout. The dropout of the head depends on the padded length, which is that of the longest run of a stack."""
+    for module in bert.pretrained.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            monkeypatch.setattr(module, "p", 0.0)
+    specs = [spec_of(1, seed=seed, num_train_epochs=1) for seed in range(2)]
+    alone = [run(spec, bert) for spec in specs]
+    for one, other in zip(run_stacked(specs, bert, batched=batched), alone, strict=True):
+        assert largest_difference_of_words(one, other) < 1e-4
+
+
+def test_words_that_were_cut_off_are_neither_trained_on_nor_scored(bert):
+    problem = bert.problem
+    cut = (problem.targets != NO_WORD) & (problem.known == NO_WORD)
+    assert cut.any(axis=1).sum() > 5 and (bert.tokens.dropped[cut.any(axis=1)] > 0).all()
+    logits = run(spec_of(0, num_train_epochs=1), bert).logits["validation_best"]
+    assert np.array_equal(np.isnan(logits).any(-1), problem.known[SPLITS["validation"]] == NO_WORD)
+    assert problem.is_finite(logits, SPLITS["validation"]) and not problem.is_finite(logits[::-1], SPLITS["validation"])
+    assert problem.predictions_per_row == problem.targets.shape[1:]
