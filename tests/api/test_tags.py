@@ -1,6 +1,7 @@
 """Token classification from a file to the saved model: sweep, report, pipeline of transformers."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from transformers import pipeline
 
 from frostline import FrostlineError, Sweep
+from frostline.api.bundle import bundle
 from frostline.api.find import find
 from frostline.api.prediction import predict as frostline_predict
 from frostline.api.probe import probe
@@ -114,6 +116,12 @@ def test_what_a_tagger_cannot_read_is_refused(finished: Path) -> None:
             frostline_predict(finished / "model", texts)
     with pytest.raises(FrostlineError, match="leave --threshold and --text-pair-column out"):
         frostline_predict(finished / "model", [["Anna"]], threshold=0.5)
+
+
+def test_a_bundle_is_of_models_of_texts(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "model", tmp_path / "other")
+    with pytest.raises(FrostlineError, match="predicts tags of words: give one that predicts a single label"):
+        bundle([finished / "model", tmp_path / "other"], out=tmp_path / "b", names=["one", "other"])
 
 
 def test_the_report_shows_types_and_wrong_words(finished: Path) -> None:
