@@ -143,11 +143,13 @@ def test_all_tokens_are_labelled_on_request(base: Path, tmp_path: Path, tiny_tab
         run_sweep({"model": base, "train": tiny_table, "out": tmp_path / "q", "label_all_tokens": True, **SHORT})
 
 
+@pytest.mark.slow
 def test_a_forecast_times_the_scoring_of_words(base: Path, tmp_path: Path) -> None:
     plan = Sweep(model=base, train=table(60), out=tmp_path / "o", **SETTINGS).plan()
     assert plan.forecast is not None and all(cell.seconds > 0 for cell in plan.forecast.cells)
 
 
+@pytest.mark.slow
 def test_a_search_trains_without_probes(base: Path, tmp_path: Path) -> None:
     settings = {"model": base, "train": table(100), "out": tmp_path / "o", "budget": 1000.0, "progress": Progress()}
     answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "max_k": 1})
