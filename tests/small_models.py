@@ -32,14 +32,19 @@ def small_config(model_type: str, layers: int = 4) -> PreTrainedConfig:
     )
 
 
-def small_model(model_type: str, *, seed: int = 0, layers: int = 4) -> torch.nn.Module:
-    """A small classifier in float32 and evaluation mode. Noise on all weights leaves none at its constant initial value."""
+def small_model(
+    model_type: str, *, seed: int = 0, layers: int = 4, head: Any = AutoModelForSequenceClassification
+) -> torch.nn.Module:
+    """A small classifier with the head of this class, in float32 and evaluation mode.
+
+    Noise on all weights leaves none at its constant initial value.
+    """
     config = small_config(model_type, layers)
-    kind = AutoModelForSequenceClassification._model_mapping[type(config)]
+    kind = head._model_mapping[type(config)]
     attention = {"attn_implementation": "sdpa"} if kind._supports_sdpa else {}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = AutoModelForSequenceClassification.from_config(config, **attention).float().eval()
+        model = head.from_config(config, **attention).float().eval()
         with torch.no_grad():
             for weight in model.parameters():
                 weight += 0.1 * torch.randn_like(weight)

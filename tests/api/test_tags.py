@@ -1,6 +1,7 @@
 """Token classification from a file to the saved model: sweep, report, pipeline of transformers."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from transformers import pipeline
 
 from frostline import FrostlineError, Sweep
+from frostline.api.bundle import bundle
 from frostline.api.find import find
 from frostline.api.prediction import predict as frostline_predict
 from frostline.api.probe import probe
@@ -116,6 +118,12 @@ def test_what_a_tagger_cannot_read_is_refused(finished: Path) -> None:
         frostline_predict(finished / "model", [["Anna"]], threshold=0.5)
 
 
+def test_a_bundle_is_of_models_of_texts(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "model", tmp_path / "other")
+    with pytest.raises(FrostlineError, match="predicts tags of words: give one that predicts a single label"):
+        bundle([finished / "model", tmp_path / "other"], out=tmp_path / "b", names=["one", "other"])
+
+
 def test_the_report_shows_types_and_wrong_words(finished: Path) -> None:
     page = (finished / "report.html").read_text()
     assert "Scores by type" in page and "Words by tag" in page and "Entities of 2 types" in page
@@ -135,11 +143,13 @@ def test_all_tokens_are_labelled_on_request(base: Path, tmp_path: Path, tiny_tab
         run_sweep({"model": base, "train": tiny_table, "out": tmp_path / "q", "label_all_tokens": True, **SHORT})
 
 
+@pytest.mark.slow
 def test_a_forecast_times_the_scoring_of_words(base: Path, tmp_path: Path) -> None:
     plan = Sweep(model=base, train=table(60), out=tmp_path / "o", **SETTINGS).plan()
     assert plan.forecast is not None and all(cell.seconds > 0 for cell in plan.forecast.cells)
 
 
+@pytest.mark.slow
 def test_a_search_trains_without_probes(base: Path, tmp_path: Path) -> None:
     settings = {"model": base, "train": table(100), "out": tmp_path / "o", "budget": 1000.0, "progress": Progress()}
     answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "max_k": 1})

@@ -46,7 +46,7 @@ def test_a_text_file_is_read_as_conll_if_the_task_is_given(tmp_path: Path) -> No
 def test_errors_name_the_line(tmp_path: Path) -> None:
     assert "line 2: the line has 1 column, and the first line has 2" in refusal(tmp_path, "Anna\tO\nsings\n")
     assert "line 2: the line has no word" in refusal(tmp_path, "Anna\tO\n\tO\n")
-    assert "no column of tags 4, because the lines have 3; give a number from 2 to 3" in refusal(tmp_path, THREE, 4)
+    assert "no column of tags 4, because the lines have 3; give one from 2 on" in refusal(tmp_path, THREE, 4)
     assert "has no words" in refusal(tmp_path, "\n\t\n")
     (tmp_path / "a.csv").write_text("text,label\na,b\n")
     with pytest.raises(FrostlineError, match="--tag-column is for CoNLL files"):

@@ -83,7 +83,7 @@ def test_numbers_with_names() -> None:
 @pytest.mark.parametrize(
     ("words", "tags", "sentence"),
     [
-        (WORDS, [["O"], *TAGS[1:]], "row 1, column 'ner_tags': there are 1 tags for 3 words"),
+        (WORDS, [["O"], *TAGS[1:]], "row 1, column 'ner_tags': the numbers of tags (1) and words (3) differ"),
         (
             WORDS,
             [["O", "I-person", "O"], *TAGS[1:]],

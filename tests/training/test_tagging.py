@@ -23,7 +23,8 @@ from frostline.training.tagging import TagProblem
 from tagged import LABELS, aligned_labels, small_base, tagged
 from training.runs import largest_difference, losses, outcome, spec_of, with_states
 
-TYPES = ("bert", "roberta", "distilbert", "deberta-v2", "gpt2", "modernbert")
+TYPES = ("bert", "roberta", "distilbert", "deberta-v2")
+MORE_TYPES = [pytest.param(model_type, marks=pytest.mark.slow) for model_type in ("gpt2", "modernbert")]
 MAX_LENGTH = 30  # some sentences are longer
 WORDS, TAGS = tagged(96)
 SPLITS = {"train": np.arange(48), "validation": np.arange(48, 72), "test": np.arange(72, 96)}
@@ -45,7 +46,7 @@ def context_of(folder):
     return RunContext(pretrained, machine, problem, tokens, SPLITS, reads, packed)
 
 
-@pytest.fixture(scope="module", params=TYPES)
+@pytest.fixture(scope="module", params=[*TYPES, *MORE_TYPES])
 def context(request, tmp_path_factory):
     context = context_of(small_base(tmp_path_factory.mktemp("base"), request.param))
     assert context.head_reads == "all"

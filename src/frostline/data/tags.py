@@ -89,7 +89,8 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
         words = words_of(sentence)
         if len(tags) != len(words):
             raise FrostlineError(
-                f"{table.location(n, column)}: there are {len(tags)} tags for {len(words)} words; give each word one tag."
+                f"{table.location(n, column)}: the numbers of tags ({len(tags)}) and words ({len(words)}) differ; give each "
+                "word one tag."
             )
         named = [_named(tag, labels) for tag in tags]
         unknown = next((k for k, tag in enumerate(named) if tag not in index), None)

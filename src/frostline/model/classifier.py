@@ -64,6 +64,10 @@ def load_classifier(folder: Path, *, of_words: bool = False, trust_remote_code: 
         FrostlineError: The folder has no classifier of a single label or number that transformers can load.
     """
     require_files(str(folder), folder)
+    if is_tagger(folder) and not of_words:
+        raise FrostlineError(
+            f"The model in {folder} predicts tags of words: give one that predicts a single label or a number for a text."
+        )
     with quiet_loading():
         model, info = readable(
             lambda: MODEL_CLASSES[TOKENS if of_words else CLASSIFICATION].from_pretrained(

@@ -3,6 +3,8 @@
 import pytest
 import torch
 from torch import nn
+from transformers import AutoModelForTokenClassification
+from transformers.models.auto.modeling_auto import MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES
 
 from frostline import FrostlineError
 from frostline.frozen.check.cut_comparison import Check
@@ -42,6 +44,7 @@ PADDED = [
     "xmod",
 ]
 DEPENDS_ON_PADDING = "Its output for an example depends on the padding in the batch"
+OF_OTHER_INPUT = "Something other than the hidden states passes from below the cut to the logits"  # position biases
 REFUSED = {  # at every cut between two layers
     "convbert": DEPENDS_ON_PADDING,  # convolutions over the padding
     "mobilebert": DEPENDS_ON_PADDING,  # a token's input contains the embeddings of its neighbours, here those of padding
@@ -100,6 +103,29 @@ def test_every_type_is_exact_or_refused(model_type: str) -> None:
     batches = [row.batches for row in rows]
     if model_type not in REFUSED:
         assert batches == ["packed"] * 6 or (model_type in PADDED and batches[-1] == "padded")
+
+
+TAG_TYPES = sorted(set(MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES) & set(ALL))
+TAGS_REFUSED = {
+    **REFUSED,
+    "funnel": DEPENDS_ON_PADDING,
+    "mt5": OF_OTHER_INPUT,
+    "t5": OF_OTHER_INPUT,
+}
+TAG_SAMPLE = ("albert", "bert", "fnet", "llama", "mpnet")
+
+
+@pytest.mark.parametrize(
+    "model_type", [name if name in TAG_SAMPLE else pytest.param(name, marks=pytest.mark.every) for name in TAG_TYPES]
+)
+def test_every_type_with_a_head_for_tags_is_exact_or_refused(model_type: str) -> None:
+    model = small_model(model_type, head=AutoModelForTokenClassification)
+    rows = check(model, batch=small_batch(model))
+    refused = [row.refused for row in rows if row.refused]
+    reason = (NO_LAYERS | RANDOM | TAGS_REFUSED).get(model_type)
+    assert bool(refused) == (reason is not None) and all(reason in sentence for sentence in refused)
+    for row in rows:
+        assert row.refused or max(row.max_logit_difference, row.max_gradient_difference) < 1e-5
 
 
 def test_no_type_is_listed_twice() -> None:

@@ -34,7 +34,7 @@ def read_conll(path: Path, tag_column: int | None = None) -> Table:
     """
     sentences, width = _sentences(path)
     if tag_column is not None and not 2 <= tag_column <= width:
-        choices = f"a number from 2 to {width}" if width > 1 else "a file with tags"
+        choices = "one from 2 on" if width > 1 else "a file with tags"
         raise FrostlineError(
             f"{path}: there is no column of tags {tag_column}, because the lines have {width}; give {choices}."
         )
