@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 
 CHAINS, SWEEPS, BURN_IN = 200, 30, 10
 TAIL = 3.0  # degrees of freedom of the differences between neighbouring k
-RISE = 3.0  # how much faster curves rise at k = 0 than at full fine-tuning: exp(RISE) times
+RISE = 3.3  # how much faster curves rise at k = 0 than at full fine-tuning: exp(RISE) times
 TYPICAL_STEP = 0.02  # the prior's scale of the differences along a whole curve, in score
 TYPICAL_SLOPE = 0.05  # the prior's scale of the rise along a whole curve, in score
 SEED_SHARE, LEAST_SPREAD, UNKNOWN_SPREAD = 0.5, 0.003, 0.01  # prior standard deviation over seeds: see ``prior_spread``
