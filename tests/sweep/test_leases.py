@@ -1,5 +1,6 @@
 """Leases: one holder at a time, dead holders are replaced, and no clock of another machine counts."""
 
+import json
 import subprocess
 import sys
 import time
@@ -38,7 +39,7 @@ def files(folder: Path) -> list[str]:
 
 
 def test_a_run_has_one_holder_until_it_is_given_back(tmp_path: Path) -> None:
-    with Leases(tmp_path) as one, Leases(tmp_path) as other:
+    with Leases(tmp_path, silent_after=30) as one, Leases(tmp_path) as other:
         assert one.take([["a", "b"], ["c"]]) == ["a", "b"] and other.take([["a", "b"], ["b", "c"]]) == ["c"]
         assert one.take([["a"]]) == [] == other.take([["a"]])
         assert [(lease.run, lease.holder) for lease in one.current()] == [
@@ -148,6 +149,16 @@ def test_a_holder_beats_while_it_works(tmp_path: Path) -> None:
                 break
             time.sleep(0.01)
         assert len(seen - {""}) > 2
+
+
+@pytest.mark.parametrize("change", [{"holder": "../../x"}, {"holder": 7}, {"silent_after": "long"}, {"more": 1}])
+def test_a_lease_that_no_holder_has_written_is_free(tmp_path: Path, change: dict[str, object]) -> None:
+    with Leases(tmp_path / "o") as one, Leases(tmp_path / "o") as other:
+        one.take([["a"]])
+        path = tmp_path / "o" / "leases" / "a.1.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | change))
+        assert other.take([["a"]]) == ["a"]
+    assert [path.name for path in tmp_path.iterdir()] == ["o"]
 
 
 def test_other_and_damaged_files_do_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,8 @@ def work(
     """Train runs of the sweep or search in a folder that no other process trains.
 
     Start it as often as you like, on any machine that can open the folder, the model and the data. It ends when there is no run
-    left that it could take. Start it in the folder in which the sweep was started, or give the sweep absolute paths.
+    left that it could take. Relative paths of the sweep start from here or, if there is no such file, from where the sweep was
+    started.
 
     Example: frostline work reviews --wait
     """

@@ -24,7 +24,7 @@ import re
 import uuid
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -38,6 +38,7 @@ from frostline.data.files import create_file, json_bytes, make_folder
 
 SILENT_AFTER = 30.0  # seconds without a new beat, after which a holder is dead
 BEATS = 6  # in that time
+HOLDER = re.compile(r"\w+")
 LEASE = re.compile(r"(?P<run>\w+)\.(?P<number>[0-9]+)\.json")
 
 
@@ -68,7 +69,7 @@ class Leases:
     """The leases in the folder of a sweep. Within its context, it is a holder that can take runs."""
 
     def __init__(self, out: Path, silent_after: float = SILENT_AFTER) -> None:
-        self.folder, self.holder, self.silent_after = out / "leases", uuid.uuid4().hex[:12], silent_after
+        self.folder, self.holder, self.silent_after = out / "leases", uuid.uuid4().hex[:12], float(silent_after)
         self.held: dict[str, int] = {}  # the runs of this holder, with the numbers of their leases
         self._watched: dict[str, _Watch] = {}
         self._dead: set[str] = set()
@@ -175,11 +176,14 @@ class Leases:
     def _read(self, run: str, number: int) -> Lease | None:
         """A lease; None if it was given back in the meantime. A damaged one has a holder that does not exist."""
         try:
-            return Lease(**json.loads(self._file(run, f"{number}.json").read_bytes()))
+            lease = Lease(**json.loads(self._file(run, f"{number}.json").read_bytes()))
+            if all(type(getattr(lease, f.name)) is f.type for f in fields(Lease)) and HOLDER.fullmatch(lease.holder):
+                return lease
         except OSError:
             return None
         except (ValueError, TypeError):
-            return Lease(run, number, holder="nobody", host="", pid=0, kernel="", since="", silent_after=0.0)
+            pass
+        return Lease(run, number, holder="nobody", host="", pid=0, kernel="", since="", silent_after=0.0)
 
     def _is_dead_here(self, holder: str) -> bool:
         """Whether a holder ran under this kernel and is dead."""
