@@ -20,7 +20,7 @@ OTHER = ("the", "film", "was", "a", "plot", "and", "very", "not", "story", "cast
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
-def tiny_bert_folder(folder: Path, *, layers: int = 3, seed: int = 0) -> Path:
+def tiny_bert_folder(folder: Path, *, layers: int = 3, seed: int = 0, dropout: float = 0.1) -> Path:
     """Write the model and its tokenizer into ``folder``."""
     vocabulary = {word: n for n, word in enumerate((*SPECIAL, *GOOD, *BAD, *OTHER))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
@@ -48,6 +48,8 @@ def tiny_bert_folder(folder: Path, *, layers: int = 3, seed: int = 0) -> Path:
         intermediate_size=64,
         max_position_embeddings=32,
         initializer_range=0.2,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)

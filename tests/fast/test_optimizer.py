@@ -98,3 +98,28 @@ def test_one_value_that_is_not_finite_makes_the_norm_not_finite(number, wrong):
     with_gradients(parameters, 0)
     gradient_of(parameters[number]).view(-1)[0] = wrong
     assert not torch.isfinite(total_norm(parameters))
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_without_bias_correction_steps_are_those_of_the_original_bert(sparse):
+    """``m`` and ``v`` start at zero and are not corrected: ``w -= lr * (m / (sqrt(v) + eps) + decay * w)``."""
+    parameters, reference = parameters_of(), parameters_of()
+    if sparse:
+        SparseGradient(parameters[TABLE])
+    optimizer = AdamW(
+        [{**group, "bias_correction": False} for group in groups(parameters)], betas=(0.9, 0.99), eps=1e-6
+    )
+    moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in reference]
+    for step in range(5):
+        dense = with_gradients(parameters, step)
+        optimizer.step()
+        with torch.no_grad():
+            for parameter, gradient, (first, second) in zip(reference, dense, moments, strict=True):
+                first.mul_(0.9).add_(gradient, alpha=0.1)
+                second.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
+                decay = 0.1 if parameter.dim() > 1 else 0.0
+                parameter.sub_(0.01 * (first / (second.sqrt() + 1e-6) + decay * parameter))
+    optimizer.flush()
+    for parameter, expected in zip(parameters, reference, strict=True):
+        torch.testing.assert_close(parameter, expected, rtol=1e-4, atol=1e-6)
+    assert [(group["lr"], group["eps"]) for group in optimizer.param_groups] == [(0.01, 1e-6)] * 2

@@ -42,7 +42,9 @@ class Line:
         return {name: p.detach().clone() for name, p in self.parameters.items()}
 
 
-def fit(line, settings, *, forward=None, problem=None, seed=0, rate=0.05, after=lambda step: None, modes=None):
+def fit(
+    line, settings, *, forward=None, problem=None, seed=0, rate=0.05, after=lambda step: None, modes=None, patience=0
+):
     groups, order = parameter_groups(line.parameters, frozenset(), settings, rate), torch.Generator().manual_seed(seed)
     (trained,) = train(
         lambda rows: (forward or line.forward)(rows[0])[None],
@@ -52,6 +54,7 @@ def fit(line, settings, *, forward=None, problem=None, seed=0, rate=0.05, after=
         settings,
         set_mode=(modes if modes is not None else []).append,
         on_step=lambda step, total: after(step),
+        patience=patience,
     )
     return trained
 

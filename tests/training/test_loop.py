@@ -21,7 +21,7 @@ from frostline.training.optimizer import parameter_groups
 from frostline.training.problem import Problem
 from frostline.training.specification import Settings
 from tiny import sentences
-from training.lines import ONE_EPOCH, TRAIN, VALIDATION, Line, fit, same
+from training.lines import ONE_EPOCH, TRAIN, VALIDATION, Line, fit, same, scripted
 
 
 def test_the_autograd_graph_is_freed_after_each_step():
@@ -171,3 +171,24 @@ def test_an_optimizer_step_changes_no_frozen_parameter(tiny_bert, k, tune_pooler
         assert same_bytes == (name not in names) or name.endswith("key.bias"), name
     frozen = [p for name, p in model.named_parameters() if name not in names]
     assert all(p.grad is None and not p.requires_grad for p in frozen)
+
+
+@pytest.mark.parametrize(("patience", "evaluations"), [(0, 6), (1, 3), (2, 6), (3, 6)])
+def test_training_ends_when_the_score_no_longer_improves(patience, evaluations):
+    line, scores = Line(), [0.5, 0.75, 0.75, 1.0, 0.9, 0.8]
+    settings = Settings(num_train_epochs=6, per_device_train_batch_size=12)
+    trained = fit(line, settings, forward=scripted(line, [*scores[:evaluations], 0.5]), patience=patience)
+    assert len(trained.evaluations) == evaluations and trained.steps == 2 * evaluations
+    assert trained.best == (3 if evaluations > 3 else 1)
+
+
+def test_a_run_that_ends_early_has_the_parameters_of_its_best_evaluation():
+    line, at_best = Line(), []
+    settings = Settings(num_train_epochs=6, per_device_train_batch_size=12)
+
+    def after(step):
+        if step == 2:
+            at_best.append(line.values())
+
+    fit(line, settings, forward=scripted(line, [0.75, 0.5, 0.5, 0.5]), patience=2, after=after)
+    assert same(line.values(), at_best[0])

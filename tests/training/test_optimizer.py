@@ -5,11 +5,12 @@ import torch
 from torch import nn
 
 from frostline.model.places import HEAD, POOLER
-from frostline.training.optimizer import make_schedule, parameter_groups
+from frostline.training.optimizer import make_schedule, optimizer_groups, parameter_groups
 from frostline.training.run import run
 from frostline.training.seeds import generator_seed
 from frostline.training.specification import Settings
 from frostline.training.steps import StepPlan
+from frostline.training.ways.way import Way
 from training.lines import Line, fit
 from training.runs import spec_of, weights_of
 
@@ -59,6 +60,27 @@ def test_head_and_pooler_have_a_separate_learning_rate(context):
     for name, value in weights_of(context).items():
         if (value - before[name]).abs().max() > 1e-6:
             assert places[name] in (HEAD, POOLER)
+
+
+def test_the_learning_rate_decays_from_each_layer_to_the_one_below(context):
+    anatomy = context.pretrained.anatomy
+    parameters = dict(context.pretrained.model.named_parameters())
+    spec = spec_of("llrd", way=Way(layer_decay=0.5), learning_rate=0.08, head_learning_rate=0.3)
+    names = {id(p): name for name, p in parameters.items()}
+    rates = {
+        anatomy.places[names[id(p)]]: group["lr"]
+        for group in optimizer_groups(spec, anatomy, parameters)
+        for p in group["params"]
+    }
+    layers = {"layer 2": 0.08, "layer 1": 0.04, "layer 0": 0.02, "embeddings": 0.01}
+    assert rates == pytest.approx({**layers, "pooler": 0.3, "head": 0.3})
+
+
+def test_every_group_of_an_uncorrected_optimizer_says_so(context):
+    parameters = dict(context.pretrained.model.named_parameters())
+    spec = spec_of("uncorrected", way=Way(bias_correction=False))
+    groups = optimizer_groups(spec, context.pretrained.anatomy, parameters)
+    assert len(groups) == 4 and all(group["bias_correction"] is False for group in groups)
 
 
 def test_every_accepted_schedule_works():

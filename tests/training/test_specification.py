@@ -50,6 +50,8 @@ OTHER: dict[str, Any] = {
     "data": "x",
     "tune": "all",
     "tune_modules": ("pooler",),
+    "way": {"layer_decay": 0.9},
+    "phase": 1,
     "seed": 2,
     "train_size": 50,
     "learning_rate": 2e-4,

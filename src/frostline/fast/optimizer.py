@@ -3,6 +3,7 @@
 Dense gradients are computed by torch's own functions. :mod:`frostline.fast.sparse_gradients` describes sparse gradients.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -50,18 +51,25 @@ def clear_gradients(parameters: Iterable[Tensor]) -> None:
 
 
 class AdamW(torch.optim.AdamW):
-    """torch's fused AdamW for dense and sparse gradients. Each step also clears the gradients."""
+    """torch's fused AdamW for dense and sparse gradients. Each step also clears the gradients.
+
+    A group with ``bias_correction = False`` steps as the optimizer of the original BERT did, ``lr * m / (sqrt(v) + eps)``, which
+    does not correct the moments m and v for their start at zero (Mosbach et al. 2021, arXiv:2006.04884, section 5).
+    """
 
     def __init__(self, groups: list[dict[str, Any]], *, betas: tuple[float, float], eps: float) -> None:
         super().__init__(groups, betas=betas, eps=eps, fused=True)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
+        usual = [_uncorrected(group) for group in self.param_groups]
         for group in self.param_groups:
             for parameter in group["params"]:
                 if (sparse := sparse_gradient(parameter)) and sparse.gradient() is not None:
                     sparse.step(group, self.state[parameter])
         super().step()
+        for group, values in zip(self.param_groups, usual, strict=True):
+            group.update(values)
         self.zero_grad()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -73,3 +81,21 @@ class AdamW(torch.optim.AdamW):
         for group in self.param_groups:
             for sparse in filter(None, map(sparse_gradient, group["params"])):
                 sparse.flush()
+
+
+def _uncorrected(group: dict[str, Any]) -> dict[str, Any]:
+    """Change the options of a group for one step, so that a corrected step equals an uncorrected one with the usual options.
+
+    Returns:
+        The usual options to restore; empty for a group with correction.
+    """
+    if group.get("bias_correction", True):
+        return {}
+    usual = {name: group[name] for name in ("lr", "eps", "weight_decay")}
+    group["steps"] = group.get("steps", 0) + 1
+    first, second = (1 - beta ** group["steps"] for beta in group["betas"])
+    rate = first / math.sqrt(second)
+    group["lr"] = usual["lr"] * rate
+    group["eps"] = usual["eps"] / math.sqrt(second)
+    group["weight_decay"] = usual["weight_decay"] / rate
+    return usual

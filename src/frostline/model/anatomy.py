@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from frostline import FrostlineError
 from frostline.model.places import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, layer_number, layer_place
@@ -31,6 +32,8 @@ class Anatomy:
         calls: How the model calls each layer.
         width: The width of the hidden states, D.
         idle: Names of parameters whose module does not run.
+        norms: Names of the parameters of norms.
+        matrices: Names of the weight matrices of linear modules.
     """
 
     path: str
@@ -39,6 +42,8 @@ class Anatomy:
     calls: tuple[Call, ...]
     width: int
     idle: frozenset[str] = frozenset()
+    norms: frozenset[str] = frozenset()
+    matrices: frozenset[str] = frozenset()
 
     def layers(self, model: nn.Module) -> list[nn.Module]:
         stack = model.get_submodule(self.path)
@@ -126,6 +131,8 @@ def find_layers(model: PreTrainedModel, batch: Batch | None = None) -> Anatomy:
             calls=tuple(trace.calls),
             width=trace.width,
             idle=frozenset(n for n, _ in model.named_parameters() if n.rpartition(".")[0] not in trace.first_called),
+            norms=frozenset(n for n, _ in model.named_parameters() if _in_norm(model, n)),
+            matrices=frozenset(n for n, _ in model.named_parameters() if _is_matrix(model, n)),
         )
     raise FrostlineError(f"A model of type {kind!r} cannot be cut: {problem}. Choose another model.")
 
@@ -156,10 +163,21 @@ def _places(
             yield name, HEAD
         elif first_called.get(owner, 0) <= after_layers:
             yield name, EMBEDDINGS
-        elif "norm" in type(model.get_submodule(owner)).__name__.lower() and "pool" not in owner:
+        elif _in_norm(model, name) and "pool" not in owner:
             yield name, FINAL_NORM
         else:
             yield name, POOLER if base else HEAD
+
+
+def _in_norm(model: nn.Module, name: str) -> bool:
+    """Whether a parameter belongs to a norm."""
+    return "norm" in type(model.get_submodule(name.rpartition(".")[0])).__name__.lower()
+
+
+def _is_matrix(model: nn.Module, name: str) -> bool:
+    """Whether a parameter is the weight of a linear module."""
+    owner, _, leaf = name.rpartition(".")
+    return leaf == "weight" and type(model.get_submodule(owner)) in (nn.Linear, Conv1D)
 
 
 def count_parameters(model: nn.Module, names: frozenset[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """A pretrained model that many runs share. Each run starts from its pretrained weights."""
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,8 +43,15 @@ class Pretrained:
     use_cache: bool | None = None
     _pretrained: dict[str, Tensor] = field(default_factory=dict)  # the pretrained values of parameters that hold a copy
 
-    def start_run(self, names: frozenset[str], generator_seed: int) -> dict[str, nn.Parameter]:
+    def start_run(
+        self, names: frozenset[str], generator_seed: int, anew: Set[str] = frozenset()
+    ) -> dict[str, nn.Parameter]:
         """Make exactly ``names`` trainable, restore all pretrained values, and initialize new parameters from the seed.
+
+        Args:
+            names: Names of the parameters to train.
+            generator_seed: The seed of all new values.
+            anew: Those of ``names`` that also get new values, although the checkpoint has them.
 
         Returns:
             The trainable parameters by name.
@@ -58,7 +65,8 @@ class Pretrained:
             value = parameters[name].data
             parameters[name].data = value.clone()  # if this runs out of memory, nothing has changed yet
             self._pretrained[name] = value
-        self._initialize_new(generator_seed)
+        self._initialize(self.new, generator_seed)
+        self._initialize(anew, generator_seed + 1)  # another seed, so that the head does not depend on ``anew``
         for name, parameter in parameters.items():
             parameter.requires_grad_(name in names)
         return {name: p for name, p in parameters.items() if name in names}
@@ -69,9 +77,19 @@ class Pretrained:
             self.model.get_parameter(name).data = self._pretrained.pop(name)
         clear_gradients(self.model.parameters())
 
-    def _initialize_new(self, seed: int) -> None:
-        """Initialize new parameters as transformers does. Their values depend on the seed only."""
-        modules = sorted({name.rpartition(".")[0] for name in self.new})
+    def pretrained_value(self, name: str) -> Tensor:
+        """The pretrained value of a parameter that the current run trains."""
+        return self._pretrained[name]
+
+    def moved(self) -> list[str]:
+        """Names of the parameters that the current run trains and whose values are no longer the pretrained ones."""
+        return [n for n, before in self._pretrained.items() if not torch.equal(self.model.get_parameter(n), before)]
+
+    def _initialize(self, names: Set[str], seed: int) -> None:
+        """Initialize parameters as transformers does. Their values depend on the seed only."""
+        modules = sorted({name.rpartition(".")[0] for name in names})
+        # some types give the parameters of an inner module other values for the module around it
+        modules += [path for path in _around(modules) if self._holds_only(path, names)]
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(seed)
             for path in modules:
@@ -81,8 +99,12 @@ class Pretrained:
                     tensor._is_hf_initialized = False
                 self.model._init_weights(module)
                 for name, value in old.items():
-                    if f"{path}.{name}".removeprefix(".") not in self.new:
+                    if f"{path}.{name}".removeprefix(".") not in names:
                         module.get_parameter(name).copy_(value)
+
+    def _holds_only(self, path: str, names: Set[str]) -> bool:
+        """Whether all parameters inside a module are in ``names``."""
+        return all(f"{path}.{name}" in names for name, _ in self.model.get_submodule(path).named_parameters())
 
     def frozen_digest(self, trained: frozenset[str]) -> str:
         """A digest of all parameters that are neither trained nor new."""
@@ -93,3 +115,9 @@ class Pretrained:
             if name not in trained and name not in self.new:
                 digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().data)
         return digest.hexdigest()
+
+
+def _around(modules: Iterable[str]) -> list[str]:
+    """The paths of the modules that contain one of ``modules``, the innermost first."""
+    outer = {path[:n] for path in modules for n, letter in enumerate(path) if letter == "."} - {*modules}
+    return sorted(outer, key=lambda path: (-path.count("."), path))

@@ -1,9 +1,10 @@
-"""Choose the parameters that a run trains: the last k layers, everything, or named modules.
+"""Choose the parameters that a run trains: the last k layers, other layers, everything, or named modules.
 
-To add a new choice, add a value to ``frostline.statistics.tune.Tune`` and a branch to :meth:`Trainable.parameters`. The cut, the
+To add a new choice, add a value to a field of :class:`Trainable` and a branch to :meth:`Trainable.parameters`. The cut, the
 exactness check, the cost and the audit follow from the names that this method returns.
 """
 
+import random
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
@@ -22,11 +23,19 @@ class Trainable:
         tune: The number of last layers to train, k; ``all`` to train everything; ``named`` to train ``modules``.
         modules: Module paths, or whole segments of paths, for ``named``.
         pooler: Whether the pooler is trained with the last layers or with everything.
+        layers: Which layers these are: the ``last``, ``first`` or ``middle`` ones, ``spread`` over the model at equal distances,
+            or ``random``. With each, as many parameters are trained.
+        only: ``all`` of their parameters, their ``biases``, the parameters of their ``norms``, or the ``matrices`` of their
+            linear modules, without embeddings. Head and pooler are trained as a whole.
+        seed: Draws the random layers.
     """
 
     tune: Tune
     modules: tuple[str, ...] | None = None
     pooler: bool = True
+    layers: str = "last"
+    only: str = "all"
+    seed: int = 0
 
     def parameters(self, anatomy: Anatomy) -> frozenset[str]:
         """Names of the trained parameters.
@@ -36,18 +45,32 @@ class Trainable:
         Raises:
             FrostlineError: The model has fewer layers, or a name matches no module.
         """
-        if self.tune == FULL:
-            return frozenset(name for name, place in anatomy.places.items() if self.pooler or place != POOLER)
         if self.tune == NAMED:
             assert self.modules
             return parameters_in(anatomy, self.modules) | _in_places(anatomy, {HEAD})
+        head = _in_places(anatomy, {HEAD, *[POOLER] * self.pooler})
+        return head | self._kept(self._below_head(anatomy), anatomy)
+
+    def _below_head(self, anatomy: Anatomy) -> frozenset[str]:
+        """All parameters of the chosen layers, with the embeddings for full fine-tuning."""
+        if self.tune == FULL:
+            return _in_places(anatomy, {*anatomy.places.values()} - {HEAD, POOLER})
+        assert isinstance(self.tune, int)
         if not 0 <= self.tune <= anatomy.count:
             raise FrostlineError(
                 f"{self.tune} tuned layers were requested, but the model has {anatomy.count}: "
                 f"give numbers from 0 to {anatomy.count}, or `all`."
             )
-        layers = {layer_place(n) for n in range(anatomy.count - self.tune, anatomy.count)}
-        return _in_places(anatomy, {HEAD, *layers, *[POOLER] * self.pooler, *[FINAL_NORM] * bool(layers)})
+        numbers = _layer_numbers(self.layers, self.tune, anatomy.count, self.seed)
+        return _in_places(anatomy, {*map(layer_place, numbers), *[FINAL_NORM] * bool(numbers)})
+
+    def _kept(self, names: frozenset[str], anatomy: Anatomy) -> frozenset[str]:
+        """Those of the parameters that ``only`` keeps."""
+        if self.only == "norms":
+            return names & anatomy.norms
+        if self.only == "matrices":
+            return frozenset(n for n in names & anatomy.matrices if layer_number(anatomy.places[n]) is not None)
+        return frozenset(name for name in names if self.only == "all" or name.endswith(".bias"))
 
     def depth(self, anatomy: Anatomy) -> int | None:
         """How many of the last layers must run in training; None if embeddings are trained (:meth:`Anatomy.depth`)."""
@@ -70,6 +93,16 @@ class Trainable:
             yield f"Named parts: newly initialized, but not trained unless named: {', '.join(pooler)}."
         if note := _cost_note(anatomy, trained):
             yield f"Named parts: {note}"
+
+
+def _layer_numbers(which: str, count: int, layers: int, seed: int) -> list[int]:
+    """The numbers of ``count`` of the ``layers``, counted from 0; see :class:`Trainable`."""
+    if which == "random":
+        return random.Random(seed).sample(range(layers), count)
+    if which == "spread":
+        return [layers - 1 - n * layers // count for n in range(count)]
+    lowest = {"last": layers - count, "first": 0, "middle": (layers - count) // 2}[which]
+    return list(range(lowest, lowest + count))
 
 
 def _in_places(anatomy: Anatomy, places: Set[str]) -> frozenset[str]:

@@ -1,14 +1,14 @@
-"""What a run trains: the last k layers, everything, or modules that are given by name.
+"""What a run trains: the last k layers, everything, modules that are given by name, or another way to tune.
 
-Settings hold it as a ``Tune``. Tables, files and messages print its name: ``last 2``, ``all`` or ``named``. Imports no torch,
-because settings are read without it.
+Settings hold it as a ``Tune``. Tables, files and messages print its name: ``last 2``, ``all``, ``named`` or that of the way, such
+as ``lora-2``. Imports no torch, because settings are read without it.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from pydantic import Field
 
-Tune = Annotated[int, Field(ge=0)] | Literal["all", "named"]
+Tune = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern="^[a-z][a-z0-9-]*$")]
 
 FULL: Final = "all"  # full fine-tuning: every layer and the embeddings
 NAMED: Final = "named"  # the modules of ``--tune-modules``, and the classifier head
@@ -16,20 +16,25 @@ LAST = "last "  # before a number of layers
 
 
 def name_of(tune: Tune) -> str:
-    """The printed name: ``last 2``, ``all`` or ``named``."""
+    """The printed name: ``last 2``, ``all``, ``named`` or that of a way."""
     return f"{LAST}{tune}" if isinstance(tune, int) else tune
 
 
 def k_of(name: str) -> int | None:
-    """The number of last layers that a printed name stands for; None for ``all`` and ``named``, which have none."""
-    return None if name in (FULL, NAMED) else int(name.removeprefix(LAST))
+    """The number of last layers that a printed name stands for; None for ``all``, ``named`` and ways, which have none."""
+    return int(name.removeprefix(LAST)) if name.startswith(LAST) else None
 
 
 def is_k(name: str) -> bool:
-    """Whether a printed name can be recommended as k: a number of last layers, or full fine-tuning."""
-    return name != NAMED
+    """Whether a printed name stands for a number of last layers, or for full fine-tuning."""
+    return name == FULL or name.startswith(LAST)
 
 
-def sort_key(name: str) -> tuple[bool, bool, int]:
-    """The order of printed names: 0, 1, ..., full fine-tuning, named modules."""
-    return name == NAMED, name == FULL, k_of(name) or 0
+def is_way(tune: Tune) -> bool:
+    """Whether this is the name of a way to tune (:mod:`frostline.training.ways`)."""
+    return isinstance(tune, str) and not is_k(tune) and tune != NAMED
+
+
+def sort_key(name: str) -> tuple[bool, bool, bool, int, str]:
+    """The order of printed names: 0, 1, ..., full fine-tuning, ways, named modules."""
+    return name == NAMED, is_way(name), name == FULL, k_of(name) or 0, name

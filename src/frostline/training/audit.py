@@ -36,7 +36,7 @@ class Audit:
             counts["trained" if name in self.names else "frozen"] += parameters[name].numel()
         facts = {
             "parameters": count_parameters(model),
-            "trainable_parameters": count_parameters(model, self.names),
+            "moved": self._moved(),
             "by_place": by_place,
             "each_parameter_in_one_place": set(places) == set(parameters),
             "frozen_bytes_unchanged": self.pretrained.frozen_digest(self.names) == self.before,
@@ -55,6 +55,16 @@ class Audit:
         """
         trained = {id(p) for p in learner.parameters.values()}
         held = [id(p) for group in learner.groups for p in group["params"]]
-        exactly = learner.parameters.keys() == self.names and len(held) == len(trained) and set(held) == trained
+        exactly = learner.learned.keys() == self.names and len(held) == len(trained) and set(held) == trained
         assert exactly, "audit: ['optimizer_holds_exactly_the_trained']"
-        return {"optimizer_holds_exactly_the_trained": exactly, "clipped_parameters": len(trained)}
+        return {
+            "trainable_parameters": sum(p.numel() for p in learner.parameters.values()),
+            "optimizer_holds_exactly_the_trained": exactly,
+            "clipped_parameters": len(trained),
+        }
+
+    def _moved(self) -> list[str]:
+        """The places whose parameters differ from their pretrained values."""
+        places = self.pretrained.anatomy.places
+        moved = {places[name] for name in self.pretrained.moved()}
+        return [place for place in dict.fromkeys(places.values()) if place in moved]

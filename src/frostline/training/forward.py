@@ -15,7 +15,6 @@ from frostline.frozen.cut import UpperModel, cut_at
 from frostline.model.packing import packable
 from frostline.training.context import RunContext
 from frostline.training.problem import Forward
-from frostline.training.seeds import generator_seed
 from frostline.training.specification import RunSpec
 
 
@@ -27,12 +26,13 @@ def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[
     ``nn.Dropout``, the masks of all K runs depend on the seed of the first run.
     """
     pretrained, runs = context.pretrained, len(specs)
-    seeds = [generator_seed(spec.seed, "dropout") for spec in specs]
+    seeds = [spec.seed_for("dropout") for spec in specs]
     dropout = Dropout(*seeds) if context.machine.device.type == "cpu" and enabled("dropout") else None
+    sparse = runs == 1 and not context.as_trainer and not specs[0].way.dense
     cut = context.cut(specs[0])
     with (
         packable(pretrained.model) if context.packed else nullcontext() as packing,
-        sparse_gradients(pretrained.model) if runs == 1 and not context.as_trainer else nullcontext(),
+        sparse_gradients(pretrained.model) if sparse else nullcontext(),
         dropout.replacing_dropout(pretrained.model) if dropout else nullcontext(),
         cut_at(
             pretrained.model, pretrained.anatomy, cut, packing=packing, runs=runs, head_token=context.head_token

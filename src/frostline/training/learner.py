@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from frostline.frozen.batches import Rows
 from frostline.training.problem import Problem
 from frostline.training.rows import shuffled
 from frostline.training.specification import Settings
+from frostline.training.ways.restraint import Restraint
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,21 @@ class Learner:
         groups: The same parameters as groups for the optimizer.
         rows: The training rows, ``[n]``. All runs of a stack have the same n.
         order: Shuffles the rows of each epoch.
+        in_model: The parameters of the model that the trained ones determine. By default these are the trained ones themselves.
+        restraints: What determines the model's parameters besides the gradients of the loss.
     """
 
     parameters: Mapping[str, Tensor]
     groups: list[dict[str, Any]]
     rows: Rows
     order: torch.Generator
+    in_model: Mapping[str, Tensor] = field(default_factory=dict)
+    restraints: Sequence[Restraint] = ()
+
+    @property
+    def learned(self) -> Mapping[str, Tensor]:
+        """The parameters of the model that the run changes, by name."""
+        return self.in_model or self.parameters
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,26 @@ class TrainingRecord:
     steps: int = 0
     train_seconds: float = 0.0
     evaluation_seconds: float = 0.0
+
+
+def joined(phases: Sequence[TrainingRecord]) -> TrainingRecord:
+    """The course of a run in several phases. Outcome, best evaluation and scores of training rows are those of the last one."""
+    *before, last = phases
+    if not before:
+        return last
+    epochs = steps = 0.0
+    evaluations: list[Evaluation] = []
+    for phase in phases:
+        evaluations += [replace(one, epoch=one.epoch + epochs, step=one.step + int(steps)) for one in phase.evaluations]
+        epochs, steps = evaluations[-1].epoch if evaluations else 0.0, steps + phase.steps
+    return replace(
+        last,
+        evaluations=evaluations,
+        best=len(evaluations) - len(last.evaluations) + last.best,
+        steps=int(steps),
+        train_seconds=sum(phase.train_seconds for phase in phases),
+        evaluation_seconds=sum(phase.evaluation_seconds for phase in phases),
+    )
 
 
 class LearnerState:
@@ -132,11 +162,17 @@ class LearnerState:
         if not self.problem.is_finite(best, validation_rows):
             self.diverge("its logits of the validation rows are not finite")
 
+    def improved_within(self, evaluations: int) -> bool:
+        """Whether the best evaluation is one of the last ``evaluations``."""
+        return self.record.best >= len(self.record.evaluations) - evaluations
+
     def restore_best(self) -> None:
         """Set the parameters to their values at the best evaluation."""
         with torch.no_grad():
             for name, value in self.best_values.items():
                 self.learner.parameters[name].copy_(value)
+        for restraint in self.learner.restraints:
+            restraint.after_step()
 
 
 def _is_new_best(metric: str, evaluations: Sequence[Evaluation], best: int) -> bool:

@@ -34,6 +34,7 @@ def train(
     *,
     set_mode: Callable[[bool], None],
     on_step: Callable[[int, int], None] = lambda step, total: None,
+    patience: int = 0,
 ) -> list[TrainingRecord]:
     """Train the parameters of K runs, and set them to their values at the best evaluation.
 
@@ -51,6 +52,7 @@ def train(
         settings: The training settings.
         set_mode: Sets the model to training mode (True) or evaluation mode (False).
         on_step: Called after each step with its number and the total number of steps.
+        patience: End after this many evaluations in which no run has a new best score; 0: never.
 
     Returns:
         A record of each run, in order. Wall-clock seconds are divided equally among the runs.
@@ -59,22 +61,31 @@ def train(
     optimizer = make_optimizer([group for learner in learners for group in learner.groups], settings)
     schedule = make_schedule(optimizer, settings, steps)
     states = [LearnerState(learner, problem) for learner in learners]
+    restraints = [restraint for learner in learners for restraint in learner.restraints]
     evaluator = _Evaluator(forward, states, problem, validation_rows, settings, optimizer, set_mode)
     start = perf_counter()
     set_mode(True)
     for step in range(1, steps.total + 1):
         rows = np.stack([state.next_rows(settings.per_device_train_batch_size) for state in states])
+        for restraint in restraints:
+            restraint.before_forward()
         logits, losses = _backward(forward, rows, states, problem)
+        for restraint in restraints:
+            restraint.after_backward()
         _clip(states, losses, settings.max_grad_norm, f"step {step} of {steps.total}")
         if not any(state.active for state in states):
             break
         optimizer.step()
         schedule.step()
+        for restraint in restraints:
+            restraint.after_step()
         for n, state in enumerate(states):
             state.add_batch(rows[n], logits[n], step)
         on_step(step, steps.total)
         if step in steps.evaluate_after:
             evaluator.evaluate(epoch=step / steps.per_epoch, last=step == steps.total)
+            if patience and not any(state.improved_within(patience) for state in states if state.active):
+                break
     set_mode(False)
     optimizer.flush()
     evaluator.finish()

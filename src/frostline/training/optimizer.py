@@ -12,9 +12,10 @@ from transformers import get_scheduler
 
 from frostline.fast.optimizer import AdamW
 from frostline.model.anatomy import Anatomy
-from frostline.model.places import HEAD, POOLER
+from frostline.model.places import EMBEDDINGS, HEAD, POOLER, layer_number
 from frostline.training.specification import RunSpec, Settings
 from frostline.training.steps import StepPlan
+from frostline.training.ways.low_rank import matrix_of
 
 
 def make_optimizer(groups: Sequence[Mapping[str, Any]], settings: Settings) -> AdamW:
@@ -29,9 +30,35 @@ def make_schedule(optimizer: AdamW, settings: Settings, steps: StepPlan) -> LRSc
 
 
 def optimizer_groups(spec: RunSpec, anatomy: Anatomy, parameters: Mapping[str, Tensor]) -> list[dict[str, Any]]:
-    """The parameter groups of a run. Head and pooler have a separate learning rate."""
-    head = frozenset(name for name in parameters if anatomy.places[name] in (HEAD, POOLER))
-    return parameter_groups(parameters, head, spec, spec.learning_rate, spec.head_learning_rate)
+    """The parameter groups of a run. Head and pooler have a separate learning rate.
+
+    With a decay of the learning rate, every layer has groups of its own.
+    """
+    places = {name: anatomy.places[matrix_of(name)] for name in parameters}
+    head = frozenset(name for name, place in places.items() if place in (HEAD, POOLER))
+    if spec.way.layer_decay == 1:
+        groups = parameter_groups(parameters, head, spec, spec.learning_rate, spec.head_learning_rate)
+    else:
+        groups = [
+            group
+            for place in dict.fromkeys(places.values())
+            for group in parameter_groups(
+                {name: p for name, p in parameters.items() if places[name] == place},
+                head,
+                spec,
+                spec.learning_rate * spec.way.layer_decay ** _layers_above(place, anatomy),
+                spec.head_learning_rate or spec.learning_rate,
+            )
+        ]
+    return groups if spec.way.bias_correction else [{**group, "bias_correction": False} for group in groups]
+
+
+def _layers_above(place: str, anatomy: Anatomy) -> int:
+    """The number of layers above a place: 0 for the last layer and all that follows it, L for the embeddings."""
+    number = layer_number(place)
+    if number is None:
+        return anatomy.count if place == EMBEDDINGS else 0
+    return anatomy.count - 1 - number
 
 
 def parameter_groups(

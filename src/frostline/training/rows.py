@@ -40,7 +40,7 @@ def validation_rows(context: RunContext, spec: RunSpec) -> Rows:
 
 def order_generator(spec: RunSpec) -> torch.Generator:
     """The generator that shuffles the run's training rows in every epoch."""
-    return torch.Generator().manual_seed(generator_seed(spec.seed, "order"))
+    return torch.Generator().manual_seed(spec.seed_for("order"))
 
 
 def shuffled(rows: Rows, order: torch.Generator) -> Rows:

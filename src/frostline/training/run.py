@@ -1,11 +1,11 @@
 """One run, from its specification to its result: start from the pretrained weights, train, score, audit."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -13,12 +13,13 @@ from frostline.model.memory import peak_memory
 from frostline.training.audit import Audit
 from frostline.training.context import RunContext
 from frostline.training.forward import forward_function
+from frostline.training.learner import Learner, TrainingRecord, joined
 from frostline.training.loop import train
 from frostline.training.result import Measured, Result, make_result
 from frostline.training.rows import validation_rows
-from frostline.training.seeds import generator_seed
-from frostline.training.session import score_rows, set_mode, training_session
+from frostline.training.session import score_rows, set_mode, start_values, training_session
 from frostline.training.specification import RunSpec
+from frostline.training.ways.phases import phases_of
 
 
 def run(
@@ -53,12 +54,65 @@ def run_stacked(
     Returns:
         The result of each run, in order. Seconds are divided equally among the runs; memory is that of the whole stack.
     """
-    first, begun = specs[0], perf_counter()
+    begun = perf_counter()
+    phases = [phases_of(spec, context.pretrained.anatomy) for spec in specs]
+    earlier: list[Trained] = []
+    with peak_memory(context.machine) as peak:
+        for stack in zip(*phases, strict=True):
+            learned = earlier[-1].learners[0].learned if earlier else {}
+            copied = {
+                name: p.detach().clone() for name, p in learned.items()
+            }  # the next phase begins by resetting the model
+            earlier.append(_train(stack, context, batched=batched, on_step=on_step, earlier=copied))
+            if all(record.outcome == "diverged" for record in earlier[-1].records):
+                break
+    seconds = (perf_counter() - begun) / len(specs)
+    last = earlier[-1]
+    results = []
+    for n, (spec, learner) in enumerate(zip(specs, last.learners, strict=True)):
+        record = joined([one.records[n] for one in earlier])
+        own = {} if record.outcome == "diverged" else {split: logits[n] for split, logits in last.scored.items()}
+        measured = Measured(last.audit(n, [one.facts for one in earlier]), peak.bytes, seconds, len(specs))
+        results.append(replace(make_result(spec, context, record, own, measured), learned=learner.learned))
+    return results
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The K runs of a stack after a training, which is all of them or one of several phases.
+
+    Attributes:
+        records: The course of each run.
+        learners: The runs.
+        scored: Logits of the other splits than train and validation, ``[K, n, C]``.
+        facts: The audit of what all runs share.
+        own_facts: The audit of each run.
+    """
+
+    records: Sequence[TrainingRecord]
+    learners: Sequence[Learner]
+    scored: Mapping[str, NDArray[np.float32]]
+    facts: dict[str, Any]
+    own_facts: Sequence[dict[str, Any]]
+
+    def audit(self, run: int, phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The audit of a run; ``phases`` are the facts of all its phases."""
+        facts = {**self.facts, **self.own_facts[run]}
+        return facts if len(phases) == 1 else {**facts, "moved_in_phases": [one["moved"] for one in phases]}
+
+
+def _train(
+    specs: Sequence[RunSpec],
+    context: RunContext,
+    *,
+    batched: bool | None,
+    on_step: Callable[[int, int], None],
+    earlier: Mapping[str, Tensor],
+) -> Trained:
+    """Train, score and audit one stack, from where an ``earlier`` phase has ended."""
+    first = specs[0]
     names = first.to_train.parameters(context.pretrained.anatomy)
-    with (
-        peak_memory(context.machine) as peak,
-        training_session(specs, context, batched=batched) as (learners, forward),
-    ):
+    with training_session(specs, context, batched=batched, earlier=earlier) as (learners, forward):
         audit = Audit(context.pretrained, names)
 
         def set_audited_mode(training: bool) -> None:
@@ -74,19 +128,14 @@ def run_stacked(
             first,
             set_mode=set_audited_mode,
             on_step=on_step,
+            patience=first.way.patience,
         )
         scored: dict[str, NDArray[np.float32]] = {}
         if any(record.outcome != "diverged" for record in records):
             other_splits = [split for split in context.splits if split not in ("train", "validation")]
             scored = {split: score_rows(forward, context, context.splits[split], specs) for split in other_splits}
         facts = audit.facts(frozen_dropout=first.frozen_dropout)
-    seconds = (perf_counter() - begun) / len(specs)
-    results = []
-    for n, (spec, learner, record) in enumerate(zip(specs, learners, records, strict=True)):
-        own = {} if record.outcome == "diverged" else {split: logits[n] for split, logits in scored.items()}
-        measured = Measured({**facts, **audit.learner_facts(learner)}, peak.bytes, seconds, len(specs))
-        results.append(replace(make_result(spec, context, record, own, measured), learned=learner.parameters))
-    return results
+    return Trained(records, learners, scored, facts, [audit.learner_facts(learner) for learner in learners])
 
 
 def restore(spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:
@@ -95,11 +144,7 @@ def restore(spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -
     Returns:
         Its logits of the validation rows, ``[n, C]``.
     """
-    names = spec.to_train.parameters(context.pretrained.anatomy)
-    parameters = context.pretrained.start_run(names, generator_seed(spec.seed, "head"))
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(learned[name])
+    start_values(spec, context, learned)
     context.pretrained.model.eval()
     with forward_function(context, [spec]) as forward:
         logits: NDArray[np.float32] = score_rows(forward, context, validation_rows(context, spec), [spec])[0]

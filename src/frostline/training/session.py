@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from types import MappingProxyType
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from frostline.frozen.batches import Rows
 from frostline.model.modes import set_train_mode
@@ -18,15 +20,25 @@ from frostline.training.problem import Forward
 from frostline.training.rows import order_generator, train_rows
 from frostline.training.seeds import generator_seed
 from frostline.training.specification import RunSpec
+from frostline.training.ways.head import fit_head
+from frostline.training.ways.start import anew, start_of
 
 
 @contextmanager
 def training_session(
-    specs: Sequence[RunSpec], context: RunContext, *, batched: bool | None = None
+    specs: Sequence[RunSpec],
+    context: RunContext,
+    *,
+    batched: bool | None = None,
+    earlier: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> Iterator[tuple[list[Learner], Forward]]:
     """Prepare the model for training these runs as one stack.
 
-    ``batched``: see :func:`frostline.training.run.run_stacked`.
+    Args:
+        specs: The runs.
+        context: Model and data.
+        batched: See :func:`frostline.training.run.run_stacked`.
+        earlier: The parameters that an earlier phase of a single run has trained, by name.
 
     Yields:
         The runs as learners, and the function from rows to logits.
@@ -35,7 +47,7 @@ def training_session(
     names = specs[0].to_train.parameters(pretrained.anatomy)
 
     def start(number: int) -> Mapping[str, nn.Parameter]:
-        return pretrained.start_run(names, generator_seed(specs[number].seed, "head"))
+        return start_values(specs[number], context, earlier)
 
     batched = context.machine.device.type != "cpu" if batched is None else batched
     with (
@@ -44,16 +56,39 @@ def training_session(
         else stacked(pretrained.model, names, len(specs), start, batched=batched) as own,
         forward_function(context, specs) as forward,
     ):
-        learners = [
-            Learner(
-                parameters,
-                optimizer_groups(spec, pretrained.anatomy, parameters),
-                train_rows(context, spec),
-                order_generator(spec),
-            )
-            for spec, parameters in zip(specs, own, strict=True)
-        ]
-        yield learners, forward
+        yield [_learner(spec, parameters, context) for spec, parameters in zip(specs, own, strict=True)], forward
+
+
+def start_values(
+    spec: RunSpec, context: RunContext, earlier: Mapping[str, Tensor] = MappingProxyType({})
+) -> dict[str, nn.Parameter]:
+    """Set the model to the values that a run starts from. Returns the parameters that it changes, by name.
+
+    ``earlier`` are the parameters that an earlier phase of the run has trained.
+    """
+    pretrained = context.pretrained
+    names, new = spec.to_train.parameters(pretrained.anatomy), anew(spec, pretrained.anatomy)
+    parameters = pretrained.start_run(names, generator_seed(spec.seed, "head"), new)
+    if spec.way.order == "head-first" and not earlier:
+        fit_head(spec, context)
+    with torch.no_grad():
+        for name, value in earlier.items():
+            parameters[name].copy_(value)
+    return parameters
+
+
+def _learner(spec: RunSpec, parameters: Mapping[str, Tensor], context: RunContext) -> Learner:
+    """A run in the training loop. ``parameters`` are those of the model that it changes."""
+    pretrained = context.pretrained
+    start = start_of(spec, pretrained, parameters)
+    return Learner(
+        start.trained,
+        optimizer_groups(spec, pretrained.anatomy, start.trained),
+        train_rows(context, spec),
+        order_generator(spec),
+        in_model=parameters,
+        restraints=start.restraints,
+    )
 
 
 def set_mode(context: RunContext, spec: RunSpec, names: frozenset[str], *, training: bool) -> None:

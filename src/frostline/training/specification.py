@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from frostline.statistics.tune import Tune, name_of
+from frostline.statistics.tune import Tune, is_way, name_of
 from frostline.training.fields import Folds, HeadLearningRate, Positive, Strict, panel
+from frostline.training.seeds import generator_seed
+from frostline.training.ways.way import PLAIN, Way
 
 if TYPE_CHECKING:
     from frostline.model.trainable import Trainable
@@ -138,6 +140,8 @@ class RunSpec(Settings):
     data: str  # digest of training, validation and test examples
     tune: Tune
     tune_modules: tuple[str, ...] | None = None  # the modules that a ``named`` run trains
+    way: Way = PLAIN  # what ``tune`` stands for if it is the name of a way
+    phase: int = 0  # the number of this training among those of a run in several phases
     seed: int
     train_size: int
     learning_rate: float
@@ -146,7 +150,8 @@ class RunSpec(Settings):
     @property
     def digest(self) -> str:
         """The key of the run's result: a hash of all its settings."""
-        absent = {name for name in ("tune_modules", "label_all_tokens") if not getattr(self, name)}
+        absent = {name for name in ("tune_modules", "label_all_tokens", "phase") if not getattr(self, name)}
+        absent |= {"way"} if self.way == PLAIN else set()
         text = json.dumps(self.model_dump(mode="json", exclude=absent), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -160,7 +165,15 @@ class RunSpec(Settings):
         """The choice of trained parameters."""
         from frostline.model.trainable import Trainable
 
-        return Trainable(self.tune, self.tune_modules, self.tune_pooler)
+        tune = self.way.tune if is_way(self.tune) else self.tune
+        seed = generator_seed(self.seed, "layers")
+        return Trainable(
+            tune, self.tune_modules, self.tune_pooler, layers=self.way.layers, only=self.way.parameters, seed=seed
+        )
+
+    def seed_for(self, purpose: str) -> int:
+        """The seed of a generator of this training; another one for each phase."""
+        return generator_seed(self.seed, f"{purpose}, phase {self.phase}" if self.phase else purpose)
 
     @property
     def stack_key(self) -> str:
@@ -169,5 +182,5 @@ class RunSpec(Settings):
 
     @property
     def trainable(self) -> str:
-        """The printed name of ``tune``: ``last 2``, ``all`` or ``named``."""
+        """The printed name of ``tune``: ``last 2``, ``all``, ``named`` or that of a way."""
         return name_of(self.tune)

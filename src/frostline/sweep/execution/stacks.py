@@ -7,7 +7,7 @@ from frostline.frozen.check.stacking import stack_refusal
 from frostline.model.memory import memory_limit
 from frostline.sweep.work.memory import COPIES
 from frostline.training.context import RunContext
-from frostline.training.seeds import generator_seed
+from frostline.training.session import start_values
 from frostline.training.specification import RunSpec
 from frostline.training.step_profile import profile_step
 
@@ -53,7 +53,7 @@ def stack_size(
     spec, pretrained, device = runs[0], context.pretrained, context.machine.device.type
     one_token = context.states is not None and context.states.selection.head
     head_only = one_token and context.cut(spec) == pretrained.anatomy.count
-    if len(runs) == 1 or wanted == 1 or (wanted == "auto" and device != "cuda" and not head_only):
+    if len(runs) == 1 or wanted == 1 or spec.way.alone or (wanted == "auto" and device != "cuda" and not head_only):
         return 1
     key = (spec.stack_key, context.cut(spec), len(runs), wanted)
     if key not in context.stack_sizes:
@@ -70,7 +70,7 @@ def _largest(
     """The largest stack of these runs for one worker, and the reason if they cannot be stacked."""
     spec, pretrained, device = runs[0], context.pretrained, context.machine.device.type
     names = spec.to_train.parameters(pretrained.anatomy)
-    parameters = pretrained.start_run(names, generator_seed(spec.seed, "head"))
+    parameters = start_values(spec, context)
     refusal = stack_refusal(
         pretrained.model,
         pretrained.anatomy,

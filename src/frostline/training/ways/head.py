@@ -1,0 +1,76 @@
+"""The head of a run that trains its head first: ridge regression on what the head reads of the frozen model.
+
+LP-FT (Kumar et al. 2022, arXiv:2202.10054) fits a linear probe, then tunes everything from there. The probe is that of
+:mod:`frostline.training.probes.linear`, so the penalty is chosen by leave-one-out, and class values are scaled to probabilities.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from frostline import FrostlineError
+from frostline.model.anatomy import Anatomy
+from frostline.model.places import HEAD
+from frostline.training.context import RunContext
+from frostline.training.forward import forward_function
+from frostline.training.probes.linear import ridge
+from frostline.training.rows import train_rows
+from frostline.training.specification import RunSpec
+from frostline.training.ways.way import PLAIN
+
+
+def last_linear(model: PreTrainedModel, anatomy: Anatomy) -> nn.Linear:
+    """The linear module of the head whose outputs are the logits.
+
+    Raises:
+        FrostlineError: The head has none.
+    """
+    outputs = model.config.num_labels
+    paths = {name.rpartition(".")[0]: None for name, place in anatomy.places.items() if place == HEAD}
+    found = [
+        module
+        for path in paths
+        if isinstance(module := model.get_submodule(path), nn.Linear) and module.out_features == outputs
+    ]
+    if not found:
+        raise FrostlineError(
+            f"The head of a {model.config.model_type} has no linear module with {outputs} outputs: choose another way than lp-ft."
+        )
+    return found[-1]
+
+
+def fit_head(spec: RunSpec, context: RunContext) -> None:
+    """Fit the last linear module of the head on the run's training rows. The model must have the values that the run starts from.
+
+    The logits then are those of the fitted probe; a head without a bias leaves out the probe's.
+    """
+    pretrained = context.pretrained
+    head, rows = last_linear(pretrained.model, pretrained.anatomy), train_rows(context, spec)
+    features = _inputs_of(head, spec, context, rows)
+    targets = context.problem.targets[rows]
+    probe = ridge(
+        features, targets, 0 if pretrained.model.config.num_labels == 1 else pretrained.model.config.num_labels
+    )
+    weights = probe.inverse_temperature * probe.weights / probe.scale[:, None]  # [D, C]
+    with torch.no_grad():
+        head.weight.copy_(torch.from_numpy(weights.T))
+        if head.bias is not None:
+            head.bias.copy_(torch.from_numpy(probe.inverse_temperature * probe.bias - probe.mean @ weights))
+
+
+def _inputs_of(head: nn.Linear, spec: RunSpec, context: RunContext, rows: np.ndarray) -> np.ndarray:
+    """What the module reads for each of these rows, ``[n, D]``, in evaluation mode."""
+    seen: list[Tensor] = []
+    hook = head.register_forward_pre_hook(lambda module, args: seen.append(args[0].detach().float().cpu()))
+    frozen = spec.model_copy(update={"tune": 0, "way": PLAIN})  # reads hidden states from the cache, if they are there
+    context.pretrained.model.eval()
+    size = spec.per_device_eval_batch_size
+    try:
+        with torch.no_grad(), forward_function(context, [frozen]) as forward:
+            for n in range(0, len(rows), size):
+                forward(rows[None, n : n + size])
+    finally:
+        hook.remove()
+    features: np.ndarray = torch.cat(seen).flatten(1).numpy()
+    return features

@@ -1,0 +1,70 @@
+"""The ways that the command line knows by name."""
+
+import re
+from collections.abc import Mapping
+
+from frostline import FrostlineError
+from frostline.data.wording import did_you_mean
+from frostline.statistics.tune import FULL, Tune, is_way
+from frostline.training.ways.way import Way
+
+LORA_RANK, LORA_RATES = 8, 10.0  # LoRA is trained at ten times the learning rates of whole matrices
+NAMED_WAYS: Mapping[str, Way] = {
+    "lora-all": Way(tune=FULL, low_rank=LORA_RANK, rate_factor=LORA_RATES),
+    "llrd": Way(layer_decay=0.9),
+    "gradual": Way(order="gradual"),
+    "lp-ft": Way(order="head-first"),
+    "bitfit": Way(only="biases", rate_factor=10.0),
+    "norms": Way(only="norms", rate_factor=10.0),
+    "l2-sp": Way(towards_pretrained=0.01),
+    "mixout": Way(mixout=0.7),
+    "uncorrected": Way(bias_correction=False),
+}
+NUMBERED_WAYS = ("lora", "first", "middle", "spread", "random", "gradual", "llrd", "lp-ft", "reinit", "transferred")
+
+
+def tune_of(name: str) -> Tune:
+    """What a name of ``--ways`` stands for in the grid: ``last-2`` is k = 2, ``full`` is ``all``; others keep their name."""
+    if found := re.fullmatch("last-([0-9]+)", name):
+        return int(found[1])
+    return 0 if name == "head" else FULL if name == "full" else name
+
+
+def way_named(tune: Tune, own: Mapping[str, Way]) -> Way | None:
+    """The way that a value of the grid stands for; None for k, full fine-tuning and named modules.
+
+    Args:
+        tune: A value of the grid.
+        own: The ways that the user defined, which come first.
+
+    Raises:
+        FrostlineError: No way has this name.
+    """
+    if not is_way(tune):
+        return None
+    name = str(tune)
+    way = own.get(name) or NAMED_WAYS.get(name) or _numbered(name)
+    if way is None:
+        known = [*own, *NAMED_WAYS, *(f"{kind}-2" for kind in NUMBERED_WAYS), "full", "last-2"]
+        hint = did_you_mean(name, known) or f": choose from {', '.join(known)}"
+        raise FrostlineError(f"There is no way to tune called {name!r}{hint}.")
+    return way
+
+
+def _numbered(name: str) -> Way | None:
+    """The way whose name ends with a number of layers, such as ``lora-2``; None if there is none."""
+    kind, _, digits = name.rpartition("-")
+    if kind not in NUMBERED_WAYS or not digits.isdecimal():
+        return None
+    count = int(digits)
+    match kind:
+        case "lora":
+            return Way(tune=count, low_rank=LORA_RANK, rate_factor=LORA_RATES)
+        case "first" | "middle" | "spread" | "random":
+            return Way(tune=count, layers=kind)
+        case "reinit":
+            return Way(reinitialized=count)
+        case "transferred":
+            return Way(transferred=count)
+        case _:
+            return NAMED_WAYS[kind].model_copy(update={"tune": count})

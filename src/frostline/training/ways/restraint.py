@@ -1,0 +1,36 @@
+"""What the training loop calls around each step, for ways that do more than follow the gradients of the model's parameters."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Restraint(Protocol):
+    """Determines the model's parameters in a forward pass, or changes their gradients.
+
+    The loop calls ``before_forward``, runs the model forward and backward, calls ``after_backward``, clips and steps, and calls
+    ``after_step``. After ``after_step`` the model has the parameters that are scored and saved.
+    """
+
+    def before_forward(self) -> None:
+        """Set the model's parameters for a forward pass of training."""
+
+    def after_backward(self) -> None:
+        """Set the gradients of the trained parameters from those of the model's parameters."""
+
+    def after_step(self) -> None:
+        """Set the model's parameters to those that the trained ones stand for."""
+
+
+class Untouched:
+    """A restraint that does nothing. Others override what they need."""
+
+    def before_forward(self) -> None: ...
+
+    def after_backward(self) -> None: ...
+
+    def after_step(self) -> None: ...
+
+
+Parameters = Mapping[str, Tensor]  # by name

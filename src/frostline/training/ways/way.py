@@ -1,0 +1,117 @@
+"""A way to tune, as data. Its defaults are those of tuning the last k layers."""
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from frostline.statistics.tune import FULL, Tune
+from frostline.training.fields import Positive, Strict
+
+
+class Way(BaseModel):
+    """A way to tune. Every field changes one thing of tuning the last k layers; most of them can be combined.
+
+    A TOML file defines a way of its own as a table ``[ways.NAME]`` with these fields.
+    """
+
+    model_config = Strict
+
+    tune: Tune = Field(default="all", description="the number of tuned layers, or all: all layers and the embeddings")
+    layers: Literal["last", "first", "middle", "spread", "random"] = Field(
+        default="last",
+        description="which layers these are; spread: at equal distances; random: drawn from the run's seed",
+    )
+    only: Literal["all", "biases", "norms"] = Field(
+        default="all",
+        description="which of their parameters: all, biases (BitFit, Zaken et al. 2022), or those of norms",
+    )
+    low_rank: int = Field(
+        default=0,
+        ge=0,
+        description="LoRA (Hu et al. 2022): the rank of the updates of the layers' weight matrices; 0: no LoRA",
+    )
+    low_rank_scale: Positive = Field(default=2.0, description="factor of the low-rank updates, alpha / rank in PEFT")
+    reinitialized: int = Field(
+        default=0, ge=0, description="the top layers that start from new values, as does the pooler (Zhang et al. 2021)"
+    )
+    transferred: int | None = Field(
+        default=None,
+        ge=0,
+        description="the lowest layers that keep their pretrained values; all above start anew (Radford et al. 2018)",
+    )
+    rate_factor: Positive = Field(default=1.0, description="factor of the grid's learning rates")
+    layer_decay: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="factor of the learning rate from each layer to the one below it (Howard and Ruder 2018)",
+    )
+    bias_correction: bool = Field(
+        default=True,
+        description="whether AdamW corrects its moments for their start at zero; the optimizer of BERT did not",
+    )
+    order: Literal["at-once", "gradual", "head-first"] = Field(
+        default="at-once",
+        description="gradual: thaw one layer after the other from the top (Howard and Ruder 2018); head-first: start from "
+        "a head that logistic regression fitted on the frozen model (LP-FT, Kumar et al. 2022)",
+    )
+    towards_pretrained: float = Field(
+        default=0.0, ge=0, description="L2-SP (Li et al. 2018): the strength of the pull towards the pretrained weights"
+    )
+    mixout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="mixout (Lee et al. 2020): the share of weights that each step replaces by pretrained ones",
+    )
+    patience: int = Field(
+        default=0, ge=0, description="stop after this many evaluations without a better score; 0: train all epochs"
+    )
+
+    @property
+    def parameters(self) -> str:
+        """Which parameters of the chosen layers change (:class:`frostline.model.trainable.Trainable`)."""
+        return "matrices" if self.low_rank else self.only
+
+    @property
+    def alone(self) -> bool:
+        """Whether such runs are trained one by one and not as stacks."""
+        return self.order != "at-once" or bool(
+            self.low_rank or self.mixout or self.towards_pretrained or self.patience or self.layers == "random"
+        )
+
+    @property
+    def dense(self) -> bool:
+        """Whether a step changes parameters without a gradient too, such as the embeddings of words that were not read."""
+        return bool(self.towards_pretrained)
+
+    @model_validator(mode="after")
+    def _compose(self) -> Self:
+        """Refuse fields that contradict each other."""
+        rewriting = [name for name in ("low_rank", "mixout", "towards_pretrained") if getattr(self, name)]
+        if len(rewriting) > 1:
+            raise ValueError(f"{' and '.join(rewriting)} both change how the same weights learn: choose one of them")
+        if self.low_rank and self.only != "all":
+            raise ValueError(
+                f"low_rank changes weight matrices, but only = {self.only!r} leaves them frozen: choose one"
+            )
+        if self.low_rank and self.order == "gradual":
+            raise ValueError("low_rank and order = 'gradual' cannot be combined: choose one of them")
+        if self.order == "gradual" and self.layers != "last":
+            raise ValueError(f"order = 'gradual' thaws from the top, but layers = {self.layers!r}: choose last")
+        if self.layers != "last" and self.tune == FULL:
+            raise ValueError(f"layers = {self.layers!r} needs a number of layers: give tune = 2, for example")
+        if self.reinitialized and self.transferred is not None:
+            raise ValueError("reinitialized and transferred say both which layers start anew: choose one of them")
+        if self.layers != "last" and (self.reinitialized or self.transferred is not None):
+            raise ValueError(f"new values start at the top, but layers = {self.layers!r} may freeze them: choose last")
+        if self.tune != FULL and self.reinitialized > int(self.tune):
+            raise ValueError(
+                f"reinitialized = {self.reinitialized} is more than the {self.tune} tuned layers: the others would stay random"
+            )
+        if self.only != "all" and (self.reinitialized or self.transferred is not None):
+            raise ValueError(f"only = {self.only!r} would leave layers with new values frozen: choose all")
+        return self
+
+
+PLAIN = Way()  # of runs that tune the last k layers, everything or named modules

@@ -1,0 +1,82 @@
+"""A training loop of plain PyTorch on the model of a context, as a reference for ways to tune."""
+
+import copy
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from transformers import get_scheduler
+
+from frostline.training.optimizer import optimizer_groups
+from frostline.training.rows import order_generator, train_rows
+from frostline.training.session import start_values
+from frostline.training.steps import StepPlan
+from tiny import tiny_bert_folder
+from training.runs import context_of, spec_of
+
+# Some gradients are zero but for rounding, such as those of the biases of keys. A small epsilon would turn them into steps.
+EVEN = {
+    **{"head_learning_rate": 3e-3, "adam_epsilon": 1e-3},
+    **{"evaluations_per_epoch": 0, "load_best_model_at_end": False, "num_train_epochs": 1},
+}
+
+
+def context_without_dropout(folder):
+    """A context whose model has no dropout, without cached hidden states."""
+    return context_of(tiny_bert_folder(folder, dropout=0.0))
+
+
+def way_spec(way, **more):
+    """A run in this way, with one evaluation at the end."""
+    return spec_of("my-way", **{**EVEN, "way": way, **more})
+
+
+def started(spec, context):
+    """A copy of the model with the values that the run starts from, and the names of what the run changes."""
+    names = start_values(spec, context).keys()
+    model = copy.deepcopy(context.pretrained.model)
+    return model.eval(), names
+
+
+def train_by_hand(model, trained, spec, context, *, groups=None, around=None):
+    """Train the parameters ``trained`` of a model, by name, as a loop over AdamW does, and return them.
+
+    ``groups`` are the groups of the optimizer. ``around`` is called with "before" ahead of each forward pass, and with "after"
+    behind each backward pass.
+    """
+    around = around or (lambda moment: None)
+    groups = groups or optimizer_groups(spec, context.pretrained.anatomy, trained)
+    for p in model.parameters():
+        p.requires_grad_(False)
+    for p in trained.values():
+        p.requires_grad_(True)
+    rows, order = train_rows(context, spec), order_generator(spec)
+    steps = StepPlan.of(spec, len(rows))
+    optimizer = torch.optim.AdamW(groups, eps=spec.adam_epsilon)
+    schedule = get_scheduler(spec.lr_scheduler_type, optimizer, steps.warmup, steps.total)
+    upcoming = torch.zeros(0, dtype=torch.long)
+    for _ in range(steps.total):
+        if not len(upcoming):
+            upcoming = torch.randperm(len(rows), generator=order)
+        batch = rows[upcoming[: spec.per_device_train_batch_size].numpy()]
+        upcoming = upcoming[spec.per_device_train_batch_size :]
+        around("before")
+        logits = model(**context.tokens.batch(batch)).logits
+        F.cross_entropy(logits, torch.from_numpy(context.problem.targets[batch])).backward()
+        around("after")
+        nn.utils.clip_grad_norm_(trained.values(), spec.max_grad_norm)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+    return trained
+
+
+def parameters_of(model, names):
+    """The parameters of a model with these names."""
+    return {name: p for name, p in model.named_parameters() if name in names}
+
+
+def gap(result, trained):
+    """The largest difference between what a run has learned and parameters with the same names."""
+    assert result.learned.keys() == trained.keys()
+    return max(float((result.learned[name] - p).detach().abs().max()) for name, p in trained.items())

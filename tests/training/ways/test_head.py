@@ -1,0 +1,60 @@
+"""The head of LP-FT is that of scikit-learn's ridge regression on the frozen model."""
+
+import numpy as np
+import torch
+from sklearn.linear_model import Ridge, RidgeClassifier
+
+from frostline.training.rows import train_rows
+from frostline.training.run import run
+from frostline.training.session import start_values
+from frostline.training.ways.head import last_linear
+from frostline.training.ways.way import Way
+from training.by_hand import way_spec
+from training.runs import context_of, with_states
+
+SPEC = way_spec(Way(order="head-first"))
+
+
+def predictions(context):
+    """What the model predicts for its training rows, and what its head reads."""
+    read = []
+    head = last_linear(context.pretrained.model, context.pretrained.anatomy)
+    hook = head.register_forward_pre_hook(lambda module, args: read.append(args[0]))
+    rows = train_rows(context, SPEC)
+    with torch.no_grad():
+        logits = context.pretrained.model.eval()(**context.tokens.batch(rows)).logits
+    hook.remove()
+    return logits.numpy(), read[0].numpy().astype(float), context.problem.targets[rows]
+
+
+def test_the_start_predicts_as_scikit_learn(context):
+    start_values(SPEC, context)
+    logits, features, targets = predictions(context)
+    scaled = (features - features.mean(0)) / features.std(0)
+    fits = [RidgeClassifier(alpha=alpha * len(targets)).fit(scaled, targets) for alpha in np.logspace(-4, 1, 11)]
+    margins = logits[:, 1] - logits[:, 0]
+    alike = [np.corrcoef(margins, fit.decision_function(scaled))[0, 1] for fit in fits]
+    best = fits[int(np.argmax(alike))]
+    assert max(alike) > 1 - 1e-6 and (best.predict(scaled) == logits.argmax(1)).all()
+
+
+def test_the_same_head_from_cached_hidden_states(context, tmp_path):
+    start_values(SPEC, context)
+    plain = context.pretrained.model.classifier.weight.detach().clone()
+    start_values(SPEC, with_states(context, tmp_path))
+    assert (context.pretrained.model.classifier.weight - plain).abs().max() < 1e-3 * plain.abs().max()
+
+
+def test_the_run_goes_on_from_the_fitted_head(context):
+    fitted, random = run(SPEC, context), run(way_spec(Way()), context)
+    first = [next(s for s in one.facts["scores"] if s["metric"] == "loss") for one in (fitted, random)]
+    assert first[0]["value"] < first[1]["value"] and "embeddings" in fitted.facts["audit"]["moved"]
+
+
+def test_a_number_to_predict_has_a_fitted_head_too(tiny_bert):
+    context = context_of(tiny_bert, regression=True)
+    start_values(SPEC, context)
+    logits, features, targets = predictions(context)
+    scaled = (features - features.mean(0)) / features.std(0)
+    fits = [Ridge(alpha=alpha * len(targets)).fit(scaled, targets) for alpha in np.logspace(-4, 1, 11)]
+    assert min(np.abs(fit.predict(scaled) - logits[:, 0]).max() for fit in fits) < 1e-4

@@ -1,0 +1,83 @@
+"""LoRA equals PEFT trained by itself, and starts from cached hidden states as the last k layers do."""
+
+import copy
+
+import peft
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from frostline.model.places import layer_number
+from frostline.training.run import restore, run
+from frostline.training.ways.low_rank import DOWN, UP, factors_of, matrix_of, planned_factors
+from frostline.training.ways.way import Way
+from small_models import small_model
+from training.by_hand import context_without_dropout, gap, started, train_by_hand, way_spec
+from training.runs import largest_difference, with_states
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory):
+    return context_without_dropout(tmp_path_factory.mktemp("even"))
+
+
+@pytest.mark.parametrize("tune", [2, "all"])
+def test_the_result_is_that_of_peft(context, tune):
+    spec = way_spec(Way(tune=tune, low_rank=4, low_rank_scale=2.0), num_train_epochs=2)
+    model, names = started(spec, context)
+    places = context.pretrained.anatomy.places
+    matrices = [name for name in names if layer_number(places[name]) is not None]
+    parameters = dict(model.named_parameters())
+    start = factors_of({name: parameters[name] for name in matrices}, frozenset(), 4, spec.seed_for("low rank"))
+    config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=[name.removesuffix(".weight") for name in matrices])
+    model = peft.inject_adapter_in_model(config, model)
+    parameters = dict(model.named_parameters())
+    trained = {}
+    for name in matrices:
+        for factor, suffix in (("lora_A", DOWN), ("lora_B", UP)):
+            parameter = parameters[name.replace(".weight", f".{factor}.default.weight")]
+            parameter.data.copy_(start[name + suffix])
+            trained[name + suffix] = parameter
+    trained |= {name: parameters[name] for name in names if name not in matrices}
+    train_by_hand(model, trained, spec, context)
+    with torch.no_grad():
+        merged = {
+            name: parameters[name.replace(".weight", ".base_layer.weight")]
+            + 2.0 * trained[name + UP] @ trained[name + DOWN]
+            for name in matrices
+        }
+    merged |= {name: p for name, p in trained.items() if matrix_of(name) == name}
+    result = run(spec, context)
+    assert gap(result, merged) < 2e-6
+    assert result.facts["audit"]["trainable_parameters"] == sum(p.numel() for p in trained.values())
+    assert max(float(trained[name + UP].detach().abs().max()) for name in matrices) > 1e-3
+
+
+def test_a_matrix_that_is_stored_transposed_gets_the_transposed_update():
+    model = small_model("gpt2")
+    name = "transformer.h.1.mlp.c_fc.weight"
+    weight = dict(model.named_parameters())[name]
+    (_, up), (_, down) = planned_factors({name: weight}, frozenset({name}), 3)
+    assert up.shape == (weight.shape[1], 3) and down.shape == (3, weight.shape[0])
+    config = peft.LoraConfig(r=3, target_modules=[name.removesuffix(".weight")], fan_in_fan_out=True)
+    theirs = dict(peft.inject_adapter_in_model(config, copy.deepcopy(model)).named_parameters())
+    assert theirs[name.replace("weight", "lora_A.default.weight")].shape == down.shape
+    assert theirs[name.replace("weight", "lora_B.default.weight")].shape == up.shape
+
+
+def test_cached_hidden_states_change_nothing(context, tmp_path):
+    spec = way_spec(Way(tune=1, low_rank=4), num_train_epochs=2, evaluations_per_epoch=1)
+    without = run(spec, context)
+    cached = with_states(context, tmp_path)
+    found = run(spec, cached)
+    assert found.facts["provenance"]["cut"] == 2 and largest_difference(without, found) < 1e-5
+
+
+def test_the_learned_matrices_are_stored_merged(context, tmp_path):
+    spec = way_spec(Way(tune=1, low_rank=2), load_best_model_at_end=True, evaluations_per_epoch=2)
+    result = run(spec, context)
+    learned = {name: p.detach().clone() for name, p in result.learned.items()}
+    context.pretrained.model.save_pretrained(tmp_path)
+    saved = load_file(tmp_path / "model.safetensors")
+    assert all(torch.equal(saved[name], value) for name, value in learned.items())
+    assert abs(restore(spec, context, learned) - result.logits["validation_best"]).max() < 1e-6

@@ -1,0 +1,37 @@
+"""The names of ways."""
+
+import pytest
+
+from frostline import FrostlineError
+from frostline.training.ways.names import NAMED_WAYS, NUMBERED_WAYS, tune_of, way_named
+from frostline.training.ways.way import Way
+
+
+def test_names_of_the_grid_are_no_ways() -> None:
+    assert [tune_of(name) for name in ("last-2", "head", "full", "lora-2")] == [2, 0, "all", "lora-2"]
+    assert [way_named(tune, {}) for tune in (2, "all", "named")] == [None, None, None]
+
+
+def test_every_name_stands_for_a_way_of_its_own() -> None:
+    ways = [way_named(name, {}) for name in [*NAMED_WAYS, *(f"{kind}-2" for kind in NUMBERED_WAYS)]]
+    assert all(ways) and len({str(way) for way in ways}) == len(ways)
+
+
+def test_a_number_is_that_of_layers() -> None:
+    assert way_named("lora-3", {}) == Way(tune=3, low_rank=8, rate_factor=10)
+    assert way_named("random-2", {}) == Way(tune=2, layers="random")
+    assert way_named("reinit-2", {}) == Way(reinitialized=2)
+    assert way_named("transferred-4", {}) == Way(transferred=4)
+    assert way_named("gradual-2", {}) == Way(tune=2, order="gradual")
+
+
+def test_own_ways_come_first() -> None:
+    own = {"gradual": Way(mixout=0.1), "mine": Way(tune=1)}
+    assert way_named("gradual", own) == own["gradual"] and way_named("mine", own) == own["mine"]
+
+
+def test_an_unknown_name_lists_the_nearest() -> None:
+    with pytest.raises(FrostlineError, match=r"no way to tune called 'mixot' \(did you mean 'mixout'\?\)"):
+        way_named("mixot", {})
+    with pytest.raises(FrostlineError, match=r"choose from llrds, lora-all, .*, lora-2, .*, last-2"):
+        way_named("zzzz", {"llrds": Way()})

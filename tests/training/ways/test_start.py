@@ -1,0 +1,105 @@
+"""Layers with new values: which ones, and that they follow the law of transformers."""
+
+import math
+
+import pytest
+import torch
+
+from frostline.model.places import layer_number
+from frostline.training.run import run
+from frostline.training.session import start_values
+from frostline.training.ways.start import anew, planned
+from frostline.training.ways.way import Way
+from small_models import small_model
+from training.by_hand import way_spec
+from training.runs import weights_of
+
+
+def test_the_top_layers_and_the_pooler_start_anew(context):
+    places = context.pretrained.anatomy.places
+
+    def new_places(way):
+        return {places[name] for name in anew(way_spec(way), context.pretrained.anatomy)}
+
+    assert new_places(Way()) == set()
+    assert new_places(Way(reinitialized=2)) == {"layer 1", "layer 2", "pooler"}
+    assert new_places(Way(transferred=1)) == {"layer 1", "layer 2", "pooler"}
+    assert new_places(Way(transferred=0)) == {"layer 0", "layer 1", "layer 2", "pooler"}
+    assert new_places(Way(transferred=9)) == set()
+
+
+def test_new_values_follow_the_law_of_transformers(context):
+    spec, places = way_spec(Way(reinitialized=2)), context.pretrained.anatomy.places
+    context.pretrained.restore()
+    before = weights_of(context)
+    start_values(spec, context)
+    new = anew(spec, context.pretrained.anatomy)
+    deviation = context.pretrained.model.config.initializer_range
+    for name, p in context.pretrained.model.named_parameters():
+        if name not in new:
+            assert places[name] == "head" or torch.equal(p, before[name])
+        elif "LayerNorm" in name or name.endswith("bias"):
+            assert torch.equal(p, torch.full_like(p, float("LayerNorm.weight" in name)))
+        else:
+            assert not torch.equal(p, before[name]) and abs(float(p.detach().std()) / deviation - 1) < 0.2
+
+
+def test_other_seeds_give_other_values_and_the_head_does_not_depend_on_the_way(context):
+    heads, layers = [], []
+    for spec in (way_spec(Way()), way_spec(Way(reinitialized=1)), way_spec(Way(reinitialized=1), seed=1)):
+        start_values(spec, context)
+        weights = weights_of(context)
+        heads.append(weights["classifier.weight"])
+        layers.append(weights["bert.encoder.layer.2.output.dense.weight"])
+    assert torch.equal(heads[0], heads[1]) and not torch.equal(heads[1], heads[2])
+    assert not torch.equal(layers[1], layers[2])
+
+
+def test_a_type_that_scales_some_matrices_scales_new_ones_too(tmp_path):
+    """GPT-2 divides the deviation of the matrices before each sum by the root of twice the number of layers."""
+    from frostline.model.anatomy import find_layers
+    from frostline.model.pretrained import Pretrained
+
+    model = small_model("gpt2")
+    anatomy = find_layers(model)
+    pretrained = Pretrained("m", tmp_path, None, model, None, anatomy, "", "", 32, frozenset({"score.weight"}))
+    new = frozenset(name for name, place in anatomy.places.items() if layer_number(place) is not None)
+    pretrained.start_run(new | {"score.weight"}, 3, new)
+    deviations = {
+        leaf: torch.cat([p.detach().flatten() for n, p in model.named_parameters() if n.endswith(f"{leaf}.weight")]).std()
+        for leaf in ("mlp.c_proj", "mlp.c_fc")
+    }
+    expected = 1 / math.sqrt(2 * model.config.n_layer)
+    assert float(deviations["mlp.c_proj"] / deviations["mlp.c_fc"]) == pytest.approx(expected, rel=0.1)
+
+
+def test_a_run_with_new_layers_trains_them(context):
+    result = run(way_spec(Way(reinitialized=1)), context)
+    assert result.facts["outcome"] in ("ok", "degenerate") and "layer 2" in result.facts["audit"]["moved"]
+
+
+@pytest.mark.parametrize("layers", ["first", "middle", "spread", "random"])
+def test_controls_train_exactly_as_many_parameters_as_the_last_layers(context, layers):
+    model, anatomy = context.pretrained.model, context.pretrained.anatomy
+
+    def count(spec):
+        return sum(p.numel() for p in planned(spec, model, anatomy).values())
+
+    last = count(way_spec(Way(tune=2)))
+    spec = way_spec(Way(tune=2, layers=layers))
+    assert count(spec) == last == run(spec, context).facts["audit"]["trainable_parameters"]
+
+
+def test_random_layers_depend_on_the_seed(context):
+    anatomy = context.pretrained.anatomy
+    chosen = {way_spec(Way(tune=1, layers="random"), seed=seed).to_train.parameters(anatomy) for seed in range(12)}
+    assert len(chosen) == 3
+
+
+def test_biases_and_norms_alone(context):
+    anatomy = context.pretrained.anatomy
+    for only, ends in (("biases", ("bias",)), ("norms", ("LayerNorm.weight", "LayerNorm.bias"))):
+        names = way_spec(Way(only=only)).to_train.parameters(anatomy)
+        inside = {name for name in names if anatomy.places[name] not in ("head", "pooler")}
+        assert inside == {n for n, p in anatomy.places.items() if n.endswith(ends) and p not in ("head", "pooler")}
+        assert {"classifier.weight", "bert.pooler.dense.weight"} <= names
