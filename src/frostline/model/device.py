@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
+from time import perf_counter
 
 import psutil
 import torch
@@ -39,6 +40,12 @@ class Machine:
         if self.precision == "float32":
             return nullcontext
         return lambda: torch.autocast(self.device.type, self.dtype)
+
+    def time(self) -> float:
+        """The time in seconds, after the device has finished its work. CPUs have no work left."""
+        if self.device.type in ("cuda", "mps"):
+            torch.accelerator.synchronize(self.device)
+        return perf_counter()
 
     def facts(self) -> dict[str, str | int]:
         """Hardware, versions and thread count, for the result file. If one changes, the last bits of a result can change."""

@@ -59,6 +59,12 @@ class Problem:
         weights = None if self.class_weights is None else self.class_weights.to(logits.device)
         return F.cross_entropy(logits.float(), targets, weight=weights)
 
+    def weight(self, rows: Rows) -> float:
+        """The weight of these rows in the mean loss of a batch that contains them."""
+        if self.class_weights is None or self.task_type == REGRESSION:
+            return float(len(rows))
+        return float(self.class_weights.cpu()[torch.from_numpy(self.targets[rows])].sum())
+
     def scores(self, logits: NDArray[np.float32], rows: Rows) -> dict[str, float]:
         """The loss, and every metric of this type of task."""
         loss = float(self.loss(torch.from_numpy(logits), rows))

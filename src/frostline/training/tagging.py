@@ -100,6 +100,11 @@ class TagProblem(Problem):
         """The mean cross entropy over the labelled tokens of a batch in float32."""
         return self._mean(logits, self.token_targets[rows])
 
+    def weight(self, rows: Rows) -> float:
+        targets = self.token_targets[rows]
+        targets = targets[targets != NO_WORD]
+        return float(len(targets) if self.class_weights is None else self.class_weights.cpu().numpy()[targets].sum())
+
     def scores(self, logits: NDArray[np.float32], rows: Rows) -> dict[str, float]:
         """The loss at the words' first tokens, and every metric."""
         known = self.known[rows]
