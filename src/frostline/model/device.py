@@ -11,9 +11,11 @@ from time import perf_counter
 
 import psutil
 import torch
+from torch import Tensor
 
 from frostline import FrostlineError
 
+CPU = torch.device("cpu")
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -105,3 +107,10 @@ def _has_bf16(device: str) -> bool:
 def free_bytes(path: os.PathLike[str]) -> int:
     """Free bytes on the disk that holds ``path``."""
     return int(psutil.disk_usage(os.fspath(path)).free)
+
+
+def to_device(x: Tensor, device: torch.device) -> Tensor:
+    """``x`` on ``device``. To a GPU it is copied from pinned memory, so that the host does not wait for the copy."""
+    if device.type == "cuda" and x.device.type == "cpu":
+        return x.pin_memory().to(device, non_blocking=True)
+    return x.to(device)
