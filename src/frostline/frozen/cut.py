@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from frostline.fast.forwards import forwards_replaced
 from frostline.fast.last_layer import HeadTokenPart
 from frostline.model.anatomy import Anatomy
-from frostline.model.outputs import real_logits
+from frostline.model.outputs import logits_at
 from frostline.model.packed_layout import Layout
 from frostline.model.packing import Packing
 from frostline.model.trace import Batch, Call
@@ -60,26 +60,36 @@ class UpperModel:
     _hidden: Tensor | None = field(default=None, init=False)  # the cached hidden states of the current batch
     _at: Tensor | None = field(default=None, init=False)  # [B], the position of the head's token in each example
 
-    def __call__(self, batch: Batch, hidden: Tensor | None = None, *, capacity: int = 0, examples: int = 0) -> Tensor:
+    def __call__(
+        self,
+        batch: Batch,
+        hidden: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        capacity: int = 0,
+        examples: int = 0,
+    ) -> Tensor:
         """Logits ``[B, C]``, or of a token classifier those of the real tokens, ``[T, C]``.
 
         Args:
             batch: The model's inputs, padded on the right.
             hidden: Cached hidden states of the real tokens, ``[1, T, D]``, in the order of the batch. Without packing they can
                 also be those of all positions, ``[B, S, D]``. Required with a cut.
+            lengths: ``[B]`` on the host, the number of tokens of each example; None: they are read from the device.
             capacity: Copies fill a packed batch up to this many tokens; see :mod:`frostline.model.packing`.
             examples: Copies fill a packed batch up to this many examples.
         """
         mask = batch["attention_mask"]
         step = TOKENS_MULTIPLE if self.packing and not capacity and mask.device.type == "cpu" else 1
-        self._layout = Layout(mask.sum(1), mask.shape[1], self.runs, capacity, examples, step)
+        lengths = mask.sum(1).cpu() if lengths is None else lengths
+        layout = self._layout = Layout(lengths, mask.shape[1], self.runs, capacity, examples, step, mask.device)
         self._hidden = None if hidden is None else self._arranged(hidden)
         if self.packing:
             self.packing.layout = self._layout
         if self.head_token:
             self._at = self.head_token.positions(batch["input_ids"], mask)
         try:
-            return real_logits(self.model(**batch).logits, mask)
+            return logits_at(self.model(**batch).logits, lambda: layout.grid_index)
         finally:
             self._layout = self._hidden = self._at = None
             self._set_read(None)

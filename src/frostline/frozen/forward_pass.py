@@ -19,6 +19,8 @@ from frostline.frozen.batches import ForwardBatch, Lengths, Rows, packed_batches
 from frostline.frozen.cut import cut_at
 from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import Anatomy, position_limit
+from frostline.model.device import to_device
+from frostline.model.packed_layout import Layout
 from frostline.model.packing import packable
 from frostline.model.places import EMBEDDINGS
 from frostline.model.tokens import Tokens
@@ -79,28 +81,34 @@ class ForwardPass:
             torch.no_grad(),
         ):
             for batch in batches:
-                inputs = {name: x.to(model.device) for name, x in batch.inputs(tokens).items()}
+                inputs = batch.inputs(tokens)
+                lengths = inputs["attention_mask"].sum(1)  # on the host
+                inputs = {name: to_device(x, model.device) for name, x in inputs.items()}
                 with self.autocast():
-                    whole(inputs, capacity=batch.capacity, examples=batch.examples)
-                selected = self._selected(by_cut, inputs, len(batch.rows))
+                    whole(inputs, lengths=lengths, capacity=batch.capacity, examples=batch.examples)
+                selected = self._selected(by_cut, inputs, lengths[: len(batch.rows)])
                 by_cut.clear()
                 yield selected
 
-    def _selected(self, by_cut: dict[int, Tensor], inputs: dict[str, Tensor], examples: int) -> dict[str, Tensor]:
-        """The selected hidden states of the first ``examples`` of a batch; copies after them are ignored."""
-        selection, mask = self.selection, inputs["attention_mask"][:examples].bool()
-        lengths = mask.sum(1)
+    def _selected(self, by_cut: dict[int, Tensor], inputs: dict[str, Tensor], lengths: Tensor) -> dict[str, Tensor]:
+        """The selected hidden states of the first examples of a batch, whose ``lengths`` are on the host.
+
+        Copies after them are ignored.
+        """
+        selection, ids, device = self.selection, inputs["input_ids"][: len(lengths)], self.model.device
+        layout, count = Layout(lengths, ids.shape[1], device=device), int(lengths.sum())
 
         def real(cut: int) -> Tensor:  # [T, D]
             hidden = by_cut[cut]
-            return hidden[0, : int(mask.sum())] if self.packed else hidden[: len(mask)][mask]
+            return hidden[0, :count] if self.packed else hidden.flatten(0, 1).index_select(0, layout.grid_index)
 
         selected = {f"tokens-{cut}": real(cut) for cut in selection.cuts}
         if selection.head:
             pad = self.model.config.get_text_config().pad_token_id
-            at = head_position(self.head_reads, inputs["input_ids"][: len(mask)], mask, pad)
-            selected["head"] = real(self.anatomy.count)[lengths.cumsum(0) - lengths + at]
-        return selected | {f"pooled-{cut}": _pooled(real(cut).float(), lengths) for cut in selection.pooled}
+            at = head_position(self.head_reads, ids, inputs["attention_mask"][: len(ids)], pad)
+            selected["head"] = real(self.anatomy.count)[layout.head_index(at, packed=True)]
+        pooled = {f"pooled-{cut}": _pooled(real(cut).float(), lengths) for cut in selection.pooled}
+        return selected | pooled
 
 
 def embeddings_are_lookups(model: PreTrainedModel, anatomy: Anatomy) -> bool:
@@ -116,9 +124,13 @@ def embeddings_are_lookups(model: PreTrainedModel, anatomy: Anatomy) -> bool:
 
 
 def _pooled(hidden: Tensor, lengths: Tensor) -> Tensor:
-    """First token, mean and last token of each example, ``[B, 3 D]``, from the tokens of all examples, ``[T, D]``."""
+    """First token, mean and last token of each example, ``[B, 3 D]``, from the tokens of all examples, ``[T, D]``.
+
+    ``lengths`` are on the host. torch then need not check on a device that they add up to T.
+    """
     if hidden.device.type == "mps":  # MPS has no segment_reduce
-        hidden, lengths = hidden.cpu(), lengths.cpu()
+        hidden = hidden.cpu()
+    lengths = to_device(lengths, hidden.device)
     ends = lengths.cumsum(0)
-    mean = torch.segment_reduce(hidden, "mean", lengths=lengths, axis=0)
+    mean = torch.segment_reduce(hidden, "mean", lengths=lengths, axis=0, unsafe=hidden.device.type != "cpu")
     return torch.cat([hidden[ends - lengths], mean, hidden[ends - 1]], 1)

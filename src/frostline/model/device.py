@@ -7,12 +7,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
+from time import perf_counter
 
 import psutil
 import torch
+from torch import Tensor
 
 from frostline import FrostlineError
 
+CPU = torch.device("cpu")
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -39,6 +42,12 @@ class Machine:
         if self.precision == "float32":
             return nullcontext
         return lambda: torch.autocast(self.device.type, self.dtype)
+
+    def time(self) -> float:
+        """The time in seconds, after the device has finished its work. CPUs have no work left."""
+        if self.device.type in ("cuda", "mps"):
+            torch.accelerator.synchronize(self.device)
+        return perf_counter()
 
     def facts(self) -> dict[str, str | int]:
         """Hardware, versions and thread count, for the result file. If one changes, the last bits of a result can change."""
@@ -98,3 +107,10 @@ def _has_bf16(device: str) -> bool:
 def free_bytes(path: os.PathLike[str]) -> int:
     """Free bytes on the disk that holds ``path``."""
     return int(psutil.disk_usage(os.fspath(path)).free)
+
+
+def to_device(x: Tensor, device: torch.device) -> Tensor:
+    """``x`` on ``device``. To a GPU it is copied from pinned memory, so that the host does not wait for the copy."""
+    if device.type == "cuda" and x.device.type == "cpu":
+        return x.pin_memory().to(device, non_blocking=True)
+    return x.to(device)

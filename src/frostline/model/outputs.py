@@ -3,6 +3,8 @@
 Shapes: B examples in a batch, S padded length, T real tokens of the batch, C outputs.
 """
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 
@@ -16,3 +18,13 @@ def real_logits(logits: Tensor, mask: Tensor) -> Tensor:
         mask: The attention mask ``[B, S]``.
     """
     return logits if logits.dim() == 2 else logits[mask.bool()]
+
+
+def logits_at(logits: Tensor, positions: Callable[[], Tensor]) -> Tensor:
+    """The same logits as :func:`real_logits`, without asking a device for positions.
+
+    Args:
+        logits: The logits of a model.
+        positions: Returns the positions ``[T]`` of the real tokens in the flattened grid ``[B * S]``.
+    """
+    return logits if logits.dim() == 2 else logits.flatten(0, 1).index_select(0, positions())

@@ -10,6 +10,9 @@ With a ``capacity``, nothing that is computed for an example depends on the othe
 capacity, and the head always reads the same number of tokens. Attention sees examples of one rounded length together, in a
 grid of that length.
 
+Lengths are on the host, so that positions are computed there. Only the indices that operations on the batch read are copied to
+its device. A device is never asked for a number.
+
 Names: ``grid_index`` holds positions in a flattened padded grid, ``packed_index`` holds positions in a packed batch.
 """
 
@@ -20,6 +23,7 @@ import torch
 from torch import Tensor
 
 from frostline.fast.attention import HeadGrid
+from frostline.model.device import CPU, to_device
 
 MAX_SHORT = 127  # tokens: attention groups longer examples by length, or takes them one at a time
 LENGTH_MULTIPLE = 8  # with a capacity, an example's length is rounded up to a multiple of this
@@ -32,12 +36,13 @@ class Layout:
     """Where the real tokens of a right-padded batch are in its grid and in the packed batch.
 
     Attributes:
-        lengths: ``[B]``, the number of tokens of each example, at least 1.
+        lengths: ``[B]`` on the host, the number of tokens of each example, at least 1.
         length: S.
         runs: K. Every run has the same number of examples.
         capacity: T, if it exceeds the number of real tokens. The packed batch is then filled up to this number; 0 sets none.
         examples: With a capacity: how many tokens the head reads, including copies.
         tokens_multiple: T is rounded up to a multiple of this.
+        device: Where the batch is.
     """
 
     lengths: Tensor
@@ -46,6 +51,7 @@ class Layout:
     capacity: int = 0
     examples: int = 0
     tokens_multiple: int = 1
+    device: torch.device = CPU
 
     @property
     def batch_size(self) -> int:
@@ -53,17 +59,17 @@ class Layout:
         return len(self.lengths)
 
     @cached_property
-    def mask(self) -> Tensor:  # [B, S], 1 where a token is real
-        return (torch.arange(self.length, device=self.lengths.device) < self.lengths[:, None]).long()
+    def mask(self) -> Tensor:  # [B, S] on the host, 1 where a token is real
+        return (torch.arange(self.length) < self.lengths[:, None]).long()
 
     @cached_property
     def grid_index(self) -> Tensor:  # [all real tokens], the position of each in the flattened grid [B * S]
-        return self.mask.flatten().nonzero()[:, 0]
+        return to_device(self.mask.flatten().nonzero()[:, 0], self.device)
 
     @cached_property
-    def is_real(self) -> Tensor:  # [K, T], false at copies that fill up
+    def is_real(self) -> Tensor:  # [K, T] on the host, false at copies that fill up
         counts = self.lengths.view(self.runs, -1).sum(1)
-        return torch.arange(self.tokens, device=counts.device) < counts[:, None]
+        return torch.arange(self.tokens) < counts[:, None]
 
     @cached_property
     def tokens(self) -> int:
@@ -74,12 +80,12 @@ class Layout:
     @cached_property
     def source_index(self) -> Tensor:  # [K * T], which of all real tokens is at each position
         counts = self.is_real.sum(1)
-        within_run = torch.arange(self.is_real.shape[1], device=counts.device) * self.is_real
-        return (within_run + (counts.cumsum(0) - counts)[:, None]).flatten()
+        within_run = torch.arange(self.is_real.shape[1]) * self.is_real
+        return to_device((within_run + (counts.cumsum(0) - counts)[:, None]).flatten(), self.device)
 
     @cached_property
     def packed_index(self) -> Tensor:  # [all real tokens], the position of each in the flattened packed batch [K * T]
-        return self.is_real.flatten().nonzero()[:, 0]
+        return to_device(self.is_real.flatten().nonzero()[:, 0], self.device)
 
     @cached_property
     def groups(self) -> list["LengthGroup"]:
@@ -91,10 +97,10 @@ class Layout:
         if self.capacity:
             rounded = (-(-self.lengths // LENGTH_MULTIPLE) * LENGTH_MULTIPLE).clamp(max=self.length)
             return [
-                LengthGroup.of(self.lengths, (rounded == length).nonzero()[:, 0], length)
+                LengthGroup.of(self.lengths, (rounded == length).nonzero()[:, 0], length, self.device)
                 for length in sorted(set(rounded.tolist()), reverse=True)
             ]
-        if self.runs > 1 or self.length <= MAX_SHORT or self.lengths.device.type != "cpu":
+        if self.runs > 1 or self.length <= MAX_SHORT or self.device.type != "cpu":
             return []
         by_length = torch.argsort(self.lengths, descending=True, stable=True)
 
@@ -131,9 +137,9 @@ class Layout:
     def _order(self) -> Tensor | None:
         """``[T]``: where the groups have the token of each position; None if both have the same order."""
         grouped = torch.cat([group.tokens for group in self.groups])
-        positions = torch.arange(self.tokens, device=grouped.device)
+        positions = torch.arange(self.tokens)
         order = torch.cat([torch.argsort(grouped), positions[len(grouped) :]])
-        return None if torch.equal(order, positions) else order
+        return None if torch.equal(order, positions) else to_device(order, self.device)
 
     def head_index(self, head_position: Tensor, *, packed: bool) -> Tensor:
         """The index of the one token per example that the head reads.
@@ -147,7 +153,7 @@ class Layout:
         """
         if not packed:
             return torch.arange(self.batch_size, device=head_position.device) * self.length + head_position
-        tokens = self.lengths.cumsum(0) - self.lengths + head_position
+        tokens = to_device(self.lengths.cumsum(0) - self.lengths, self.device) + head_position
         if self.capacity:
             return torch.cat([tokens, tokens.new_zeros(self.examples - self.batch_size)])
         return tokens if self.runs == 1 else self.packed_index[tokens]
@@ -155,7 +161,7 @@ class Layout:
     def full_mask(self, *, causal: bool) -> Tensor:
         """The attention mask ``[1, 1, S, S]`` of a grid without padding, for which transformers builds none."""
         if causal not in self._full_masks:
-            everything = torch.ones(1, 1, self.length, self.length, dtype=torch.bool, device=self.lengths.device)
+            everything = torch.ones(1, 1, self.length, self.length, dtype=torch.bool, device=self.device)
             self._full_masks[causal] = everything.tril() if causal else everything
         return self._full_masks[causal]
 
@@ -170,7 +176,7 @@ class Layout:
 
     def split_by_run(self, x: Tensor) -> Tensor:
         """``[1, all real tokens, ...]``, run after run, to ``[K, T, ...]``"""
-        assert x.shape[1] == len(self.grid_index), "the tokens are not those of this batch"
+        assert x.shape[1] == int(self.lengths.sum()), "the tokens are not those of this batch"
         if self.runs == 1 and x.shape[1] == self.tokens:
             return x
         return x[0].index_select(0, self.source_index).view(*self.is_real.shape, *x.shape[2:])
@@ -190,10 +196,10 @@ class LengthGroup:
     Shapes: b examples of the group, s their padded length, t their tokens.
 
     Attributes:
-        lengths: ``[B]``, of all examples of the batch.
+        lengths: ``[B]`` on the host, of all examples of the batch.
         layout: The layout of the group's examples only.
-        examples: ``[b]``, their positions in the batch.
-        tokens: ``[t]``, the positions of their tokens among the tokens of the batch.
+        examples: ``[b]`` on the host, their positions in the batch.
+        tokens: ``[t]`` on the host, the positions of their tokens among the tokens of the batch.
     """
 
     lengths: Tensor
@@ -203,12 +209,20 @@ class LengthGroup:
     _required_masks: list[tuple[Tensor, bool, Tensor | None]] = field(default_factory=list)  # of the last two masks
 
     @classmethod
-    def of(cls, lengths: Tensor, examples: Tensor, length: int) -> "LengthGroup":
-        """The group of these ``examples`` of a batch with these ``lengths``; its padded length is ``length``."""
+    def of(cls, lengths: Tensor, examples: Tensor, length: int, device: torch.device = CPU) -> "LengthGroup":
+        """The group of these ``examples`` of a batch on ``device`` with these ``lengths``; its padded length is ``length``."""
         own = lengths[examples]
         starts = (lengths.cumsum(0) - lengths)[examples] - (own.cumsum(0) - own)
-        tokens = starts.repeat_interleave(own) + torch.arange(int(own.sum()), device=own.device)
-        return cls(lengths, Layout(own, length), examples, tokens)
+        tokens = starts.repeat_interleave(own) + torch.arange(int(own.sum()))
+        return cls(lengths, Layout(own, length, device=device), examples, tokens)
+
+    @cached_property
+    def example_index(self) -> Tensor:  # [b], ``examples`` on the device
+        return to_device(self.examples, self.layout.device)
+
+    @cached_property
+    def token_index(self) -> Tensor:  # [t], ``tokens`` on the device
+        return to_device(self.tokens, self.layout.device)
 
     @cached_property
     def one_per_example(self) -> list["LengthGroup"]:
@@ -216,7 +230,7 @@ class LengthGroup:
 
         On a CPU the last bits of some products depend on the number of examples. A long example has no padding then.
         """
-        if self.lengths.device.type != "cpu":
+        if self.layout.device.type != "cpu":
             return [self]
         length = self.layout.length
         return [
@@ -228,7 +242,7 @@ class LengthGroup:
     def start(self) -> int | None:
         """The first token of one long example without padding, on a CPU; None for all other groups."""
         full = len(self.examples) == 1 and len(self.tokens) == self.layout.length > MAX_SHORT
-        return int(self.tokens[0]) if full and self.lengths.device.type == "cpu" else None
+        return int(self.tokens[0]) if full and self.layout.device.type == "cpu" else None
 
     def head_grid(self, heads: int) -> HeadGrid:
         """The grid for this number of attention heads, with one row per example."""
@@ -241,7 +255,7 @@ class LengthGroup:
         """Attention heads of the batch, ``[1, H, T, C]``, to those of the group's examples, ``[b, H, s, C]``."""
         if self.start is not None and x.stride(2) * x.element_size() % ALIGNED == 0:
             return x.narrow(2, self.start, self.layout.length)
-        return self.layout.unpack(x.index_select(2, self.tokens).transpose(1, 2)).transpose(1, 2)
+        return self.layout.unpack(x.index_select(2, self.token_index).transpose(1, 2)).transpose(1, 2)
 
     def pack(self, x: Tensor) -> Tensor:
         """``[b, s, ...]`` to ``[1, t, ...]``"""
@@ -251,7 +265,7 @@ class LengthGroup:
         """The part for the group's examples of a mask or bias of the batch, ``[B or 1, H or 1, S or 1, S]``."""
         if mask is None:
             return None
-        mask = mask if len(mask) == 1 else mask.index_select(0, self.examples)
+        mask = mask if len(mask) == 1 else mask.index_select(0, self.example_index)
         return mask[:, :, : self.layout.length, : self.layout.length]
 
     def required_mask(self, mask: Tensor | None, *, causal: bool) -> Tensor | None:

@@ -16,12 +16,13 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.masking_utils import AttentionMaskInterface, bidirectional_mask_function, sdpa_mask
 
 from frostline.fast.attention import attention, attention_without_gradient
 from frostline.fast.dropout import Dropout
 from frostline.fast.last_layer import scattered
 from frostline.fast.switch import enabled
+from frostline.model.device import to_device
 from frostline.model.packed_layout import MAX_SHORT, Layout
 
 ATTENTION = "frostline_packed"
@@ -165,11 +166,11 @@ def _of_head_tokens_by_group(
     for part in parts:
         # The last bits of a single row may depend on its address, so each row is computed twice.
         # Without a mask, torch would treat two equal rows as the first two tokens of a causal example.
-        twice = query[part.examples].repeat(1, 1, 2, 1)
+        twice = query[part.example_index].repeat(1, 1, 2, 1)
         causal = _is_causal(module, None, **kwargs)
         own_mask = part.mask_of_group(mask) if causal else part.required_mask(mask, causal=False)
         values.append(_in_padded_grid(packing, module, twice, part.unpack(key), part.unpack(value), own_mask, **kwargs))
-    order = torch.argsort(torch.cat([part.examples for part in parts]))
+    order = to_device(torch.argsort(torch.cat([part.examples for part in parts])), query.device)
     return torch.cat(values)[order, 0]
 
 
@@ -181,7 +182,34 @@ def _in_padded_grid(packing: Packing, module: nn.Module, *heads_and_mask: Tensor
 
 
 AttentionInterface.register(ATTENTION, _attention)
-AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+
+
+def _mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    *args: Any,
+    attention_mask: Tensor | None = None,
+    device: torch.device | str = "cpu",
+    **kwargs: Any,
+) -> Tensor | None:
+    """The mask that transformers builds for ``sdpa``, ``[B, 1, S, S]``.
+
+    transformers first asks the device whether there is any padding, because attention needs no mask without it. On devices other
+    than CPUs there is always a mask.
+    """
+    found: Tensor | None
+    given = {**kwargs, "attention_mask": attention_mask, "device": device}
+    if torch.device(device).type != "cpu" and attention_mask is not None:
+        of_keys = attention_mask.shape == (batch_size, kv_length)
+        if kwargs.get("mask_function") is bidirectional_mask_function and of_keys:
+            return attention_mask.bool()[:, None, None].expand(-1, -1, q_length, -1)
+        given |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+    found = sdpa_mask(batch_size, q_length, kv_length, *args, **given)
+    return found
+
+
+AttentionMaskInterface.register(ATTENTION, _mask)
 
 
 def is_packable(model: PreTrainedModel) -> bool:

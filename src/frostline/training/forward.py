@@ -12,6 +12,7 @@ from frostline.fast.sparse_gradients import sparse_gradients
 from frostline.fast.switch import enabled
 from frostline.frozen.batches import Rows
 from frostline.frozen.cut import UpperModel, cut_at
+from frostline.model.device import to_device
 from frostline.model.packing import packable
 from frostline.training.context import RunContext
 from frostline.training.problem import Forward
@@ -61,9 +62,10 @@ class _Forward:
     def _logits(self, rows: Rows) -> Tensor:
         device = self.context.machine.device
         inputs, hidden = self._inputs(rows.ravel())
-        batch = {name: x.to(device, non_blocking=True) for name, x in inputs.items()}
+        lengths = inputs["attention_mask"].sum(1)  # on the host
+        batch = {name: to_device(x, device) for name, x in inputs.items()}
         with self.context.machine.autocast():
-            logits = self.upper(batch, None if hidden is None else hidden.to(device, non_blocking=True))
+            logits = self.upper(batch, None if hidden is None else to_device(hidden, device), lengths=lengths)
         return self.context.problem.by_row(logits, rows)
 
     def _inputs(self, rows: Rows) -> tuple[dict[str, Tensor], Tensor | None]:

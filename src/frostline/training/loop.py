@@ -4,25 +4,20 @@ The loop does not depend on the model's architecture or on files. Its inputs are
 parameters to train.
 """
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from frostline.fast.optimizer import AdamW, clear_gradients, clip, total_norm
 from frostline.frozen.batches import Rows
+from frostline.training.gradients import backward
 from frostline.training.learner import Learner, LearnerState, TrainingRecord
-from frostline.training.optimizer import make_optimizer, make_schedule
 from frostline.training.problem import Forward, Problem
 from frostline.training.specification import Settings
 from frostline.training.steps import StepPlan
-
-NORM_ERROR = 1.005  # the norm is approximate; below max_norm / 1.005 clipping is certainly a no-op
+from frostline.training.updates import Updates, updates_of
 
 
 def train(
@@ -33,6 +28,7 @@ def train(
     settings: Settings,
     *,
     set_mode: Callable[[bool], None],
+    micro_batch: int | None = None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
     patience: int = 0,
 ) -> list[TrainingRecord]:
@@ -41,7 +37,8 @@ def train(
     Without ``load_best_model_at_end``, they keep their values after the last step. Loss, clipping, scores, best evaluation and
     outcome are computed separately for each run, so no run influences another.
 
-    A run whose loss or gradient is not finite ends before that step, with the outcome ``diverged``. The other runs continue.
+    A run whose loss or gradient is not finite ends before that step, with the outcome ``diverged``. The other runs continue. On
+    devices other than CPUs this is noticed some steps later (:mod:`frostline.training.updates`), with the same result.
     A diverged run still occupies its part of the batches, so batch shapes and the rounding of the other runs do not change.
 
     Args:
@@ -51,6 +48,7 @@ def train(
         validation_rows: The rows to evaluate on, ``[n]``.
         settings: The training settings.
         set_mode: Sets the model to training mode (True) or evaluation mode (False).
+        micro_batch: Compute the gradients of a batch in parts of this many examples of each run; None: the setting's.
         on_step: Called after each step with its number and the total number of steps.
         patience: End after this many evaluations in which no run has a new best score; 0: never.
 
@@ -58,27 +56,20 @@ def train(
         A record of each run, in order. Wall-clock seconds are divided equally among the runs.
     """
     steps = StepPlan.of(settings, len(learners[0].rows))
-    optimizer = make_optimizer([group for learner in learners for group in learner.groups], settings)
-    schedule = make_schedule(optimizer, settings, steps)
+    micro_batch = min(micro_batch or settings.batch_size, settings.per_device_train_batch_size)
     states = [LearnerState(learner, problem) for learner in learners]
-    restraints = [restraint for learner in learners for restraint in learner.restraints]
-    evaluator = _Evaluator(forward, states, problem, validation_rows, settings, optimizer, set_mode)
-    start = perf_counter()
+    updates = updates_of(states, settings, steps)
+    evaluator = _Evaluator(forward, states, problem, validation_rows, settings, updates, set_mode)
     set_mode(True)
     for step in range(1, steps.total + 1):
-        rows = np.stack([state.next_rows(settings.per_device_train_batch_size) for state in states])
-        for restraint in restraints:
-            restraint.before_forward()
-        logits, losses = _backward(forward, rows, states, problem)
-        for restraint in restraints:
-            restraint.after_backward()
-        _clip(states, losses, settings.max_grad_norm, f"step {step} of {steps.total}")
+        rows = np.stack([state.next_rows(settings.batch_size) for state in states])
+        updates.prepare()
+        logits, losses = backward(
+            forward, rows, updates.counted, problem, micro_batch=micro_batch, scales=updates.loss_scales
+        )
+        updates.step(losses)
         if not any(state.active for state in states):
             break
-        optimizer.step()
-        schedule.step()
-        for restraint in restraints:
-            restraint.after_step()
         for n, state in enumerate(states):
             state.add_batch(rows[n], logits[n], step)
         on_step(step, steps.total)
@@ -87,70 +78,31 @@ def train(
             if patience and not any(state.improved_within(patience) for state in states if state.active):
                 break
     set_mode(False)
-    optimizer.flush()
     evaluator.finish()
-    for state in states:
-        state.restore_best()
-    seconds = perf_counter() - start
-    for state in states:
-        state.record.train_seconds = (seconds - evaluator.seconds) / len(states)
-        state.record.evaluation_seconds = evaluator.seconds / len(states)
-    return [state.record for state in states]
-
-
-def _backward(
-    forward: Forward, rows: Rows, states: Sequence[LearnerState], problem: Problem
-) -> tuple[Tensor, list[Tensor]]:
-    """Compute the gradients of one batch ``[K, B]``.
-
-    Returns:
-        Logits ``[K, B, C]`` to score, and the loss of each active run.
-    """
-    logits = forward(rows)
-    losses = [problem.loss(logits[n], rows[n]) for n, state in enumerate(states) if state.active]
-    torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
-    return problem.predictions(logits.detach(), rows), [
-        loss.detach() for loss in losses
-    ]  # detached, so that the graph is freed
-
-
-def _clip(states: Sequence[LearnerState], losses: Sequence[Tensor], max_norm: float, step: str) -> None:
-    """Clip the gradients of each active run to ``max_norm``; 0 disables clipping.
-
-    A run whose loss or gradient norm is not finite diverges. The gradients of diverged runs are cleared, so that the optimizer
-    does not change their parameters.
-    """
-    active = [state for state in states if state.active]
-    norms = [total_norm(state.tensors) for state in active]
-    on_host = torch.stack([torch.stack([x.float() for x in values]) for values in (losses, norms)]).tolist()
-    for state, loss, size, norm in zip(active, *on_host, norms, strict=True):
-        if not (math.isfinite(loss) and math.isfinite(size)):
-            what = "gradient" if math.isfinite(loss) else "loss"
-            state.diverge(f"the {what} of {step} is not finite")
-        elif 0 < max_norm < NORM_ERROR * size:
-            clip(state.tensors, max_norm, norm)
-    for state in states:
-        if not state.active:
-            clear_gradients(state.tensors)
+    return evaluator.records()
 
 
 @dataclass
 class _Evaluator:
-    """Evaluates all runs together and measures the wall-clock seconds of the evaluations."""
+    """Evaluates all runs together and measures the wall-clock seconds of the evaluations and of the whole training."""
 
     forward: Forward
     states: Sequence[LearnerState]
     problem: Problem
     validation_rows: Rows
     settings: Settings
-    optimizer: AdamW
+    updates: Updates
     set_mode: Callable[[bool], None]
     seconds: float = 0.0
+    begun: float = field(default_factory=perf_counter)
 
     def evaluate(self, epoch: float, *, last: bool) -> None:
         """Score the validation rows, then set the model to training mode again."""
+        self.updates.settle()
+        if not any(state.active for state in self.states):
+            return
         begun = perf_counter()
-        self.optimizer.flush()
+        self.updates.flush()
         self.set_mode(False)
         logits = self._logits(np.stack([self.validation_rows] * len(self.states)))
         for n, state in enumerate(self.states):
@@ -161,6 +113,7 @@ class _Evaluator:
 
     def finish(self) -> None:
         """After the last step, score some training rows in evaluation mode."""
+        self.updates.flush()
         if not any(state.active for state in self.states):
             return
         begun = perf_counter()
@@ -170,6 +123,15 @@ class _Evaluator:
             if state.active:
                 state.finish(logits[n], rows[n], self.validation_rows)
         self.seconds += perf_counter() - begun
+
+    def records(self) -> list[TrainingRecord]:
+        """Restore the best parameters of all runs. Returns their records, with their equal shares of the seconds."""
+        seconds = perf_counter() - self.begun
+        for state in self.states:
+            state.restore_best()
+            state.record.train_seconds = (seconds - self.seconds) / len(self.states)
+            state.record.evaluation_seconds = self.seconds / len(self.states)
+        return [state.record for state in self.states]
 
     def _logits(self, rows: Rows) -> NDArray[np.float32]:  # [K, n] -> [K, n, C]
         return self.problem.logits(self.forward, rows, self.settings.per_device_eval_batch_size)

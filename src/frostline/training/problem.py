@@ -12,6 +12,7 @@ from torch import Tensor
 
 from frostline.data.specification import REGRESSION
 from frostline.frozen.batches import Rows
+from frostline.model.device import to_device
 from frostline.statistics.metrics import is_constant, score
 
 Forward = Callable[[Rows], Tensor]  # rows of the pool [..., B] -> logits [..., B, C]
@@ -50,14 +51,20 @@ class Problem:
 
     def loss(self, logits: Tensor, rows: Rows) -> Tensor:
         """The mean loss of a batch in float32: cross entropy for classification, squared error for regression."""
-        targets = torch.from_numpy(self.targets[rows]).to(logits.device)
+        targets = to_device(torch.from_numpy(self.targets[rows]), logits.device)
         if self.task_type == REGRESSION:
             return F.mse_loss(logits[:, 0].float(), targets.float())
         return self._cross_entropy(logits, targets)
 
     def _cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
-        weights = None if self.class_weights is None else self.class_weights.to(logits.device)
+        weights = None if self.class_weights is None else to_device(self.class_weights, logits.device)
         return F.cross_entropy(logits.float(), targets, weight=weights)
+
+    def weight(self, rows: Rows) -> float:
+        """The weight of these rows in the mean loss of a batch that contains them."""
+        if self.class_weights is None or self.task_type == REGRESSION:
+            return float(len(rows))
+        return float(self.class_weights.cpu()[torch.from_numpy(self.targets[rows])].sum())
 
     def scores(self, logits: NDArray[np.float32], rows: Rows) -> dict[str, float]:
         """The loss, and every metric of this type of task."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 HEAD_LEARNING_RATE = 1e-3  # the default
 TRAINING = panel("training")
+# Settings that did not exist in the first version. Their defaults do not count, so that earlier results keep their digests.
+NEWER = ("tune_modules", "way", "phase", "label_all_tokens", "gradient_accumulation_steps")
 
 
 class Settings(BaseModel):
@@ -32,6 +34,12 @@ class Settings(BaseModel):
     num_train_epochs: Positive = Field(3, description="training epochs", json_schema_extra=TRAINING)
     per_device_train_batch_size: int = Field(16, ge=1, description="training batch size", json_schema_extra=TRAINING)
     per_device_eval_batch_size: int = Field(64, ge=1, description="evaluation batch size", json_schema_extra=TRAINING)
+    gradient_accumulation_steps: int = Field(
+        1,
+        ge=1,
+        description="batches whose gradients are added up for one optimizer step",
+        json_schema_extra=TRAINING,
+    )
     weight_decay: float = Field(
         0.01, ge=0, description="AdamW weight decay, on weight matrices only", json_schema_extra=TRAINING
     )
@@ -120,6 +128,11 @@ class Settings(BaseModel):
         json_schema_extra=panel("resources"),
     )
 
+    @property
+    def batch_size(self) -> int:
+        """The number of examples of one optimizer step."""
+        return self.per_device_train_batch_size * self.gradient_accumulation_steps
+
     @field_validator("*", mode="before")
     @classmethod
     def _no_boolean_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
@@ -150,8 +163,7 @@ class RunSpec(Settings):
     @property
     def digest(self) -> str:
         """The key of the run's result: a hash of all its settings."""
-        absent = {name for name in ("tune_modules", "label_all_tokens", "phase") if not getattr(self, name)}
-        absent |= {"way"} if self.way == PLAIN else set()
+        absent = {name for name in NEWER if getattr(self, name) == type(self).model_fields[name].default}
         text = json.dumps(self.model_dump(mode="json", exclude=absent), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from time import perf_counter
 
 import numpy as np
 
@@ -34,13 +33,13 @@ def profile_step(specs: Sequence[RunSpec], context: RunContext, *, steps: int = 
     with peak_memory(context.machine) as peak, training_session(specs, context) as (learners, forward):
         train(
             forward,
-            [replace(one, rows=longest(one.rows, steps * first.per_device_train_batch_size)) for one in learners],
+            [replace(one, rows=longest(one.rows, steps * first.batch_size)) for one in learners],
             context.problem,
             longest(scored, min(len(scored), first.per_device_eval_batch_size)),
             # With two evaluations, peak memory includes the copy of the best parameters.
             first.model_copy(update={"num_train_epochs": 1.0, "evaluations_per_epoch": 2}),
             set_mode=lambda training: set_mode(context, first, names, training=training),
-            on_step=lambda step, total: ends.append(perf_counter()),
+            on_step=lambda step, total: ends.append(context.machine.time()),
         )
     gaps = [after - before for before, after in pairwise(ends)]
     return min(gaps, default=math.inf), peak.bytes  # no gaps if the loss is not finite

@@ -19,7 +19,7 @@ class StepPlan:
     @classmethod
     def of(cls, settings: Settings, examples: int) -> Self:
         """The steps of a training on this number of ``examples``."""
-        per_epoch = math.ceil(examples / settings.per_device_train_batch_size)
+        per_epoch = math.ceil(examples / settings.batch_size)
         total = max(1, math.ceil(settings.num_train_epochs * per_epoch))
         warmup = settings.warmup_steps if settings.warmup_steps >= 1 else settings.warmup_steps * total
         evaluations = evaluation_steps(total, per_epoch, settings.evaluations_per_epoch)

@@ -14,6 +14,7 @@ from torch import Tensor
 from frostline.data.specification import TOKENS
 from frostline.data.tags import BEGIN, INSIDE, NO_WORD
 from frostline.frozen.batches import Rows
+from frostline.model.device import to_device
 from frostline.model.tokens import Tokens
 from frostline.statistics.metrics import is_constant, score
 from frostline.training.problem import Problem
@@ -84,7 +85,7 @@ class TagProblem(Problem):
     def by_row(self, logits: Tensor, rows: Rows) -> Tensor:
         """The logits ``[K, B, P, C]`` of the labelled tokens of rows ``[K, B]``, from those of their real tokens, ``[T, C]``."""
         found = self.tokens.labelled(rows.ravel(), every_token=self.every_token)[:3]
-        positions, examples, places = (torch.from_numpy(x).to(logits.device) for x in found)
+        positions, examples, places = (to_device(torch.from_numpy(x), logits.device) for x in found)
         empty = logits.new_full((rows.size, self.token_targets.shape[1], logits.shape[-1]), torch.nan)
         return empty.index_put((examples, places), logits[positions]).view(*rows.shape, *empty.shape[1:])
 
@@ -92,13 +93,18 @@ class TagProblem(Problem):
         """The logits ``[..., W, C]`` of the words' first tokens, of ``[..., P, C]``."""
         if not self.every_token:
             return logits
-        first = torch.from_numpy(self.first[rows]).to(logits.device)[..., None]  # [..., W, 1]
+        first = to_device(torch.from_numpy(self.first[rows]), logits.device)[..., None]  # [..., W, 1]
         chosen = logits.gather(-2, first.clamp(min=0).expand(*first.shape[:-1], logits.shape[-1]))
         return chosen.masked_fill(first < 0, torch.nan)
 
     def loss(self, logits: Tensor, rows: Rows) -> Tensor:
         """The mean cross entropy over the labelled tokens of a batch in float32."""
         return self._mean(logits, self.token_targets[rows])
+
+    def weight(self, rows: Rows) -> float:
+        targets = self.token_targets[rows]
+        targets = targets[targets != NO_WORD]
+        return float(len(targets) if self.class_weights is None else self.class_weights.cpu().numpy()[targets].sum())
 
     def scores(self, logits: NDArray[np.float32], rows: Rows) -> dict[str, float]:
         """The loss at the words' first tokens, and every metric."""
@@ -107,9 +113,10 @@ class TagProblem(Problem):
         return {**score(known, logits, self.task_type, self.labels), "loss": loss}
 
     def _mean(self, logits: Tensor, targets: NDArray[np.int64]) -> Tensor:
-        flat = torch.from_numpy(targets.ravel())
-        labelled = torch.from_numpy(np.flatnonzero(flat != NO_WORD)).to(logits.device)
-        return self._cross_entropy(logits.flatten(0, 1)[labelled], flat.to(logits.device)[labelled])
+        flat = targets.ravel()
+        labelled = np.flatnonzero(flat != NO_WORD)
+        positions, known = (to_device(torch.from_numpy(x), logits.device) for x in (labelled, flat[labelled]))
+        return self._cross_entropy(logits.flatten(0, 1)[positions], known)
 
     def is_finite(self, logits: NDArray[np.float32], rows: Rows) -> bool:
         return bool(np.isfinite(logits[self.known[rows] != NO_WORD]).all())

@@ -66,7 +66,9 @@ def test_a_type_that_scales_some_matrices_scales_new_ones_too(tmp_path):
     new = frozenset(name for name, place in anatomy.places.items() if layer_number(place) is not None)
     pretrained.start_run(new | {"score.weight"}, 3, new)
     deviations = {
-        leaf: torch.cat([p.detach().flatten() for n, p in model.named_parameters() if n.endswith(f"{leaf}.weight")]).std()
+        leaf: torch.cat(
+            [p.detach().flatten() for n, p in model.named_parameters() if n.endswith(f"{leaf}.weight")]
+        ).std()
         for leaf in ("mlp.c_proj", "mlp.c_fc")
     }
     expected = 1 / math.sqrt(2 * model.config.n_layer)

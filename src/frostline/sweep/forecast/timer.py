@@ -4,11 +4,11 @@ Timing uses the code that trains, on the real model and real examples. It restor
 no random generator of a run.
 """
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from time import perf_counter
 
 import numpy as np
 import torch
@@ -116,14 +116,17 @@ class Timer:
     def _steps(self, case: TimingCase, runs: Sequence[RunSpec], count: int) -> TimedSteps:
         """Train a stack for ``count`` steps after a warm-up step, on rows that the sweep trains on."""
         spec, context = case.spec, self.context
-        size = min(spec.per_device_train_batch_size, spec.train_size)
+        micro_batch = min(spec.per_device_train_batch_size, spec.train_size)
+        parts = min(spec.gradient_accumulation_steps, math.ceil(spec.train_size / micro_batch))
+        size = parts * micro_batch
         rows = np.random.default_rng(0).choice(train_rows(context, spec), (1 + count) * size)
         sample = replace(
             context, folds=None, workers=1, splits={"train": rows, "validation": context.splits["validation"][:1]}
         )
         short = spec.model_copy(
             update={
-                **{"train_size": len(rows), "per_device_train_batch_size": size, "num_train_epochs": 1.0},
+                **{"train_size": len(rows), "num_train_epochs": 1.0},
+                **{"per_device_train_batch_size": micro_batch, "gradient_accumulation_steps": parts},
                 **{"evaluations_per_epoch": 1, "train_score_rows": 1, "warmup_steps": 0.0},
                 **{"learning_rate": TINY, "head_learning_rate": TINY},
             }
@@ -135,7 +138,7 @@ class Timer:
             orders.append(shuffled(train_rows(sample, spec), order))
         batches = [np.stack([rows[n : n + size] for rows in orders]) for n in range(0, len(rows), size)]
         ends: list[float] = []
-        results = run_stacked(specs, sample, on_step=lambda step, total: ends.append(perf_counter()))
+        results = run_stacked(specs, sample, on_step=lambda step, total: ends.append(context.machine.time()))
         cost = results[0].facts["cost"]
         seconds = [later - earlier for earlier, later in pairwise(ends)]
         in_steps = len(ends) * statistics.median(seconds) if seconds else 0.0
@@ -156,9 +159,9 @@ class Timer:
         with peak_memory(self.context.machine) as peak, training_session(runs, self.context) as (_, forward):
             for position in [positions[0], *positions]:
                 some = rows[size * position :][:size]
-                begun = perf_counter()
+                begun = self.context.machine.time()
                 self.context.problem.logits(forward, np.stack([some] * len(runs)), size)
-                seconds = perf_counter() - begun
+                seconds = self.context.machine.time() - begun
                 operations = len(runs) * self.matrices.forward(self._batch_totals(some), case.cut or 0)
                 timed.append((operations, seconds))
                 chunk = self.context.largest_chunk(self.context.tokens.lengths[some], case.cut)

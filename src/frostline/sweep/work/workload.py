@@ -124,7 +124,7 @@ class Workload:
 
     def _steps(self, spec: RunSpec, lengths: Lengths) -> tuple[BatchTotals, int]:
         """The totals of all training steps of a run, and how often it is scored on validation."""
-        epoch = random_batch_totals(lengths, spec.per_device_train_batch_size)
+        epoch = random_batch_totals(lengths, spec.batch_size)
         steps = StepPlan.of(spec, len(lengths))
         return epoch * (steps.total / steps.per_epoch), len(steps.evaluate_after)
 

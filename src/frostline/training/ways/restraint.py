@@ -1,6 +1,7 @@
 """What the training loop calls around each step, for ways that do more than follow the gradients of the model's parameters."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
@@ -31,6 +32,25 @@ class Untouched:
     def after_backward(self) -> None: ...
 
     def after_step(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class AllRestraints:
+    """Several restraints, of one run or of the runs of a stack."""
+
+    restraints: Sequence[Restraint]
+
+    def before_forward(self) -> None:
+        for restraint in self.restraints:
+            restraint.before_forward()
+
+    def after_backward(self) -> None:
+        for restraint in self.restraints:
+            restraint.after_backward()
+
+    def after_step(self) -> None:
+        for restraint in self.restraints:
+            restraint.after_step()
 
 
 Parameters = Mapping[str, Tensor]  # by name

@@ -1,0 +1,66 @@
+"""The gradients of a training step, of a whole batch or of one micro-batch after the other.
+
+Shapes: K runs, B examples of a batch, b of a micro-batch, C outputs.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from frostline.frozen.batches import Rows
+from frostline.training.problem import Forward, Problem
+
+
+def backward(
+    forward: Forward,
+    rows: Rows,
+    counted: Sequence[int],
+    problem: Problem,
+    *,
+    micro_batch: int | None = None,
+    scales: Tensor | None = None,
+) -> tuple[Tensor, list[Tensor]]:
+    """Compute the gradients of one batch ``[K, B]``.
+
+    The parts of a divided batch add up to the mean loss of the whole batch. Sums of floats are then rounded in another order. The
+    gradients therefore equal those of the undivided batch within rounding only.
+
+    Args:
+        forward: A function from rows to logits.
+        rows: The batch.
+        counted: The runs whose losses count.
+        problem: Has the loss.
+        micro_batch: Divide the batch into parts of this many examples of each run; None: do not divide it.
+        scales: ``[K]``, what the loss of each run is multiplied by before its gradients are computed; None: nothing.
+
+    Returns:
+        Logits ``[K, B, C]`` to score, and the loss of each counted run, on the device.
+    """
+    size = micro_batch or rows.shape[1]
+    parts = [rows[:, start : start + size] for start in range(0, rows.shape[1], size)]
+    if len(parts) == 1:
+        logits = forward(rows)
+        losses = [problem.loss(logits[n], rows[n]) for n in counted]
+        _scaled(losses, counted, scales).sum().backward()  # type: ignore[no-untyped-call]
+        return problem.predictions(logits.detach(), rows), [loss.detach() for loss in losses]  # frees the graph
+    whole = {n: problem.weight(rows[n]) for n in counted}
+    predictions: list[Tensor] = []
+    sums: dict[int, Tensor] = {}
+    for part in parts:
+        logits = forward(part)
+        shares = {n: problem.weight(part[n]) / whole[n] if whole[n] else 1.0 for n in counted}
+        with_loss = [n for n in counted if shares[n]]  # a part without labelled words has no loss
+        losses = [problem.loss(logits[n], part[n]) * shares[n] for n in with_loss]
+        if losses:
+            _scaled(losses, with_loss, scales).sum().backward()  # type: ignore[no-untyped-call]
+        for n, loss in zip(with_loss, losses, strict=True):
+            sums[n] = sums[n] + loss.detach() if n in sums else loss.detach()
+        predictions.append(problem.predictions(logits.detach(), part))
+    return torch.cat(predictions, 1), [sums[n] for n in counted]
+
+
+def _scaled(losses: Sequence[Tensor], runs: Sequence[int], scales: Tensor | None) -> Tensor:
+    """The losses of these runs, ``[len(runs)]``."""
+    stacked = torch.stack(list(losses))
+    return stacked if scales is None else stacked * (scales if len(runs) == len(scales) else scales[list(runs)])

@@ -1,0 +1,181 @@
+"""One optimizer step of all runs in the training loop: clip gradients, notice divergence, update parameters.
+
+On a CPU, each step reads losses and gradient norms. On other devices a read makes the host wait until the device has finished all
+work. There, the device tests for divergence and freezes a diverged run by itself. The host reads in arrears.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import count
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from frostline.fast.optimizer import AdamW, clear_gradients, clip, total_norm
+from frostline.training.learner import LearnerState
+from frostline.training.optimizer import make_optimizer, make_schedule
+from frostline.training.specification import Settings
+from frostline.training.steps import StepPlan
+from frostline.training.ways.restraint import AllRestraints
+
+NORM_ERROR = 1.005  # the norm is approximate; below max_norm / 1.005 clipping is certainly a no-op
+READ_EVERY = 32  # steps: how often a device is asked which runs have diverged, beside every evaluation
+
+
+class Updates(Protocol):
+    """The optimizer steps of K runs.
+
+    A run whose loss or gradient norm is not finite diverges. It keeps the parameters that it had before this step.
+    """
+
+    @property
+    def counted(self) -> Sequence[int]:
+        """The runs whose losses the next step needs."""
+
+    @property
+    def loss_scales(self) -> Tensor | None:
+        """``[K]``, what losses are multiplied by before gradients are computed; None: nothing."""
+
+    def prepare(self) -> None:
+        """Set the parameters of the model for the forward pass of a step."""
+
+    def step(self, losses: Sequence[Tensor]) -> None:
+        """Take one step. ``losses`` are those of the ``counted`` runs. Gradients are cleared."""
+
+    def settle(self) -> None:
+        """End all runs that have diverged so far."""
+
+    def flush(self) -> None:
+        """Apply all deferred updates, so that the parameters can be read."""
+
+
+def updates_of(states: Sequence[LearnerState], settings: Settings, steps: StepPlan) -> Updates:
+    """The optimizer steps of these runs, for the device of their parameters."""
+    on_cpu = all(tensor.device.type == "cpu" for state in states for tensor in state.tensors)
+    return HostUpdates(states, settings, steps) if on_cpu else DeviceUpdates(states, settings, steps)
+
+
+class HostUpdates:
+    """Reads losses and norms in every step. One optimizer has the parameters of all runs."""
+
+    loss_scales = None
+
+    def __init__(self, states: Sequence[LearnerState], settings: Settings, steps: StepPlan) -> None:
+        self.states, self.max_norm, self.total = states, settings.max_grad_norm, steps.total
+        self.restraints = AllRestraints([one for state in states for one in state.learner.restraints])
+        self.optimizer = make_optimizer([group for state in states for group in state.learner.groups], settings)
+        self.schedule = make_schedule(self.optimizer, settings, steps)
+        self.numbers = count(1)
+
+    @property
+    def counted(self) -> list[int]:
+        return [n for n, state in enumerate(self.states) if state.active]
+
+    def prepare(self) -> None:
+        self.restraints.before_forward()
+
+    def step(self, losses: Sequence[Tensor]) -> None:
+        self.restraints.after_backward()
+        self._clip(losses, f"step {next(self.numbers)} of {self.total}")
+        if any(state.active for state in self.states):
+            self.optimizer.step()
+            self.schedule.step()
+            self.restraints.after_step()
+
+    def settle(self) -> None:
+        """Nothing: every step ends diverged runs."""
+
+    def flush(self) -> None:
+        self.optimizer.flush()
+
+    def _clip(self, losses: Sequence[Tensor], step: str) -> None:
+        """Clip the gradients of each active run; a largest norm of 0 disables clipping.
+
+        The gradients of diverged runs are cleared, so that the optimizer does not change their parameters.
+        """
+        active = [state for state in self.states if state.active]
+        norms = [total_norm(state.tensors) for state in active]
+        on_host = torch.stack([torch.stack([x.float() for x in values]) for values in (losses, norms)]).tolist()
+        for state, loss, size, norm in zip(active, *on_host, norms, strict=True):
+            if not (math.isfinite(loss) and math.isfinite(size)):
+                what = "gradient" if math.isfinite(loss) else "loss"
+                state.diverge(f"the {what} of {step} is not finite")
+            elif 0 < self.max_norm < NORM_ERROR * size:
+                clip(state.tensors, self.max_norm, norm)
+        for state in self.states:
+            if not state.active:
+                clear_gradients(state.tensors)
+
+
+class DeviceUpdates:
+    """Reads nothing back in a step. Each run has its own optimizer, which torch lets skip a step by a tensor on the device.
+
+    A diverged run is frozen from its first step that is not finite. It ends as in :class:`HostUpdates`, but the host learns of it
+    later. Until then its losses still count, which changes nothing for the other runs.
+    """
+
+    loss_scales = None
+
+    def __init__(self, states: Sequence[LearnerState], settings: Settings, steps: StepPlan) -> None:
+        self.states, self.max_norm, self.total = states, settings.max_grad_norm, steps.total
+        self.restraints = AllRestraints([one for state in states for one in state.learner.restraints])
+        self.optimizers = [make_optimizer(state.learner.groups, settings) for state in states]
+        self.schedules = [make_schedule(optimizer, settings, steps) for optimizer in self.optimizers]
+        device, runs = states[0].tensors[0].device, len(states)
+        self.alive = torch.ones(runs, device=device)  # 1, or 0 from the first step on that is not finite
+        self.done = torch.zeros(runs, device=device)  # steps taken
+        self.bad_loss = torch.zeros(runs, device=device)  # 1 if it was the loss that was not finite
+        self.numbers = count(1)
+
+    @property
+    def counted(self) -> range:
+        return range(len(self.states))
+
+    def prepare(self) -> None:
+        self.restraints.before_forward()
+
+    @torch.no_grad()
+    def step(self, losses: Sequence[Tensor]) -> None:
+        number = next(self.numbers)
+        self.restraints.after_backward()
+        finite_loss = torch.stack([loss.float() for loss in losses]).isfinite()
+        norms = total_norms([state.tensors for state in self.states])
+        self.bad_loss = torch.where(finite_loss, self.bad_loss, torch.maximum(self.bad_loss, self.alive))
+        self.alive = self.alive * (finite_loss & norms.isfinite())
+        self.done = self.done + self.alive
+        skipped = 1 - self.alive
+        excess = ((norms + 1e-6) / self.max_norm).clamp(min=1.0) if self.max_norm else None
+        for n, optimizer in enumerate(self.optimizers):
+            _fused_step(optimizer, skipped[n], None if excess is None else excess[n])
+            self.schedules[n].step()
+        self.restraints.after_step()
+        if number % READ_EVERY == 0:
+            self.settle()
+
+    def settle(self) -> None:
+        alive, done, bad_loss = torch.stack([self.alive, self.done, self.bad_loss]).tolist()  # the only read
+        for n, state in enumerate(self.states):
+            if state.active and not alive[n]:
+                steps, what = int(done[n]), "loss" if bad_loss[n] else "gradient"
+                state.diverge(f"the {what} of step {steps + 1} of {self.total} is not finite")
+                state.record.steps = steps
+
+    def flush(self) -> None:
+        for optimizer in self.optimizers:
+            optimizer.flush()
+
+
+def total_norms(parameters: Sequence[Sequence[Tensor]]) -> Tensor:
+    """``[K]``: the Euclidean norm of all gradients of each of K runs. All runs have gradients of the same parameters."""
+    gradients = [p.grad for own in parameters for p in own if p.grad is not None]
+    norms: Tensor = torch.linalg.vector_norm(
+        torch.stack(torch._foreach_norm(gradients)).view(len(parameters), -1), dim=1
+    )
+    return norms
+
+
+def _fused_step(optimizer: AdamW, skip: Tensor, divisor: Tensor | None) -> None:
+    """A step with gradients divided by ``divisor``, unless ``skip`` is 1. torch takes both as tensors on the device."""
+    optimizer.found_inf, optimizer.grad_scale = skip, divisor  # type: ignore[attr-defined]
+    optimizer.step()
