@@ -13,9 +13,9 @@ import numpy as np
 
 from frostline.data.examples import Examples
 from frostline.model.places import HEAD, POOLER
+from frostline.sweep.make_spec import make_spec
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
-from frostline.sweep.specification import make_spec
 from frostline.training.rows import train_rows
 
 SETTINGS = (

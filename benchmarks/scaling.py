@@ -86,9 +86,9 @@ def all_series(model: str | None, train: str | None, work: Path) -> dict[str, Se
 def seconds(settings: Mapping[str, Any], work: Path) -> dict[str, float]:
     """Run one sweep with an empty cache; returns the seconds of each part from its results."""
     from frostline.sweep.execution.execute import execute
+    from frostline.sweep.make_spec import make_spec
     from frostline.sweep.prepare import prepare
     from frostline.sweep.progress import Progress
-    from frostline.sweep.specification import make_spec
 
     shutil.rmtree(os.environ["HF_ASSETS_CACHE"], ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=work) as out:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from frostline.api.bundle import Bundled, bundle
     from frostline.api.bundle_prediction import Bundle, load_bundle
+    from frostline.api.compare import compare
     from frostline.api.find import find
     from frostline.api.prediction import Predictions, predict
     from frostline.api.probe import probe
@@ -40,6 +41,7 @@ __all__ = [
     "TagPredictions",
     "bundle",
     "check",
+    "compare",
     "find",
     "load_bundle",
     "merge",
@@ -62,6 +64,7 @@ _MODULES = {
     "TagPredictions": "api.tags",
     "bundle": "api.bundle",
     "check": "frozen.check.exactness",
+    "compare": "api.compare",
     "find": "api.find",
     "load_bundle": "api.bundle_prediction",
     "merge": "sweep.merge",

@@ -17,7 +17,7 @@ from frostline.model.loading import load_tokenizer
 from frostline.model.places import EMBEDDINGS
 from frostline.model.tokens import encode
 from frostline.sweep.inputs import length_limit
-from frostline.sweep.specification import make_spec
+from frostline.sweep.make_spec import make_spec
 from model_folders import bare_tokenizer, edit_config, edit_weights, load
 from small_models import small_model
 from tiny import tiny_bert_folder

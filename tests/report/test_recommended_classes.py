@@ -20,8 +20,8 @@ from frostline.report.tables.by_class import class_scores_table
 from frostline.statistics.by_class import scores_by_class
 from frostline.statistics.calibration import fit_temperature, probabilities
 from frostline.statistics.predictions import Labelled
+from frostline.sweep.make_spec import make_spec
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.specification import make_spec
 from page_text import Page, answer_of, page_of
 from synthetic_sweep import HOSTILE, make_folder
 

@@ -6,7 +6,7 @@ from frostline import FrostlineError
 from frostline.data.glue.tasks import glue_task
 from frostline.studies.protocol import FOLDER, load_protocol, protocol_names
 from frostline.studies.tune_values import tune_values
-from frostline.sweep.specification import make_spec
+from frostline.sweep.make_spec import make_spec
 
 NAMES = ("amazon-tutorial", "jeong2025", "lee2019", "lowdata2021")
 

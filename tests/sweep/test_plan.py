@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import frostline
 from frostline.frozen.selection import StateSelection
+from frostline.sweep.make_spec import make_spec
 from frostline.sweep.plan import Identity, expand
 from frostline.sweep.progress import Progress
-from frostline.sweep.specification import make_spec
 from frostline.training.run import run
 
 IDENTITY = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 1000, 0, "t", "text-classification", ("a", "b"))

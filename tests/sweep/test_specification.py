@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from frostline import FrostlineError
 from frostline.data.parsing import parse_duration
-from frostline.sweep.specification import GRID, SweepSpec, make_spec
+from frostline.sweep.make_spec import make_spec
+from frostline.sweep.specification import GRID, SweepSpec
 from frostline.sweep.toml import read_toml, to_toml
 
 LEAST: dict[str, Any] = {"model": "m", "train": "t.csv", "tune": "0,1,all", "out": "o"}
@@ -68,7 +69,7 @@ def test_k_0_uses_all_learning_rates_of_the_head_and_every_other_k_the_first() -
         ({"tune": "1,1"}, "tune cannot be '1,1': a value appears twice"),
         (
             {"tune": "last"},
-            "tune cannot be 'last': give numbers of layers, from 0 (classifier head only) up, all, and named",
+            "There is no way to tune called 'last' (did you mean 'last-2'?)",
         ),
         ({"tune": -1}, "tune cannot be -1: give numbers of layers"),
         ({"tune": 1.5}, "tune cannot be 1.5: give numbers of layers"),

@@ -25,9 +25,10 @@ from frostline.report.probe_sentence import probe_sentence
 from frostline.statistics.metrics import check_metric
 from frostline.sweep.cache_space import free_cache_bytes, recipe_of
 from frostline.sweep.inputs import encode_splits, length_limit, read_data, splits_of
+from frostline.sweep.make_spec import make_spec
 from frostline.sweep.prepare import load_model
 from frostline.sweep.progress import Progress
-from frostline.sweep.specification import OF_MODEL_AND_DATA, SweepSpec, make_spec
+from frostline.sweep.specification import OF_MODEL_AND_DATA, SweepSpec
 from frostline.training.probes.fitting import Probed, fit_probes
 from frostline.training.probes.inputs import pooled_forward_pass
 from frostline.training.probes.linear import FITS

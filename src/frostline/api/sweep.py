@@ -14,6 +14,7 @@ from frostline.report.rebuild import rebuild
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import check_cuts, execute
 from frostline.sweep.forecast.prediction import make_forecast
+from frostline.sweep.make_spec import make_spec
 from frostline.sweep.plan import Plan, expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
@@ -22,7 +23,7 @@ from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import record, record_measured
 from frostline.sweep.results.search_record import request_again
 from frostline.sweep.results.tables import frame
-from frostline.sweep.specification import SweepSpec, make_spec
+from frostline.sweep.specification import SweepSpec
 from frostline.training.specification import RunSpec
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Sweep:
 
     def _requested(self, prepared: Prepared) -> list[RunSpec]:
         """The runs of this call. The grid in the folder may be larger."""
-        return expand(self.spec, prepared.identity)
+        return expand(prepared.requested, prepared.identity)
 
     @contextmanager
     def _shown(self) -> Iterator[Progress]:

@@ -10,6 +10,7 @@ from frostline.cli import (  # noqa: F401  registers the commands
     bundle,
     cache,
     check,
+    compare,
     demo,
     find,
     merge,

@@ -15,6 +15,7 @@ from frostline.sweep.specification import SweepSpec
 from frostline.sweep.toml import NOT_SETTINGS, read_toml
 from frostline.training.specification import Settings
 
+TABLES = ("grid", "way")  # settings that only a file can give, as tables
 PANELS = ("data", "model", "grid", "training", "resources", "output")
 FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The --out folder of a sweep or search.")]
 File = Annotated[Path | None, typer.Argument(help="TOML file with the same settings; a flag takes precedence over it.")]
@@ -88,7 +89,7 @@ def _settings(
     only: Collection[str] | None, leave_out: Collection[str], defaults: str | None, out: str | None
 ) -> Iterator[inspect.Parameter]:
     """A parameter for each setting, panel by panel. Within a panel, settings of the sweep come before settings of a run."""
-    names = [name for name in SweepSpec.model_fields if name not in ("grid", *leave_out)]  # [[grid]] is for files only
+    names = [name for name in SweepSpec.model_fields if name not in (*TABLES, *leave_out)]
     names = [name for name in names if only is None or name in only]
     for name in sorted(names, key=lambda name: (PANELS.index(panel_of(name)), name in Settings.model_fields)):
         field = SweepSpec.model_fields[name]

@@ -9,6 +9,7 @@ COMMANDS = (
     "find",
     "sweep",
     "plan",
+    "compare",
     "work",
     "status",
     "merge",

@@ -10,7 +10,7 @@ from pathlib import PurePath
 
 from frostline.statistics.alternatives import ALTERNATIVES, PROBE, WORDS
 from frostline.statistics.metrics import CONSTANT_BASELINE, METRICS
-from frostline.statistics.tune import FULL, NAMED, k_of, name_of
+from frostline.statistics.tune import FULL, NAMED, is_way, k_of, name_of
 
 HEAD_ONLY = name_of(0)
 VECTORS = {"first": "first token", "mean": "mean of all tokens", "last": "last token"}  # that a probe reads
@@ -61,6 +61,8 @@ def tuning(name: str | None) -> str:
         return "no choice"
     if name in ALTERNATIVES:
         return {PROBE: "a linear probe on frozen features", WORDS: "a TF-IDF model"}[name]
+    if is_way(name):
+        return f"tuning with {name}"
     k = k_of(name)
     if k is None:
         return "full fine-tuning" if name == FULL else "tuning the named parts"

@@ -15,7 +15,7 @@ from frostline.statistics.learning_rates import runs_at_best_learning_rate
 from frostline.statistics.operating_points import UNDECIDED, margin_point, share_point
 from frostline.statistics.outcomes import ANSWERS, clear_distance, done, with_outcomes
 from frostline.statistics.pareto import pareto
-from frostline.statistics.tune import FULL, is_k
+from frostline.statistics.tune import FULL, is_k, is_way
 
 Curve = Mapping[str, Any]  # one of ``sizes`` in answer.json, from :func:`compare`
 ITSELF = {"estimate": 1.0, "low": 1.0, "high": 1.0}  # the reference's share of itself
@@ -53,7 +53,8 @@ def compare(
     steps = [cell for cell in described if cell["trainable"] in with_k]
     points = _points(steps, of_reference, settings)
     main = main_point({"operating_points": points, "deciding_point": settings.deciding_point})
-    decision, choices = _decide(steps, cells, evidence, settings, reference, alternatives)
+    ways = [cell for cell in described if is_way(cell["trainable"])]
+    decision, choices = _decide([*steps, *ways], cells, evidence, settings, reference, alternatives)
     undecided = main["not_ruled_out"] if main["verdict"] == UNDECIDED else None
     return {
         "train_size": runs[0]["train_size"],
@@ -94,16 +95,24 @@ def _decide(
     reference: str | None,
     alternatives: Sequence[str],
 ) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
-    """The decision between the alternatives and all k with a usable score, and what is known about each; see ``decision.py``."""
+    """The decision between the alternatives and all k and ways with a usable score, and what is known about each.
+
+    See ``decision.py``.
+    """
     usable = [step for step in steps if any(run["in_mean"] and run["outcome"] in ANSWERS for run in step["points"])]
     if reference is None:  # then only what is shown to have learned can be recommended
         alternatives = [one for one in alternatives if evidence.learned([alternative_run(one)], len(alternatives))]
         if not alternatives:
             return None, []
     layers = max([1, *(step["tuned_layers"] or 0 for step in usable)])
-    depth = [1 + 1 / layers if step["tune_embeddings"] else (step["tuned_layers"] or 0) / layers for step in usable]
+    depth = [
+        1 + 1 / layers if step["tune_embeddings"] else (step["tuned_layers"] or 0) / layers
+        for step in usable
+        if is_k(step["trainable"])
+    ]
+    ways = [step["tuned_share"] for step in usable if is_way(step["trainable"])]
     good = {step["trainable"]: cells[step["trainable"]].good for step in usable}
-    choices = JointEstimate.of(good, depth, alternatives, evidence).choices
+    choices = JointEstimate.of(good, depth, alternatives, evidence, ways).choices
     base = evidence.chance if settings.corrected else None
     rule = Rule.of(settings, evidence.chance)
     full = next((choice for choice in choices if choice.name == reference), None)

@@ -21,8 +21,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.analysis_settings import POINT, PRICE, TARGETS, AnalysisSettings
 from frostline.statistics.goal import Goal
+from frostline.statistics.tune import is_k, is_way
 
 Array = NDArray[np.float64]
 
@@ -32,7 +34,7 @@ class Choice:
     """Something that can be recommended.
 
     Attributes:
-        name: ``last 2``, ``all``, ``probe``.
+        name: ``last 2``, ``all``, ``lora-2``, ``probe``.
         score: The mean of its measured scores.
         cost: The share of layers that it tunes; 1 for full fine-tuning.
         draws: Of its mean score, from the posterior, ``[draws]``.
@@ -114,6 +116,7 @@ def decide(
             "probabilities": _probabilities(choice, full, base or 0.0, margin),
             "better_than_previous": None if previous is None else float((choice.draws > previous.draws).mean()),
             "dominated_by": dominating(choice, choices),
+            "beside_k": _beside_k(choice, choices),
         }
         for previous, choice in zip((None, *choices), choices, strict=False)
     ]
@@ -131,6 +134,25 @@ def _beside_full(choice: Choice, full: Choice, rule: Rule) -> dict[str, Any]:
         **{"low": low, "high": high},
         "probability": rule.probability(choice, full),
         "cost_of_full": choice.cost,
+    }
+
+
+def _beside_k(choice: Choice, choices: Sequence[Choice]) -> dict[str, Any] | None:
+    """A way to tune compared with the largest k that costs at most as much; None for others, or if there is no such k.
+
+    The points that the way is expected to score above it, with their 95 % interval, and the probability that it does.
+    """
+    ks = [one for one in choices if is_k(one.name) and one.cost <= choice.cost]
+    if not is_way(choice.name) or choice.name in ALTERNATIVES or not ks:
+        return None
+    k = max(reversed(ks), key=lambda one: one.cost)
+    above = (choice.draws - k.draws) / POINT
+    low, high = np.quantile(above, (0.025, 0.975)).tolist()
+    return {
+        "choice": k.name,
+        "above": float(above.mean()),
+        **{"low": low, "high": high},
+        "probability": float((above > 0).mean()),
     }
 
 

@@ -1,4 +1,4 @@
-"""The joint estimate of all choices: every k, and the models that train no layer."""
+"""The joint estimate of all choices: every k, other ways to tune, and the models that train no layer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class JointEstimate:
     """What is known about J choices together.
 
     Attributes:
-        names: ``last 2``, ``all``, ``probe``; every k comes first, ascending.
+        names: ``last 2``, ``all``, ``lora-2``, ``probe``; every k comes first, ascending.
         costs: Of each, the share of layers that it tunes. Measured times would make the decisions of equal sweeps differ.
         observed: Their scores.
         posterior: Of their mean scores.
@@ -34,18 +34,20 @@ class JointEstimate:
         depth: Sequence[float],
         alternatives: Sequence[str],
         evidence: Evidence,
+        ways: Sequence[float] = (),
     ) -> Self:
         """The estimate from the runs that count for the mean of each choice.
 
         Args:
-            cells: The runs of each k, ascending. At least one k has runs.
+            cells: The runs of each k, ascending, then those of each way. At least one of them has runs.
             depth: The place of each k on the curve: its share of the layers, and more than 1 with the embeddings.
             alternatives: The models that train no layer; ``evidence`` knows their predictions by name.
             evidence: The scores and their uncertainty.
+            ways: The cost of each way.
         """
         runs = [*cells.values(), *([alternative_run(name)] for name in alternatives)]
-        observed = evidence.observed(runs, [*depth, *(None for _ in alternatives)])
-        costs = (*(min(1.0, place) for place in depth), *(0.0 for _ in alternatives))
+        observed = evidence.observed(runs, [*depth, *(None for _ in (*ways, *alternatives))])
+        costs = (*(min(1.0, place) for place in depth), *ways, *(0.0 for _ in alternatives))
         return cls((*cells, *alternatives), costs, observed, posterior(observed))
 
     @cached_property

@@ -4,6 +4,7 @@ Settings hold it as a ``Tune``. Tables, files and messages print its name: ``las
 as ``lora-2``. Imports no torch, because settings are read without it.
 """
 
+import re
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -28,6 +29,13 @@ def k_of(name: str) -> int | None:
 def is_k(name: str) -> bool:
     """Whether a printed name stands for a number of last layers, or for full fine-tuning."""
     return name == FULL or name.startswith(LAST)
+
+
+def tune_of(name: str) -> Tune:
+    """What a name stands for: ``last-2`` is k = 2, ``head`` is k = 0, ``full`` is ``all``; other names stay as they are."""
+    if found := re.fullmatch("last-([0-9]+)", name):
+        return int(found[1])
+    return 0 if name == "head" else FULL if name == "full" else name
 
 
 def is_way(tune: Tune) -> bool:

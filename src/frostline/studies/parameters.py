@@ -13,8 +13,8 @@ from frostline.model.loading import load_config
 from frostline.model.trainable import Trainable
 from frostline.statistics.tune import NAMED, Tune
 from frostline.studies.protocol import FOLDER, Protocol
+from frostline.sweep.make_spec import make_spec
 from frostline.sweep.parameter_groups import Group, groups_by_tune
-from frostline.sweep.specification import make_spec
 from frostline.training.specification import RunSpec
 
 

@@ -33,6 +33,11 @@ def join_existing(spec: SweepSpec, identity: Identity, older: Mapping[str, Any],
             f"{out} holds a sweep whose named parts are {', '.join(earlier.tune_modules)}: choose another --out for "
             "others, or give the same."
         )
+    for name in spec.way.keys() & earlier.way.keys():
+        if spec.way[name] != earlier.way[name]:
+            raise FrostlineError(
+                f"{out} holds a sweep with another way called {name!r}: give yours another name, or choose another --out."
+            )
     return spec.extended(earlier, identity.train_rows)
 
 

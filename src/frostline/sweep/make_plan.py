@@ -20,6 +20,7 @@ from frostline.sweep.specification import SweepSpec
 from frostline.training.context import RunContext
 from frostline.training.rows import subset_rows, train_rows
 from frostline.training.specification import RunSpec
+from frostline.training.ways.phases import trainings_of
 
 
 def make_plan(
@@ -79,9 +80,9 @@ def make_plan(
 def _states_wanted(spec: SweepSpec, runs: Sequence[RunSpec], context: RunContext, *, probes: bool) -> StateSelection:
     """The hidden states that these runs (and probes) could use, if there were enough disk space."""
     anatomy = context.pretrained.anatomy
-    depths = {
-        None if spec.frozen_dropout else run.to_train.depth(anatomy) for run in {run.tune: run for run in runs}.values()
-    }
+    different = {(run.tune, run.to_train): run for run in runs}.values()
+    trainings = [training for run in different for training in trainings_of(run, anatomy)]
+    depths = {None if spec.frozen_dropout else training.to_train.depth(anatomy) for training in trainings}
     cuts = {anatomy.count - depth for depth in depths if depth is not None and depth != anatomy.count}
     wanted = selection_for(sorted(cuts), anatomy, context.head_reads)
     return replace(wanted, pooled=tuple(range(anatomy.count + 1))) if probes else wanted

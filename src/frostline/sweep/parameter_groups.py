@@ -12,6 +12,8 @@ from frostline.model.places import LAYER, layer_number
 from frostline.statistics.tune import Tune
 from frostline.training.optimizer import optimizer_groups
 from frostline.training.specification import RunSpec
+from frostline.training.ways.low_rank import matrix_of
+from frostline.training.ways.start import planned
 
 
 @dataclass(frozen=True)
@@ -38,19 +40,19 @@ def groups_by_tune(runs: Sequence[RunSpec], model: nn.Module, anatomy: Anatomy) 
 def groups_of(runs: Sequence[RunSpec], model: nn.Module, anatomy: Anatomy) -> tuple[Group, ...]:
     """The groups of runs that differ only in their learning rate: first those of the optimizer, then the frozen ones."""
     parameters = dict(model.named_parameters())
-    names = runs[0].to_train.parameters(anatomy)
-    given = {name: p for name, p in parameters.items() if name in names}
-    known = {id(p): name for name, p in parameters.items()}
+    names, given = runs[0].to_train.parameters(anatomy), planned(runs[0], model, anatomy)
+    known = {id(p): name for name, p in given.items()}
+    sizes = {name: p.numel() for name, p in {**parameters, **given}.items()}
     found = []
     for same in zip(*(optimizer_groups(run, anatomy, given) for run in runs), strict=True):
         inside = [known[id(p)] for p in same[0]["params"]]
         rates = tuple(dict.fromkeys(group["lr"] for group in same))
-        found.append(_group(inside, names, rates, same[0]["weight_decay"], parameters, anatomy))
+        found.append(_group(inside, names, rates, same[0]["weight_decay"], sizes, anatomy))
     frozen = frozenset(parameters) - names
     for kind in dict.fromkeys(_kind(anatomy.places[name]) for name in parameters):
         inside = [name for name in parameters if name in frozen and _kind(anatomy.places[name]) == kind]
         if inside:
-            found.append(_group(inside, frozen, (), None, parameters, anatomy))
+            found.append(_group(inside, frozen, (), None, sizes, anatomy))
     return tuple(found)
 
 
@@ -59,16 +61,26 @@ def _group(
     alike: frozenset[str],
     rates: tuple[float, ...],
     decay: float | None,
-    parameters: Mapping[str, nn.Parameter],
+    sizes: Mapping[str, int],
     anatomy: Anatomy,
 ) -> Group:
-    """The group of the parameters ``inside``. ``alike`` are all trained or all frozen parameters, whatever their weight decay."""
-    places = list(dict.fromkeys(anatomy.places[name] for name in inside))
-    modules = dict.fromkeys(path for place in places for path in _modules(inside, place, alike, anatomy))
+    """The group of the parameters ``inside``.
+
+    Args:
+        inside: Their names.
+        alike: All parameters of the model that change, or all that are frozen, whatever their weight decay.
+        rates: The learning rates.
+        decay: The weight decay.
+        sizes: The size of every parameter.
+        anatomy: The layers of the model.
+    """
+    changed = list(dict.fromkeys(map(matrix_of, inside)))
+    places = list(dict.fromkeys(anatomy.places[name] for name in changed))
+    modules = dict.fromkeys(path for place in places for path in _modules(changed, place, alike, anatomy))
     return Group(
         trained=bool(rates),
         places=merged_paths(places, LAYER),
-        parameters=sum(parameters[name].numel() for name in inside),
+        parameters=sum(sizes[name] for name in inside),
         tensors=len(inside),
         learning_rates=rates,
         weight_decay=decay,

@@ -8,9 +8,10 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.frozen.selection import StateSelection
 from frostline.statistics.tune import NAMED, Tune, name_of, sort_key
+from frostline.sweep.make_spec import make_spec
 from frostline.sweep.parameter_groups import Group
 from frostline.sweep.results.forecast_record import Forecast
-from frostline.sweep.specification import SweepSpec, make_spec
+from frostline.sweep.specification import SweepSpec
 from frostline.sweep.toml import NOT_SETTINGS
 from frostline.training.specification import RunSpec
 
@@ -101,7 +102,7 @@ def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
     return [
         RunSpec.model_validate(
             {
-                **{**common, "tune_modules": spec.tune_modules if k == NAMED else None},
+                **{**common, "tune_modules": spec.tune_modules if k == NAMED else None, "way": spec.way_of(k)},
                 **{"tune": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate},
             }
         )

@@ -23,9 +23,8 @@ from frostline.model.device import Machine, this_machine
 from frostline.model.loading import load_pretrained
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
-from frostline.model.trainable import Trainable
 from frostline.statistics.metrics import check_metric
-from frostline.statistics.tune import Tune
+from frostline.statistics.tune import Tune, is_way
 from frostline.sweep.inputs import (
     SPLITS,
     data_digest,
@@ -46,6 +45,8 @@ from frostline.training.context import RunContext
 from frostline.training.problem import Problem
 from frostline.training.specification import RunSpec
 from frostline.training.tagging import TagProblem
+from frostline.training.ways.spectrum import with_modules
+from frostline.training.ways.suitable import require_suitable
 
 
 @dataclass
@@ -113,8 +114,8 @@ def prepare(
     pretrained = load_model(spec, data.task, machine)
     if tunes is not None:
         spec = spec.model_copy(update={"tune": tunes(pretrained.anatomy.count)})
-    for k in spec.values_of("tune"):
-        Trainable(k, spec.tune_modules).parameters(pretrained.anatomy)
+    ways = {name: spec.way_of(name) for name in spec.values_of("tune") if is_way(name)}
+    spec = spec.model_copy(update={"way": {**spec.way, **with_modules(ways, pretrained.model, pretrained.anatomy)}})
     require_train_sizes(spec, data)
     requested, splits, max_length = spec, splits_of(data), length_limit(spec, pretrained)
     identity = _identity(pretrained, machine, data, metric=metric, max_length=max_length, splits=splits)
@@ -124,6 +125,8 @@ def prepare(
         spec = join_existing(spec, identity, older, store.out)
     progress.begin("tokenizing the examples")
     runs = expand(spec, identity)
+    for run in {run.tune: run for run in runs}.values():
+        require_suitable(run, pretrained, data.task.task_type)
     encoded = encode_splits(spec, splits, max_length, pretrained, trained=rows_trained(runs, data))
     context = _context(spec, pretrained, machine, data, encoded, metric=metric)
     plan = make_plan(

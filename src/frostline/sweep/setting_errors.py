@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 from pydantic_core import ErrorDetails
 
+from frostline.data.wording import did_you_mean
 from frostline.sweep.grids import GRID
+from frostline.training.ways.way import Way
 
 
 def grid_advice(error: ErrorDetails, descriptions: Mapping[str, str | None]) -> str:
@@ -18,13 +20,29 @@ def grid_advice(error: ErrorDetails, descriptions: Mapping[str, str | None]) -> 
     return f"{key} in table {number + 1} of [[grid]] cannot be {error['input']!r}: {detail}."
 
 
+def way_advice(error: ErrorDetails) -> str:
+    """The message for an unusable table [way.NAME]."""
+    _, name, key = (*error["loc"], None, None)[:3]
+    if name is None:
+        return (
+            "way has the wrong form: give tables [way.NAME] in a TOML file, or a dictionary of dictionaries in Python."
+        )
+    if error["type"] == "extra_forbidden":
+        hint = did_you_mean(str(key), Way.model_fields) or f": it may set {', '.join(Way.model_fields)}"
+        return f"The way in [way.{name}] cannot have {key!r}{hint}."
+    if key is None:
+        return f"The way {name!r} cannot be used: {advice(error, None)}."
+    detail = advice({**error, "loc": (key,)}, Way.model_fields[str(key)].description)
+    return f"{key} in [way.{name}] cannot be {error['input']!r}: {detail}."
+
+
 def advice(error: ErrorDetails, description: str | None) -> str:
     """What to give instead of a refused value. It replaces pydantic's own message."""
     name, kind, context = error["loc"][0], error["type"], error.get("ctx", {})
     if kind == "value_error":
         return error["msg"].removeprefix("Value error, ")
     if name == "tune":
-        return "give numbers of layers, from 0 (classifier head only) up, all, and named (with --tune-modules)"
+        return "give numbers of layers from 0 (classifier head only) up, all, named (with --tune-modules), or names of ways"
     if name == "class_weights":
         return "give none, balanced, or a weight for each label"
     if kind == "literal_error":

@@ -3,20 +3,18 @@
 Its fields are the keys of a TOML file, the flags of the command line and the arguments of :class:`frostline.Sweep`.
 """
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
-from frostline import FrostlineError
 from frostline.data.formats.endings import ENDINGS, either
 from frostline.data.specification import TaskType
-from frostline.data.wording import did_you_mean
-from frostline.statistics.tune import NAMED, Tune
+from frostline.statistics.tune import Tune
 from frostline.sweep.grids import GRID, MoreRuns, merge_grids
-from frostline.sweep.setting_errors import advice, grid_advice
 from frostline.training.fields import HeadLearningRates, LearningRates, Seeds, Sizes, Strings, Threshold, Tunes, panel
 from frostline.training.specification import HEAD_LEARNING_RATE, Settings
+from frostline.training.ways.names import way_named
+from frostline.training.ways.way import PLAIN, Way
 
 DATA, GRID_PANEL, RESOURCES, OUTPUT = panel("data"), panel("grid"), panel("resources"), panel("output")
 HELD_OUT = panel("data", "held out of training data")
@@ -88,13 +86,17 @@ class SweepSpec(Settings):
         False, description="run code that comes with a hub model; needs --revision", json_schema_extra=panel("model")
     )
     tune: Tunes = Field(
-        description="values of k, the number of last layers to train: 0 (classifier head only), 1, 2, ..., all; or named",
+        description="values of k, the number of last layers to train: 0 (classifier head only), 1, 2, ..., all; named; or ways "
+        "to tune, such as lora-2",
         json_schema_extra=GRID_PANEL,
     )
     tune_modules: Strings | None = Field(
         None,
         description="modules that --tune named trains with the head, such as encoder.layer.11,pooler",
         json_schema_extra=GRID_PANEL,
+    )
+    way: dict[str, Way] = Field(
+        {}, description="ways to tune of your own, as tables [way.NAME] in a TOML file", json_schema_extra=GRID_PANEL
     )
     seeds: Seeds = Field(
         (0, 1, 2, 3, 4), description="number of seeds, or a list of seeds", json_schema_extra=GRID_PANEL
@@ -182,12 +184,17 @@ class SweepSpec(Settings):
         """The pairs (learning rate of the layers, learning rate of the head) at which this k is trained.
 
         None for the head stands for the learning rate of the layers. For k = 0 the head's learning rate is the only one and
-        stands first.
+        stands first. A way multiplies the learning rates of the layers by its factor, so all have as many.
         """
         if tune != 0:
-            return [(layers, self.head_learning_rate[0]) for layers in self.learning_rate]
+            factor = self.way_of(tune).rate_factor
+            return [(factor * layers, self.head_learning_rate[0]) for layers in self.learning_rate]
         head = [self.learning_rate if one is None else (one,) for one in self.head_learning_rate]
         return [(one, None) for one in dict.fromkeys(one for several in head for one in several)]
+
+    def way_of(self, tune: Tune) -> Way:
+        """The way that a value of ``tune`` stands for."""
+        return way_named(tune, self.way) or PLAIN
 
     def values_of(self, dimension: str) -> list[Any]:
         """The values of one dimension, over all parts of the grid."""
@@ -212,65 +219,19 @@ class SweepSpec(Settings):
             parts = [{**part, "train_size": part["train_size"] or (train_rows,)} for part in parts]
         first, *others = merge_grids(parts)
         grid = {**first, "grid": tuple(MoreRuns(**part) for part in others)}
-        return self.model_copy(update={**grid, "tune_modules": self.tune_modules or older.tune_modules})
+        return self.model_copy(
+            update={
+                **grid,
+                "tune_modules": self.tune_modules or older.tune_modules,
+                "way": {**older.way, **self.way},
+            }
+        )
 
 
-CHOSEN_BY_SEARCH = ("tune", "tune_modules", "grid")
+CHOSEN_BY_SEARCH = ("tune", "tune_modules", "way", "grid")
 OF_MODEL_AND_DATA = (
     *("model", "revision", "trust_remote_code"),
     *("train", "validation", "held_out_share", "first_rows", "data", "config", "glue", "column_names"),
     *("text_column", "text_pair_column", "label_column", "tag_column", "task_type", "labels", "task"),
     *("metric", "data_seed", "max_length", "max_truncated", "precision", "device"),
 )
-
-
-def make_spec(values: Mapping[str, Any]) -> SweepSpec:
-    """A specification from plain values.
-
-    Raises:
-        FrostlineError: A key is unknown (the message has the nearest name), or a value is missing or impossible.
-    """
-    known = SweepSpec.model_fields
-    for key, value in values.items():
-        if key in known:
-            continue
-        if isinstance(value, Mapping):
-            raise FrostlineError(
-                f"There is no table [{key}]: move its settings to the top of the file. Only class_weights and grid are tables."
-            )
-        hint = did_you_mean(key, known) or f": choose from {', '.join(sorted(known))}"
-        raise FrostlineError(f"There is no setting {key!r}{hint}.")
-    if values.get("tune_modules") is not None and values.get("tune") is None:
-        values = {**values, "tune": NAMED}
-    try:
-        return _check_module_names(SweepSpec.model_validate(values))
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0])
-        if name == "grid":
-            raise FrostlineError(
-                grid_advice(first, {key: field.description for key, field in known.items()})
-            ) from error
-        description = known[name].description
-        if first["type"] == "missing":
-            flag = name.replace("_", "-")
-            raise FrostlineError(
-                f"{name} is missing: give --{flag}, or the key in a TOML file ({description})."
-            ) from error
-        raise FrostlineError(f"{name} cannot be {values[name]!r}: {advice(first, description)}.") from error
-
-
-def _check_module_names(spec: SweepSpec) -> SweepSpec:
-    """Refuse ``named`` without module names, and module names without ``named``."""
-    if NAMED in spec.values_of("tune") and spec.tune_modules is None:
-        raise FrostlineError(
-            "tune has `named`, but no parts are named: give --tune-modules with module paths, such as "
-            "encoder.layer.11,pooler."
-        )
-    if NAMED not in spec.values_of("tune") and spec.tune_modules is not None:
-        requested = ",".join(map(str, spec.values_of("tune")))
-        raise FrostlineError(
-            f"tune_modules names {', '.join(spec.tune_modules)}, but --tune {requested} does not train named parts: add "
-            "`named` to --tune, or leave --tune-modules out."
-        )
-    return spec

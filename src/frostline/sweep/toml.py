@@ -33,12 +33,16 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         ) from error
 
 
-def to_toml(values: Mapping[str, Any]) -> str:
-    """Plain values as TOML. Values that are None are left out, because TOML has no null."""
+def to_toml(values: Mapping[str, Any], within: str = "") -> str:
+    """Plain values as TOML. Values that are None are left out, because TOML has no null.
+
+    ``within`` is what the name of each table begins with.
+    """
     lines, tables = [], []
     for key, value in values.items():
         if isinstance(value, Mapping):
-            tables.append(f"\n[{_toml_key(key)}]\n{to_toml(value)}")
+            name = within + _toml_key(key)
+            tables.append(f"\n[{name}]\n{to_toml(value, f'{name}.')}")
         elif value is not None:
             lines.append(f"{_toml_key(key)} = {_toml_value(value)}\n")
     return "".join(lines + tables)

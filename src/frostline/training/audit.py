@@ -28,7 +28,8 @@ class Audit:
         Raises:
             AssertionError: A frozen parameter changed, has a gradient, or was in train mode. Such a run has no result.
         """
-        model, places = self.pretrained.model, self.pretrained.anatomy.places
+        model, anatomy = self.pretrained.model, self.pretrained.anatomy
+        places, depth = anatomy.places, anatomy.depth(self.names)
         parameters = dict(model.named_parameters())
         by_place: dict[str, dict[str, int]] = {}
         for name, place in places.items():
@@ -37,6 +38,7 @@ class Audit:
         facts = {
             "parameters": count_parameters(model),
             "moved": self._moved(),
+            "tuned_share": 1.0 if depth is None else depth / anatomy.count,
             "by_place": by_place,
             "each_parameter_in_one_place": set(places) == set(parameters),
             "frozen_bytes_unchanged": self.pretrained.frozen_digest(self.names) == self.before,

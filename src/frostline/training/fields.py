@@ -7,7 +7,7 @@ from pydantic.types import JsonValue
 
 from frostline.data.parsing import comma_separated
 from frostline.statistics.threshold_rule import check_threshold
-from frostline.statistics.tune import Tune
+from frostline.statistics.tune import Tune, tune_of
 
 Strict = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -36,6 +36,11 @@ def _number(text: str) -> int | float | str:
         except ValueError:
             continue
     return text
+
+
+def _as_tunes(value: Any) -> Any:
+    """Values of k and names of ways. ``last-2`` and ``full`` become 2 and ``all``."""
+    return [tune_of(one) if isinstance(one, str) else one for one in _as_list(value)]
 
 
 def _as_strings(value: Any) -> Any:
@@ -69,7 +74,7 @@ def _at_least_two_or_none(folds: int | str) -> int | str:
 
 
 Positive = Annotated[float, Field(gt=0)]
-Tunes = Annotated[tuple[Tune, ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)]
+Tunes = Annotated[tuple[Tune, ...], BeforeValidator(_as_tunes), AfterValidator(_not_empty_and_distinct)]
 Seeds = Annotated[
     tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_as_seeds), AfterValidator(_not_empty_and_distinct)
 ]

@@ -58,12 +58,14 @@ def run_stacked(
     phases = [phases_of(spec, context.pretrained.anatomy) for spec in specs]
     earlier: list[Trained] = []
     with peak_memory(context.machine) as peak:
-        for stack in zip(*phases, strict=True):
+        for number, stack in enumerate(zip(*phases, strict=True)):
             learned = earlier[-1].learners[0].learned if earlier else {}
             copied = {
                 name: p.detach().clone() for name, p in learned.items()
             }  # the next phase begins by resetting the model
-            earlier.append(_train(stack, context, batched=batched, on_step=on_step, earlier=copied))
+            earlier.append(
+                _train(stack, context, batched=batched, on_step=_part(on_step, number, len(phases[0])), earlier=copied)
+            )
             if all(record.outcome == "diverged" for record in earlier[-1].records):
                 break
     seconds = (perf_counter() - begun) / len(specs)
@@ -75,6 +77,11 @@ def run_stacked(
         measured = Measured(last.audit(n, [one.facts for one in earlier]), peak.bytes, seconds, len(specs))
         results.append(replace(make_result(spec, context, record, own, measured), learned=learner.learned))
     return results
+
+
+def _part(on_step: Callable[[int, int], None], number: int, parts: int) -> Callable[[int, int], None]:
+    """``on_step`` for one of several trainings, counted from 0, that have equally many steps."""
+    return lambda step, total: on_step(number * total + step, parts * total)
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,8 @@ class Trained:
 
     def audit(self, run: int, phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """The audit of a run; ``phases`` are the facts of all its phases."""
-        facts = {**self.facts, **self.own_facts[run]}
+        share = sum(one["tuned_share"] for one in phases) / len(phases)
+        facts = {**self.facts, **self.own_facts[run], "tuned_share": share}
         return facts if len(phases) == 1 else {**facts, "moved_in_phases": [one["moved"] for one in phases]}
 
 

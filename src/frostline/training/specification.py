@@ -177,11 +177,11 @@ class RunSpec(Settings):
         """The choice of trained parameters."""
         from frostline.model.trainable import Trainable
 
-        tune = self.way.tune if is_way(self.tune) else self.tune
-        seed = generator_seed(self.seed, "layers")
-        return Trainable(
-            tune, self.tune_modules, self.tune_pooler, layers=self.way.layers, only=self.way.parameters, seed=seed
-        )
+        way = self.way if is_way(self.tune) else None
+        if way is None:
+            return Trainable(self.tune, self.tune_modules, self.tune_pooler)
+        seed = generator_seed(self.seed, "layers") if way.layers == "random" else 0
+        return Trainable(way.trained, way.modules, self.tune_pooler, layers=way.layers, only=way.parameters, seed=seed)
 
     def seed_for(self, purpose: str) -> int:
         """The seed of a generator of this training; another one for each phase."""

@@ -3,7 +3,8 @@
 import pytest
 
 from frostline import FrostlineError
-from frostline.training.ways.names import NAMED_WAYS, NUMBERED_WAYS, tune_of, way_named
+from frostline.statistics.tune import tune_of
+from frostline.training.ways.names import NAMED_WAYS, NUMBERED_WAYS, way_named
 from frostline.training.ways.way import Way
 
 
@@ -19,6 +20,7 @@ def test_every_name_stands_for_a_way_of_its_own() -> None:
 
 def test_a_number_is_that_of_layers() -> None:
     assert way_named("lora-3", {}) == Way(tune=3, low_rank=8, rate_factor=10)
+    assert way_named("spectrum-25", {}) == Way(signal_share=0.25)
     assert way_named("random-2", {}) == Way(tune=2, layers="random")
     assert way_named("reinit-2", {}) == Way(reinitialized=2)
     assert way_named("transferred-4", {}) == Way(transferred=4)

@@ -19,6 +19,8 @@ CHANGED = {
     "tune": 2,
     "layers": "first",
     "only": "biases",
+    "modules": ("pooler",),
+    "signal_share": 0.25,
     "low_rank": 4,
     "low_rank_scale": 1.0,
     "reinitialized": 1,
@@ -44,6 +46,8 @@ def test_every_field_changes_the_digest_of_a_run() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
+        ({"modules": ("pooler",), "tune": 2}, "modules says what is trained, and so does tune"),
+        ({"signal_share": 0.5, "low_rank": 4}, "signal_share says what is trained, and so does low_rank"),
         ({"low_rank": 8, "mixout": 0.5}, "low_rank and mixout both change"),
         ({"mixout": 0.5, "towards_pretrained": 0.1}, "mixout and towards_pretrained both change"),
         ({"low_rank": 8, "only": "biases"}, "leaves them frozen"),

@@ -12,7 +12,7 @@ from frostline.report.formatting import points, probability, score
 from frostline.report.names import tuning
 from frostline.statistics.alternatives import alternative_run
 from frostline.statistics.cells import CellSummary
-from frostline.statistics.tune import NAMED
+from frostline.statistics.tune import NAMED, is_way
 
 WORTH_A_MENTION = 0.95  # of full fine-tuning's memory
 
@@ -62,7 +62,8 @@ def sentence(
         return _without_training(answer, comparison) if answer["decision"] else undecided.no_score(answer)
     named = next((cell for cell in answer["cells"] if cell["trainable"] == NAMED), None)
     if answer["reference"] is None:
-        assert named is not None
+        if named is None:
+            return undecided.only_ways(answer, recommended["trainable"], comparison)
         return remarks.named_parts_only(named, comparison, others=len(answer["cells"]) > 1)
     cells = {cell["trainable"]: cell for cell in answer["cells"] if cell is not named}
     cell, full = cells[recommended["trainable"]], cells[answer["reference"]]
@@ -151,6 +152,8 @@ def _cost(cell: CellSummary, full: CellSummary) -> str:
 def _instruction(found: Recommendation) -> str:
     """What to tune, as an instruction."""
     recommended, layers = found.answer["recommended"], found.layers
+    if is_way(recommended["trainable"]):
+        return f"Tune with {recommended['trainable']}"
     if recommended["tune_embeddings"]:
         return "Tune all layers and the embeddings"
     k = recommended["tuned_layers"]

@@ -23,6 +23,14 @@ def no_usable_run(answer: Mapping[str, Any]) -> str:
     return f"all {done} finished runs diverged or predict a constant" if done else "no run has finished"
 
 
+def only_ways(answer: Mapping[str, Any], best: str, comparison: Comparison) -> str:
+    """The sentence if ways to tune have scores, but no k has one that they could be compared with."""
+    cell = next(cell for cell in answer["cells"] if cell["trainable"] == best)
+    reached = f"{comparison.metric} {score(cell['validation']['mean'])}"
+    why = "no run of full fine-tuning or of the last k layers succeeded"
+    return f"Nothing was compared: {why}. The best way, {best}, reaches {reached}."
+
+
 def reference_missing(answer: Mapping[str, Any], reference: str, metric: str) -> str:
     """The sentence while no run of the reference has ended; every other k is compared with the reference."""
     known = [c for c in answer["cells"] if is_k(c["trainable"]) and c["validation"]["mean"] is not None]

@@ -1,15 +1,17 @@
 """The figure of costs over the number of tuned layers."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from frostline.report import formatting
-from frostline.report.figures.depth_axis import draw_depth_axis, positions, smallest_step
+from frostline.report.figures.depth_axis import draw_depth_axis, on_axis, positions, smallest_step
 from frostline.report.figures.style import STYLE, VALIDATION, figure_of
 from frostline.report.names import COSTS
+from frostline.statistics.cells import CellSummary
 from frostline.statistics.curve import Curve
 
 MAX_NUMBERS = 8  # with more bars, only some of them have their number
@@ -20,14 +22,15 @@ def cost_curve(size: Curve) -> Figure:
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_of(360, 410, len(COSTS))
         figure.set_layout_engine("constrained", hspace=0.09)
-        cells, places = size["cells"], positions(size["cells"])
+        cells = on_axis(size["cells"])
+        places = positions(cells)
         texts = []
         for panel, (name, cost) in zip(axes, COSTS.items(), strict=True):
             values = [cell[name] for cell in cells]
             largest = max((value for value in values if value is not None), default=1.0)
             unit, scale = unit_of(largest, cost.units)
             heights = [None if value is None else value / scale for value in values]
-            _bars(panel, places, heights, _numbered(size))
+            _bars(panel, places, heights, _numbered(cells, size.get("recommended")))
             panel.set_title(f"{cost.title}, {unit}" if unit else cost.title, pad=14)
             draw_depth_axis(panel, cells, places, "tuned last layers" if panel is axes[-1] else "")
             known = [f"{c['trainable']} {_short(h)}" for c, h in zip(cells, heights, strict=True) if h is not None]
@@ -41,13 +44,13 @@ def unit_of(value: float, units: Mapping[str, float]) -> tuple[str, float]:
     return next((pair for pair in units.items() if pair[1] <= value), list(units.items())[-1])
 
 
-def _numbered(size: Curve) -> set[int]:
+def _numbered(cells: Sequence[CellSummary], recommended: Mapping[str, Any] | None) -> set[int]:
     """The bars that have their number: all of them, or of many bars the first, the last and the recommended one."""
-    count = len(size["cells"])
+    count = len(cells)
     if count <= MAX_NUMBERS:
         return set(range(count))
-    name = size["recommended"]["trainable"] if size.get("recommended") else None
-    return {0, count - 1, *(n for n, cell in enumerate(size["cells"]) if cell["trainable"] == name)}
+    name = recommended["trainable"] if recommended else None
+    return {0, count - 1, *(n for n, cell in enumerate(cells) if cell["trainable"] == name)}
 
 
 def _bars(axes: Axes, places: Sequence[float], heights: Sequence[float | None], numbered: set[int]) -> None:

@@ -7,10 +7,15 @@ from matplotlib.axes import Axes
 
 from frostline.report.names import depth
 from frostline.statistics.cells import CellSummary
-from frostline.statistics.tune import FULL, NAMED
+from frostline.statistics.tune import FULL, NAMED, is_way
 
 APART = (FULL, NAMED)  # drawn to the right of the largest number of layers
 MAX_LABELS = 9  # with more k, only some of them are labelled
+
+
+def on_axis(cells: Sequence[CellSummary]) -> list[CellSummary]:
+    """The cells that have a place on the axis, which other ways to tune have not."""
+    return [cell for cell in cells if not is_way(cell["trainable"])]
 
 
 def positions(cells: Sequence[CellSummary]) -> list[float]:

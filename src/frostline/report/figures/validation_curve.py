@@ -1,6 +1,6 @@
 """The figure of scores over the number of tuned layers. Every run is a point, and nothing is smoothed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from frostline.report import formatting, names
-from frostline.report.figures.depth_axis import APART, draw_depth_axis, positions, smallest_step
+from frostline.report.figures.depth_axis import APART, draw_depth_axis, on_axis, positions, smallest_step
 from frostline.report.figures.style import FAILED, QUIET, STYLE, TRAIN, VALIDATION, draw_frame, figure_of
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.curve import Curve
@@ -32,10 +32,11 @@ def validation_curve(size: Curve, *, metric: str, chance: float | None = None, n
     """
     with matplotlib.rc_context(STYLE):
         figure, (axes,) = figure_of(360, 370) if narrow else figure_of(600, 410)
-        cells, places = size["cells"], positions(size["cells"])
+        cells = on_axis(size["cells"])
+        places = positions(cells)
         low, high = _limits(cells, chance)
         axes.set_ylim(low, high)
-        _mark_recommended(axes, size, places)
+        _mark_recommended(axes, cells, size.get("recommended"), places)
         if chance is not None and chance > low:
             axes.axhline(chance, color=QUIET, linewidth=1, linestyle=(0, (4, 4)))
         _line(axes, cells, places, "train_last", color=TRAIN, linewidth=1.2, marker="s", markersize=4, alpha=0.85)
@@ -74,9 +75,11 @@ def _limits(cells: Sequence[CellSummary], chance: float | None) -> tuple[float, 
     return low - 0.06 * spread, high + 0.06 * spread
 
 
-def _mark_recommended(axes: Axes, size: Curve, places: Sequence[float]) -> None:
-    for cell, x in zip(size["cells"], places, strict=True):
-        if size.get("recommended") and cell["trainable"] == size["recommended"]["trainable"]:
+def _mark_recommended(
+    axes: Axes, cells: Sequence[CellSummary], recommended: Mapping[str, Any] | None, places: Sequence[float]
+) -> None:
+    for cell, x in zip(cells, places, strict=True):
+        if recommended and cell["trainable"] == recommended["trainable"]:
             half = 0.34 * smallest_step(places)
             axes.axvspan(x - half, x + half, color=QUIET, alpha=0.14, linewidth=0)
 

@@ -15,6 +15,7 @@ from frostline.report.tables.operating_points import operating_points_table
 from frostline.report.tables.rules import front, other_rules
 from frostline.report.tables.scores import scores_table, shares_table
 from frostline.report.tables.table import ReportTable
+from frostline.report.tables.ways import ways_table
 from frostline.statistics.curve import Curve, main_point
 
 
@@ -41,7 +42,10 @@ def size_content(size: Curve, answer: Mapping[str, Any], results: Mapping[str, A
         "test_sentences": sentences_on_test(size, answer["metric"]) if answer["tested"] and recommended else [],
         "rules": other_rules(size, main),
         "front": front(size),
-        "tables": _tables(size, main, answer, suffix),
+        "tables": {
+            **_tables(size, main, answer, suffix),
+            **({"ways": ways} if (ways := ways_table(size, results, suffix=suffix)) else {}),
+        },
         "audits": [
             (cell["trainable"], results[cell["points"][0]["run"]]["audit"]) for cell in size["cells"] if cell["points"]
         ],

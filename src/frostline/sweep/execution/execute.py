@@ -16,7 +16,7 @@ from frostline.frozen.batches import Rows
 from frostline.frozen.cache.loading import load_or_compute
 from frostline.frozen.check.cut_comparison import Check
 from frostline.frozen.check.exactness import check
-from frostline.statistics.tune import FULL
+from frostline.statistics.tune import FULL, NAMED
 from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
 from frostline.sweep.execution.sharing import POLL, shared_out
@@ -32,6 +32,7 @@ from frostline.training.context import starting_cut
 from frostline.training.result import Result
 from frostline.training.run import run, run_stacked
 from frostline.training.specification import RunSpec
+from frostline.training.ways.phases import trainings_of
 
 # These errors fail one run. Any other error ends the sweep.
 FAILURES = (RuntimeError, MemoryError, AssertionError, ArithmeticError, ValueError)
@@ -220,7 +221,12 @@ def prepare_hidden_states(prepared: Prepared, runs: Sequence[RunSpec], progress:
 
 def runs_from_cache(prepared: Prepared, runs: Sequence[RunSpec]) -> list[RunSpec]:
     """Those of the runs that start from cached hidden states."""
-    return [spec for spec in runs if starting_cut(prepared.plan.cached, prepared.pretrained.anatomy, spec) is not None]
+    cached, anatomy = prepared.plan.cached, prepared.pretrained.anatomy
+    return [
+        spec
+        for spec in runs
+        if any(starting_cut(cached, anatomy, one) is not None for one in trainings_of(spec, anatomy))
+    ]
 
 
 def check_cuts(prepared: Prepared) -> list[Check]:
@@ -232,7 +238,8 @@ def check_cuts(prepared: Prepared) -> list[Check]:
     if prepared.checks is not None:
         return prepared.checks
     pretrained, context = prepared.pretrained, prepared.context
-    ks = {spec.tune for spec in prepared.plan.runs if isinstance(spec.tune, int)}
+    last = {spec.tune: spec for spec in prepared.plan.runs if spec.tune != NAMED}.values()
+    ks = {k for spec in last if (k := spec.to_train.depth(pretrained.anatomy)) is not None}
     ends = {min(ks), max(ks)} if ks else set()
     all_cut = len(runs_from_cache(prepared, prepared.plan.runs)) == len(prepared.plan.runs)
     checks = check(

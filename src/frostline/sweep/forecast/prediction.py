@@ -130,7 +130,7 @@ def _cells(
 def _seconds(workload: Workload, calibration: Calibration, spec: RunSpec, work: RunWork) -> tuple[float, float]:
     """Seconds of the training steps of a run, and of its evaluation."""
     matrices, cut = workload.matrices, workload.cut(spec)
-    steps = matrices.training(spec.to_train.parameters(workload.anatomy), work.steps, cut)
+    steps = workload.training_operations(spec, work)
     scored = matrices.forward(work.scored, cut or 0)
     points = calibration.points
     return (

@@ -128,7 +128,7 @@ class Timer:
                 **{"train_size": len(rows), "num_train_epochs": 1.0},
                 **{"per_device_train_batch_size": micro_batch, "gradient_accumulation_steps": parts},
                 **{"evaluations_per_epoch": 1, "train_score_rows": 1, "warmup_steps": 0.0},
-                **{"learning_rate": TINY, "head_learning_rate": TINY},
+                **{"learning_rate": TINY, "head_learning_rate": TINY, "way": spec.way.in_one_training},
             }
         )
         specs = [short.model_copy(update={"seed": run.seed}) for run in runs]

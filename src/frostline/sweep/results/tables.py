@@ -11,7 +11,7 @@ import pandas as pd
 from frostline.data.files import replace_file
 from frostline.data.parsing import NUMBER
 from frostline.model.places import EMBEDDINGS, layer_number
-from frostline.statistics.tune import FULL, NAMED
+from frostline.statistics.tune import FULL
 from frostline.sweep.results.store import Store
 from frostline.training.specification import RunSpec
 
@@ -22,6 +22,7 @@ COLUMNS = (
     "trainable",
     "tuned_layers",
     "tune_embeddings",
+    "tuned_share",
     "seed",
     "learning_rate",
     "status",
@@ -42,7 +43,7 @@ COLUMNS = (
 )
 INTEGERS = ("train_size", "tuned_layers", "seed", "trainable_parameters", "concurrent_runs", "peak_memory_bytes")
 FLOATS = (
-    *("learning_rate", "validation_best", "validation_last", "train_last", "test", "best_epoch"),
+    *("tuned_share", "learning_rate", "validation_best", "validation_last", "train_last", "test", "best_epoch"),
     *("train_seconds", "cache_seconds"),
 )
 COST = ("train_seconds", "cache_seconds", "peak_memory_bytes")  # not reproducible
@@ -108,16 +109,23 @@ def _starts_from_cache(facts: Mapping[str, Any]) -> bool:
 
 
 def _depth_columns(spec: RunSpec, audit: Mapping[str, Any] | None, layers: int) -> dict[str, Any]:
-    """The columns ``tuned_layers`` and ``tune_embeddings``. For named parts they are None until there is an audit."""
-    if spec.tune != NAMED:
-        k = layers if spec.tune == FULL else spec.tune
-        return {"tuned_layers": k, "tune_embeddings": spec.tune == FULL}
+    """The columns on the depth of a run: its layers, whether it trains embeddings, and the share of layers that run in training.
+
+    For named parts and ways they are None until there is an audit.
+    """
+    k = layers if spec.tune == FULL else spec.tune
+    if isinstance(k, int):
+        return {"tuned_layers": k, "tune_embeddings": spec.tune == FULL, "tuned_share": k / layers}
     if audit is None:
-        return {"tuned_layers": None, "tune_embeddings": None}
+        return {"tuned_layers": None, "tune_embeddings": None, "tuned_share": None}
     trained = [place for place, count in audit["by_place"].items() if count["trained"]]
     numbers = [number for place in trained if (number := layer_number(place)) is not None]
     embeddings = EMBEDDINGS in trained
-    return {"tuned_layers": layers - min([0] if embeddings else numbers, default=layers), "tune_embeddings": embeddings}
+    return {
+        "tuned_layers": layers - min([0] if embeddings else numbers, default=layers),
+        "tune_embeddings": embeddings,
+        "tuned_share": audit["tuned_share"],
+    }
 
 
 def score_rows(specs: Iterable[RunSpec], store: Store, *, with_test: bool) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from frostline.training.context import RunContext, starting_cut
 from frostline.training.rows import train_rows, validation_rows
 from frostline.training.specification import RunSpec
 from frostline.training.steps import StepPlan
+from frostline.training.ways.phases import phases_of
 
 PLAIN_BATCH = 8  # per_device_eval_batch_size of TrainingArguments
 
@@ -96,8 +97,15 @@ class Workload:
     def operations(self, spec: RunSpec) -> float:
         """Operations of a whole run."""
         work, cut = self.run_work(spec), self.cut(spec)
-        names = spec.to_train.parameters(self.anatomy)
-        return self.matrices.training(names, work.steps, cut) + self.matrices.forward(work.scored, cut or 0)
+        return self.training_operations(spec, work) + self.matrices.forward(work.scored, cut or 0)
+
+    def training_operations(self, spec: RunSpec, work: RunWork) -> float:
+        """Operations of all training steps of a run. Its phases have equal parts of the steps."""
+        phases = phases_of(spec, self.anatomy)
+        steps = work.steps * (1 / len(phases))
+        return sum(
+            self.matrices.training(phase.to_train.parameters(self.anatomy), steps, self.cut(phase)) for phase in phases
+        )
 
     def forward_pass_operations(self, rows: Rows) -> float:
         """Operations of the forward pass over the frozen layers for these rows, with the copies that fill up its batches."""

@@ -17,7 +17,7 @@ from frostline.training.forward import forward_function
 from frostline.training.probes.linear import ridge
 from frostline.training.rows import train_rows
 from frostline.training.specification import RunSpec
-from frostline.training.ways.way import PLAIN
+from frostline.training.ways.phases import frozen
 
 
 def last_linear(model: PreTrainedModel, anatomy: Anatomy) -> nn.Linear:
@@ -63,11 +63,10 @@ def _inputs_of(head: nn.Linear, spec: RunSpec, context: RunContext, rows: np.nda
     """What the module reads for each of these rows, ``[n, D]``, in evaluation mode."""
     seen: list[Tensor] = []
     hook = head.register_forward_pre_hook(lambda module, args: seen.append(args[0].detach().float().cpu()))
-    frozen = spec.model_copy(update={"tune": 0, "way": PLAIN})  # reads hidden states from the cache, if they are there
     context.pretrained.model.eval()
     size = spec.per_device_eval_batch_size
     try:
-        with torch.no_grad(), forward_function(context, [frozen]) as forward:
+        with torch.no_grad(), forward_function(context, [frozen(spec)]) as forward:
             for n in range(0, len(rows), size):
                 forward(rows[None, n : n + size])
     finally:

@@ -1,6 +1,5 @@
 """The ways that the command line knows by name."""
 
-import re
 from collections.abc import Mapping
 
 from frostline import FrostlineError
@@ -20,14 +19,19 @@ NAMED_WAYS: Mapping[str, Way] = {
     "mixout": Way(mixout=0.7),
     "uncorrected": Way(bias_correction=False),
 }
-NUMBERED_WAYS = ("lora", "first", "middle", "spread", "random", "gradual", "llrd", "lp-ft", "reinit", "transferred")
-
-
-def tune_of(name: str) -> Tune:
-    """What a name of ``--ways`` stands for in the grid: ``last-2`` is k = 2, ``full`` is ``all``; others keep their name."""
-    if found := re.fullmatch("last-([0-9]+)", name):
-        return int(found[1])
-    return 0 if name == "head" else FULL if name == "full" else name
+NUMBERED_WAYS = (
+    "spectrum",
+    "lora",
+    "first",
+    "middle",
+    "spread",
+    "random",
+    "gradual",
+    "llrd",
+    "lp-ft",
+    "reinit",
+    "transferred",
+)
 
 
 def way_named(tune: Tune, own: Mapping[str, Way]) -> Way | None:
@@ -58,6 +62,8 @@ def _numbered(name: str) -> Way | None:
         return None
     count = int(digits)
     match kind:
+        case "spectrum":
+            return Way(signal_share=count / 100) if count <= 100 else None
         case "lora":
             return Way(tune=count, low_rank=LORA_RANK, rate_factor=LORA_RATES)
         case "first" | "middle" | "spread" | "random":

@@ -3,6 +3,17 @@
 from frostline.model.anatomy import Anatomy
 from frostline.statistics.tune import FULL
 from frostline.training.specification import RunSpec
+from frostline.training.ways.way import PLAIN
+
+
+def trainings_of(spec: RunSpec, anatomy: Anatomy) -> list[RunSpec]:
+    """Everything that a run computes from hidden states: its phases, and the fit of its head."""
+    return [*phases_of(spec, anatomy), *[frozen(spec)] * (spec.way.order == "head-first")]
+
+
+def frozen(spec: RunSpec) -> RunSpec:
+    """The run with all layers frozen, to read what the head reads."""
+    return spec.model_copy(update={"tune": 0, "way": PLAIN})
 
 
 def phases_of(spec: RunSpec, anatomy: Anatomy) -> list[RunSpec]:

@@ -4,14 +4,17 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from frostline.statistics.tune import FULL, Tune
+from frostline.statistics.tune import FULL, NAMED, Tune
 from frostline.training.fields import Positive, Strict
+
+# fields that say which layers are trained, or need to know it
+BY_LAYER = ("tune", "layers", "only", "low_rank", "reinitialized", "transferred", "order")
 
 
 class Way(BaseModel):
     """A way to tune. Every field changes one thing of tuning the last k layers; most of them can be combined.
 
-    A TOML file defines a way of its own as a table ``[ways.NAME]`` with these fields.
+    A TOML file defines a way of its own as a table ``[way.NAME]`` with these fields.
     """
 
     model_config = Strict
@@ -24,6 +27,15 @@ class Way(BaseModel):
     only: Literal["all", "biases", "norms"] = Field(
         default="all",
         description="which of their parameters: all, biases (BitFit, Zaken et al. 2022), or those of norms",
+    )
+    modules: tuple[str, ...] | None = Field(
+        default=None, description="module paths to train instead of layers, such as encoder.layer.11.attention"
+    )
+    signal_share: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="train this share of the weight matrices, those with the highest signal-to-noise ratios (Spectrum)",
     )
     low_rank: int = Field(
         default=0,
@@ -74,11 +86,21 @@ class Way(BaseModel):
         return "matrices" if self.low_rank else self.only
 
     @property
+    def trained(self) -> Tune:
+        """What is trained: a number of layers, ``all``, or ``named`` for modules."""
+        return NAMED if self.modules else self.tune
+
+    @property
     def alone(self) -> bool:
         """Whether such runs are trained one by one and not as stacks."""
         return self.order != "at-once" or bool(
             self.low_rank or self.mixout or self.towards_pretrained or self.patience or self.layers == "random"
         )
+
+    @property
+    def in_one_training(self) -> "Way":
+        """The same way without phases, to time its steps."""
+        return self.model_copy(update={"order": "at-once", "patience": 0})
 
     @property
     def dense(self) -> bool:
@@ -99,6 +121,10 @@ class Way(BaseModel):
             raise ValueError("low_rank and order = 'gradual' cannot be combined: choose one of them")
         if self.order == "gradual" and self.layers != "last":
             raise ValueError(f"order = 'gradual' thaws from the top, but layers = {self.layers!r}: choose last")
+        by_module = [name for name in ("modules", "signal_share") if getattr(self, name)]
+        others = [name for name in BY_LAYER if getattr(self, name) != type(self).model_fields[name].default]
+        if by_module and others:
+            raise ValueError(f"{by_module[0]} says what is trained, and so does {others[0]}: choose one of them")
         if self.layers != "last" and self.tune == FULL:
             raise ValueError(f"layers = {self.layers!r} needs a number of layers: give tune = 2, for example")
         if self.reinitialized and self.transferred is not None:

@@ -1,0 +1,34 @@
+"""``frostline.compare``: other ways to tune beside the last k layers."""
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any
+
+from frostline.api.sweep import Sweep
+from frostline.sweep.progress import Progress
+
+WAYS = ("last-2", "lora-2", "llrd", "lp-ft", "gradual", "reinit-2", "full")
+DEFAULTS = MappingProxyType({"learning_rate": (2e-5, 5e-5, 1e-4)})  # those that differ from a sweep's
+
+
+def compare(*, ways: str | Sequence[str] = WAYS, progress: Progress | None = None, **settings: Any) -> dict[str, Any]:
+    """Train ways to tune on the same examples with the same number of learning rates, and recommend one.
+
+    Args:
+        ways: Names of ways, or a text with commas between them. At least one of them is a k or full fine-tuning.
+        progress: Shows progress; by default on the terminal.
+        **settings: The settings of :class:`frostline.Sweep`, except ``tune``. ``way`` defines ways of your own
+            by name, as dictionaries of the fields of :class:`frostline.training.ways.way.Way`.
+
+    Returns:
+        The answer, as in ``answer.json``.
+
+    Raises:
+        FrostlineError: A setting, the data or the model is unusable; the message says what to do.
+    """
+    return sweep_of(ways, progress=progress, **settings).run()
+
+
+def sweep_of(ways: str | Sequence[str], *, progress: Progress | None = None, **settings: Any) -> Sweep:
+    """The sweep that compares these ways."""
+    return Sweep(progress=progress, **{**DEFAULTS, **settings, "tune": ways})

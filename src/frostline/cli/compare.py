@@ -1,0 +1,49 @@
+"""`frostline compare`: other ways to tune beside the last k layers."""
+
+from typing import Annotated, Any
+
+import typer
+
+from frostline.cli.answer_output import run_and_print
+from frostline.cli.flags import with_settings
+from frostline.cli.help import PanelCommand
+from frostline.cli.plan_output import print_groups, print_plan
+from frostline.cli.program import app
+
+Ways = Annotated[
+    str,
+    typer.Option(
+        metavar="LIST",
+        help="Ways to tune: last-2, full, lora-2, lora-all, llrd, gradual, lp-ft, reinit-2, transferred-4, bitfit, norms, l2-sp, "
+        "mixout, uncorrected, first-2, middle-2, spread-2, random-2, spectrum-25, or names of [way.NAME] in the TOML file.",
+        rich_help_panel="Grid",
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the plan and all parameter groups; train and write nothing.")
+]
+
+
+@app.command(cls=PanelCommand, short_help="Compare other ways to tune with the last k layers.")
+@with_settings(leave_out=("tune",), out="frostline-compare")
+def compare(
+    settings: dict[str, Any],
+    ways: Ways = "last-2,lora-2,llrd,lp-ft,gradual,reinit-2,full",
+    dry_run: DryRun = False,
+) -> None:
+    """Compare other ways to tune with the last k layers, and recommend one: score against cost.
+
+    Needs --model and one of --train, --data and --glue. Every way is trained with as many learning rates, by default three.
+    Run the same command again to continue where it stopped. More ways, seeds or train sizes add to the folder.
+
+    Example: frostline compare --model ORG/NAME --train reviews.csv --ways last-2,lora-2,lp-ft,full --out ways
+    """
+    from frostline.api.compare import sweep_of
+
+    sweep = sweep_of(ways, **settings)
+    if not dry_run:
+        run_and_print(sweep)
+        return
+    plan = sweep.plan(timed=False)
+    print_plan(plan)
+    print_groups(plan.groups)

@@ -1,0 +1,80 @@
+"""The table of ways to tune: each beside the last k layers at the same cost."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from frostline.report import formatting
+from frostline.report.names import trainable
+from frostline.report.tables.by_depth import title_of
+from frostline.report.tables.table import Column, ReportTable, Row, Values
+from frostline.statistics.curve import Curve
+from frostline.statistics.tune import is_way
+from frostline.training.ways.way import PLAIN
+
+CAPTION = (
+    "Each way beside the largest k that costs at most as much, by the share of layers that run in training: the points that it "
+    "is expected to score above that k, their 95 % interval, and the probability that it scores higher. Time and memory are "
+    "measured. Each way has as many learning rates as every k, and is shown at its best one."
+)
+
+
+def ways_table(curve: Curve, results: Mapping[str, Any], *, suffix: str = "") -> ReportTable | None:
+    """A row for each way; None if there are none.
+
+    Args:
+        curve: One train size of an answer.
+        results: The facts of finished runs by digest.
+        suffix: The end of the file name, unique for each train size.
+    """
+    choices = {choice["choice"]: choice for choice in curve["choices"]}
+    recommended = curve.get("recommended")
+    rows = [
+        Row(
+            {
+                "way": cell["trainable"],
+                "fields": _fields(results[cell["points"][0]["run"]]["spec"]) if cell["points"] else "",
+                "score": cell["validation"]["mean"],
+                **_beside(choices.get(cell["trainable"])),
+                **{name: cell[name] for name in ("trainable_parameters", "seconds", "peak_memory_bytes")},
+            },
+            ("recommended",) if recommended and recommended["trainable"] == cell["trainable"] else (),
+            bool(recommended and recommended["trainable"] == cell["trainable"]),
+        )
+        for cell in curve["cells"]
+        if is_way(cell["trainable"])
+    ]
+    columns = (
+        Column("way", "way", number=False, strong=True, user_text="value"),
+        Column("fields", "what it changes", number=False),
+        Column("score", "mean\nscore", formatting.score),
+        Column("k", "beside", trainable, number=False),
+        Column("above", "expected\npoints above", formatting.points, small=lambda row: _interval(row)),
+        *(Column("low"), Column("high")),
+        Column("probability", "probability\nof more", formatting.percent),
+        Column("trainable_parameters", "trainable\nparameters", formatting.parameters),
+        Column("seconds", "training\ntime", formatting.seconds),
+        Column("peak_memory_bytes", "peak\nmemory", formatting.size),
+    )
+    return (
+        ReportTable(f"ways{suffix}", title_of("Ways to tune", curve, suffix), CAPTION, columns, tuple(rows))
+        if rows
+        else None
+    )
+
+
+def _fields(spec: Mapping[str, Any]) -> str:
+    """The fields of a run's way that differ from their defaults."""
+    usual = PLAIN.model_dump(mode="json")
+    return ", ".join(f"{name} {value}" for name, value in spec["way"].items() if value != usual[name])
+
+
+def _beside(choice: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The comparison of a choice with the last k layers at the same cost."""
+    beside = (choice and choice["beside_k"]) or {}
+    return {"k": beside.get("choice"), **{name: beside.get(name) for name in ("above", "low", "high", "probability")}}
+
+
+def _interval(row: Values) -> list[str]:
+    if row["low"] is None:
+        return []
+    return [f"{formatting.points(row['low'])} to {formatting.points(row['high'])}"]

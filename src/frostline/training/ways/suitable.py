@@ -1,0 +1,36 @@
+"""Which ways suit a model and a task."""
+
+from frostline import FrostlineError
+from frostline.data.specification import TOKENS
+from frostline.model.pretrained import Pretrained
+from frostline.training.specification import RunSpec
+from frostline.training.ways.head import last_linear
+
+
+def require_suitable(spec: RunSpec, pretrained: Pretrained, task_type: str) -> None:
+    """Refuse a run that this model or task does not allow.
+
+    Raises:
+        FrostlineError: The model has fewer layers, lacks a module, or the way is for another type of task.
+    """
+    anatomy, way = pretrained.anatomy, spec.way
+    names = spec.to_train.parameters(anatomy)
+    new_from = way.reinitialized if way.transferred is None else way.transferred
+    if new_from > anatomy.count:
+        raise FrostlineError(
+            f"{spec.trainable}: {new_from} layers were requested, but the model has {anatomy.count}: give at most that many."
+        )
+    if way.order == "head-first":
+        if task_type == TOKENS:
+            raise FrostlineError(
+                f"{spec.trainable}: the head is fitted on one vector for each text, but words have tags: leave it out."
+            )
+        last_linear(pretrained.model, anatomy)
+    if way.only != "all" and not any(anatomy.places[name].startswith("layer") for name in names):
+        raise FrostlineError(
+            f"{spec.trainable}: the layers of {pretrained.name} have no {way.only}: choose another way."
+        )
+    if way.low_rank and not names & anatomy.matrices:
+        raise FrostlineError(
+            f"{spec.trainable}: the layers of {pretrained.name} have no linear modules: choose another way."
+        )
