@@ -98,9 +98,8 @@ def _backward(
     logits = forward(rows)
     losses = [problem.loss(logits[n], rows[n]) for n, state in enumerate(states) if state.active]
     torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
-    return problem.predictions(logits.detach(), rows), [
-        loss.detach() for loss in losses
-    ]  # detached, so that the graph is freed
+    scored = problem.predictions(logits.detach(), rows)  # detached, as the losses are, so that the graph is freed
+    return scored, [loss.detach() for loss in losses]
 
 
 def _clip(states: Sequence[LearnerState], losses: Sequence[Tensor], max_norm: float, step: str) -> None:
