@@ -68,7 +68,8 @@ def predict_tags(folder: Path, texts: Texts, *, trust_remote_code: bool = False)
     best, index = found.softmax(-1).max(-1)
     tags: list[list[str | None]] = [[None] * len(words_of(text)) for text in texts.texts]
     probabilities: list[list[float | None]] = [[None] * len(of_text) for of_text in tags]
-    for position, example, word in np.stack(tokens.labelled(np.arange(len(tokens)))[:3], 1).tolist():
+    first = tokens.labelled(np.arange(len(tokens)))
+    for position, example, word in zip(first.position, first.example, first.word, strict=True):
         tags[example][word] = names[int(index[position])]
         probabilities[example][word] = float(best[position])
     labels = tuple(names[n] for n in range(len(names)))
