@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from frostline import FrostlineError
-from frostline.data.columns import is_list
-from frostline.data.table import Table
+from frostline.data.columns import items_of
+from frostline.data.table import Table, is_storable
 from frostline.data.wording import quoted
 
 
@@ -32,28 +32,15 @@ def sentences(table: Table, column: str) -> tuple[str, ...]:
 
 
 def _words(table: Table, column: str, index: int, cell: Any) -> Sequence[str]:
-    if not is_list(cell):
-        found = "the list of words is missing" if cell is None else f"{quoted(cell)} is not a list of words"
-        raise FrostlineError(
-            f"{table.location(index, column)}: {found}; write a list such as ['Anna', 'lives'], or name another column with "
-            "--text-column."
-        )
-    words = list(cell)
+    location = table.location(index, column)
+    remedy = "write a list such as ['Anna', 'lives'], or name another column with --text-column"
+    words = items_of(cell, location, "words", remedy)
     if not words:
-        raise FrostlineError(f"{table.location(index, column)}: the sentence has no words; remove the row.")
-    wrong = next((word for word in words if not isinstance(word, str)), None)
-    if wrong is not None or None in words:
+        raise FrostlineError(f"{location}: the sentence has no words; remove the row.")
+    if wrong := [word for word in words if not isinstance(word, str)]:
+        raise FrostlineError(f"{location}: the word {quoted(wrong[0])} is not a text; write it in quotation marks.")
+    if broken := [word for word in words if "\n" in word or not is_storable(word)]:
         raise FrostlineError(
-            f"{table.location(index, column)}: the word {quoted(wrong)} is not a text; write it in quotation marks."
-        )
-    broken = next((word for word in words if "\n" in word or not _is_storable(word)), None)
-    if broken is not None:
-        raise FrostlineError(
-            f"{table.location(index, column)}: the word {quoted(broken)} contains a line break or half a character; write it "
-            "again."
+            f"{location}: the word {quoted(broken[0])} contains a line break or half a character; write it again."
         )
     return words
-
-
-def _is_storable(word: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" for char in word)
