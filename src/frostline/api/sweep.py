@@ -130,7 +130,7 @@ class Sweep:
         call = record(self.out, forecast) if missing and forecast else None
         begun = perf_counter()
         weights = BestWeights.in_folder(self.out) if save_model else None
-        execute(prepared, requested, progress, weights=weights, retry=())
+        execute(prepared, requested, progress, weights=weights)
         if call is not None:
             record_measured(
                 self.out,
