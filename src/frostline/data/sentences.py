@@ -3,7 +3,7 @@
 A sentence is stored as a text with a line per word. Texts and sentences can then be compared, held out and written alike.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from frostline import FrostlineError
@@ -26,21 +26,30 @@ def sentences(table: Table, column: str) -> tuple[str, ...]:
     """The sentences in a column of lists of words.
 
     Raises:
-        FrostlineError: A cell is not a list of words, has no words, or a word cannot be stored.
+        FrostlineError: As :func:`sentence`, with the row.
     """
-    return tuple(joined(_words(table, column, n, cell)) for n, cell in enumerate(table.cells(column)))
-
-
-def _words(table: Table, column: str, index: int, cell: Any) -> Sequence[str]:
-    location = table.location(index, column)
     remedy = "write a list such as ['Anna', 'lives'], or name another column with --text-column"
-    words = items_of(cell, location, "words", remedy)
+    return tuple(sentence(cell, table.location(n, column), remedy) for n, cell in enumerate(table.cells(column)))
+
+
+def sentence(given: Any, location: str, remedy: str) -> str:
+    """The sentence of a list of words.
+
+    Args:
+        given: The list.
+        location: Where it is, for the error.
+        remedy: What to do if it is no list, for the error.
+
+    Raises:
+        FrostlineError: It is not a list of words, it has no words, or a word cannot be stored.
+    """
+    words = items_of(given, location, "words", remedy)
     if not words:
-        raise FrostlineError(f"{location}: the sentence has no words; remove the row.")
+        raise FrostlineError(f"{location}: the sentence has no words; leave it out.")
     if wrong := [word for word in words if not isinstance(word, str)]:
         raise FrostlineError(f"{location}: the word {quoted(wrong[0])} is not a text; write it in quotation marks.")
     if broken := [word for word in words if "\n" in word or not is_storable(word)]:
         raise FrostlineError(
             f"{location}: the word {quoted(broken[0])} contains a line break or half a character; write it again."
         )
-    return words
+    return joined(words)
