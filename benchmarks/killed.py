@@ -38,7 +38,8 @@ def killed_sweep(words: list[str], folder: Path, processes: int, kills: int, cha
         time.sleep(chance.uniform(0.0, 10.0))
         hit = range(processes) if chance.random() < ALL_KILLED else [chance.randrange(processes)]
         for number in hit:
-            kills -= team[number].poll() is None and kills > 0
+            if kills and team[number].poll() is None:
+                kills -= 1
             team[number].kill()
             team[number].wait()
             team[number] = start(commands[number], folder)

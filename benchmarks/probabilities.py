@@ -79,9 +79,8 @@ def tasks(random: np.random.Generator, count: int) -> Iterator[tuple[Facts, Arra
     for _ in range(count):
         layers, shape = int(random.choice([6, 12])), str(random.choice(SHAPES))
         seeds, rows = int(random.choice([1, 3, 5, 10])), int(random.choice([100, 300, 1000, 2000]))
-        fail = (
-            float(random.choice([0.0, FAIL])) if seeds > 1 else 0.0
-        )  # a failed run cannot be told from a k that fails
+        # with one seed, a failed run cannot be told from a k that fails
+        fail = float(random.choice([0.0, FAIL])) if seeds > 1 else 0.0
         truth = curve(random, shape, layers)
         depth = [*(np.arange(layers + 1) / layers), 1 + 1 / layers]
         known = observed(*runs(random, truth, seeds, rows, fail), rows, depth)

@@ -152,6 +152,9 @@ def test_exhaustive_recommends_the_best_of_the_rest_if_full_failed(
     answer = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True)
     assert answer["search"]["failed_reference"] == "all" and answer["decision"]["choice"] == "words"
     assert "The whole grid was trained. Every run of full fine-tuning failed" in answer["sentence"]
+    monkeypatch.setattr(execute_module, "run", train)
+    again = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True)  # trains the failed runs again
+    assert again["search"]["failed_reference"] is None and again["runs"]["failed"] == 0
 
 
 def test_exhaustive_trains_the_whole_grid(search_settings: dict[str, Any]) -> None:

@@ -161,6 +161,25 @@ def test_objects_are_frozen_only_while_a_sweep_runs(
     assert frozen[0] > 10_000 and gc.get_freeze_count() == 0
 
 
+def test_failed_runs_that_are_not_trained_again_are_not_forecast(
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(spec: Any, context: Any, **more: Any) -> Any:
+        raise RuntimeError("out of memory")
+
+    class Shown(Progress):
+        def begin(self, what: str) -> None:
+            begun.append(what)
+
+    begun = list[str]()
+    monkeypatch.setattr("frostline.sweep.execution.execute.run", fails)
+    settings = {"tune": "0", "seeds": 1, "out": tmp_path / "o", **QUICK, "progress": Shown()}
+    for retry, trained in (("failed",), True), ((), False):
+        begun.clear()
+        answer = frostline.Sweep(model=tiny_bert, train=tiny_table, **settings).run(retry=retry)
+        assert answer["runs"]["failed"] == 1 and ("checking that the model can be cut" in begun) == trained
+
+
 def test_an_unknown_setting_is_an_ordinary_value_error(tiny_bert: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="did you mean 'learning_rate'"):
         frostline.Sweep(model=tiny_bert, train="t.csv", tune=0, out=tmp_path, learning_rates=1e-4)

@@ -53,7 +53,7 @@ def test_the_answer_is_about_entities(finished: Path) -> None:
 
 
 def test_the_saved_model_opens_in_a_pipeline(finished: Path) -> None:
-    tagger = pipeline("token-classification", str(finished / "model"), aggregation_strategy="simple")
+    tagger = pipeline("token-classification", str(finished / "model"), aggregation_strategy="first")
     found = tagger("Anna sings in Rome")
     assert {one["entity_group"] for one in found} <= {"person", "place"}
     assert tagger.model.config.id2label == dict(enumerate(LABELS))
@@ -107,9 +107,25 @@ def test_the_command_writes_word_by_word(
     assert refused.code == 2 and "use .conll, .jsonl or .parquet" in refused.err
 
 
+@pytest.mark.parametrize("word", ["Anna\tLee", "", "-DOCSTART-"])
+def test_words_that_no_line_can_hold_are_written_as_json_lines(
+    finished: Path, frostline: Frostline, tmp_path: Path, word: str
+) -> None:
+    pd.DataFrame({"tokens": [["It", "rains"], [word, "sings"]]}).to_json(
+        tmp_path / "new.jsonl", orient="records", lines=True
+    )
+    result = frostline("predict", finished / "model", "new.jsonl", "--out", "new.conll")
+    assert result.code == 2 and f"row 2: a CoNLL file cannot hold the word {word!r}" in result.err
+    assert frostline("predict", finished / "model", "new.jsonl", "--out", "tagged.jsonl").code == 0
+
+
 def test_what_a_tagger_cannot_read_is_refused(finished: Path) -> None:
     for texts, sentence in (
-        (["Anna sings."], "give a list of words for each sentence"),
+        (["Anna sings."], "Sentence 1: 'Anna sings.' is not a list of words; give a list of words for each sentence"),
+        ([["Anna"], ["sings", 1]], "Sentence 2: the word 1 is not a text"),
+        ([["Anna"], ["sings\nloud"]], "Sentence 2: the word .* contains a line break"),
+        ([["Anna"], []], "Sentence 2: the sentence has no words"),
+        ([], "The list of sentences is empty"),
         (pd.DataFrame({"tokens": ["Anna sings."]}), "is not a list of words"),
     ):
         with pytest.raises(FrostlineError, match=sentence):
@@ -129,9 +145,7 @@ def test_the_report_shows_types_and_wrong_words(finished: Path) -> None:
     assert "Scores by type" in page and "Words by tag" in page and "Entities of 2 types" in page
     assert "Sentences with the most wrong words" in page or "classified correctly" in page
     card = (finished / "model" / "README.md").read_text()
-    assert (
-        "pipeline_tag: token-classification" in card and 'aggregation_strategy="simple"' in card and "nan" not in card
-    )
+    assert "pipeline_tag: token-classification" in card and 'aggregation_strategy="first"' in card and "nan" not in card
 
 
 def test_all_tokens_are_labelled_on_request(base: Path, tmp_path: Path, tiny_table: Path) -> None:

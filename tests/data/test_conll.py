@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from frostline import FrostlineError
@@ -51,3 +52,7 @@ def test_errors_name_the_line(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text,label\na,b\n")
     with pytest.raises(FrostlineError, match="--tag-column is for CoNLL files"):
         read_table(tmp_path / "a.csv", tag_column=2)
+    with pytest.raises(FrostlineError, match="--column-names is for CSV and TSV files"):
+        read_table(tmp_path / "a.conll", column_names=["word", "tag"])
+    with pytest.raises(FrostlineError, match="the data: --tag-column is for CoNLL files"):
+        read_table(pd.DataFrame({"text": ["a"]}), tag_column=2)

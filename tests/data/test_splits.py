@@ -149,6 +149,23 @@ def test_automatic_folds_are_used_for_few_rows() -> None:
         assert data.folds is None and data.train_rows == len(data.train)
 
 
+@pytest.mark.parametrize(
+    ("rows", "options", "hinted"),
+    [
+        (2000, {}, False),
+        (1998, {}, True),
+        (26, {}, True),  # after the test rows are held out, 23 rows are left
+        (24, {}, False),
+        (100, {"held_out_share": 0.2}, False),
+        (100, {"validation": "hold out"}, False),
+    ],
+)
+def test_folds_are_suggested_where_they_would_be_accepted(rows: int, options: dict[str, Any], hinted: bool) -> None:
+    assert ("with --folds 5" in " ".join(load(train=frame(rows), **options).notes)) == hinted
+    if hinted:
+        assert load(train=frame(rows), **options, folds=5).folds is not None
+
+
 def test_by_default_a_tenth_is_held_out_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(load(train=frame(50), test="none").validation) == 5
     monkeypatch.setattr("frostline.data.splits.MAX_HELD_OUT", 3)

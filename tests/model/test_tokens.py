@@ -218,12 +218,13 @@ def test_the_tokens_that_carry_a_tag():
         {"input_ids": ids}, np.array([0, 1, 5]), {"input_ids": 9}, np.zeros(2, np.int32), np.array([0, 0, 0, 1, -1])
     )
     assert tokens.begins_word.tolist() == [True, True, False, True, False]
-    positions, examples, places, words, first = tokens.labelled(np.array([1, 0]))
-    assert (positions.tolist(), examples.tolist(), places.tolist()) == ([0, 2, 4], [0, 0, 1], [0, 1, 0])
-    assert words.tolist() == places.tolist() and first.all()
-    positions, examples, places, words, first = tokens.labelled(np.array([1, 0]), every_token=True)
-    assert (positions.tolist(), examples.tolist(), places.tolist()) == ([0, 1, 2, 4], [0, 0, 0, 1], [0, 1, 2, 0])
-    assert words.tolist() == [0, 0, 1, 0] and first.tolist() == [True, False, True, True]
+    first = tokens.labelled(np.array([1, 0]))
+    assert (first.position.tolist(), first.example.tolist(), first.place.tolist()) == ([0, 2, 4], [0, 0, 1], [0, 1, 0])
+    assert first.word.tolist() == first.place.tolist() and first.is_first.all()
+    every = tokens.labelled(np.array([1, 0]), every_token=True)
+    assert (every.position.tolist(), every.example.tolist()) == ([0, 1, 2, 4], [0, 0, 0, 1])
+    assert every.place.tolist() == [0, 1, 2, 0] and every.word.tolist() == [0, 0, 1, 0]
+    assert every.is_first.tolist() == [True, False, True, True]
     assert Tokens.join([tokens, tokens]).words.tolist() == [0, 0, 0, 1, -1] * 2
 
 

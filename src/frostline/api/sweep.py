@@ -1,6 +1,6 @@
 """:class:`Sweep`: plan and run a grid, and read its results."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +66,7 @@ class Sweep:
             prepared = self._prepare(progress)
             if timed:
                 with objects_frozen():
-                    self._check_and_forecast(prepared, progress, plain=True)
+                    self._check_and_forecast(prepared, self._requested(prepared), progress, plain=True)
             return prepared.plan
 
     def run(self, *, save_model: bool = True, retry: Collection[str] = ("failed",)) -> dict[str, Any]:
@@ -123,15 +123,16 @@ class Sweep:
         prepared.set_damage_aside(progress)
         requested = self._requested(prepared)
         prepared.store.retry({spec.digest for spec in requested}, retry)
-        missing = len(prepared.missing(requested))
-        self._check_and_forecast(prepared, progress)
+        ended = prepared.store.ended()
+        missing = [spec for spec in requested if spec.digest not in ended]
+        self._check_and_forecast(prepared, missing, progress)
         register(prepared)
         request_again(self.out, {spec.digest for spec in requested})
         forecast = prepared.plan.forecast
         call = record(self.out, forecast) if missing and forecast else None
         begun = perf_counter()
         weights = BestWeights.in_folder(self.out) if save_model else None
-        execute(prepared, requested, progress, weights=weights, retry=())
+        execute(prepared, requested, progress, weights=weights)
         if call is not None:
             record_measured(
                 self.out,
@@ -145,22 +146,24 @@ class Sweep:
             self._prepared = prepare(self.spec, self.sources, progress)
         return self._prepared
 
-    def _check_and_forecast(self, prepared: Prepared, progress: Progress, *, plain: bool = False) -> None:
-        """Run the exactness check and add a forecast to the plan, if any run is missing.
+    def _check_and_forecast(
+        self, prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, *, plain: bool = False
+    ) -> None:
+        """Run the exactness check and add a forecast to the plan, if any of the ``runs`` has no result.
 
         Args:
             prepared: The sweep.
+            runs: The runs.
             progress: Shows progress.
             plain: Whether to forecast the time of transformers' Trainer, too.
         """
-        requested = self._requested(prepared)
-        missing = len(prepared.missing(requested))
+        missing = len(prepared.missing(runs))
         if missing:
             progress.begin("checking that the model can be cut")
             check_cuts(prepared)
         if prepared.plan.forecast is None or prepared.plan.forecast.runs != missing:
             progress.begin("timing a few steps")
-            prepared.plan = replace(prepared.plan, forecast=make_forecast(prepared, requested, plain=plain))
+            prepared.plan = replace(prepared.plan, forecast=make_forecast(prepared, runs, plain=plain))
 
     def _requested(self, prepared: Prepared) -> list[RunSpec]:
         """The runs of this call. The grid in the folder may be larger."""

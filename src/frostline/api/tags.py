@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.load import read_unlabelled
-from frostline.data.sentences import joined, words_of
+from frostline.data.sentences import sentence, words_of
 from frostline.data.specification import TOKENS
 from frostline.model.classifier import load_classifier, logits_of
 from frostline.model.outputs import real_logits
@@ -37,10 +37,10 @@ class TagPredictions:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dictionary per sentence: ``row``, ``tokens``, ``tags`` and ``probabilities``."""
-        for n, sentence in enumerate(self.texts.texts):
+        for n, text in enumerate(self.texts.texts):
             yield {
                 "row": int(self.texts.rows[n]),
-                "tokens": words_of(sentence),
+                "tokens": words_of(text),
                 "tags": list(self.tags[n]),
                 "probabilities": [None if p is None else round(p, 6) for p in self.probabilities[n]],
             }
@@ -68,7 +68,8 @@ def predict_tags(folder: Path, texts: Texts, *, trust_remote_code: bool = False)
     best, index = found.softmax(-1).max(-1)
     tags: list[list[str | None]] = [[None] * len(words_of(text)) for text in texts.texts]
     probabilities: list[list[float | None]] = [[None] * len(of_text) for of_text in tags]
-    for position, example, word in np.stack(tokens.labelled(np.arange(len(tokens)))[:3], 1).tolist():
+    first = tokens.labelled(np.arange(len(tokens)))
+    for position, example, word in zip(first.position, first.example, first.word, strict=True):
         tags[example][word] = names[int(index[position])]
         probabilities[example][word] = float(best[position])
     labels = tuple(names[n] for n in range(len(names)))
@@ -80,11 +81,11 @@ def as_sentences(source: Any, text_column: str | None, trained: Any) -> Texts:
     if isinstance(source, Texts):
         return source
     if isinstance(source, list | tuple):
-        wrong = [one for one in source if not isinstance(one, list | tuple) or not one]
-        if wrong or not source:
-            found = f"contains {wrong[0]!r}" if wrong else "is empty"
-            raise FrostlineError(f"The list of sentences {found}: give a list of words for each sentence.")
+        remedy = "give a list of words for each sentence"
+        if not source:
+            raise FrostlineError(f"The list of sentences is empty: {remedy}.")
+        sentences = tuple(sentence(one, f"Sentence {n}", remedy) for n, one in enumerate(source, start=1))
         rows: NDArray[np.int64] = np.arange(1, len(source) + 1)
-        return Texts(texts=tuple(map(joined, source)), pairs=None, rows=rows, name="the list of sentences")
+        return Texts(texts=sentences, pairs=None, rows=rows, name="the list of sentences")
     texts, _ = read_unlabelled(source, text_column=text_column, trained=trained, task_type=TOKENS)
     return texts

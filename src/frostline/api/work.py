@@ -51,19 +51,17 @@ def work(
     """
     out, shown = Path(out), progress or suitable_progress()
     try:
+        store = Store(out)
+        for damage in store.check():
+            shown.note(damage)
+        store.retry({run.digest for run in Folder(out).runs}, retry)
         while True:
-            for damage in Store(out).check():
-                shown.note(damage)
             folder = Folder(out)
             digests = {run.digest for run in folder.runs}
-            folder.store.retry(digests, retry)
-            retry = ()
             if folder.counts()["pending"]:
                 prepared, weights = _prepare(folder, workers, shown), BestWeights.in_folder(out)
                 with objects_frozen():
-                    execute(
-                        prepared, folder.runs, shown, weights=weights, retry=(), wait=wait, silent_after=silent_after
-                    )
+                    execute(prepared, folder.runs, shown, weights=weights, wait=wait, silent_after=silent_after)
             while digests >= {run.digest for run in Folder(out).runs}:  # until a command adds more
                 if not (wait and _is_searched(out)):
                     return Folder(out).counts()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from frostline.cli.help import PanelCommand
-from frostline.cli.printing import print_counts, print_damage
+from frostline.cli.printing import print_damage, print_run_counts
 from frostline.cli.program import FAILED_RUNS, app
 
 Folders = Annotated[list[Path], typer.Argument(metavar="FOLDERS", help="Folders of one sweep.")]
@@ -28,7 +28,7 @@ def merge(folders: Folders, out: Out) -> None:
     for folder in folders:
         print_damage(folder)
     counts = merged(folders, out)
-    print_counts(out, counts)
+    print_run_counts(out, counts)
     print(f"`frostline report {out}` writes the report. The sweep's command with --out {out} also saves the model.")
     if counts["failed"]:
         sys.exit(FAILED_RUNS)

@@ -10,7 +10,7 @@ from frostline.model.places import EMBEDDINGS, HEAD, POOLER, layer_number, layer
 from frostline.statistics.tune import NAMED, name_of
 
 
-def print_counts(name: str, settings: Mapping[str, Any]) -> None:
+def print_parameter_counts(name: str, settings: Mapping[str, Any]) -> None:
     """Print the parameters of a study's models, or of the models in ``settings``, by part of the model and by k."""
     from frostline.studies.parameters import model_config, parameter_counts
     from frostline.studies.protocol import load_protocol

@@ -116,6 +116,8 @@ def predict(
         trained=bundle_columns(model) if several else trained_columns(model),
         task_type=TOKENS if of_words else None,
     )
+    if target.suffix == ".conll":
+        require_lines(texts)
     if several:
         by_task: dict[str, Any] = load_bundle(model)(texts)
         rows, header = list(joined_rows(by_task)), joined_columns(by_task)
@@ -149,6 +151,20 @@ def _require_bundle_options(model: Path, threshold: float | None, *, trust_remot
         raise FrostlineError(
             f"{model} is a bundle, and each of its tasks has its own threshold: leave --threshold out."
         )
+
+
+def require_lines(sentences: Any) -> None:
+    """Refuse words that no line of a CoNLL file can hold, before anything is computed."""
+    from frostline.data.formats.conll import is_writable
+    from frostline.data.sentences import words_of
+    from frostline.data.wording import quoted
+
+    for row, sentence in zip(sentences.rows, sentences.texts, strict=True):
+        if wrong := [word for word in words_of(sentence) if not is_writable(word)]:
+            raise FrostlineError(
+                f"{sentences.name}, row {row}: a CoNLL file cannot hold the word {quoted(wrong[0])}; write to a .jsonl or "
+                ".parquet file with --out."
+            )
 
 
 def print_outputs(task: str, predictions: Any) -> None:

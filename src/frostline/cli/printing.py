@@ -25,7 +25,7 @@ def print_damage(folder: Path) -> None:
         print(damage, file=sys.stderr)
 
 
-def print_counts(folder: Path, counts: Mapping[str, int]) -> None:
+def print_run_counts(folder: Path, counts: Mapping[str, int]) -> None:
     """Print how many runs of a sweep are in each state."""
     print(f"{folder}: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
 

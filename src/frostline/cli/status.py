@@ -5,7 +5,7 @@ from typing import Any
 
 from frostline.cli.flags import FolderArgument
 from frostline.cli.help import PanelCommand
-from frostline.cli.printing import print_counts, print_damage, print_table
+from frostline.cli.printing import print_damage, print_run_counts, print_table
 from frostline.cli.program import app
 
 SHOWN = ("trainable", "train_size", "seed", "learning_rate", "status", "outcome", "validation_best", "reason")
@@ -20,7 +20,7 @@ def status(folder: FolderArgument) -> None:
     print_damage(folder)
     sweep = Folder(folder)
     rows = [{**row, "learning_rate": f"{row['learning_rate']:g}"} for row in sweep.rows()]
-    print_counts(folder, sweep.counts())
+    print_run_counts(folder, sweep.counts())
     print_table(rows, SHOWN)
     if trained := list(_trained_now(sweep)):
         print()

@@ -84,7 +84,7 @@ def print_study(protocol: Any, sweeps: Sequence[Any]) -> None:
 
 
 def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
-    """Run every sweep of a study, then write two reports: with frostline's choices, and with those of the publication."""
+    """Run every sweep of a study, then write two reports: with frostline's settings, and with those of the publication."""
     from frostline.report.answer.analysis import analyze as analyze_groups
     from frostline.report.answer.groups import load_groups
     from frostline.report.names import model_name
@@ -99,9 +99,9 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
     theirs = analyze_groups(groups, settings_for(protocol))
     print_analysis(theirs, protocol)
     page = write_analysis_page(folder, ours, protocol, protocol.title, groups)
-    print(f"\nWith frostline's choices: {page}")
+    print(f"\nWith frostline's settings: {page}")
     page = write_analysis_page(folder / "as-published", theirs, protocol, protocol.title, groups)
-    print(f"With the publication's choices: {page}")
+    print(f"With the publication's settings: {page}")
     if failed:
         print(f"{failed} {'run' if failed == 1 else 'runs'} ended in an error; the same command tries again.")
         sys.exit(FAILED_RUNS)

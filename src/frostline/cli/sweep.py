@@ -7,7 +7,7 @@ import typer
 from frostline.cli.answer_output import run_and_print
 from frostline.cli.flags import retry_kinds, retry_option, with_settings
 from frostline.cli.help import PanelCommand
-from frostline.cli.parameter_counts import print_counts
+from frostline.cli.parameter_counts import print_parameter_counts
 from frostline.cli.plan_output import print_forecast, print_groups, print_plan
 from frostline.cli.program import app
 
@@ -52,7 +52,7 @@ def plan(settings: dict[str, Any], study: Study = None) -> None:
     parameters instead, from the configurations of the study's models, without weights or network.
     """
     if study is not None:
-        print_counts(study, settings)
+        print_parameter_counts(study, settings)
         return
     from frostline.api.sweep import Sweep
 

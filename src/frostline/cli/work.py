@@ -7,8 +7,9 @@ import typer
 
 from frostline.cli.flags import FolderArgument, retry_kinds, retry_option
 from frostline.cli.help import PanelCommand
-from frostline.cli.printing import print_counts
+from frostline.cli.printing import print_run_counts
 from frostline.cli.program import FAILED_RUNS, app
+from frostline.sweep.results.leases import SILENT_AFTER
 
 Wait = Annotated[
     bool, typer.Option("--wait", help="Stay until all runs have ended, and take over those of dead processes.")
@@ -33,7 +34,7 @@ def work(
     wait: Wait = False,
     retry: Retry = None,
     workers: Workers = None,
-    silent_after: SilentAfter = 30.0,
+    silent_after: SilentAfter = SILENT_AFTER,
 ) -> None:
     """Train runs of the sweep or search in a folder that no other process trains.
 
@@ -47,7 +48,7 @@ def work(
 
     kinds = retry_kinds(retry) if retry else ()
     counts = train(folder, wait=wait, retry=kinds, workers=workers, silent_after=silent_after)
-    print_counts(folder, counts)
+    print_run_counts(folder, counts)
     if not counts["pending"]:
         print(f"`frostline report {folder}` writes the report. The sweep's command also saves the model.")
     if counts["failed"]:

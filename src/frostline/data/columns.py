@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.specification import TOKENS
@@ -124,6 +125,24 @@ def has_lists(table: Table, text_column: str | None, label_column: str | None) -
 def is_list(cell: object) -> bool:
     """Whether a cell is a list of items; a data frame may hold arrays instead."""
     return isinstance(cell, list | tuple) or (hasattr(cell, "tolist") and hasattr(cell, "__len__"))
+
+
+def items_of(cell: Any, location: str, what: str, remedy: str) -> list[Any]:
+    """The items of a cell that must be a list.
+
+    Args:
+        cell: The cell.
+        location: Where it is, for the error.
+        what: What the list holds, for the error: ``words`` or ``tags``.
+        remedy: What to do, for the error.
+
+    Raises:
+        FrostlineError: The cell is no list.
+    """
+    if is_list(cell):
+        return list(cell)
+    found = f"the list of {what} is missing" if cell is None else f"{quoted(cell)} is not a list of {what}"
+    raise FrostlineError(f"{location}: {found}; {remedy}.")
 
 
 def _find_texts(table: Table, label: str | None, common: CommonNames) -> tuple[str, str | None]:

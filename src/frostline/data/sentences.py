@@ -3,12 +3,12 @@
 A sentence is stored as a text with a line per word. Texts and sentences can then be compared, held out and written alike.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from frostline import FrostlineError
-from frostline.data.columns import is_list
-from frostline.data.table import Table
+from frostline.data.columns import items_of
+from frostline.data.table import Table, is_storable
 from frostline.data.wording import quoted
 
 
@@ -26,34 +26,30 @@ def sentences(table: Table, column: str) -> tuple[str, ...]:
     """The sentences in a column of lists of words.
 
     Raises:
-        FrostlineError: A cell is not a list of words, has no words, or a word cannot be stored.
+        FrostlineError: As :func:`sentence`, with the row.
     """
-    return tuple(joined(_words(table, column, n, cell)) for n, cell in enumerate(table.cells(column)))
+    remedy = "write a list such as ['Anna', 'lives'], or name another column with --text-column"
+    return tuple(sentence(cell, table.location(n, column), remedy) for n, cell in enumerate(table.cells(column)))
 
 
-def _words(table: Table, column: str, index: int, cell: Any) -> Sequence[str]:
-    if not is_list(cell):
-        found = "the list of words is missing" if cell is None else f"{quoted(cell)} is not a list of words"
-        raise FrostlineError(
-            f"{table.location(index, column)}: {found}; write a list such as ['Anna', 'lives'], or name another column with "
-            "--text-column."
-        )
-    words = list(cell)
+def sentence(given: Any, location: str, remedy: str) -> str:
+    """The sentence of a list of words.
+
+    Args:
+        given: The list.
+        location: Where it is, for the error.
+        remedy: What to do if it is no list, for the error.
+
+    Raises:
+        FrostlineError: It is not a list of words, it has no words, or a word cannot be stored.
+    """
+    words = items_of(given, location, "words", remedy)
     if not words:
-        raise FrostlineError(f"{table.location(index, column)}: the sentence has no words; remove the row.")
-    wrong = next((word for word in words if not isinstance(word, str)), None)
-    if wrong is not None or None in words:
+        raise FrostlineError(f"{location}: the sentence has no words; leave it out.")
+    if wrong := [word for word in words if not isinstance(word, str)]:
+        raise FrostlineError(f"{location}: the word {quoted(wrong[0])} is not a text; write it in quotation marks.")
+    if broken := [word for word in words if "\n" in word or not is_storable(word)]:
         raise FrostlineError(
-            f"{table.location(index, column)}: the word {quoted(wrong)} is not a text; write it in quotation marks."
+            f"{location}: the word {quoted(broken[0])} contains a line break or half a character; write it again."
         )
-    broken = next((word for word in words if "\n" in word or not _is_storable(word)), None)
-    if broken is not None:
-        raise FrostlineError(
-            f"{table.location(index, column)}: the word {quoted(broken)} contains a line break or half a character; write it "
-            "again."
-        )
-    return words
-
-
-def _is_storable(word: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" for char in word)
+    return joined(words)

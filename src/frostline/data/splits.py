@@ -51,12 +51,13 @@ def complete_splits(given: Mapping[str, Examples], task: Task, spec: DataSpec) -
         notes.append("No rows are held out for validation or test; --test FILE adds a test set.")
     unwanted = {"test": without_test, "validation": bool(folds)}
     missing = [split for split in ("test", "validation") if split not in splits and not unwanted[split]]
+    suits_folds = _suits_folds(given, spec)
     size = _held_out_size(len(splits["train"]), task, spec.held_out_share, missing)
     for split in missing:
         rows = len(splits["train"])
         splits["train"], splits[split] = hold_out(splits["train"], task, size, spec.data_seed, split=split)
-        few = split == "validation" and rows < FEW_ROWS and rows >= DEFAULT_FOLDS * MIN_FOLD_ROWS
-        hint = f" These are few: --folds {DEFAULT_FOLDS} scores runs on all rows." if few else ""
+        few = split == "validation" and suits_folds
+        hint = f" These are few: with --folds {DEFAULT_FOLDS}, all rows are validation rows." if few else ""
         notes.append(f"{size:,} of {rows:,} training rows are held out for {split} (data seed {spec.data_seed}).{hint}")
     numbers = None
     if folds:
@@ -70,17 +71,25 @@ def complete_splits(given: Mapping[str, Examples], task: Task, spec: DataSpec) -
 
 def _number_of_folds(given: Mapping[str, Examples], spec: DataSpec) -> int:
     """The number of folds, 0 for none. Options that contradict folds are an error."""
-    rows, has_validation = len(given["train"]), "validation" in given or spec.validation is not None
     if spec.folds == "auto":
-        free = not has_validation and spec.held_out_share is None
-        return DEFAULT_FOLDS if free and DEFAULT_FOLDS * MIN_FOLD_ROWS <= rows < FEW_ROWS else 0
-    if spec.folds and has_validation:
+        return DEFAULT_FOLDS if _suits_folds(given, spec) else 0
+    if spec.folds and _has_validation(given, spec):
         raise FrostlineError(
             f"folds = {spec.folds} scores the training rows themselves: leave out either validation or folds."
         )
     if spec.folds and spec.held_out_share is not None and not is_keyword(spec.test, HOLD_OUT):
         raise FrostlineError(f"folds = {spec.folds} holds out no rows: leave out either held_out_share or folds.")
     return spec.folds
+
+
+def _suits_folds(given: Mapping[str, Examples], spec: DataSpec) -> bool:
+    """Whether there are few training rows, and no option contradicts folds."""
+    few = DEFAULT_FOLDS * MIN_FOLD_ROWS <= len(given["train"]) < FEW_ROWS
+    return few and spec.held_out_share is None and not _has_validation(given, spec)
+
+
+def _has_validation(given: Mapping[str, Examples], spec: DataSpec) -> bool:
+    return "validation" in given or spec.validation is not None
 
 
 def _held_out_size(rows: int, task: Task, share: float | None, missing: Sequence[str]) -> int:

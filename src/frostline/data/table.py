@@ -63,15 +63,22 @@ class Table:
                 else "write it as a text in quotation marks"
             )
             raise FrostlineError(f"{self.location(wrong, column)}: {found}; {remedy}, or name another column.")
-        try:
-            "".join(cells).encode()
-        except UnicodeEncodeError:
-            broken = next(i for i, cell in enumerate(cells) if any("\ud800" <= char <= "\udfff" for char in cell))
+        broken = next((i for i, cell in enumerate(cells) if not is_storable(cell)), None)
+        if broken is not None:
             raise FrostlineError(
                 f"{self.location(broken, column)}: the text contains half a character (a lone surrogate), which no file "
                 "can store; write the text again."
-            ) from None
+            )
         return tuple(cells)
+
+
+def is_storable(text: str) -> bool:
+    """Whether a text can be written as UTF-8. A text with half a character (a lone surrogate) cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def refuse_repeated_columns(name: str, columns: list[str]) -> None:

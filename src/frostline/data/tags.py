@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from frostline import FrostlineError
-from frostline.data.columns import is_list
+from frostline.data.columns import is_list, items_of
 from frostline.data.examples import Examples
 from frostline.data.parsing import INTEGER
 from frostline.data.sentences import words_of
@@ -21,9 +21,7 @@ from frostline.data.table import Table
 from frostline.data.wording import did_you_mean, listed, quoted
 
 OUTSIDE, BEGIN, INSIDE = "O", "B-", "I-"
-NO_WORD = (
-    -100
-)  # fills the targets of a sentence up to the length of the longest one, as the loss of transformers ignores it
+NO_WORD = -100  # fills targets up to the longest sentence; the loss of transformers ignores this number
 
 
 def are_entities(labels: Sequence[str]) -> bool:
@@ -72,8 +70,7 @@ def tag_names(table: Table, column: str, given: Sequence[str] | None) -> tuple[s
             "least two different tags, or name another column with --label-column."
         )
     names = tuple(counts)
-    key = _order_of_entities if are_entities(names) else _order_of_texts
-    return tuple(sorted(names, key=key))
+    return tuple(sorted(names, key=_order_of_entities) if are_entities(names) else sorted(names))
 
 
 def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -83,7 +80,7 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
         FrostlineError: A list of tags is missing or has another length than its sentence, a tag is unknown, or an entity begins
             without ``B-``.
     """
-    index = {label: n for n, label in enumerate(labels)}
+    index, entities = {label: n for n, label in enumerate(labels)}, are_entities(labels)
     rows = []
     for n, (tags, sentence) in enumerate(zip(_tag_lists(table, column), sentences, strict=True)):
         words = words_of(sentence)
@@ -102,7 +99,7 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
                 "tags with --labels."
             )
         rows.append([index[tag] for tag in named])
-        if are_entities(labels):
+        if entities:
             _refuse_orphan(table, column, n, words, named)
     targets = np.full((len(rows), max(map(len, rows))), NO_WORD, np.int64)
     for n, row in enumerate(rows):
@@ -130,13 +127,8 @@ def has_no_tags(table: Table, column: str) -> bool:
 def _tag_lists(table: Table, column: str) -> list[list[Any]]:
     found = []
     for n, cell in enumerate(table.cells(column)):
-        if not is_list(cell):
-            what = "the list of tags is missing" if cell is None else f"{quoted(cell)} is not a list of tags"
-            raise FrostlineError(
-                f"{table.location(n, column)}: {what}; write a list with a tag for each word, or name another column with "
-                "--label-column."
-            )
-        tags = list(cell)
+        remedy = "write a list with a tag for each word, or name another column with --label-column"
+        tags = items_of(cell, table.location(n, column), "tags", remedy)
         if any(tag is None or tag == "" for tag in tags):
             raise FrostlineError(f"{table.location(n, column)}: a word has no tag; write one for each word, such as O.")
         found.append(tags)
@@ -162,7 +154,3 @@ def _refuse_orphan(table: Table, column: str, index: int, words: Sequence[str], 
 
 def _order_of_entities(tag: str) -> tuple[bool, str, str]:
     return tag != OUTSIDE, tag[len(BEGIN) :], tag
-
-
-def _order_of_texts(tag: str) -> tuple[bool, str, str]:
-    return True, tag, ""

@@ -36,11 +36,11 @@ MODEL_CLASSES = {  # by task type
     REGRESSION: AutoModelForSequenceClassification,
     TOKENS: AutoModelForTokenClassification,
 }
-PROBLEM_TYPES = {
+PROBLEM_TYPES = {  # transformers' names, by task type
     CLASSIFICATION: "single_label_classification",
     REGRESSION: "regression",
     TOKENS: None,
-}  # of transformers
+}
 LOAD_SETTINGS = ("name_or_path", "is_local", "local_files_only", "max_length")  # of a tokenizer; not part of the model
 LONGEST = 512  # tokens of an example, unless the user or the model sets another limit
 

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,24 @@ from frostline.data.sentences import words_of
 
 WORDS = "words"  # beside the inputs of the model while sentences are encoded
 CHUNK = 8192  # examples in one call of the tokenizer, to limit its memory
+
+
+class LabelledTokens(NamedTuple):
+    """The P tokens of some examples that carry the tag of their word, ``[P]`` each.
+
+    Attributes:
+        position: The position of the token among all tokens of these examples.
+        example: The place of its example among these examples.
+        place: Its place among the labelled tokens of its example. If only first tokens are labelled, that is its word.
+        word: The word of the sentence that it belongs to.
+        is_first: Whether it is the first token of its word.
+    """
+
+    position: NDArray[np.int64]
+    example: NDArray[np.int64]
+    place: NDArray[np.int64]
+    word: NDArray[np.int64]
+    is_first: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,22 +108,16 @@ class Tokens:
         before[self.offsets[:-1][self.lengths > 0]] = -1  # the last token of another example
         return np.asarray((self.words >= 0) & (self.words != before))
 
-    def labelled(self, rows: NDArray[np.int64], *, every_token: bool = False) -> tuple[NDArray[Any], ...]:
-        """The tokens of the examples ``rows`` that carry the tag of their word: the first one of a word, or every one.
-
-        Returns:
-            Five arrays with an item for each of them: its position among all tokens of ``rows``; the place of its example in
-            ``rows``; its place in the example; its word; whether it is the first one of the word. The place of a first token
-            is that of its word. With ``every_token``, tokens are counted.
-        """
+    def labelled(self, rows: NDArray[np.int64], *, every_token: bool = False) -> LabelledTokens:
+        """The tokens of the examples ``rows`` that carry the tag of their word: the first one of a word, or every one."""
         assert self.words is not None
         flat = flat_positions(self.offsets, rows)
-        first, words = self.begins_word[flat], self.words[flat].astype(np.int64)
+        is_first, words = self.begins_word[flat], self.words[flat].astype(np.int64)
         examples = np.repeat(np.arange(len(rows)), self.lengths[rows])
-        chosen = np.flatnonzero(words >= 0 if every_token else first)
-        examples, words, first = examples[chosen], words[chosen], first[chosen]
-        places = np.arange(len(chosen)) - np.searchsorted(examples, examples) if every_token else words
-        return chosen, examples, places, words, first
+        chosen = np.flatnonzero(words >= 0 if every_token else is_first)
+        example, word = examples[chosen], words[chosen]
+        place = np.arange(len(chosen)) - np.searchsorted(example, example) if every_token else word
+        return LabelledTokens(chosen, example, place, word, is_first[chosen])
 
     @cached_property
     def keys(self) -> NDArray[np.void]:
@@ -123,14 +135,13 @@ class Tokens:
     def join(parts: Sequence["Tokens"]) -> "Tokens":
         """The examples of several ``Tokens``, one after the other."""
         sizes = [part.lengths for part in parts]
+        words = [part.words for part in parts if part.words is not None]
         return Tokens(
             inputs={name: np.concatenate([part.inputs[name] for part in parts]) for name in parts[0].inputs},
             offsets=np.concatenate([[0], np.cumsum(np.concatenate(sizes))]),
             padding=parts[0].padding,
             dropped=np.concatenate([part.dropped for part in parts]),
-            words=None
-            if parts[0].words is None
-            else np.concatenate([part.words for part in parts if part.words is not None]),
+            words=np.concatenate(words) if words else None,
         )
 
 

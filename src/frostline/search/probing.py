@@ -40,7 +40,6 @@ def fit_alternatives(
     Returns:
         The models, and the estimate of k by each method.
     """
-    progress.begin("fitting models that train no layer")
     task = prepared.data.task
     about = {
         "task": task.name,
@@ -50,6 +49,7 @@ def fit_alternatives(
     }
     if prepared.data.train.of_words:
         return Alternatives(None, None, {}, about), {}
+    progress.begin("fitting models that train no layer")
     data, rows, scored = _examples(prepared, runs[0])
     words = WordsModel.fit(data.train, len(task.labels))
     probed, estimates = _probes(prepared, data, rows, words) or (None, {})

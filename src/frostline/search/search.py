@@ -155,6 +155,7 @@ class Search:
         spec = _sweep_of(self.prepared.requested, [*self.recorder.trials, *step.trials])
         register(replace(self.prepared, spec=spec))
         store = self.prepared.store
+        store.retry({run.digest for run in runs.values()}, ("failed",))
         try:
             execute(self.prepared, list(runs.values()), self.progress, weights=BestWeights.in_folder(store.out))
         except KeyboardInterrupt:

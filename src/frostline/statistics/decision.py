@@ -9,7 +9,7 @@ is worth: two points by default. Training time grows in proportion to the tuned 
 same in equal sweeps.
 
 Expected scores are means of the posterior (``posterior.py``), so a choice that looks best by luck is pulled towards its
-neighbours. Nothing is recommended if another choice has measured at least its score for less.
+neighbours. A choice is never recommended if another one has measured at least its score at no higher cost.
 
 With a wanted certainty, the recommended choice is instead the cheapest one that reaches the goal with that probability.
 """

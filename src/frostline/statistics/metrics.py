@@ -20,9 +20,7 @@ from frostline.data.tags import are_entities
 from frostline.statistics import tags
 
 Array = NDArray[Any]
-Tally = tuple[
-    Array, ...
-]  # what a metric reads of each of n examples, [n] each: target and prediction, or counts of entities
+Tally = tuple[Array, ...]  # what a metric reads of n examples, [n] each: target and prediction, or counts of entities
 Score = Callable[..., float]  # of a tally
 CONSTANT_BASELINE, MEAN_BASELINE = "constant baseline", "mean baseline"
 
@@ -154,11 +152,11 @@ _ALL = (
     ),
 )
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
-DEFAULT = {
+DEFAULT = {  # by task type: the first of these that is defined for the task
     CLASSIFICATION: ("accuracy",),
     REGRESSION: ("spearmanr",),
     TOKENS: ("entity_f1", "token_accuracy"),
-}  # first defined
+}
 _ALIASES = {alias: metric.name for metric in _ALL for alias in metric.aliases}
 
 

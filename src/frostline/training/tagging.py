@@ -55,15 +55,15 @@ class TagProblem(Problem):
         every_token: bool = False,
     ) -> "TagProblem":
         """The problem of these targets ``[N, W]``."""
-        _, rows, places, words, first = tokens.labelled(np.arange(len(tokens)), every_token=every_token)
-        known, at = np.full_like(targets, NO_WORD), np.full_like(targets, -1)
-        known[rows[first], words[first]] = targets[rows[first], words[first]]
-        at[rows[first], words[first]] = places[first]
-        width = int(places.max(initial=0)) + 1 if every_token else targets.shape[1]
+        labelled = tokens.labelled(np.arange(len(tokens)), every_token=every_token)
+        tags = targets[labelled.example, labelled.word]
+        first_of = labelled.example[labelled.is_first], labelled.word[labelled.is_first]
+        known, first = np.full_like(targets, NO_WORD), np.full_like(targets, -1)
+        known[first_of], first[first_of] = tags[labelled.is_first], labelled.place[labelled.is_first]
+        width = int(labelled.place.max(initial=0)) + 1 if every_token else targets.shape[1]
         token_targets = np.full((len(targets), width), NO_WORD, np.int64)
         continued = np.array(_continued(labels))
-        tags = targets[rows, words]
-        token_targets[rows, places] = np.where(first, tags, continued[tags])
+        token_targets[labelled.example, labelled.place] = np.where(labelled.is_first, tags, continued[tags])
         return cls(
             task_type=TOKENS,
             targets=targets,
@@ -75,7 +75,7 @@ class TagProblem(Problem):
             known=known,
             every_token=every_token,
             token_targets=token_targets,
-            first=at,
+            first=first,
         )
 
     @property
@@ -84,8 +84,10 @@ class TagProblem(Problem):
 
     def by_row(self, logits: Tensor, rows: Rows) -> Tensor:
         """The logits ``[K, B, P, C]`` of the labelled tokens of rows ``[K, B]``, from those of their real tokens, ``[T, C]``."""
-        found = self.tokens.labelled(rows.ravel(), every_token=self.every_token)[:3]
-        positions, examples, places = (to_device(torch.from_numpy(x), logits.device) for x in found)
+        found = self.tokens.labelled(rows.ravel(), every_token=self.every_token)
+        positions, examples, places = (
+            to_device(torch.from_numpy(x), logits.device) for x in (found.position, found.example, found.place)
+        )
         empty = logits.new_full((rows.size, self.token_targets.shape[1], logits.shape[-1]), torch.nan)
         return empty.index_put((examples, places), logits[positions]).view(*rows.shape, *empty.shape[1:])
 

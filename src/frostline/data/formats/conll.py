@@ -47,6 +47,11 @@ def read_conll(path: Path, tag_column: int | None = None) -> Table:
     )
 
 
+def is_writable(word: str) -> bool:
+    """Whether a line of a CoNLL file can hold this word."""
+    return word not in ("", DOCUMENT) and "\t" not in word
+
+
 def _sentences(path: Path) -> tuple[list[tuple[int, list[list[str]]]], int]:
     """Each sentence with the number of its first line and the cells of its words; and the number of columns."""
     lines = list(_lines(path))

@@ -7,7 +7,7 @@ ENDINGS = {
     "Parquet": (".parquet",),
     "CoNLL": (".conll", ".bio", ".iob2"),
 }
-TABLES = tuple(name for name in ENDINGS if name != "CoNLL")  # formats of tables that have no lists
+TABLES = tuple(name for name in ENDINGS if name != "CoNLL")  # formats with columns of any kind
 FORMAT_OF = {ending: name for name, endings in ENDINGS.items() for ending in endings}
 
 

@@ -1,7 +1,6 @@
 """Read any table: a file, a ``datasets.Dataset``, a pandas ``DataFrame`` or a ``pyarrow.Table``."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,15 @@ FILE_READERS: Mapping[str, Callable[[Path], Table]] = {  # by format
     "Parquet": read_parquet,
     "CoNLL": read_conll,
 }
-DELIMITED = (*ENDINGS["CSV"], *ENDINGS["TSV"])  # read_delimited takes further options
+DELIMITED = (*ENDINGS["CSV"], *ENDINGS["TSV"])
 FRAME_READERS: Mapping[str, Callable[[Any, str], Table]] = {  # by the library that defines the object
     "datasets": from_dataset,
     "pandas": from_pandas,
     "pyarrow": from_arrow,
 }
 EXTENSIONS = tuple(FORMAT_OF)
+ONLY_DELIMITED = "--column-names is for CSV and TSV files without a header"
+ONLY_CONLL = "--tag-column is for CoNLL files"
 
 
 def read_table(
@@ -55,39 +56,27 @@ def read_table(
         FrostlineError: The source cannot be read, or has no rows.
     """
     if isinstance(source, (str, Path)):
-        path = Path(source)
-        if path.suffix.lower() in ENDINGS["CoNLL"] or (of_tokens and path.suffix.lower() in ENDINGS["TSV"]):
-            return _read(path, column_names, partial(read_conll, tag_column=tag_column))
-        if tag_column is not None:
-            raise FrostlineError(
-                f"{path}: --tag-column is for CoNLL files; name the column with --label-column instead."
-            )
-        return _read_file(path, column_names, skip_ragged)
+        return _read_file(Path(source), column_names, skip_ragged, of_tokens, tag_column)
     reader = FRAME_READERS.get(type(source).__module__.partition(".")[0])
     if reader is None:
         raise FrostlineError(
             f"{name or 'the data'}: a {type(source).__name__} cannot be read as a table; give a file, a "
             "datasets.Dataset, a pandas DataFrame or a pyarrow Table."
         )
-    if column_names or tag_column is not None:
-        given = "--column-names is for CSV and TSV files without a header"
-        given = given if column_names else "--tag-column is for CoNLL files"
-        raise FrostlineError(f"{name or 'the data'}: {given}; leave it out.")
+    if column_names:
+        raise FrostlineError(f"{name or 'the data'}: {ONLY_DELIMITED}; leave it out.")
+    if tag_column is not None:
+        raise FrostlineError(f"{name or 'the data'}: {ONLY_CONLL}; name the column with --label-column instead.")
     table = reader(source, name or f"the {type(source).__name__}")
     if not len(table):
         raise FrostlineError(f"{table.name}: the table has no rows; give one with an example per row.")
     return table
 
 
-def _read_file(path: Path, column_names: Sequence[str] | None, skip_ragged: bool) -> Table:
-    ending = path.suffix.lower()
-    if ending in DELIMITED:
-        return _read(path, None, partial(read_delimited, column_names=column_names, skip_ragged=skip_ragged))
-    return _read(path, column_names, lambda path: FILE_READERS[FORMAT_OF[ending]](path))
-
-
-def _read(path: Path, column_names: Sequence[str] | None, reader: Callable[[Path], Table]) -> Table:
-    """Read a file. ``column_names`` are refused, because no other format than CSV and TSV lacks names."""
+def _read_file(
+    path: Path, column_names: Sequence[str] | None, skip_ragged: bool, of_tokens: bool, tag_column: int | None
+) -> Table:
+    """Read a file. Options that do not suit its format are an error."""
     ending = path.suffix.lower()
     if path.is_dir():
         raise FrostlineError(f"{path}: this is a folder; name a file in it, or pass the folder with --data.")
@@ -97,10 +86,18 @@ def _read(path: Path, column_names: Sequence[str] | None, reader: Callable[[Path
         raise FrostlineError(
             f"{path}: the file ending {quoted(ending)} is not known; use one of {', '.join(EXTENSIONS)}."
         )
-    if column_names:
-        raise FrostlineError(f"{path}: --column-names is for CSV and TSV files without a header; leave it out.")
+    is_conll = ending in ENDINGS["CoNLL"] or (of_tokens and ending in ENDINGS["TSV"])
+    is_delimited = ending in DELIMITED and not is_conll
+    if column_names and not is_delimited:
+        raise FrostlineError(f"{path}: {ONLY_DELIMITED}; leave it out.")
+    if tag_column is not None and not is_conll:
+        raise FrostlineError(f"{path}: {ONLY_CONLL}; name the column with --label-column instead.")
     try:
-        return reader(path)
+        if is_conll:
+            return read_conll(path, tag_column)
+        if is_delimited:
+            return read_delimited(path, column_names, skip_ragged=skip_ragged)
+        return FILE_READERS[FORMAT_OF[ending]](path)
     except UnicodeDecodeError:
         raise FrostlineError(not_utf8(path)) from None
     except OSError as error:

@@ -110,9 +110,14 @@ def sweep_groups(folder: Path) -> Iterator[RunGroup]:
         evidence = RunPredictions(labelled, partial(logits, split=name), search.interim_analyses)
         runs = rows if main else _scored_on(rows, split, sweep.scores(), identity.metric)
         yield RunGroup(
-            *(model, task, identity.layers, [{**row, "task": task} for row in runs], evidence, folder),
-            search if main else replace(search, alternatives=()),
-            not main,
+            model=model,
+            task=task,
+            layers=identity.layers,
+            runs=[{**row, "task": task} for row in runs],
+            evidence=evidence,
+            folder=folder,
+            search=search if main else replace(search, alternatives=()),  # alternatives are scored on validation only
+            same_runs=not main,
         )
 
 

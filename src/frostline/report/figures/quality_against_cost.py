@@ -32,7 +32,7 @@ class Mark:
     Attributes:
         name: ``last 2``, ``all``, ``probe``.
         x: The position.
-        cost: The share of the training cost of full fine-tuning.
+        cost: The share of the layers that it tunes.
         measured: The mean of its measured scores.
         score: Its expected score, given the scores of all choices.
         low, high: The 95 % interval of the expected score, compared with full fine-tuning; None for full fine-tuning itself.
@@ -53,7 +53,7 @@ def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> 
     """The score of every choice of one train size over its cost; None if nothing is recommended, or if no k has a score.
 
     A dot is an expected score, a bar is the 95 % interval of the difference from full fine-tuning's expected score, added to it.
-    A circle is a measured mean.
+    A short line across is a measured mean.
 
     Args:
         curve: One train size of an answer.

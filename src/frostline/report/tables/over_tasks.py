@@ -7,7 +7,7 @@ from frostline.report import formatting
 from frostline.report.answer.analysis import Analysis
 from frostline.report.names import trainable
 from frostline.report.tables.operating_points import THREE_WAYS, sufficient_columns
-from frostline.report.tables.overview import MODEL, choices_sentence
+from frostline.report.tables.overview import MODEL, settings_sentence
 from frostline.report.tables.table import Column, ReportTable, Row
 
 
@@ -58,6 +58,6 @@ def points_over_tasks_table(analysis: Analysis) -> ReportTable:
     )
     caption = (
         "The smallest number of tuned layers that reaches each share of full fine-tuning in every task. "
-        f"{THREE_WAYS} {choices_sentence(analysis)}"
+        f"{THREE_WAYS} {settings_sentence(analysis)}"
     )
     return ReportTable("points_over_tasks", "Operating points over all tasks", caption, columns, tuple(rows))

@@ -36,7 +36,7 @@ def answers_table(analysis: Analysis) -> ReportTable:
     caption = (
         f"The smallest number of tuned layers that reaches {formatting.target(analysis['settings']['target'])} of full "
         f"fine-tuning’s {whole}. {THREE_WAYS} Seeds needed: roughly how many seeds in total would probably decide. "
-        f"{choices_sentence(analysis)}"
+        f"{settings_sentence(analysis)}"
     )
     return ReportTable("answers", "Every task", caption, columns, tuple(rows))
 
@@ -86,7 +86,7 @@ def above_full_table(analysis: Analysis) -> ReportTable:
     return ReportTable("above_full", "Above full fine-tuning", caption, columns, tuple(rows))
 
 
-def choices_sentence(analysis: Analysis) -> str:
+def settings_sentence(analysis: Analysis) -> str:
     """A sentence on the settings of the analysis that affect a table."""
     settings = analysis["settings"]
     parts = [

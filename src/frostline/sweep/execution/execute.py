@@ -1,7 +1,7 @@
 """Execute a sweep: train every run that has no result, and publish each result when its run ends."""
 
 import traceback
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from time import perf_counter, sleep
@@ -44,7 +44,6 @@ def execute(
     progress: Progress,
     *,
     weights: BestWeights | None = None,
-    retry: Collection[str] = ("failed",),
     wait: bool = True,
     silent_after: float = SILENT_AFTER,
 ) -> None:
@@ -55,13 +54,11 @@ def execute(
         runs: The requested runs.
         progress: Shows progress.
         weights: Stores the trained parameters of the best run of each k; None stores none.
-        retry: Which runs that ended before are trained again: ``failed``, ``diverged``.
         wait: Whether to wait for the runs that other processes train.
         silent_after: Seconds after which other processes take over the runs of this one, if they do not hear from it.
     """
     context, store = prepared.context, prepared.store
     context.forward_pass_seconds = 0.0
-    store.retry({run.digest for run in runs}, retry)
     ended = store.ended()
     missing = [run for run in runs if run.digest not in ended]
     if not missing:
