@@ -1,0 +1,96 @@
+"""Is any other way to tune better than the last k layers, with few examples? `frostline.compare` on real tasks.
+
+For one task after the other (each call goes on where it stopped):
+
+    python benchmarks/ways.py --out DIR --name SST-2 --model FOLDER --glue SST-2 --data sst2
+
+and at the end, over all tasks in DIR:
+
+    python benchmarks/ways.py --out DIR --json benchmarks/results/ways.json
+
+Each way has three learning rates. Runs are scored once, after their last step, on the task's own validation set. 50 and 200 examples
+are trained for ten epochs with five seeds, 1,000 examples for three epochs with three seeds.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from measuring import settings_of, write_result
+
+from frostline.api.compare import sweep_of
+from frostline.sweep.progress import LineProgress
+
+WAYS = (
+    *("last-2", "last-4", "full", "lora-2", "lora-2-equal", "lora-all", "llrd", "gradual", "lp-ft", "reinit-1", "reinit-2"),
+    *("transferred-2", "bitfit", "l2-sp", "mixout", "uncorrected", "random-2", "spectrum-33"),
+)
+EQUAL = {"tune": 2, "low_rank": 256, "low_rank_scale": 0.25, "rate_factor": 4.0}  # as many parameters as the last 2 of MiniLM's
+SMALL: Mapping[str, Any] = {"train_size": (50, 200), "num_train_epochs": 10, "seeds": 5}
+LARGE: Mapping[str, Any] = {"train_size": (1000,), "num_train_epochs": 3, "seeds": 3}
+RATES = (5e-5, 1e-4, 2e-4)
+CELL = ("trainable", "learning_rate", "trainable_parameters", "seconds", "peak_memory_bytes", "tuned_share")
+
+
+def train(folder: Path, settings: Mapping[str, str]) -> None:
+    """Compare all ways on one task, with results in ``folder``."""
+    for name, sizes in (("small", SMALL), ("large", LARGE)):
+        sweep = sweep_of(
+            WAYS,
+            way={"lora-2-equal": EQUAL},
+            progress=LineProgress(),
+            out=folder / name,
+            **{"learning_rate": RATES, "evaluations_per_epoch": 0, **sizes, **settings},
+        )
+        sweep.run(save_model=False)
+
+
+def summary(folder: Path) -> list[dict[str, Any]]:
+    """What the answers of one task say, for each train size."""
+    sizes = []
+    for path in sorted(folder.glob("*/answer.json")):
+        answer = json.loads(path.read_bytes())
+        for size in answer["sizes"]:
+            beside = {choice["choice"]: choice for choice in size["choices"]}
+            sizes.append(
+                {
+                    "task": folder.name,
+                    "metric": answer["metric"],
+                    "train_size": size["train_size"],
+                    "seeds": size["seeds"],
+                    "sentence": size["sentence"],
+                    "decision": size["decision"],
+                    "cells": [_cell(cell, beside.get(cell["trainable"])) for cell in size["cells"]],
+                }
+            )
+    return sorted(sizes, key=lambda one: one["train_size"])
+
+
+def _cell(cell: Mapping[str, Any], choice: Mapping[str, Any] | None) -> dict[str, Any]:
+    scores = {name: cell["validation"][name] for name in ("n", "mean", "std", "low", "high")}
+    difference = cell["difference"] and {name: cell["difference"][name] for name in ("estimate", "low", "high", "p_holm")}
+    expected = choice and {name: choice[name] for name in ("expected", "below_full", "low", "high", "beside_k")}
+    return {
+        **{name: cell[name] for name in CELL},
+        **{"runs": cell["runs"], "failed": cell["failures"]["failed"], "scores": scores},
+        **{"beside_full": difference, "expected": expected},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="folder of all tasks")
+    parser.add_argument("--name", help="name of this task")
+    parser.add_argument("--json", type=Path, help="write the summary of all tasks here")
+    known, others = parser.parse_known_args()
+    if known.name:
+        train(known.out / known.name, settings_of(others))
+    if known.json:
+        folders = sorted(path for path in known.out.iterdir() if path.is_dir())
+        write_result(known.json, {"tasks": [size for folder in folders for size in summary(folder)]})
+
+
+if __name__ == "__main__":
+    main()
