@@ -45,12 +45,16 @@ def make_runs(
                     if score is not None:
                         logits[name] = logits_with(score, rng)
                         score = float((logits[name].argmax(1) == TARGETS).mean())
-                    number = {"all": LAYERS, "named": 2}.get(k, k)
+                    number = {"all": LAYERS, "named": 2}.get(k, k if isinstance(k, int) else 2)
                     rows.append(
                         {
                             **{"model": "m", "task": "t", "train_size": size, "seed": seed, "learning_rate": rate},
                             **{"trainable": f"last {k}" if isinstance(k, int) else k, "tuned_layers": number},
-                            **{"tune_embeddings": k == "all", "status": "done" if done else how},
+                            **{
+                                "tune_embeddings": k == "all",
+                                "tuned_share": number / LAYERS,
+                                "status": "done" if done else how,
+                            },
                             **{"outcome": how if done else None, "reason": "", "run": name, "metric": "accuracy"},
                             **{"validation_best": score, "validation_last": score, "train_last": score, "test": score},
                             **{"trainable_parameters": 10 * (int(number) + 1) if done else None},

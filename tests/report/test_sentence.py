@@ -118,3 +118,31 @@ def test_without_comparable_times_no_cost_is_stated() -> None:
     answer = answer_of((alone, logits))
     assert "training time" not in answer["sentence"]
     assert answer["sizes"][0]["decision"]["cost_of_full"] == 0.5  # 2 of 4 layers
+
+
+def test_a_way_is_recommended_by_its_name() -> None:
+    answer = answer_of(make_runs(lambda k, *_: 0.6 if k == 1 else 0.9, ks=(1, "lora-2", "all")))
+    assert answer["sentence"].startswith(
+        "Tune with lora-2: accuracy 0.900 against 0.900 with full fine-tuning, at 70 % of the training time. "
+    )
+    (size,) = answer["sizes"]
+    assert size["recommended"]["trainable"] == "lora-2" and size["reference"] == "all"
+    assert [point["estimate"] for point in size["operating_points"]] == ["all"] * len(size["operating_points"])
+
+
+def test_a_way_that_comes_next_is_named() -> None:
+    answer = answer_of(make_runs(lambda k, *_: {"llrd": 0.88, "all": 0.9}.get(k, 0.6), ks=(1, "llrd", "all")))
+    assert ". Tuning with llrd reaches 0.880" in answer["sentence"]
+
+
+def test_ways_without_any_k_that_succeeded_are_not_compared() -> None:
+    made = make_runs(lambda *_: 0.9, ks=("lora-2", "all"), outcome=lambda k, *_: "diverged" if k == "all" else "ok")
+    assert answer_of(made)["sentence"] == (
+        "Nothing was compared: no run of full fine-tuning or of the last k layers succeeded. "
+        "The best way, lora-2, reaches accuracy 0.900."
+    )
+
+
+def test_an_awaited_reference_comes_before_any_way() -> None:
+    made = make_runs(lambda *_: 0.9, ks=("lora-2", "all"), outcome=lambda k, *_: "pending" if k == "all" else "ok")
+    assert answer_of(made)["sentence"].startswith("No answer yet: full fine-tuning, the reference")

@@ -73,3 +73,16 @@ def test_an_easier_target_is_likelier(choices: list[Choice]) -> None:
         p = one["probabilities"]
         if one["choice"] != "all" and choices[-1].draws.min() > 0.5:
             assert p["gain_90"] >= p["gain_95"] >= p["gain_99"]
+
+
+def test_a_way_is_compared_with_the_largest_k_that_costs_at_most_as_much() -> None:
+    full, two, one = choice("all", 0.90, 1.0, seed=1), choice("last 2", 0.86, 0.3, seed=2), choice("last 1", 0.80, 0.2)
+    lora, llrd = choice("lora-2", 0.88, 0.3, seed=3), choice("llrd", 0.89, 1.0, spread=0.01, seed=4)
+    early, probe = choice("early", 0.7, 0.1), choice("probe", 0.7, 0.0)
+    _, facts = decide([probe, early, one, two, lora, llrd, full], full, Rule(goal=GOAL), base=0.5, margin=0.01)
+    beside = {fact["choice"]: fact["beside_k"] for fact in facts}
+    assert beside["lora-2"]["choice"] == "last 2" and beside["lora-2"]["probability"] > 0.99
+    assert beside["lora-2"]["above"] == pytest.approx(2.0, abs=0.05)
+    assert beside["lora-2"]["low"] < 2 < beside["lora-2"]["high"]
+    assert beside["llrd"]["choice"] == "all" and 0.1 < beside["llrd"]["probability"] < 0.2
+    assert [beside[name] for name in ("probe", "early", "last 1", "all")] == [None] * 4

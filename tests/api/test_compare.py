@@ -1,0 +1,140 @@
+"""`frostline.compare` on a tiny model: the runs, the answer, the saved model, and a folder that grows."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from transformers import AutoModelForSequenceClassification
+
+import frostline
+from frostline import FrostlineError
+from frostline.api.compare import WAYS, sweep_of
+from frostline.statistics.tune import tune_of
+from frostline.sweep.progress import Progress
+from frostline.sweep.results.folder import Folder
+from frostline.training.ways.names import way_named
+
+SETTINGS = {"seeds": 2, "learning_rate": "1e-3,3e-3", "num_train_epochs": 2}
+
+
+@pytest.fixture(scope="module")
+def compared(
+    tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any]]:
+    """The folder of a finished comparison, and its answer."""
+    out = tmp_path_factory.mktemp("compared") / "o"
+    given = {"model": tiny_bert, "train": tiny_table, "out": out, **SETTINGS}
+    return out, frostline.compare(ways="last-1,lora-1,gradual,lp-ft,full", progress=Progress(), **given)
+
+
+def test_every_way_has_the_same_number_of_runs(compared: tuple[Path, dict[str, Any]]) -> None:
+    out, answer = compared
+    names = [run.trainable for run in Folder(out).runs]
+    assert {name: names.count(name) for name in names} == dict.fromkeys(
+        ("last 1", "lora-1", "gradual", "lp-ft", "all"), 4
+    )
+    assert {cell["trainable"] for cell in answer["sizes"][0]["cells"]} == set(names)
+    assert {choice["choice"] for choice in answer["sizes"][0]["choices"]} <= set(names)
+
+
+def test_the_cost_of_a_way_is_the_share_of_layers_that_run(compared: tuple[Path, dict[str, Any]]) -> None:
+    cells = {cell["trainable"]: cell for cell in compared[1]["sizes"][0]["cells"]}
+    shares = {name: cell["tuned_share"] for name, cell in cells.items()}
+    assert shares == pytest.approx({"last 1": 1 / 3, "lora-1": 1 / 3, "gradual": 3 / 5, "lp-ft": 1.0, "all": 1.0})
+    assert cells["lora-1"]["trainable_parameters"] < cells["last 1"]["trainable_parameters"]
+    page = (compared[0] / "report.html").read_text(encoding="utf-8")
+    assert "Ways to tune" in page and (compared[0] / "tables" / "ways.csv").is_file()
+
+
+def test_lora_starts_from_the_same_hidden_states(compared: tuple[Path, dict[str, Any]]) -> None:
+    store = Folder(compared[0]).store
+    cuts = {facts["spec"]["tune"]: facts["provenance"]["cut"] for facts in store.results().values()}
+    assert cuts["lora-1"] == cuts[1] == 2 and cuts["lp-ft"] is None
+
+
+@pytest.mark.parametrize("way", ["lora-1", "gradual", "lp-ft"])
+def test_the_saved_model_of_a_way_opens_with_transformers_alone(
+    way: str, tiny_bert: Path, tiny_table: Path, tmp_path: Path
+) -> None:
+    given = {
+        "model": tiny_bert,
+        "train": tiny_table,
+        "out": tmp_path / "o",
+        **SETTINGS,
+        "price": 0,
+        "learning_rate": 1e-38,
+    }
+    sweep = sweep_of(f"{way},last-1", progress=Progress(), **given)
+    answer = sweep.run(save_model=False)
+    folder = Folder(tmp_path / "o")
+    run = next(run for run in folder.runs if run.trainable == way)
+    from frostline.report.recommended_model import save_recommended
+
+    first = answer["sizes"][0]
+    first["recommended"] = {**first["cells"][0], **first["recommended"], "run": run.digest, "trainable": way}
+    saved = save_recommended(sweep._prepare(Progress()), answer, Progress())
+    assert saved is not None
+    model = AutoModelForSequenceClassification.from_pretrained(saved)
+    assert not [name for name in model.state_dict() if "lora" in name or "up" in name.split(".")]
+    facts = json.loads((saved / "frostline.json").read_bytes())
+    assert facts["run"] == run.digest and np.isfinite(facts.get("largest_difference", 0.0))
+
+
+def test_a_killed_comparison_goes_on_to_the_same_results(
+    compared: tuple[Path, dict[str, Any]], tiny_bert: Path, tiny_table: Path, tmp_path: Path
+) -> None:
+    """A phase that ended is not kept: the run starts again, and a run is a pure function of its specification."""
+
+    class Killed(Progress):
+        def set_done(self, cost: float) -> None:
+            if self.name.startswith("gradual") and cost > 0:
+                raise KeyboardInterrupt
+
+        def begin(self, name: str) -> None:
+            self.name = name
+
+    given = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", **SETTINGS, "workers": 1}
+    with pytest.raises(KeyboardInterrupt):
+        sweep_of("full,gradual", progress=Killed(), **given).run()
+    sweep_of("full,gradual", progress=Progress(), **given).run(save_model=False)
+    ours, theirs = Folder(tmp_path / "o").store, Folder(compared[0]).store
+    for run in Folder(tmp_path / "o").runs:
+        one, other = ours.predictions(run.digest), theirs.predictions(run.digest)
+        assert all(np.array_equal(one[name], other[name]) for name in other)
+
+
+def test_more_ways_add_to_the_folder(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    given = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", **SETTINGS, "learning_rate": 1e-3}
+    own = {"mine": {"tune": 1, "patience": 1}}
+    sweep_of("full,mine", way=own, progress=Progress(), **given).run(save_model=False)
+    grown = sweep_of("last-1,spectrum-34", progress=Progress(), **given)
+    grown.run(save_model=False)
+    folder = Folder(tmp_path / "o")
+    assert {run.trainable for run in folder.runs} == {"all", "mine", "last 1", "spectrum-34"} and folder.is_complete
+    assert folder.spec.way["spectrum-34"].modules and grown.run(save_model=False)["runs"]["done"] == 8
+    with pytest.raises(FrostlineError, match="another way called 'mine'"):
+        sweep_of("full,mine", way={"mine": {"tune": 2}}, progress=Progress(), **given).run()
+
+
+@pytest.mark.parametrize(
+    ("ways", "message"),
+    [
+        ("full,lora-9", "9 tuned layers were requested, but the model has 3"),
+        ("full,reinit-9", "reinit-9: 9 layers were requested, but the model has 3"),
+        ("full,transferred-9", "transferred-9: 9 layers were requested, but the model has 3"),
+        ("lora-2,llrd", "are compared with the last k layers"),
+        ("full,loro-2", "did you mean 'lora-2'"),
+    ],
+)
+def test_ways_that_the_model_does_not_allow_are_refused_before_anything_runs(
+    ways: str, message: str, tiny_bert: Path, tiny_table: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(FrostlineError, match=message):
+        frostline.compare(ways=ways, model=tiny_bert, train=tiny_table, out=tmp_path / "o", progress=Progress())
+    assert not (tmp_path / "o").exists()
+
+
+def test_the_default_ways_exist() -> None:
+    assert [way_named(tune_of(name), {}) is None for name in WAYS] == [name in ("last-2", "full") for name in WAYS]
