@@ -38,3 +38,14 @@ def test_the_configuration_of_a_folder_or_an_error(tiny_bert: Path) -> None:
     assert model_config(protocol, str(tiny_bert)).num_hidden_layers == 3
     with pytest.raises(FrostlineError, match="neither a folder nor available from the hub"):
         model_config(protocol, "nowhere")
+
+
+def test_ways_count_what_they_train() -> None:
+    config = model_config(load_protocol("jeong2025"), "klue/bert-base")
+    counts = parameter_counts(config, [2, "all", "lora-2", "random-2", "llrd"]).trainable
+    assert counts["random-2"] == counts[2] and counts["llrd"] == counts["all"]
+    matrices = 2 * (4 * (768 + 768) + 2 * (768 + 3072))  # inputs and outputs of the matrices of two layers
+    head = 768 * 768 + 768 + 2 * 768 + 2
+    assert counts["lora-2"] == 8 * matrices + head
+    with pytest.raises(FrostlineError, match="chooses matrices by their weights"):
+        parameter_counts(config, ["spectrum-25"])

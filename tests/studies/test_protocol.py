@@ -8,7 +8,7 @@ from frostline.studies.protocol import FOLDER, load_protocol, protocol_names
 from frostline.studies.tune_values import tune_values
 from frostline.sweep.make_spec import make_spec
 
-NAMES = ("amazon-tutorial", "jeong2025", "lee2019", "lowdata2021")
+NAMES = ("amazon-tutorial", "jeong2025", "lee2019", "lowdata2021", "transferred2018")
 
 
 def test_a_wrong_name_gets_the_nearest_study() -> None:

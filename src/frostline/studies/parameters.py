@@ -8,14 +8,17 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
-from frostline.model.anatomy import Anatomy, count_parameters, find_layers
+from frostline import FrostlineError
+from frostline.model.anatomy import Anatomy, find_layers
 from frostline.model.loading import load_config
-from frostline.model.trainable import Trainable
 from frostline.statistics.tune import NAMED, Tune
 from frostline.studies.protocol import FOLDER, Protocol
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.parameter_groups import Group, groups_by_tune
 from frostline.training.specification import RunSpec
+from frostline.training.ways.names import way_named
+from frostline.training.ways.start import planned
+from frostline.training.ways.way import PLAIN, Way
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,12 @@ def parameter_counts(
 ) -> ParameterCounts:
     """The parameter counts of the classifier with this configuration."""
     model, anatomy = _meta_classifier(config, classes)
-    modules = None if tune_modules is None else tuple(tune_modules)
     places: dict[str, int] = {}
     for name, parameter in model.named_parameters():
         places[anatomy.places[name]] = places.get(anatomy.places[name], 0) + parameter.numel()
-    trainable = {k: count_parameters(model, Trainable(k, modules, tune_pooler).parameters(anatomy)) for k in ks}
+    facts = {"tune_pooler": tune_pooler, "tune_modules": tune_modules, "learning_rate": 1.0}
+    runs = {k: _run(k, way_named(k, {}) or PLAIN, facts) for k in ks}
+    trainable = {k: sum(p.numel() for p in planned(run, model, anatomy).values()) for k, run in runs.items()}
     return ParameterCounts(anatomy.count, places, trainable)
 
 
@@ -73,18 +77,23 @@ def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> d
     """All parameter groups of a sweep with these settings, for each value of ``tune``."""
     spec = make_spec({**settings, "out": "-"})
     facts = {name: value for name, value in spec.model_dump().items() if name in RunSpec.model_fields}
-    of_data = {"weights": "", "vocabulary": "", "data": "", "seed": 0, "train_size": 1}
     runs = [
-        RunSpec.model_validate(
-            {**facts, **of_data, "tune": k, "learning_rate": layers, "head_learning_rate": head}
-            | {"tune_modules": spec.tune_modules if k == NAMED else None}
-        )
+        _run(k, spec.way_of(k), {**facts, "learning_rate": layers, "head_learning_rate": head})
         for k in spec.values_of("tune")
         for part in spec.grids()
         if k in part.tune
         for layers, head in part.learning_rate_pairs(k)
     ]
     return groups_by_tune(runs, *_meta_classifier(config))
+
+
+def _run(tune: Tune, way: Way, facts: Mapping[str, Any]) -> RunSpec:
+    """A run without data."""
+    if way.signal_share:
+        raise FrostlineError(f"{tune} chooses matrices by their weights, which a configuration has not: leave it out.")
+    of_data = {"weights": "", "vocabulary": "", "data": "", "seed": 0, "train_size": 1}
+    modules = facts["tune_modules"] if tune == NAMED else None
+    return RunSpec.model_validate({**facts, **of_data, "tune": tune, "way": way, "tune_modules": modules})
 
 
 def _meta_classifier(config: PreTrainedConfig, classes: int = 2) -> tuple[PreTrainedModel, Anatomy]:

@@ -1,4 +1,4 @@
-"""Values of k that are relative to L, the number of layers: ``0..L/2, all``."""
+"""Values of k and names of ways that are relative to L, the number of layers: ``0..L/2, all``, ``transferred-0..L``."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,10 +7,11 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.data.parsing import comma_separated
 from frostline.statistics.tune import FULL, NAMED, Tune
+from frostline.training.ways.names import NAMED_WAYS, NUMBERED_WAYS
 
 TERM = r"(?:\d+|\d*L)(?:/[1-9]\d*)?"  # 3, L, 2L/3
 TERM_PARTS = re.compile(r"(?P<factor>\d*)(?P<layers>L?)(/(?P<divisor>\d+))?")
-RANGE = re.compile(rf"(?P<first>{TERM})(\.\.(?P<last>{TERM})(:(?P<step>[1-9]\d*))?)?")
+RANGE = re.compile(rf"((?P<kind>[a-z][a-z0-9-]*)-)?(?P<first>{TERM})(\.\.(?P<last>{TERM})(:(?P<step>[1-9]\d*))?)?")
 WORDS: Mapping[str, Tune] = {FULL: FULL, NAMED: NAMED}
 
 
@@ -19,6 +20,7 @@ def tune_values(expression: str | Sequence[Any], layers: int) -> list[Tune]:
 
     ``0..L/2, all`` is every k from 0 to half of the layers, and full fine-tuning. ``0..L:2`` is every second k. ``2L/3`` is two
     thirds of the layers. Fractions are rounded down. The result has numbers first, in ascending order and without duplicates.
+    ``lora-0..L/2`` is one way to tune for each of these numbers. ``transferred-L`` is full fine-tuning.
 
     Args:
         expression: The terms, as text or as a list.
@@ -34,15 +36,23 @@ def tune_values(expression: str | Sequence[Any], layers: int) -> list[Tune]:
             found.append(WORDS[part])
             continue
         match = RANGE.fullmatch(part)
-        if match is None:
+        if match is None and part in NAMED_WAYS:
+            found.append(part)
+            continue
+        if match is None or match["kind"] not in (None, *NUMBERED_WAYS):
             raise FrostlineError(
                 f"--tune {part!r} is not a number of layers: give numbers, shares of L such as L/2, ranges such as 0..L or "
-                "0..L:2, all, or named, separated by commas."
+                "0..L:2, all, named, or ways to tune such as lora-2, separated by commas."
             )
         first, last = (_term_value(match[name] or match["first"], layers) for name in ("first", "last"))
-        found += range(first, last + 1, int(match["step"] or 1))
-    numbers = sorted({k for k in found if isinstance(k, int)})
-    return [*numbers, *dict.fromkeys(k for k in found if not isinstance(k, int))]
+        numbers = range(first, last + 1, int(match["step"] or 1))
+        found += [_way(match["kind"], k, layers) for k in numbers] if match["kind"] else numbers
+    ks = sorted({k for k in found if isinstance(k, int)})
+    return [*ks, *dict.fromkeys(k for k in found if not isinstance(k, int))]
+
+
+def _way(kind: str, count: int, layers: int) -> Tune:
+    return FULL if kind == "transferred" and count >= layers else f"{kind}-{count}"
 
 
 def _term_value(term: str, layers: int) -> int:
