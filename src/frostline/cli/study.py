@@ -23,7 +23,7 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show the sweeps, their settings and every parameter group; run nothing.")
 ]
 OWN = ("model", "data", "task", "out", "glue", "train")
-OF_SAVED_MODEL = ("calibrate", "threshold")  # a study saves no model
+OF_SAVED_MODEL = ("keep_adapter", "calibrate", "threshold")  # a study saves no model
 
 
 @app.command(cls=PanelCommand, short_help="Run a published protocol and compare with its numbers.")

@@ -86,8 +86,11 @@ def model_card(
         spec=spec,
         settings={
             key: _plain(str(value))
-            for key, value in spec.model_dump(mode="json", exclude={"weights", "vocabulary", "data"}).items()
+            for key, value in spec.model_dump(
+                mode="json", exclude={"weights", "vocabulary", "data", "way", "phase"}
+            ).items()
         },
+        way=_plain(spec.way.in_words),
         saved=saved,
         versions={name: version(name) for name in VERSIONS},
         formatting=formatting,

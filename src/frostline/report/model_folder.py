@@ -20,8 +20,10 @@ from frostline.model.pretrained import Pretrained
 from frostline.report.card import VERSIONS, Saved, model_card
 from frostline.sweep.plan import Identity
 from frostline.training.specification import RunSpec
+from frostline.training.ways.adapter import write_adapter
 
 SCHEMA_VERSION = 1
+ADAPTER = "adapter"  # the folder of a LoRA run's adapter
 
 
 def save_model(
@@ -31,6 +33,8 @@ def save_model(
     answer: Mapping[str, Any],
     spec: RunSpec,
     saved: Saved,
+    *,
+    adapter: bool = False,
 ) -> Path:
     """Write the model with its tokenizer, card and ``frostline.json`` into the folder ``target``, and return the folder.
 
@@ -43,6 +47,7 @@ def save_model(
         answer: The answer of the sweep.
         spec: The recommended run.
         saved: The origin of its weights.
+        adapter: Whether to write the low-rank updates of the run as an adapter, too.
 
     Raises:
         FrostlineError: The folder cannot be written.
@@ -53,12 +58,14 @@ def save_model(
         with _as_published(pretrained, identity.max_length):
             pretrained.model.save_pretrained(aside)
             pretrained.tokenizer.save_pretrained(aside)
+        if adapter:
+            write_adapter(aside / ADAPTER, spec, pretrained, identity.task_type)
         _add_output_keys(aside / "config.json", output_keys(answer))
         facts = _facts(identity, answer, spec, saved)
         (aside / "frostline.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         readme = aside / "README.md"
         readme.write_text(str(model_card(pretrained, identity, answer, spec, saved)), encoding="utf-8")
-        for file in aside.iterdir():
+        for file in (path for path in aside.rglob("*") if path.is_file()):
             file.chmod(readme.stat().st_mode)  # the weights are written readable by their owner only
         replace_folder(aside, target)
     except (OSError, SafetensorError) as error:

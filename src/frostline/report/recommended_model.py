@@ -37,7 +37,7 @@ def save_recommended(
     recommended, or if another process has added runs in the meantime.
     """
     from frostline.report.card import Saved
-    from frostline.report.model_folder import save_model
+    from frostline.report.model_folder import ADAPTER, save_model
 
     weights = BestWeights.in_folder(prepared.store.out)
     recommended, decision = answer["sizes"][0]["recommended"], answer["sizes"][0]["decision"]
@@ -59,8 +59,9 @@ def save_recommended(
             progress.note(ONLY_FINE_TUNED)
         alternatives.save(decision["choice"], target)
         return target
-    if not _is_saved(target, recommended["run"], answer):
-        spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended["run"])
+    spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended["run"])
+    adapter = prepared.requested.keep_adapter and bool(spec.way.low_rank)
+    if not _is_saved(target, recommended["run"], answer) or (adapter and not (target / ADAPTER).is_dir()):
         prepare_hidden_states(prepared, [spec], progress)
         learned = weights.load(spec.digest, progress.note)
         if learned is None:
@@ -69,7 +70,7 @@ def save_recommended(
             logits = restore(spec, prepared.context, learned)
         gap = float(np.nanmax(abs(prepared.store.predictions(spec.digest)["validation_best"] - logits)))
         saved = Saved(gap, trained_again=learned is None)
-        save_model(target, prepared.pretrained, prepared.identity, answer, spec, saved)
+        save_model(target, prepared.pretrained, prepared.identity, answer, spec, saved, adapter=adapter)
     weights.remove()
     return target
 

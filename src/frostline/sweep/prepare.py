@@ -45,6 +45,7 @@ from frostline.training.context import RunContext
 from frostline.training.problem import Problem
 from frostline.training.specification import RunSpec
 from frostline.training.tagging import TagProblem
+from frostline.training.ways.adapter import require_peft
 from frostline.training.ways.spectrum import with_modules
 from frostline.training.ways.suitable import require_suitable
 
@@ -114,8 +115,7 @@ def prepare(
     pretrained = load_model(spec, data.task, machine)
     if tunes is not None:
         spec = spec.model_copy(update={"tune": tunes(pretrained.anatomy.count)})
-    ways = {name: spec.way_of(name) for name in spec.values_of("tune") if is_way(name)}
-    spec = spec.model_copy(update={"way": {**spec.way, **with_modules(ways, pretrained.model, pretrained.anatomy)}})
+    spec = _with_ways(spec, pretrained)
     require_train_sizes(spec, data)
     requested, splits, max_length = spec, splits_of(data), length_limit(spec, pretrained)
     identity = _identity(pretrained, machine, data, metric=metric, max_length=max_length, splits=splits)
@@ -141,6 +141,15 @@ def prepare(
     )
     origin = Origin(str(Path.cwd()), tuple(name for name in SPLITS if name in sources))
     return Prepared(spec, data, pretrained, identity, context, plan, store, requested, origin)
+
+
+def _with_ways(spec: SweepSpec, pretrained: Pretrained) -> SweepSpec:
+    """The sweep with the modules that its ways choose by their weights."""
+    if spec.keep_adapter:
+        require_peft()
+    ways = {name: spec.way_of(name) for name in spec.values_of("tune") if is_way(name)}
+    chosen = with_modules(ways, pretrained.model, pretrained.anatomy)
+    return spec.model_copy(update={"way": {**spec.way, **chosen}})
 
 
 def _identity(

@@ -163,6 +163,11 @@ class SweepSpec(Settings):
         description="replaces --target: largest acceptable gap to full fine-tuning, in the metric's units",
         json_schema_extra=OUTPUT,
     )
+    keep_adapter: bool = Field(
+        False,
+        description="save a LoRA model also as an adapter of PEFT, in model/adapter; needs the package peft",
+        json_schema_extra=OUTPUT,
+    )
     calibrate: bool = Field(
         False,
         description="save a temperature with the model, fitted on validation; `frostline predict` divides logits by it",

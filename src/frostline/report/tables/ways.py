@@ -9,7 +9,7 @@ from frostline.report.tables.by_depth import title_of
 from frostline.report.tables.table import Column, ReportTable, Row, Values
 from frostline.statistics.curve import Curve
 from frostline.statistics.tune import is_way
-from frostline.training.ways.way import PLAIN
+from frostline.training.ways.way import Way
 
 CAPTION = (
     "Each way beside the largest k that costs at most as much, by the share of layers that run in training: the points that it "
@@ -32,7 +32,9 @@ def ways_table(curve: Curve, results: Mapping[str, Any], *, suffix: str = "") ->
         Row(
             {
                 "way": cell["trainable"],
-                "fields": _fields(results[cell["points"][0]["run"]]["spec"]) if cell["points"] else "",
+                "fields": Way.model_validate(results[cell["points"][0]["run"]]["spec"]["way"]).in_words
+                if cell["points"]
+                else "",
                 "score": cell["validation"]["mean"],
                 **_beside(choices.get(cell["trainable"])),
                 **{name: cell[name] for name in ("trainable_parameters", "seconds", "peak_memory_bytes")},
@@ -60,12 +62,6 @@ def ways_table(curve: Curve, results: Mapping[str, Any], *, suffix: str = "") ->
         if rows
         else None
     )
-
-
-def _fields(spec: Mapping[str, Any]) -> str:
-    """The fields of a run's way that differ from their defaults."""
-    usual = PLAIN.model_dump(mode="json")
-    return ", ".join(f"{name} {value}" for name, value in spec["way"].items() if value != usual[name])
 
 
 def _beside(choice: Mapping[str, Any] | None) -> dict[str, Any]:

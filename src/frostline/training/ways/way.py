@@ -81,6 +81,11 @@ class Way(BaseModel):
     )
 
     @property
+    def in_words(self) -> str:
+        """The fields that differ from their defaults: ``tune 2, low_rank 8``."""
+        return ", ".join(f"{name} {value}" for name, value in self.model_dump(exclude_defaults=True).items())
+
+    @property
     def parameters(self) -> str:
         """Which parameters of the chosen layers change (:class:`frostline.model.trainable.Trainable`)."""
         return "matrices" if self.low_rank else self.only
