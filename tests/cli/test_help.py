@@ -15,7 +15,7 @@ def test_every_setting_is_a_flag_with_a_description(frostline: Frostline) -> Non
     for command in ("sweep", "plan"):
         got = frostline(command, "--help")
         assert got.code == 0
-        for name in SweepSpec.model_fields.keys() - {"grid"}:
+        for name in SweepSpec.model_fields.keys() - {"grid", "way"}:
             flag = name.replace("_", "-")
             assert f"--{flag} " in got.out or f"--[no-]{flag} " in got.out
         panels = ("Data:", "Model:", "Grid:", "Training:", "Resources:", "Output:")

@@ -10,7 +10,6 @@ from frostline.sweep.make_spec import make_spec
 from frostline.sweep.specification import SweepSpec
 from frostline.sweep.toml import to_toml
 
-
 LEAST: dict[str, Any] = {"model": "m", "train": "t.csv", "tune": "0,1,all", "out": "o"}
 
 
