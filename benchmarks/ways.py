@@ -8,8 +8,8 @@ and at the end, over all tasks in DIR:
 
     python benchmarks/ways.py --out DIR --json benchmarks/results/ways.json
 
-Each way has two learning rates, multiplied by ten for LoRA. Runs are scored once, after their last step, on the task's own validation
-set. 50 examples are trained for 10 epochs with 5 seeds, 200 for 5 epochs and 1,000 for 3 epochs, both with 3 seeds.
+Each way has two learning rates, multiplied by ten for LoRA. Runs are scored once, after their last step, on the task's own
+validation set. 50 examples are trained for 10 epochs with 5 seeds, 200 for 5 epochs and 1,000 for 3 epochs, both with 3 seeds.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def summary(folder: Path) -> list[dict[str, Any]]:
 def _cell(cell: Mapping[str, Any], choice: Mapping[str, Any] | None) -> dict[str, Any]:
     scores = {name: cell["validation"][name] for name in ("n", "mean", "std", "low", "high")}
     difference = cell["difference"] and {
-        name: cell["difference"][name] for name in ("estimate", "low", "high", "p_holm")
+        name: cell["difference"].get(name) for name in ("estimate", "low", "high", "p_holm")
     }
     expected = choice and {name: choice[name] for name in ("expected", "below_full", "low", "high", "beside_k")}
     return {
@@ -75,6 +75,37 @@ def _cell(cell: Mapping[str, Any], choice: Mapping[str, Any] | None) -> dict[str
         **{"runs": cell["runs"], "failed": cell["failures"]["failed"], "scores": scores},
         **{"beside_full": difference, "expected": expected},
     }
+
+
+def table(size: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of one task and train size: each way, and how it compares with the last k layers at the same cost."""
+    header = ["way", size["metric"], "failed runs", "beside", "points above it", "probability of more", "parameters"]
+    rows = [
+        [
+            cell["trainable"],
+            _score(cell["scores"]),
+            f"{cell['failed']} of {cell['runs']}",
+            *_beside(cell["expected"] and cell["expected"]["beside_k"]),
+            f"{cell['trainable_parameters']:,}",
+            f"{cell['seconds']:.1f} s, {cell['peak_memory_bytes'] / 1e6:.0f} MB",
+        ]
+        for cell in size["cells"]
+    ]
+    caption = f"**{size['task']}, {size['train_size']:,} examples, {size['seeds']} seeds.** {size['sentence']}"
+    return {"caption": caption, "header": [*header, "time and memory of a run"], "rows": rows}
+
+
+def _score(scores: Mapping[str, Any]) -> str:
+    if scores["mean"] is None:
+        return "-"
+    return f"{scores['mean']:.3f}" + ("" if scores["std"] is None else f" ± {scores['std']:.3f}")
+
+
+def _beside(beside: Mapping[str, Any] | None) -> list[str]:
+    if beside is None:
+        return ["", "", ""]
+    points = f"{beside['above']:.1f} ({beside['low']:.1f} to {beside['high']:.1f})"
+    return [beside["choice"], points, f"{100 * beside['probability']:.0f} %"]
 
 
 def main() -> None:
@@ -88,7 +119,9 @@ def main() -> None:
         train(known.out / known.name, known.sizes.split(","), settings_of(others))
     if known.json:
         folders = sorted(path for path in known.out.iterdir() if path.is_dir())
-        write_result(known.json, {"tasks": [size for folder in folders for size in summary(folder)]})
+        sizes = [size for folder in folders for size in summary(folder)]
+        question = "Is any other way to tune better than the last k layers, with few examples?"
+        write_result(known.json, question, [table(size) for size in sizes], sizes)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def describe(cell: CellRuns, evidence: Evidence, comparison: Mapping[str, Any]) 
     return {
         "trainable": runs[0]["trainable"],
         **{name: next((run[name] for run in [*ended, *runs]), None) for name in ("tuned_layers", "tune_embeddings")},
-        "tuned_share": next((run.get("tuned_share") for run in ended), None),
+        "tuned_share": _mean("tuned_share", ended),
         "learning_rate": runs[0]["learning_rate"],
         "learning_rates_tried": [rate for rate in cell.learning_rates if rate is not None],
         "runs": len(ended),
