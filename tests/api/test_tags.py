@@ -148,6 +148,7 @@ def test_the_report_shows_types_and_wrong_words(finished: Path) -> None:
         and "Words by tag" in page
         and "Entities of 2 types" in page
     )
+    assert "A row for each true type, a column for each predicted type. The first word of an entity" in page
     assert "Sentences with the most wrong words" in page or "classified correctly" in page
     card = (finished / "model" / "README.md").read_text()
     assert (
