@@ -55,9 +55,14 @@ def test_no_interval_ends_below_the_lowest_score() -> None:
 
 
 def test_costs_are_shares_of_the_reference() -> None:
-    for reference, whole in (FULL, "all layers"), ("last 4", "the last 4"):
+    for reference, cost, whole in (
+        (FULL, 1.0, "all layers"),
+        ("last 4", 1.0, "the last 4"),
+        ("last 4", 0.5, "all layers"),
+    ):
         curve = curve_of(known("last 1", 0.89, 0.25))
-        curve["choices"][-1]["choice"] = curve["decision"]["reference"] = reference
+        curve["choices"][-1] |= {"choice": reference, "cost_of_full": cost}
+        curve["decision"]["reference"] = reference
         figure = quality_against_cost(curve, metric="accuracy")
         assert figure is not None and f"at its share of {whole}:" in figure.get_label()
         assert figure.axes[0].get_xlabel() == f"tuned last layers, and their share of {whole} (the cost)"

@@ -67,7 +67,7 @@ def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> 
     found = METRICS.get(metric)
     drawn = marks(curve, found.lowest if found and found.bounded else -math.inf)
     reference = next(mark for mark in drawn if mark.name == curve["decision"]["reference"])
-    whole = "all layers" if reference.name == FULL else f"the {names.trainable(reference.name)}"
+    whole = names.whole(curve)
     with matplotlib.rc_context(STYLE):
         figure, (axes,) = figure_of(*(NARROW if narrow else WIDE))
         low, high = limits(drawn)

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from frostline.report import formatting
-from frostline.report.names import trainable
+from frostline.report.names import trainable, whole
 from frostline.report.tables.by_depth import title_of
 from frostline.report.tables.table import Column, ReportTable, Row
 from frostline.statistics.curve import Curve
-from frostline.statistics.tune import FULL
 
 PROBABILITIES = {"gain_90": "90 %\nof gain", "gain_95": "95 %\nof gain", "gain_99": "99 %\nof gain", "margin": "margin"}
 
@@ -22,8 +21,7 @@ def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
         margin: The distance below full fine-tuning that counts as equally good.
         suffix: The end of the file name, which is unique on a page with several curves.
     """
-    decision, reference = curve["decision"], curve["reference"]
-    whole = "all layers" if reference in (None, FULL) else f"those of {trainable(reference)}"
+    decision = curve["decision"]
     chosen = decision and decision["choice"]
     rows = [
         Row(
@@ -51,7 +49,7 @@ def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
     caption = (
         f"The value of a choice is its expected score less {price:g} times its cost. The highest value is recommended, unless a "
         "probability of reaching the target is wanted. The cost is the number of tuned layers as a share of "
-        f"{whole}; training time is roughly proportional to it. Expected scores and probabilities come from the joint posterior "
+        f"{whole(curve)}; training time is roughly proportional to it. Expected scores and probabilities come from the joint posterior "
         f"of all mean scores, given the runs and the validation examples. The margin is {margin:g}. Below the points lost: their "
         "95 % interval."
     )
