@@ -132,7 +132,7 @@ def test_named_parts_alone(tmp_path: Path) -> None:
     )
     page, answer = page_of(out), answer_of(out)
     assert "Nothing was compared" in page.words and "Undefined: nothing was compared." in page.words
-    assert "of 300 validation examples (named parts, seed" in page.words
+    assert "of 300 validation examples (tuning the named parts, seed" in page.words
     assert ("aria-label", "4 of 6 layers are frozen, 2 and the head are tuned") in page.attributes
     assert "Tuning the named parts reaches accuracy" in page.words and "full fine-tuning" not in page.words
     assert answer["sizes"][0]["recommended"]["tuned_layers"] == 3
