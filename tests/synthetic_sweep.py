@@ -180,6 +180,7 @@ def _audit(run: RunSpec, k: int) -> dict[str, Any]:
     return {
         "parameters": 1000 * len(places),
         "trainable_parameters": trained,
+        "tuned_share": (LAYERS - min(layers, default=LAYERS)) / LAYERS,
         "by_place": {p: {"trained": 1000 * t, "frozen": 1000 * (not t)} for p, t in places.items()},
         "optimizer_holds_exactly_the_trained": True,
         "each_parameter_in_one_place": True,

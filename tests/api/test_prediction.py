@@ -112,6 +112,11 @@ def test_a_folder_without_a_required_file(finished_sweep: Path, tmp_path: Path, 
         frostline.predict(folder, ["good film", "bad film"])
 
 
+def test_the_folder_of_a_sweep_is_not_that_of_its_model(finished_sweep: Path) -> None:
+    with pytest.raises(FrostlineError, match=r"contains no model .*: give .*model\.$"):
+        frostline.predict(finished_sweep, ["good film"])
+
+
 def test_damaged_weights_and_a_model_without_a_head(finished_sweep: Path, tiny_bert: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
     (folder / "model.safetensors").write_bytes(b"\0" * 100)

@@ -53,7 +53,7 @@ def test_the_answer_is_about_entities(finished: Path) -> None:
 
 
 def test_the_saved_model_opens_in_a_pipeline(finished: Path) -> None:
-    tagger = pipeline("token-classification", str(finished / "model"), aggregation_strategy="first")
+    tagger = pipeline("token-classification", str(finished / "model"), aggregation_strategy="simple")
     found = tagger("Anna sings in Rome")
     assert {one["entity_group"] for one in found} <= {"person", "place"}
     assert tagger.model.config.id2label == dict(enumerate(LABELS))
@@ -142,10 +142,18 @@ def test_a_bundle_is_of_models_of_texts(finished: Path, tmp_path: Path) -> None:
 
 def test_the_report_shows_types_and_wrong_words(finished: Path) -> None:
     page = (finished / "report.html").read_text()
-    assert "Scores by type" in page and "Words by tag" in page and "Entities of 2 types" in page
+    assert (
+        "<h2>Scores by type</h2>" in page
+        and "Classes and probabilities" not in page
+        and "Words by tag" in page
+        and "Entities of 2 types" in page
+    )
+    assert "A row for each true type, a column for each predicted type. The first word of an entity" in page
     assert "Sentences with the most wrong words" in page or "classified correctly" in page
     card = (finished / "model" / "README.md").read_text()
-    assert "pipeline_tag: token-classification" in card and 'aggregation_strategy="first"' in card and "nan" not in card
+    assert (
+        "pipeline_tag: token-classification" in card and 'aggregation_strategy="simple"' in card and "nan" not in card
+    )
 
 
 def test_all_tokens_are_labelled_on_request(base: Path, tmp_path: Path, tiny_table: Path) -> None:

@@ -61,6 +61,12 @@ def test_a_short_table_is_complete() -> None:
     assert "(" not in full and full.count("%") == 1  # neither an interval nor a probability, only its cost
 
 
+def test_without_full_the_layers_are_a_share_of_the_reference() -> None:
+    lines = answer_lines(as_in_a_sweep(answer_of(make_runs(clear, ks=(0, 1, 2)))), Path("o"))
+    (head,) = [line.text for line in lines if line.text.startswith("   choice")]
+    assert "points below last 2  of last 2  sure" in head
+
+
 @given(st.data())
 def test_the_most_interesting_choices_come_first(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 40))

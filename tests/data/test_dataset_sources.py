@@ -97,9 +97,11 @@ def test_refused_sources(tmp_path: Path) -> None:
         train=frame(20), data=tmp_path
     )
     assert (
-        "no file (.csv, .tsv, .txt, .jsonl, .ndjson, .json, .parquet, .conll, .bio, .iob2) has train in its name, "
-        "of 'a.csv'; rename" in refusal(data=tmp_path)
+        "no file (.csv, .tsv, .txt, .jsonl, .ndjson, .json, .parquet, .conll, .bio, .iob2) has train in its name "
+        "(found: 'a.csv'); rename" in refusal(data=tmp_path)
     )
+    (tmp_path / "empty").mkdir()
+    assert "has train in its name (there is no file at all); rename" in refusal(data=tmp_path / "empty")
     assert "pass it with --train" in refusal(data=tmp_path / "a.csv")
     assert "'cola' is for" in refusal(train=frame(20), config="cola")
     assert "is for hub data sets" in refusal(data=tmp_path, config="cola")

@@ -96,6 +96,12 @@ def test_the_error_for_another_encoding_has_the_position_and_a_command(tmp_path:
     assert "line 3: byte 21 (0xe9) is not UTF-8" in sentence and "iconv -f latin1 -t utf-8" in sentence
 
 
+@pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\0\0", b"PK\x03\x04\x14\0\x06\0\xe9"])
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path, content: bytes) -> None:
+    sentence = refusal(written(tmp_path, "a.csv", content))
+    assert "this is not a UTF-8 text file; export the table as CSV" in sentence and "iconv" not in sentence
+
+
 def test_invalid_and_empty_parquet_files_are_refused(tmp_path: Path) -> None:
     assert "not a Parquet file" in refusal(written(tmp_path, "a.parquet", "text,label\n"))
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "b.parquet")

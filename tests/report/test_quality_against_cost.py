@@ -46,6 +46,28 @@ def test_a_mark_has_the_interval_of_its_expected_score() -> None:
     assert [name for name, mark in by_name.items() if mark.kind == "dominated"] == ["words"]
 
 
+def test_no_interval_ends_below_the_lowest_score() -> None:
+    wide = curve_of(known("last 0", 0.1, 0.0, half=30.0), known("last 1", 0.89, 0.25, half=30.0))
+    assert [mark.low for mark in marks(wide, 0.0)] == [0.0, pytest.approx(0.59), None]
+    for metric, bottom in ("accuracy", 0.0), ("matthews_correlation", -0.2):
+        figure = quality_against_cost(wide, metric=metric)
+        assert figure is not None and f"({bottom:.3f}".replace("-", "\N{MINUS SIGN}") in figure.get_label()
+
+
+def test_costs_are_shares_of_the_reference() -> None:
+    for reference, cost, whole in (
+        (FULL, 1.0, "all layers"),
+        ("last 4", 1.0, "the last 4"),
+        ("last 4", 0.5, "all layers"),
+    ):
+        curve = curve_of(known("last 1", 0.89, 0.25))
+        curve["choices"][-1] |= {"choice": reference, "cost_of_full": cost}
+        curve["decision"]["reference"] = reference
+        figure = quality_against_cost(curve, metric="accuracy")
+        assert figure is not None and f"at its share of {whole}:" in figure.get_label()
+        assert figure.axes[0].get_xlabel() == f"tuned last layers, and their share of {whole} (the cost)"
+
+
 @given(
     st.lists(st.floats(0, 1), min_size=1, max_size=30),
     st.lists(st.sampled_from(["probe", "words"]), unique=True),

@@ -3,6 +3,7 @@
 import re
 
 from frostline.report.answer.answer import make_answer
+from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.predictions import Labelled
 from synthetic_answer import LAYERS, VALIDATION, answer_of, clear, make_runs, point
@@ -71,6 +72,16 @@ def test_without_all_the_largest_k_is_the_reference() -> None:
         "It is less than 1 % sure to reach 95 % of the last 2 layers' gain over the majority-class baseline. "
         "Full fine-tuning was not run: add all to --tune."
     )
+
+
+def test_a_search_names_its_own_flag_if_full_was_not_run() -> None:
+    runs = make_runs(clear, ks=(0, 1, 2))
+    assert answer_of(runs, search=SearchOutcome(skipped=[]))["sentence"].endswith(
+        "Full fine-tuning was not run: leave out --max-k."
+    )
+    why = "Full fine-tuning was not run: one run takes about 2 min, but only 1 min of the budget are left."
+    sentence = answer_of(runs, search=SearchOutcome(instead=why))["sentence"]
+    assert sentence.endswith(why) and sentence.count("was not run") == 1
 
 
 def test_pending_runs_are_counted() -> None:

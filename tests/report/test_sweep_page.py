@@ -8,6 +8,7 @@ import pytest
 from figures import drawn
 from frostline.report import formatting
 from frostline.report.pages.sweep import write_page
+from frostline.report.pages.templates import with_flags
 from page_text import Page, answer_of, page_of
 from synthetic_sweep import HOSTILE, REASONS, make_folder
 
@@ -131,7 +132,7 @@ def test_named_parts_alone(tmp_path: Path) -> None:
     )
     page, answer = page_of(out), answer_of(out)
     assert "Nothing was compared" in page.words and "Undefined: nothing was compared." in page.words
-    assert "of 300 validation examples (named parts, seed" in page.words
+    assert "of 300 validation examples (tuning the named parts, seed" in page.words
     assert ("aria-label", "4 of 6 layers are frozen, 2 and the head are tuned") in page.attributes
     assert "Tuning the named parts reaches accuracy" in page.words and "full fine-tuning" not in page.words
     assert answer["sizes"][0]["recommended"]["tuned_layers"] == 3
@@ -186,3 +187,9 @@ def test_a_single_learning_rate_is_not_called_the_best(whole: tuple[Path, Page])
     words = whole[1].words
     assert "0.001 for k = 0" in words and "own best learning rate" not in words
     assert "Failure rates by tuned layers and learning rate" not in words
+
+
+def test_no_line_ends_within_a_flag() -> None:
+    assert with_flags("<b>: with --folds 5, not a--b or -- or --") == (
+        '&lt;b&gt;: with <code class="flag">--folds</code> 5, not a--b or -- or --'
+    )

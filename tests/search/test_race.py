@@ -139,7 +139,9 @@ def test_full_is_recommended_if_it_is_worth_its_price() -> None:
 def test_a_budget_too_small_for_full_ends_the_race() -> None:
     verdict, steps = run_race(board(budget=20.0), exact(RISING))
     assert runs_per_k(steps).keys() == {0, 2} and verdict.no_reference
-    assert verdict.why.startswith("One run of full fine-tuning takes about 14 s, but only 7.6 s of the budget are left")
+    assert verdict.why.startswith(
+        "Full fine-tuning was not run: one run takes about 14 s, but only 7.6 s of the budget are left"
+    )
 
 
 def test_a_small_budget_ends_the_race_with_the_next_step() -> None:

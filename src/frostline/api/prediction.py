@@ -120,7 +120,9 @@ def text_columns(texts: Texts) -> list[str]:
 def require_model(folder: str | Path) -> None:
     """Raise a FrostlineError if the folder contains no model, no probe, no TF-IDF model and no bundle."""
     if not any((Path(folder) / name).is_file() for name in ("config.json", PROBE_FACTS, WORDS_FACTS, BUNDLE_FACTS)):
-        raise FrostlineError(f"{folder} contains no model (no config.json): give the folder OUT/model of a sweep.")
+        inside = Path(folder) / "model"
+        remedy = f"give {inside}" if inside.is_dir() else "give the folder OUT/model of a sweep"
+        raise FrostlineError(f"{folder} contains no model (no config.json): {remedy}.")
 
 
 def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:

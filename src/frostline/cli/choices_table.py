@@ -26,6 +26,8 @@ def choices_table(size: Mapping[str, Any], rows: int) -> list[Line]:
         size: One train size of an answer.
         rows: At least 4.
     """
+    from frostline.report.names import whole
+
     choices = size["choices"] or [_of_cell(cell) for cell in size["cells"]]
     chosen = size["decision"] and size["decision"]["choice"]
     shown = choices
@@ -33,7 +35,8 @@ def choices_table(size: Mapping[str, Any], rows: int) -> list[Line]:
         first = by_interest(choices, chosen, size["reference"])[: rows - 1]
         shown = [choice for choice in choices if choice["choice"] in first]
     reference = "full" if size["reference_is_full"] or not size["reference"] else size["reference"]
-    head = ("", "choice", "score", f"points below {reference}", "layers", "sure", "")
+    layers = "layers" if whole(size) == "all layers" else f"of {reference}"
+    head = ("", "choice", "score", f"points below {reference}", layers, "sure", "")
     table = [_row(choice, chosen, size["reference"]) for choice in shown]
     lines = _aligned([head, *table])
     kinds = ["", *(row[-1] for row in table)]

@@ -4,7 +4,7 @@ import json
 
 from frostline.cli.flags import FolderArgument
 from frostline.cli.help import PanelCommand
-from frostline.cli.printing import print_damage
+from frostline.cli.printing import print_damage, wrapped
 from frostline.cli.program import app
 
 
@@ -15,5 +15,5 @@ def report(folder: FolderArgument) -> None:
 
     print_damage(folder)
     path = write_report(folder)
-    print(json.loads((folder / "answer.json").read_text())["sentence"])
+    print(*wrapped(json.loads((folder / "answer.json").read_text())["sentence"]), sep="\n")
     print(path)

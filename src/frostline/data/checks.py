@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from frostline.data.examples import Examples, Indices, Texts
-from frostline.data.specification import REGRESSION
+from frostline.data.specification import REGRESSION, TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
 from frostline.data.wording import SHOWN_ROWS, listed
@@ -58,11 +58,11 @@ class DataReport:
         """The facts as values for JSON."""
         return asdict(self)
 
-    def sentences(self) -> list[str]:
+    def sentences(self, task_type: str) -> list[str]:
         """Warnings and notes for the user, a sentence each; empty if nothing is unusual."""
-        return [*self._warnings(), *(note for split in self.splits for note in self._split_notes(split))]
+        return [*self._warnings(task_type), *(note for split in self.splits for note in self._split_notes(split))]
 
-    def _warnings(self) -> list[str]:
+    def _warnings(self, task_type: str) -> list[str]:
         warnings = []
         for pair, count in self.shared.items():
             first, second = pair.split("/")
@@ -72,7 +72,8 @@ class DataReport:
                 warnings.append(f"Warning: {count:,} of {rows:,} {second} {have} a text that is also in {first}.")
         if self.conflicting:
             have = "text has" if self.conflicting == 1 else "texts have"
-            warnings.append(f"Warning: {self.conflicting:,} training {have} more than one label.")
+            labels = "several lists of tags" if task_type == TOKENS else "more than one label"
+            warnings.append(f"Warning: {self.conflicting:,} training {have} {labels}.")
         return warnings
 
     def _split_notes(self, split: str) -> list[str]:

@@ -150,9 +150,9 @@ def _read_shards(split: str, paths: list[Path], read: Read) -> Table:
 def _require_train(name: str, found: Iterable[str], present: list[str], kind: str) -> None:
     if "train" not in found:
         known = f" ({', '.join(EXTENSIONS)})" if kind == "file" else ""
+        found_names = f"found: {listed(present)}" if present else f"there is no {kind} at all"
         raise FrostlineError(
-            f"{name}: no {kind}{known} has train in its name, of {listed(present) or 'none at all'}; rename one, or "
-            "pass a file with --train."
+            f"{name}: no {kind}{known} has train in its name ({found_names}); rename one, or pass a file with --train."
         )
 
 

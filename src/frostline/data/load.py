@@ -98,7 +98,7 @@ def load_data(spec: DataSpec) -> Data:
         train=splits["train"],
         validation=splits["train"] if complete.folds is not None else splits["validation"],
         test=splits.get("test"),
-        notes=(*notes, *complete.notes, *report.sentences()),
+        notes=(*notes, *complete.notes, *report.sentences(task.task_type)),
         report=report,
         other_splits={split: splits[split] for split in (MISMATCHED,) if split in splits},
         folds=complete.folds,

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any
 
 from frostline.statistics.alternatives import ALTERNATIVES, PROBE, WORDS
 from frostline.statistics.metrics import CONSTANT_BASELINE, METRICS
@@ -68,6 +69,17 @@ def tuning(name: str | None) -> str:
         return "full fine-tuning" if name == FULL else "tuning the named parts"
     part = "classifier head only" if k == 0 else "last layer" if k == 1 else f"last {k} layers"
     return f"tuning the {part}"
+
+
+def whole(curve: Mapping[str, Any]) -> str:
+    """What the costs of choices are shares of: ``all layers``, or ``the last 4`` if that is the most that was tuned.
+
+    Args:
+        curve: One train size of an answer.
+    """
+    reference = curve["decision"] and curve["decision"]["reference"]
+    cost = next((one["cost_of_full"] for one in curve["choices"] if one["choice"] == reference), None)
+    return f"the {trainable(reference)}" if reference != FULL and cost == 1.0 else "all layers"
 
 
 def metric(name: str) -> str:

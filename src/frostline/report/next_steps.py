@@ -41,7 +41,7 @@ def loading(answer: Answer, folder: Path) -> str | None:
         if answer["task_type"] == TOKENS:
             return (
                 "from transformers import pipeline\n"
-                f'tag = pipeline("token-classification", {name}, aggregation_strategy="first")\n'
+                f'tag = pipeline("token-classification", {name}, aggregation_strategy="simple")\n'
                 'print(tag("A sentence."))'
             )
         text = '{"text": "A text.", "text_pair": "Its pair."}' if pair else '"A text."'

@@ -179,8 +179,8 @@ def _over_budget(board: Scoreboard, trial: Trial) -> str:
     """The message for a reference that cannot be trained within the budget."""
     needed, left = (duration(one) for one in (board.run_seconds(trial.tune), max(0.0, board.budget - board.spent)))
     return (
-        f"One run of {in_words(trial.tune)} takes about {needed}, but only {left} of the budget are left. Without it there is "
-        "nothing to compare with. Raise --budget, or set --max-k to compare with fewer layers instead."
+        f"{in_words(trial.tune, capital=True)} was not run: one run takes about {needed}, but only {left} of the budget are "
+        "left. Raise --budget, or set --max-k to compare with fewer layers instead."
     )
 
 

@@ -22,6 +22,8 @@ def not_utf8(path: Path) -> str:
     content = path.read_bytes()
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return f"{path}: the file is UTF-16, not UTF-8; save it as UTF-8: {iconv(path, 'utf-16')}."
+    if b"\0" in content:
+        return f"{path}: this is not a UTF-8 text file; export the table as CSV, or correct the ending of its name."
     try:
         content.decode()
     except UnicodeDecodeError as error:

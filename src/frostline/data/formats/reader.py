@@ -84,7 +84,7 @@ def _read_file(
         raise FrostlineError(f"{path}: there is no such file{_similar_file(path)}; check the name and the folder.")
     if ending not in FORMAT_OF:
         raise FrostlineError(
-            f"{path}: the file ending {quoted(ending)} is not known; use one of {', '.join(EXTENSIONS)}."
+            f"{path}: the file ending {quoted(ending)} is not known; save the table as one of {', '.join(EXTENSIONS)}."
         )
     is_conll = ending in ENDINGS["CoNLL"] or (of_tokens and ending in ENDINGS["TSV"])
     is_delimited = ending in DELIMITED and not is_conll

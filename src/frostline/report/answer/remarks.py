@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from frostline.data.wording import capitalized, ranges
 from frostline.report.answer.comparison import Comparison
+from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.formatting import score, score_interval
 from frostline.report.names import tuning
 from frostline.statistics.cells import CellSummary
@@ -58,10 +59,13 @@ def named_parts(named: CellSummary | None, full: CellSummary, comparison: Compar
     return f" The named parts reach {comparison.with_full(named, full)}."
 
 
-def full_not_run(cells: Mapping[str, CellSummary], comparison: Comparison) -> str:
-    """A sentence that full fine-tuning was not run, so that it is not the reference; empty if it was run."""
-    if len(cells) < 2 or any(cell["tune_embeddings"] for cell in cells.values()):
+def full_not_run(cells: Mapping[str, CellSummary], comparison: Comparison, search: SearchOutcome) -> str:
+    """A sentence that full fine-tuning was not run, so that it is not the reference; empty if it was run.
+
+    A search that could not run it has a sentence of its own.
+    """
+    if search.instead or len(cells) < 2 or any(cell["tune_embeddings"] for cell in cells.values()):
         return ""
-    return " Full fine-tuning was not run" + (
-        ": add all to --tune." if comparison.evidence.rows is not None else " here."
-    )
+    if comparison.evidence.rows is None:
+        return " Full fine-tuning was not run here."
+    return f" Full fine-tuning was not run: {'add all to --tune' if search is NO_SEARCH else 'leave out --max-k'}."

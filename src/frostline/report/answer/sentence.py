@@ -77,7 +77,7 @@ def sentence(
     without_score = [name for name, one in cells.items() if one["runs"] and not one["validation"]["n"]]
     failed = remarks.failed_runs((cell["trainable"], full["trainable"], *without_score), cells)
     not_tried = remarks.not_tried(remarks.smaller(cell, search.skipped))
-    beside = remarks.named_parts(named, full, comparison) + remarks.full_not_run(cells, comparison)
+    beside = remarks.named_parts(named, full, comparison) + remarks.full_not_run(cells, comparison, search)
     return f"{_recommendation(found)}{failed}{not_tried}{beside}"
 
 

@@ -1,5 +1,6 @@
 """The figure of quality against cost: every choice with the 95 % interval of its score, the recommended one marked."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,6 +16,7 @@ from frostline.report import formatting, names
 from frostline.report.figures.style import QUIET, STYLE, VALIDATION, draw_frame, figure_of
 from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.curve import Curve
+from frostline.statistics.metrics import METRICS
 from frostline.statistics.tune import FULL, LAST
 
 WIDE, NARROW = (680, 420), (360, 430)  # pixels
@@ -32,7 +34,7 @@ class Mark:
     Attributes:
         name: ``last 2``, ``all``, ``probe``.
         x: The position.
-        cost: The share of the layers that it tunes.
+        cost: The number of layers that it tunes, as a share of those of the reference.
         measured: The mean of its measured scores.
         score: Its expected score, given the scores of all choices.
         low, high: The 95 % interval of the expected score, compared with full fine-tuning; None for full fine-tuning itself.
@@ -62,8 +64,10 @@ def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> 
     """
     if not curve["choices"] or curve["decision"] is None or curve["decision"]["reference"] is None:
         return None
-    drawn = marks(curve)
+    found = METRICS.get(metric)
+    drawn = marks(curve, found.lowest if found and found.bounded else -math.inf)
     reference = next(mark for mark in drawn if mark.name == curve["decision"]["reference"])
+    whole = names.whole(curve)
     with matplotlib.rc_context(STYLE):
         figure, (axes,) = figure_of(*(NARROW if narrow else WIDE))
         low, high = limits(drawn)
@@ -72,25 +76,25 @@ def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> 
         for mark in drawn:
             _draw(axes, mark, low, high)
         width = NARROW[0] if narrow else WIDE[0]
-        _draw_costs(axes, drawn, width)
+        _draw_costs(axes, drawn, width, whole)
         half = min(0.45, SHADE / _unit(drawn, width))
         for mark in (mark for mark in drawn if mark.kind == "recommended"):
             axes.axvspan(mark.x - half, mark.x + half, color=VALIDATION, alpha=0.12, linewidth=0)
         draw_frame(axes, names.metric(metric))
         handles = _legend(drawn, f"{_named(reference.name)}, expected {formatting.score(reference.score)}")
         figure.legend(handles=handles, loc="outside lower left", ncols=1 if narrow else 2)
-        figure.set_label(_alt_text(drawn, metric))
+        figure.set_label(_alt_text(drawn, metric, whole))
     return figure
 
 
-def marks(curve: Curve) -> list[Mark]:
-    """Every choice in ascending order of its cost. Choices of equal cost stand side by side."""
+def marks(curve: Curve, lowest: float = -math.inf) -> list[Mark]:
+    """Every choice in ascending order of its cost. Choices of equal cost stand side by side. No score is below ``lowest``."""
     decision, choices = curve["decision"], sorted(curve["choices"], key=lambda choice: choice["cost_of_full"])
     full = next(choice["expected"] for choice in choices if choice["choice"] == decision["reference"])
     return [
         Mark(
             *(choice["choice"], x, choice["cost_of_full"], choice["score"], choice["expected"]),
-            *(*_interval(choice, full), _kind(choice, decision)),
+            *(*_interval(choice, full, lowest), _kind(choice, decision)),
         )
         for choice, x in zip(choices, _places(choices), strict=True)
     ]
@@ -110,12 +114,12 @@ def _places(choices: Sequence[Mapping[str, Any]]) -> list[float]:
     return places
 
 
-def _interval(choice: Mapping[str, Any], full: float) -> tuple[float | None, float | None]:
+def _interval(choice: Mapping[str, Any], full: float, lowest: float) -> tuple[float | None, float | None]:
     """The ends of the interval in the metric; the choice has the points that it is below full fine-tuning."""
     least, most = choice["low"], choice["high"]
     if least is None or most is None or least == most:
         return None, None
-    return full - most / 100, min(1.0, full - least / 100)  # no metric exceeds 1
+    return max(lowest, full - most / 100), min(1.0, full - least / 100)  # no metric exceeds 1
 
 
 def _kind(choice: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
@@ -158,8 +162,11 @@ def _draw(axes: Axes, mark: Mark, low: float, high: float) -> None:
         axes.annotate("recommended", (mark.x, high), **place, weight="bold")
 
 
-def _draw_costs(axes: Axes, drawn: Sequence[Mark], width: int) -> None:
-    """Label the x axis with the name and the cost of each choice, upright if there are too many side by side."""
+def _draw_costs(axes: Axes, drawn: Sequence[Mark], width: int, whole: str) -> None:
+    """Label the x axis with the name and the cost of each choice, upright if there are too many side by side.
+
+    The cost is a share of ``whole``: all layers, or those that the reference tunes.
+    """
     places = [mark.x for mark in drawn]
     axes.set_xlim(places[0] - 0.7, places[-1] + 0.7)
     pixels = _unit(drawn, width)
@@ -171,7 +178,7 @@ def _draw_costs(axes: Axes, drawn: Sequence[Mark], width: int) -> None:
     every = 1 if fits else max(1, round(LINE / pixels))
     shown = [n for n, mark in enumerate(drawn) if n % every == 0 or mark.kind == "recommended"]
     axes.set_xticks([places[n] for n in shown], [labels[n] for n in shown], rotation=0 if fits else 90, fontsize=10)
-    axes.set_xlabel("tuned last layers, and their share" + ("" if width == NARROW[0] else " of all layers (the cost)"))
+    axes.set_xlabel("tuned last layers, and their share" + ("" if width == NARROW[0] else f" of {whole} (the cost)"))
 
 
 def _unit(drawn: Sequence[Mark], width: int) -> float:
@@ -211,7 +218,7 @@ def _legend(drawn: Sequence[Mark], reference: str) -> list[Line2D | Patch]:
     return handles
 
 
-def _alt_text(drawn: Sequence[Mark], metric: str) -> str:
+def _alt_text(drawn: Sequence[Mark], metric: str, whole: str) -> str:
     """Every choice in words, for screen readers."""
     parts = []
     for mark in drawn:
@@ -221,4 +228,6 @@ def _alt_text(drawn: Sequence[Mark], metric: str) -> str:
         parts.append(
             f"{_named(mark.name)} {formatting.score(mark.score)}{interval}{measured}, at {_cost(mark.cost)}{kind}"
         )
-    return f"Expected {names.metric(metric)} of every choice (95 % interval) at its share of all layers: {'; '.join(parts)}."
+    return (
+        f"Expected {names.metric(metric)} of every choice (95 % interval) at its share of {whole}: {'; '.join(parts)}."
+    )

@@ -27,7 +27,7 @@ def errors_of_recommended(folder: Folder, answer: Mapping[str, Any]) -> dict[str
     found: dict[str, Any] = dict.fromkeys(("confusion", "scatter", "largest", "sentences", "words"))
     found["examples"] = len(examples)
     if examples.of_words:
-        found["confusion"] = confusion_table(tag_confusion(examples, logits, labels))
+        found["confusion"] = confusion_table(tag_confusion(examples, logits, labels), of_words=True)
         found["sentences"] = worst_sentences(examples, logits, labels)
         found["misclassified"], found["words"] = wrong_words(examples, logits)
         return found

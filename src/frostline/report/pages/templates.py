@@ -2,16 +2,26 @@
 
 import base64
 import hashlib
+import re
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from frostline.report import formatting, names
 
+FLAG = re.compile(r"(?<!\S)--[a-z][a-z-]*")  # of a command
+
+
+def with_flags(text: str) -> Markup:
+    """The escaped text with its flags as code, so that no line ends within one."""
+    return Markup(FLAG.sub(r'<code class="flag">\g<0></code>', str(escape(text))))
+
+
 FILTERS = {
+    "with_flags": with_flags,
     **{name: getattr(formatting, name) for name in ("score", "percent", "seconds", "parameters", "times")},
-    **{name: getattr(names, name) for name in ("trainable", "metric", "baseline", "tuning")},
+    **{name: getattr(names, name) for name in ("trainable", "metric", "baseline", "tuning", "whole")},
 }
 FUNCTIONS = {name: getattr(formatting, name) for name in ("score_interval", "percent_interval")}
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from frostline.report import formatting
-from frostline.report.names import trainable
+from frostline.report.names import trainable, whole
 from frostline.report.tables.by_depth import title_of
 from frostline.report.tables.table import Column, ReportTable, Row
 from frostline.statistics.curve import Curve
@@ -48,10 +48,10 @@ def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
     )
     caption = (
         f"The value of a choice is its expected score less {price:g} times its cost. The highest value is recommended, unless a "
-        "probability of reaching the target is wanted. The cost is the share of layers that are "
-        "tuned, to which training time is proportional. Expected scores and probabilities come from the joint posterior of "
-        f"all mean scores, given the runs and the validation examples. The margin is {margin:g}. "
-        "Below the points lost: their 95 % interval."
+        f"probability of reaching the target is wanted. The cost is the number of tuned layers as a share of {whole(curve)}; "
+        "training time is roughly proportional to it. Expected scores and probabilities come from the joint posterior of all "
+        f"mean scores, given the runs and the validation examples. The margin is {margin:g}. Below the points lost: their 95 % "
+        "interval."
     )
     return ReportTable(f"choices{suffix}", title_of("Choices", curve, suffix), caption, columns, tuple(rows))
 

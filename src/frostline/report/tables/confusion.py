@@ -7,8 +7,11 @@ from frostline.report.error_analysis import Confusion
 from frostline.report.tables.table import Column, ReportTable, Row, Values
 
 
-def confusion_table(confusion: Confusion) -> ReportTable:
-    """Counts of examples by true and predicted class. The tint of a count is its share of the true class."""
+def confusion_table(confusion: Confusion, *, of_words: bool = False) -> ReportTable:
+    """Counts of examples by true and predicted class. The tint of a count is its share of the true class.
+
+    With ``of_words``, these are counts of words by type of entity, or by plain tag.
+    """
 
     def shade(column: int) -> Callable[[Values], tuple[str, float]]:
         def shade_of(values: Values) -> tuple[str, float]:
@@ -33,7 +36,10 @@ def confusion_table(confusion: Confusion) -> ReportTable:
             for n, label in enumerate(confusion.labels)
         ),
     )
-    caption = "A row for each true class, a column for each predicted class."
+    label = "type" if of_words else "class"
+    caption = f"A row for each true {label}, a column for each predicted {label}."
+    if of_words:
+        caption += " The first word of an entity and the words after it count alike."
     if confusion.others:
         caption += f" Only the most confused classes are shown; the {confusion.others} others are summed."
     return ReportTable(
