@@ -11,6 +11,10 @@ from transformers import AutoModelForSequenceClassification
 import frostline
 from frostline import FrostlineError
 from frostline.api.compare import WAYS, sweep_of
+from frostline.report.answer.analysis import analyze
+from frostline.report.answer.groups import load_groups
+from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.outcomes import ANSWERS
 from frostline.statistics.tune import tune_of
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
@@ -36,7 +40,12 @@ def test_every_way_has_the_same_number_of_runs(compared: tuple[Path, dict[str, A
         ("last 1", "lora-1", "gradual", "lp-ft", "all"), 4
     )
     assert {cell["trainable"] for cell in answer["sizes"][0]["cells"]} == set(names)
-    assert {choice["choice"] for choice in answer["sizes"][0]["choices"]} <= set(names)
+    usable = {
+        cell["trainable"]
+        for cell in answer["sizes"][0]["cells"]
+        if any(point["in_mean"] and point["outcome"] in ANSWERS for point in cell["points"])
+    }
+    assert usable and {choice["choice"] for choice in answer["sizes"][0]["choices"]} == usable
 
 
 def test_the_cost_of_a_way_is_the_share_of_layers_that_run(compared: tuple[Path, dict[str, Any]]) -> None:
@@ -79,7 +88,7 @@ def test_the_saved_model_of_a_way_opens_with_transformers_alone(
     model = AutoModelForSequenceClassification.from_pretrained(saved)
     assert not [name for name in model.state_dict() if "lora" in name or "up" in name.split(".")]
     facts = json.loads((saved / "frostline.json").read_bytes())
-    assert facts["run"] == run.digest and np.isfinite(facts.get("largest_difference", 0.0))
+    assert facts["run"] == run.digest and 0 <= facts["logit_gap"] < 1e-4
 
 
 def test_a_killed_comparison_goes_on_to_the_same_results(
@@ -122,6 +131,7 @@ def test_more_ways_add_to_the_folder(tiny_bert: Path, tiny_table: Path, tmp_path
     ("ways", "message"),
     [
         ("full,lora-9", "9 tuned layers were requested, but the model has 3"),
+        ("full,reinit-0", "no way to tune called 'reinit-0'"),
         ("full,reinit-9", "reinit-9: 9 layers were requested, but the model has 3"),
         ("full,transferred-9", "transferred-9: 9 layers were requested, but the model has 3"),
         ("lora-2,llrd", "are compared with the last k layers"),
@@ -138,3 +148,24 @@ def test_ways_that_the_model_does_not_allow_are_refused_before_anything_runs(
 
 def test_the_default_ways_exist() -> None:
     assert [way_named(tune_of(name), {}) is None for name in WAYS] == [name in ("last-2", "full") for name in WAYS]
+
+
+def test_tune_is_no_setting_of_a_comparison(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    with pytest.raises(FrostlineError, match="has ways instead of tune"):
+        sweep_of("full,lora-1", tune="0,1", model=tiny_bert, train=tiny_table, out=tmp_path / "o")
+
+
+def test_without_full_fine_tuning_the_costs_of_k_and_of_ways_are_alike(
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path
+) -> None:
+    given = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", **SETTINGS, "learning_rate": 3e-3}
+    answer = sweep_of("last-1,llrd-1", progress=Progress(), **given).run(save_model=False)
+    choices = {choice["choice"]: choice for choice in answer["sizes"][0]["choices"]}
+    assert choices["last 1"]["cost_of_full"] == choices["llrd-1"]["cost_of_full"] == 1.0
+    assert choices["llrd-1"]["beside_k"]["choice"] == "last 1"
+
+
+def test_the_table_of_a_comparison_can_be_analyzed(compared: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    groups = load_groups([compared[0] / "results.csv"])
+    assert {run["trainable"] for run in groups[0].runs} >= {"lora-1", "gradual", "all"}
+    assert analyze(groups, AnalysisSettings())["groups"][0]["sentence"]

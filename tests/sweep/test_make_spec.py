@@ -58,6 +58,9 @@ def test_a_way_has_as_many_learning_rates_as_every_k() -> None:
             {"tune": "all,mine", "way": {"mine": {"layers": "top"}}},
             "layers in [way.mine] cannot be 'top': give 'last', 'first'",
         ),
+        ({"tune": "all", "way": {"probe": {}}}, "[way.probe] has a name that means something else already"),
+        ({"tune": "all", "way": {"last-2": {}}}, "[way.last-2] has a name that means something else already"),
+        ({"tune": "all", "way": {"my_way": {}}}, "[way.my_way] is no name: use small letters"),
         ({"tune": "all", "way": 3}, "way has the wrong form: give tables [way.NAME]"),
     ],
 )

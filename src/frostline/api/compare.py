@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
+from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.sweep.progress import Progress
 
@@ -30,5 +31,11 @@ def compare(*, ways: str | Sequence[str] = WAYS, progress: Progress | None = Non
 
 
 def sweep_of(ways: str | Sequence[str], *, progress: Progress | None = None, **settings: Any) -> Sweep:
-    """The sweep that compares these ways."""
+    """The sweep that compares these ways.
+
+    Raises:
+        FrostlineError: A setting is unknown or impossible.
+    """
+    if settings.get("tune") is not None:
+        raise FrostlineError("A comparison has ways instead of tune: give --ways, such as last-2,lora-2,full.")
     return Sweep(progress=progress, **{**DEFAULTS, **settings, "tune": ways})

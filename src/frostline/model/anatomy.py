@@ -177,7 +177,7 @@ def _in_norm(model: nn.Module, name: str) -> bool:
 def _is_matrix(model: nn.Module, name: str) -> bool:
     """Whether a parameter is the weight of a linear module."""
     owner, _, leaf = name.rpartition(".")
-    return leaf == "weight" and type(model.get_submodule(owner)) in (nn.Linear, Conv1D)
+    return leaf == "weight" and isinstance(model.get_submodule(owner), (nn.Linear, Conv1D))
 
 
 def count_parameters(model: nn.Module, names: frozenset[str] | None = None) -> int:

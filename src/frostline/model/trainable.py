@@ -28,6 +28,7 @@ class Trainable:
         only: ``all`` of their parameters, their ``biases``, the parameters of their ``norms``, or the ``matrices`` of their
             linear modules, without embeddings. Head and pooler are trained as a whole.
         seed: Draws the random layers.
+        pooler_with_modules: Whether the pooler is trained with ``modules``, too.
     """
 
     tune: Tune
@@ -36,6 +37,7 @@ class Trainable:
     layers: str = "last"
     only: str = "all"
     seed: int = 0
+    pooler_with_modules: bool = False
 
     def parameters(self, anatomy: Anatomy) -> frozenset[str]:
         """Names of the trained parameters.
@@ -47,7 +49,8 @@ class Trainable:
         """
         if self.tune == NAMED:
             assert self.modules
-            return parameters_in(anatomy, self.modules) | _in_places(anatomy, {HEAD})
+            beside = {HEAD, *[POOLER] * self.pooler_with_modules}
+            return parameters_in(anatomy, self.modules) | _in_places(anatomy, beside)
         head = _in_places(anatomy, {HEAD, *[POOLER] * self.pooler})
         return head | self._kept(self._below_head(anatomy), anatomy)
 

@@ -59,7 +59,7 @@ def save_model(
             pretrained.model.save_pretrained(aside)
             pretrained.tokenizer.save_pretrained(aside)
         if adapter:
-            write_adapter(aside / ADAPTER, spec, pretrained, identity.task_type)
+            write_adapter(aside / ADAPTER, spec, pretrained)
         _add_output_keys(aside / "config.json", output_keys(answer))
         facts = _facts(identity, answer, spec, saved)
         (aside / "frostline.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

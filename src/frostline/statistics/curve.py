@@ -110,8 +110,9 @@ def _decide(
         for step in usable
         if is_k(step["trainable"])
     ]
+    # of the reference, as the costs of k are; a table of others may not know how many layers a way trains
     most = max((step["tuned_share"] or 0.0 for step in usable if is_k(step["trainable"])), default=0.0) or 1.0
-    ways = [step["tuned_share"] / most for step in usable if is_way(step["trainable"])]
+    ways = [min(1.0, (step["tuned_share"] or 1.0) / most) for step in usable if is_way(step["trainable"])]
     good = {step["trainable"]: cells[step["trainable"]].good for step in usable}
     choices = JointEstimate.of(good, depth, alternatives, evidence, ways).choices
     base = evidence.chance if settings.corrected else None

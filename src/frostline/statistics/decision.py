@@ -8,8 +8,9 @@ where the cost is the share of layers that it tunes, 0 for a model that trains n
 is worth: two points by default. Training time grows in proportion to the tuned layers. Unlike measured times, their share is the
 same in equal sweeps.
 
-Expected scores are means of the posterior (``posterior.py``), so a choice that looks best by luck is pulled towards its
-neighbours. A choice is never recommended if another one has measured at least its score at no higher cost.
+Expected scores are means of the posterior (``posterior.py``), so a k that looks best by luck is pulled towards its
+neighbours. Other ways to tune and models that train no layer have no neighbours. A choice is never recommended if another one
+has measured at least its score at no higher cost.
 
 With a wanted certainty, the recommended choice is instead the cheapest one that reaches the goal with that probability.
 """

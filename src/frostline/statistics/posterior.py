@@ -11,7 +11,7 @@ how much better it is than all others. Both come from draws of the joint posteri
 - **The curve.** Neighbouring values of k score alike. The differences between neighbours are Student's t with 3 degrees of
   freedom around a common slope, so most are small and some are large. The slope is Cauchy. Differences vary more near k = 0,
   where curves rise. The prior of the level is flat.
-- **Beside the curve.** A linear probe or a TF-IDF model has no neighbours. The prior of its mean is flat.
+- **Beside the curve.** Another way to tune, a linear probe or a TF-IDF model has no neighbours. The prior of its mean is flat.
 
 A Gibbs sampler draws from the posterior: means given scales are normal, and the curve's scales given means are inverse gamma.
 Each chain has its own draw of the variances over seeds. A simulation (``benchmarks/probabilities.py``) shows how often a

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from frostline import FrostlineError
+from frostline.statistics.tune import is_way
 from frostline.sweep.plan import Identity, read_settings
 from frostline.sweep.specification import SweepSpec
 from frostline.training.specification import Settings
@@ -33,12 +34,21 @@ def join_existing(spec: SweepSpec, identity: Identity, older: Mapping[str, Any],
             f"{out} holds a sweep whose named parts are {', '.join(earlier.tune_modules)}: choose another --out for "
             "others, or give the same."
         )
-    for name in spec.way.keys() & earlier.way.keys():
-        if spec.way[name] != earlier.way[name]:
-            raise FrostlineError(
-                f"{out} holds a sweep with another way called {name!r}: give yours another name, or choose another --out."
-            )
+    if way := other_way(spec, earlier):
+        raise FrostlineError(
+            f"{out} holds a sweep with another way called {way!r}: give yours another name, or choose another --out."
+        )
     return spec.extended(earlier, identity.train_rows)
+
+
+def other_way(one: SweepSpec, other: SweepSpec) -> str | None:
+    """The name of a way in the grid of one sweep that the other one defines differently; None if there is none."""
+    for first, second in ((one, other), (other, one)):
+        known = {*second.values_of("tune"), *second.way}
+        for name in first.values_of("tune"):
+            if is_way(name) and name in known and first.way_of(name) != second.way_of(name):
+                return str(name)
+    return None
 
 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str, str] | None:

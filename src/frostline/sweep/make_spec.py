@@ -10,6 +10,7 @@ from frostline.data.wording import did_you_mean
 from frostline.statistics.tune import NAMED, is_k, is_way, name_of
 from frostline.sweep.setting_errors import advice, grid_advice, way_advice
 from frostline.sweep.specification import SweepSpec
+from frostline.training.ways.names import require_free
 
 
 def make_spec(values: Mapping[str, Any]) -> SweepSpec:
@@ -53,6 +54,7 @@ def make_spec(values: Mapping[str, Any]) -> SweepSpec:
 
 def _check_names(spec: SweepSpec) -> SweepSpec:
     """Refuse ways that nobody knows, ``named`` without module names, and module names without ``named``."""
+    require_free(spec.way)
     tunes = spec.values_of("tune")
     for tune in tunes:
         spec.way_of(tune)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from frostline import FrostlineError
 from frostline.data.files import make_folder, replace_file, sync
-from frostline.sweep.join import difference
+from frostline.sweep.join import difference, other_way
 from frostline.sweep.results.agreement import disagreement
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store
@@ -71,6 +71,10 @@ def _require_same(one: Folder, other: Folder) -> None:
         detail = f" ({here} and {there})" if here else ""
         raise FrostlineError(
             f"{one.out} and {other.out} hold different sweeps: their {name} is different{detail}. Give folders of one sweep."
+        )
+    if way := other_way(one.spec, other.spec):
+        raise FrostlineError(
+            f"{one.out} and {other.out} have different ways called {way!r}: they cannot be merged into one folder."
         )
     if one.spec.tune_modules and other.spec.tune_modules not in (None, one.spec.tune_modules):
         raise FrostlineError(

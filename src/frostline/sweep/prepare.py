@@ -125,7 +125,7 @@ def prepare(
         spec = join_existing(spec, identity, older, store.out)
     progress.begin("tokenizing the examples")
     runs = expand(spec, identity)
-    for run in {run.tune: run for run in runs}.values():
+    for run in {(run.tune, run.train_size): run for run in runs}.values():
         require_suitable(run, pretrained, data.task.task_type)
     encoded = encode_splits(spec, splits, max_length, pretrained, trained=rows_trained(runs, data))
     context = _context(spec, pretrained, machine, data, encoded, metric=metric)

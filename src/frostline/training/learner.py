@@ -163,7 +163,7 @@ class LearnerState:
             self.diverge("its logits of the validation rows are not finite")
 
     def improved_within(self, evaluations: int) -> bool:
-        """Whether the best evaluation is one of the last ``evaluations``."""
+        """Whether the best evaluation is one of the last ``evaluations``; one of them must be the best to be saved."""
         return self.record.best >= len(self.record.evaluations) - evaluations
 
     def restore_best(self) -> None:

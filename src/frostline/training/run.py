@@ -60,12 +60,12 @@ def run_stacked(
     with peak_memory(context.machine) as peak:
         for number, stack in enumerate(zip(*phases, strict=True)):
             learned = earlier[-1].learners[0].learned if earlier else {}
-            copied = {
-                name: p.detach().clone() for name, p in learned.items()
-            }  # the next phase begins by resetting the model
-            earlier.append(
-                _train(stack, context, batched=batched, on_step=_part(on_step, number, len(phases[0])), earlier=copied)
+            part = _Part(
+                on_step=_progress(on_step, number, len(phases[0])),
+                earlier={name: p.detach().clone() for name, p in learned.items()},  # the model is reset before a phase
+                last=number == len(phases[0]) - 1,
             )
+            earlier.append(_train(stack, context, part, batched=batched))
             if all(record.outcome == "diverged" for record in earlier[-1].records):
                 break
     seconds = (perf_counter() - begun) / len(specs)
@@ -79,9 +79,24 @@ def run_stacked(
     return results
 
 
-def _part(on_step: Callable[[int, int], None], number: int, parts: int) -> Callable[[int, int], None]:
-    """``on_step`` for one of several trainings, counted from 0, that have equally many steps."""
+def _progress(on_step: Callable[[int, int], None], number: int, parts: int) -> Callable[[int, int], None]:
+    """``on_step`` for one of several trainings, counted from 0, that have about equally many steps."""
     return lambda step, total: on_step(number * total + step, parts * total)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """What distinguishes one of the trainings of a run.
+
+    Attributes:
+        on_step: Called after each step.
+        earlier: The parameters that an earlier phase has trained, by name.
+        last: Whether this is the last one, after which all splits are scored.
+    """
+
+    on_step: Callable[[int, int], None]
+    earlier: Mapping[str, Tensor]
+    last: bool
 
 
 @dataclass(frozen=True)
@@ -109,18 +124,11 @@ class Trained:
         return facts if len(phases) == 1 else {**facts, "moved_in_phases": [one["moved"] for one in phases]}
 
 
-def _train(
-    specs: Sequence[RunSpec],
-    context: RunContext,
-    *,
-    batched: bool | None,
-    on_step: Callable[[int, int], None],
-    earlier: Mapping[str, Tensor],
-) -> Trained:
-    """Train, score and audit one stack, from where an ``earlier`` phase has ended."""
+def _train(specs: Sequence[RunSpec], context: RunContext, part: _Part, *, batched: bool | None) -> Trained:
+    """Train, score and audit one stack, from where an earlier phase has ended."""
     first = specs[0]
     names = first.to_train.parameters(context.pretrained.anatomy)
-    with training_session(specs, context, batched=batched, earlier=earlier) as (learners, forward):
+    with training_session(specs, context, batched=batched, earlier=part.earlier) as (learners, forward):
         audit = Audit(context.pretrained, names)
 
         def set_audited_mode(training: bool) -> None:
@@ -135,11 +143,11 @@ def _train(
             validation_rows(context, first),
             first,
             set_mode=set_audited_mode,
-            on_step=on_step,
+            on_step=part.on_step,
             patience=first.way.patience,
         )
         scored: dict[str, NDArray[np.float32]] = {}
-        if any(record.outcome != "diverged" for record in records):
+        if part.last and any(record.outcome != "diverged" for record in records):
             other_splits = [split for split in context.splits if split not in ("train", "validation")]
             scored = {split: score_rows(forward, context, context.splits[split], specs) for split in other_splits}
         facts = audit.facts(frozen_dropout=first.frozen_dropout)

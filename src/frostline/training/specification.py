@@ -164,7 +164,10 @@ class RunSpec(Settings):
     def digest(self) -> str:
         """The key of the run's result: a hash of all its settings."""
         absent = {name for name in NEWER if getattr(self, name) == type(self).model_fields[name].default}
-        text = json.dumps(self.model_dump(mode="json", exclude=absent), sort_keys=True, separators=(",", ":"))
+        settings = self.model_dump(mode="json", exclude=absent)
+        if "way" in settings:
+            settings["way"] = self.way.model_dump(mode="json", exclude_defaults=True)
+        text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     @property
@@ -181,7 +184,15 @@ class RunSpec(Settings):
         if way is None:
             return Trainable(self.tune, self.tune_modules, self.tune_pooler)
         seed = generator_seed(self.seed, "layers") if way.layers == "random" else 0
-        return Trainable(way.trained, way.modules, self.tune_pooler, layers=way.layers, only=way.parameters, seed=seed)
+        return Trainable(
+            way.trained,
+            way.modules,
+            self.tune_pooler,
+            layers=way.layers,
+            only=way.parameters,
+            seed=seed,
+            pooler_with_modules=self.tune_pooler and way.signal_share > 0,
+        )
 
     def seed_for(self, purpose: str) -> int:
         """The seed of a generator of this training; another one for each phase."""

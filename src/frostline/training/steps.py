@@ -6,6 +6,8 @@ from typing import Self
 
 from frostline.training.specification import Settings
 
+ROUNDING = 1e-6  # steps: a number of epochs that stands for whole steps may be rounded up
+
 
 @dataclass(frozen=True)
 class StepPlan:
@@ -20,7 +22,7 @@ class StepPlan:
     def of(cls, settings: Settings, examples: int) -> Self:
         """The steps of a training on this number of ``examples``."""
         per_epoch = math.ceil(examples / settings.batch_size)
-        total = max(1, math.ceil(settings.num_train_epochs * per_epoch))
+        total = max(1, math.ceil(settings.num_train_epochs * per_epoch - ROUNDING))
         warmup = settings.warmup_steps if settings.warmup_steps >= 1 else settings.warmup_steps * total
         evaluations = evaluation_steps(total, per_epoch, settings.evaluations_per_epoch)
         return cls(per_epoch, total, math.ceil(warmup), frozenset(evaluations))

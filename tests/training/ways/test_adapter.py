@@ -17,7 +17,7 @@ from training.by_hand import way_spec
 def test_peft_loads_the_adapter(context, tiny_bert, tmp_path, tune):
     spec = way_spec(Way(tune=tune, low_rank=3), num_train_epochs=2)
     run(spec, context)
-    write_adapter(tmp_path, spec, context.pretrained, "text-classification")
+    write_adapter(tmp_path, spec, context.pretrained)
     base = AutoModelForSequenceClassification.from_pretrained(tiny_bert, num_labels=2)
     loaded = peft.PeftModel.from_pretrained(base, tmp_path).eval()
     batch = context.tokens.batch(context.splits["validation"])

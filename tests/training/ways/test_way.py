@@ -52,12 +52,19 @@ def test_every_field_changes_the_digest_of_a_run() -> None:
         ({"mixout": 0.5, "towards_pretrained": 0.1}, "mixout and towards_pretrained both change"),
         ({"low_rank": 8, "only": "biases"}, "leaves them frozen"),
         ({"low_rank": 8, "order": "gradual"}, "cannot be combined"),
-        ({"order": "gradual", "layers": "first", "tune": 2}, "thaws from the top"),
+        ({"order": "gradual", "layers": "first", "tune": 2}, "unfreezes from the top"),
         ({"layers": "random"}, "needs a number of layers"),
         ({"reinitialized": 1, "transferred": 2}, "choose one of them"),
-        ({"reinitialized": 1, "layers": "first", "tune": 2}, "may freeze them"),
+        ({"reinitialized": 1, "layers": "first", "tune": 2}, "reinitialized and layers = 'first' cannot be combined"),
+        ({"reinitialized": 1, "low_rank": 4}, "reinitialized and low_rank = 4 cannot be combined"),
+        ({"transferred": 1, "order": "gradual"}, "transferred and order = 'gradual' cannot be combined"),
+        ({"reinitialized": 1, "order": "head-first"}, "reinitialized and order = 'head-first' cannot be combined"),
+        ({"transferred": 1, "tune": 2}, "would stay random"),
+        ({"modules": ()}, "modules is empty"),
+        ({"low_rank": True}, "not true or false"),
+        ({"tune": "full"}, "'all'"),
         ({"reinitialized": 3, "tune": 2}, "would stay random"),
-        ({"transferred": 3, "only": "norms"}, "frozen: choose all"),
+        ({"transferred": 3, "only": "norms"}, "transferred and only = 'norms' cannot be combined"),
         ({"mixout": 1.0}, "less than 1"),
         ({"low_ranks": 8}, "Extra inputs"),
     ],
@@ -65,6 +72,10 @@ def test_every_field_changes_the_digest_of_a_run() -> None:
 def test_fields_that_contradict_each_other_are_refused(values: dict[str, object], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Way(**values)
+
+
+def test_a_new_field_keeps_the_digests_of_ways_without_it() -> None:
+    assert RunSpec(**RUN, way=Way(layer_decay=0.9)).digest == "681219071129eae93eb0"
 
 
 def test_ways_that_keep_a_state_of_their_own_are_trained_one_by_one() -> None:

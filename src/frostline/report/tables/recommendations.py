@@ -9,7 +9,7 @@ from frostline.report.answer.analysis import Analysis
 from frostline.report.answer.recommendation import cell_of
 from frostline.report.tables.table import Column, ReportTable, Row, Values
 from frostline.statistics.alternatives import ALTERNATIVES
-from frostline.statistics.tune import FULL, k_of, name_of
+from frostline.statistics.tune import FULL, is_way, k_of, name_of
 
 UNDECIDED, NO_ANSWER = "undecided", "no answer"
 FACTS = ("choice", "layers", "below_full", "probability")  # of :func:`recommendation`
@@ -100,7 +100,7 @@ def _layers(facts: Facts) -> int | None:
 def _text(facts: Facts, short: bool) -> str:
     """``last 5 of 12``, or ``5`` if it is ``short``."""
     name, layers = facts["choice"], facts["layers"]
-    if name in (FULL, UNDECIDED, NO_ANSWER):
+    if name in (FULL, UNDECIDED, NO_ANSWER) or (is_way(name) and name not in ALTERNATIVES):
         return str(name)
     if name in ALTERNATIVES:
         return names.trainable(name)

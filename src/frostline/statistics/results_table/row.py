@@ -134,8 +134,8 @@ class RowReader:
             return 0
         if name != "frozen_layers" and text in (FULL, "full"):
             return FULL
-        if text == NAMED:
-            return NAMED
+        if text == NAMED or (name == "trainable" and re.fullmatch("[a-z][a-z0-9-]*", text)):
+            return text  # a way to tune, by its name
         try:
             k = float(text)
         except ValueError:

@@ -238,7 +238,8 @@ def check_cuts(prepared: Prepared) -> list[Check]:
     last = {spec.tune: spec for spec in prepared.plan.runs if spec.tune != NAMED}.values()
     ks = {k for spec in last if (k := spec.to_train.depth(pretrained.anatomy)) is not None}
     ends = {min(ks), max(ks)} if ks else set()
-    all_cut = len(runs_from_cache(prepared, prepared.plan.runs)) == len(prepared.plan.runs)
+    cached = prepared.plan.cached
+    all_cut = all(starting_cut(cached, pretrained.anatomy, spec) is not None for spec in prepared.plan.runs)
     checks = check(
         pretrained.model,
         # always with full fine-tuning: a sweep to which it is added later then uses the same kind of batches

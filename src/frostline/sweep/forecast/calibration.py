@@ -15,7 +15,7 @@ from frostline.frozen.batches import Rows
 from frostline.frozen.selection import StateSelection
 from frostline.model.device import Machine
 from frostline.model.memory import peak_memory
-from frostline.statistics.tune import FULL, NAMED, Tune
+from frostline.statistics.tune import FULL, Tune
 from frostline.sweep.forecast.pace import TimedPoints
 from frostline.sweep.forecast.random_states import RandomStates
 from frostline.sweep.forecast.timer import Timer, estimated_seconds, evenly_spaced
@@ -155,7 +155,7 @@ def _plain_ends(cases: Sequence[TimingCase]) -> list[TimingCase]:
     """The cheapest and the most expensive case for plain transformers, which runs every layer at every k."""
     by_tune = {one.spec.tune: one for one in cases}
     layers = sorted(k for k in by_tune if isinstance(k, int))
-    most_expensive: Tune = FULL if FULL in by_tune else layers[-1] if layers else NAMED
+    most_expensive: Tune = FULL if FULL in by_tune else layers[-1] if layers else [*by_tune][-1]
     return [by_tune[k] for k in dict.fromkeys([*layers[:1], most_expensive])]
 
 

@@ -124,7 +124,7 @@ def _depth_columns(spec: RunSpec, audit: Mapping[str, Any] | None, layers: int) 
     return {
         "tuned_layers": layers - min([0] if embeddings else numbers, default=layers),
         "tune_embeddings": embeddings,
-        "tuned_share": audit["tuned_share"],
+        "tuned_share": audit.get("tuned_share"),  # results of earlier versions have none
     }
 
 

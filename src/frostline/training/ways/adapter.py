@@ -8,7 +8,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from frostline import FrostlineError
-from frostline.data.specification import TOKENS
 from frostline.model.module_paths import module_of
 from frostline.model.places import layer_number
 from frostline.model.pretrained import Pretrained
@@ -29,11 +28,12 @@ def require_peft() -> None:
 
 
 @torch.no_grad()
-def write_adapter(folder: Path, spec: RunSpec, pretrained: Pretrained, task_type: str) -> None:
+def write_adapter(folder: Path, spec: RunSpec, pretrained: Pretrained) -> None:
     """Write the updates that the model holds since the run ``spec``, as ``adapter_config.json`` and safetensors.
 
     The factors are computed from the merged matrices by a singular value decomposition, so their product equals the trained
-    update except for rounding. Head and pooler are saved as they are.
+    update except for rounding. Head and pooler are saved as they are. The adapter has no type of task, because PEFT would then
+    look for a head of one module.
     """
     from peft import LoraConfig
 
@@ -54,7 +54,6 @@ def write_adapter(folder: Path, spec: RunSpec, pretrained: Pretrained, task_type
         target_modules=sorted(map(module_of, matrices)),
         modules_to_save=sorted({module_of(name) for name in changed if name not in matrices}),
         fan_in_fan_out=bool(transposed),
-        task_type="TOKEN_CLS" if task_type == TOKENS else "SEQ_CLS",
         base_model_name_or_path=pretrained.name,
         inference_mode=True,
     )

@@ -61,10 +61,19 @@ def fit_head(spec: RunSpec, context: RunContext) -> None:
 
 def _inputs_of(head: nn.Linear, spec: RunSpec, context: RunContext, rows: np.ndarray) -> np.ndarray:
     """What the module reads for each of these rows, ``[n, D]``, in evaluation mode."""
-    seen: list[Tensor] = []
-    hook = head.register_forward_pre_hook(lambda module, args: seen.append(args[0].detach().float().cpu()))
-    context.pretrained.model.eval()
     size = spec.per_device_eval_batch_size
+    seen: list[Tensor] = []
+
+    def keep(module: nn.Module, args: tuple[Tensor]) -> None:
+        read = args[0].detach().float().cpu()
+        if read.dim() == 3:  # the head runs for every token, and the model then takes the logits of one
+            lengths = torch.from_numpy(context.tokens.lengths[rows[len(seen) * size :][: len(read)]])
+            at = lengths - 1 if context.head_reads == "last" else torch.zeros_like(lengths)
+            read = read[torch.arange(len(read)), at.clamp(max=read.shape[1] - 1)]
+        seen.append(read)
+
+    hook = head.register_forward_pre_hook(keep)
+    context.pretrained.model.eval()
     try:
         with torch.no_grad(), forward_function(context, [frozen(spec)]) as forward:
             for n in range(0, len(rows), size):

@@ -1,10 +1,12 @@
 """The ways that the command line knows by name."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from frostline import FrostlineError
 from frostline.data.wording import did_you_mean
-from frostline.statistics.tune import FULL, Tune, is_way
+from frostline.statistics.alternatives import ALTERNATIVES
+from frostline.statistics.tune import FULL, NAMED, Tune, is_way, tune_of
 from frostline.training.ways.way import Way
 
 LORA_RANK, LORA_RATES = 8, 10.0  # LoRA is trained at ten times the learning rates of whole matrices
@@ -49,10 +51,23 @@ def way_named(tune: Tune, own: Mapping[str, Way]) -> Way | None:
     name = str(tune)
     way = own.get(name) or NAMED_WAYS.get(name) or _numbered(name)
     if way is None:
-        known = [*own, *NAMED_WAYS, *(f"{kind}-2" for kind in NUMBERED_WAYS), "full", "last-2"]
+        known = [*own, *NAMED_WAYS, *(f"{kind}-2" for kind in NUMBERED_WAYS), "full", "head", "last-2", FULL, NAMED]
         hint = did_you_mean(name, known) or f": choose from {', '.join(known)}"
         raise FrostlineError(f"There is no way to tune called {name!r}{hint}.")
     return way
+
+
+def require_free(names: Iterable[str]) -> None:
+    """Refuse names of own ways that mean something else already.
+
+    Raises:
+        FrostlineError: A name is that of k, full fine-tuning, named parts or a model that trains no layer, or has other letters.
+    """
+    for name in names:
+        if not re.fullmatch("[a-z][a-z0-9-]*", name):
+            raise FrostlineError(f"[way.{name}] is no name: use small letters, digits and -, beginning with a letter.")
+        if name in ALTERNATIVES or not is_way(tune_of(name)):
+            raise FrostlineError(f"[way.{name}] has a name that means something else already: choose another one.")
 
 
 def _numbered(name: str) -> Way | None:
@@ -61,6 +76,8 @@ def _numbered(name: str) -> Way | None:
     if kind not in NUMBERED_WAYS or not digits.isdecimal():
         return None
     count = int(digits)
+    if not count and kind != "transferred":
+        return None
     match kind:
         case "spectrum":
             return Way(signal_share=count / 100) if count <= 100 else None

@@ -3,6 +3,7 @@
 from frostline.model.anatomy import Anatomy
 from frostline.statistics.tune import FULL
 from frostline.training.specification import RunSpec
+from frostline.training.steps import StepPlan
 from frostline.training.ways.way import PLAIN
 
 
@@ -17,23 +18,26 @@ def frozen(spec: RunSpec) -> RunSpec:
 
 
 def phases_of(spec: RunSpec, anatomy: Anatomy) -> list[RunSpec]:
-    """The trainings of a run, which are one except for gradual thawing.
+    """The trainings of a run, which are one except for gradual unfreezing.
 
-    Gradual thawing (ULMFiT: Howard and Ruder 2018, arXiv:1801.06146) trains the head, then the head and the last layer, and so
-    on. Its phases have equal parts of the epochs, and learning-rate schedules of their own.
+    Gradual unfreezing (ULMFiT: Howard and Ruder 2018, arXiv:1801.06146) trains the head, then the head and the last layer, and
+    so on. Its phases have equal parts of the run's steps, except for remainders, and learning-rate schedules of their own. Only
+    the first phase warms up, for at most half of its steps.
     """
     if spec.way.order != "gradual":
         return [spec]
     deepest = anatomy.count if spec.way.tune == FULL else int(spec.way.tune)
-    thawed = [*range(deepest + 1), *[FULL] * (spec.way.tune == FULL)]
-    epochs = spec.num_train_epochs / len(thawed)
+    unfrozen = [*range(deepest + 1), *[FULL] * (spec.way.tune == FULL)]
+    whole = StepPlan.of(spec, spec.train_size)
+    ends = [whole.total * number // len(unfrozen) for number in range(len(unfrozen) + 1)]
     return [
         spec.model_copy(
             update={
                 "way": spec.way.model_copy(update={"tune": tune, "order": "at-once"}),
-                "num_train_epochs": epochs,
+                "num_train_epochs": (end - begin) / whole.per_epoch,
+                "warmup_steps": 0.0 if begin else float(min(whole.warmup, (end - begin) // 2)),
                 "phase": number,
             }
         )
-        for number, tune in enumerate(thawed, 1)
+        for number, (tune, begin, end) in enumerate(zip(unfrozen, ends[:-1], ends[1:], strict=True), 1)
     ]

@@ -4,7 +4,9 @@ from frostline import FrostlineError
 from frostline.data.specification import TOKENS
 from frostline.model.pretrained import Pretrained
 from frostline.training.specification import RunSpec
+from frostline.training.steps import StepPlan
 from frostline.training.ways.head import last_linear
+from frostline.training.ways.phases import phases_of
 
 
 def require_suitable(spec: RunSpec, pretrained: Pretrained, task_type: str) -> None:
@@ -19,6 +21,17 @@ def require_suitable(spec: RunSpec, pretrained: Pretrained, task_type: str) -> N
     if new_from > anatomy.count:
         raise FrostlineError(
             f"{spec.trainable}: {new_from} layers were requested, but the model has {anatomy.count}: give at most that many."
+        )
+    if way.patience and not (spec.evaluations_per_epoch and spec.load_best_model_at_end):
+        raise FrostlineError(
+            f"{spec.trainable}: patience needs evaluations to wait for, of which the best one counts: leave out "
+            "--evaluations-per-epoch 0 and --no-load-best-model-at-end."
+        )
+    phases = phases_of(spec, anatomy)
+    if (steps := StepPlan.of(spec, spec.train_size).total) < len(phases):
+        raise FrostlineError(
+            f"{spec.trainable}: {len(phases)} phases need as many steps, but with {spec.train_size} examples a run has {steps}: "
+            "give more --num-train-epochs."
         )
     if way.order == "head-first":
         if task_type == TOKENS:

@@ -1,8 +1,8 @@
 """A way to tune, as data. Its defaults are those of tuning the last k layers."""
 
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from frostline.statistics.tune import FULL, NAMED, Tune
 from frostline.training.fields import Positive, Strict
@@ -19,7 +19,9 @@ class Way(BaseModel):
 
     model_config = Strict
 
-    tune: Tune = Field(default="all", description="the number of tuned layers, or all: all layers and the embeddings")
+    tune: Annotated[int, Field(ge=0)] | Literal["all"] = Field(
+        default="all", description="the number of tuned layers, or all: all layers and the embeddings"
+    )
     layers: Literal["last", "first", "middle", "spread", "random"] = Field(
         default="last",
         description="which layers these are; spread: at equal distances; random: drawn from the run's seed",
@@ -64,8 +66,8 @@ class Way(BaseModel):
     )
     order: Literal["at-once", "gradual", "head-first"] = Field(
         default="at-once",
-        description="gradual: thaw one layer after the other from the top (Howard and Ruder 2018); head-first: start from "
-        "a head that logistic regression fitted on the frozen model (LP-FT, Kumar et al. 2022)",
+        description="gradual: unfreeze one layer after the other from the top (Howard and Ruder 2018); head-first: start "
+        "from a head that ridge regression fitted on the frozen model (LP-FT, Kumar et al. 2022)",
     )
     towards_pretrained: float = Field(
         default=0.0, ge=0, description="L2-SP (Li et al. 2018): the strength of the pull towards the pretrained weights"
@@ -83,7 +85,8 @@ class Way(BaseModel):
     @property
     def in_words(self) -> str:
         """The fields that differ from their defaults: ``tune 2, low_rank 8``."""
-        return ", ".join(f"{name} {value}" for name, value in self.model_dump(exclude_defaults=True).items())
+        shown = self.model_dump(exclude_defaults=True, exclude={"modules"} if self.signal_share else None)
+        return ", ".join(f"{name} {value}" for name, value in shown.items())
 
     @property
     def parameters(self) -> str:
@@ -112,37 +115,56 @@ class Way(BaseModel):
         """Whether a step changes parameters without a gradient too, such as the embeddings of words that were not read."""
         return bool(self.towards_pretrained)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_boolean_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true and false where a number is expected, because Python treats True as 1."""
+        if isinstance(value, bool) and info.field_name != "bias_correction":
+            raise ValueError("give a number or a word, not true or false")
+        return value
+
     @model_validator(mode="after")
     def _compose(self) -> Self:
         """Refuse fields that contradict each other."""
         rewriting = [name for name in ("low_rank", "mixout", "towards_pretrained") if getattr(self, name)]
         if len(rewriting) > 1:
             raise ValueError(f"{' and '.join(rewriting)} both change how the same weights learn: choose one of them")
-        if self.low_rank and self.only != "all":
-            raise ValueError(
-                f"low_rank changes weight matrices, but only = {self.only!r} leaves them frozen: choose one"
-            )
-        if self.low_rank and self.order == "gradual":
-            raise ValueError("low_rank and order = 'gradual' cannot be combined: choose one of them")
-        if self.order == "gradual" and self.layers != "last":
-            raise ValueError(f"order = 'gradual' thaws from the top, but layers = {self.layers!r}: choose last")
         by_module = [name for name in ("modules", "signal_share") if getattr(self, name)]
         others = [name for name in BY_LAYER if getattr(self, name) != type(self).model_fields[name].default]
         if by_module and others:
             raise ValueError(f"{by_module[0]} says what is trained, and so does {others[0]}: choose one of them")
+        if self.modules is not None and not self.modules:
+            raise ValueError("modules is empty: give module paths, or leave it out")
         if self.layers != "last" and self.tune == FULL:
             raise ValueError(f"layers = {self.layers!r} needs a number of layers: give tune = 2, for example")
+        if self.low_rank and self.only != "all":
+            raise ValueError(
+                f"low_rank changes weight matrices, but only = {self.only!r} leaves them frozen: choose one"
+            )
+        if self.order == "gradual" and self.low_rank:
+            raise ValueError("low_rank and order = 'gradual' cannot be combined: choose one of them")
+        if self.order == "gradual" and self.layers != "last":
+            raise ValueError(f"order = 'gradual' unfreezes from the top, but layers = {self.layers!r}: choose last")
+        self._check_new_layers()
+        return self
+
+    def _check_new_layers(self) -> None:
+        """Refuse layers with new values beside fields that would leave some of them frozen, or that read pretrained ones."""
+        new = "reinitialized" if self.reinitialized else "transferred"
         if self.reinitialized and self.transferred is not None:
             raise ValueError("reinitialized and transferred say both which layers start anew: choose one of them")
-        if self.layers != "last" and (self.reinitialized or self.transferred is not None):
-            raise ValueError(f"new values start at the top, but layers = {self.layers!r} may freeze them: choose last")
+        if not self.reinitialized and self.transferred is None:
+            return
+        for name in ("layers", "only", "low_rank", "order"):
+            value = getattr(self, name)
+            if value != type(self).model_fields[name].default:
+                raise ValueError(f"{new} and {name} = {value!r} cannot be combined: choose one of them")
         if self.tune != FULL and self.reinitialized > int(self.tune):
             raise ValueError(
                 f"reinitialized = {self.reinitialized} is more than the {self.tune} tuned layers: the others would stay random"
             )
-        if self.only != "all" and (self.reinitialized or self.transferred is not None):
-            raise ValueError(f"only = {self.only!r} would leave layers with new values frozen: choose all")
-        return self
+        if self.tune != FULL and self.transferred is not None:
+            raise ValueError("transferred needs tune = 'all', because the layers above would stay random")
 
 
 PLAIN = Way()  # of runs that tune the last k layers, everything or named modules
