@@ -23,12 +23,13 @@ def name_of(tune: Tune) -> str:
 
 def k_of(name: str) -> int | None:
     """The number of last layers that a printed name stands for; None for ``all``, ``named`` and ways, which have none."""
-    return int(name.removeprefix(LAST)) if name.startswith(LAST) else None
+    number = name.removeprefix(LAST)
+    return int(number) if number.isdecimal() else None
 
 
 def is_k(name: str) -> bool:
     """Whether a printed name stands for a number of last layers, or for full fine-tuning."""
-    return name == FULL or name.startswith(LAST)
+    return name == FULL or k_of(name) is not None
 
 
 def tune_of(name: str) -> Tune:
