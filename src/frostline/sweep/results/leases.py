@@ -35,6 +35,7 @@ from typing import Self
 from filelock import FileLock, Timeout
 
 from frostline.data.files import create_file, json_bytes, make_folder
+from frostline.sweep.results.inside import require_inside
 
 SILENT_AFTER = 30.0  # seconds without a new beat, after which a holder is dead
 BEATS = 6  # in that time
@@ -78,6 +79,7 @@ class Leases:
         self._thread = Thread(target=self._beat, daemon=True)
 
     def __enter__(self) -> Self:
+        require_inside(self.folder, self.folder.parent)
         make_folder(self.folder)
         with suppress(OSError, NotImplementedError):  # a file system without locks
             self._lock.acquire()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.data.files import replace_file
+from frostline.sweep.results.inside import require_inside
 
 Folds = NDArray[np.int64]
 
@@ -34,7 +35,7 @@ def write_rows(out: Path, split: str, examples: Examples, folds: Folds | None = 
 
 def read_rows(out: Path, split: str) -> Examples | None:
     """The examples that :func:`write_rows` wrote; None if there is no such split."""
-    table = _read(out / f"{split}.parquet")
+    table = _read(out, split)
     if table is None:
         return None
     pairs, of_words = table["pair"].to_pylist(), pa.types.is_list(table["target"].type)
@@ -49,11 +50,13 @@ def read_rows(out: Path, split: str) -> Examples | None:
 
 def read_folds(out: Path) -> Folds | None:
     """The fold of each validation row; None without folds."""
-    table = _read(out / "validation.parquet")
+    table = _read(out, "validation")
     return None if table is None or "fold" not in table.column_names else table["fold"].to_numpy().astype(np.int64)
 
 
-def _read(path: Path) -> pa.Table | None:
+def _read(out: Path, split: str) -> pa.Table | None:
+    path = out / f"{split}.parquet"
+    require_inside(path, out)
     if not path.exists():
         return None
     try:
