@@ -50,16 +50,19 @@ def read_rows(out: Path, split: str) -> Examples | None:
 
 def read_folds(out: Path) -> Folds | None:
     """The fold of each validation row; None without folds."""
-    table = _read(out, "validation")
-    return None if table is None or "fold" not in table.column_names else table["fold"].to_numpy().astype(np.int64)
+    table = _read(out, "validation", only="fold")
+    return None if table is None else table["fold"].to_numpy().astype(np.int64)
 
 
-def _read(out: Path, split: str) -> pa.Table | None:
+def _read(out: Path, split: str, only: str | None = None) -> pa.Table | None:
+    """The table of a split, or one of its columns; None if it does not exist."""
     path = out / f"{split}.parquet"
     require_inside(path, out)
     if not path.exists():
         return None
     try:
-        return pq.read_table(path)
+        if only is not None and only not in pq.read_schema(path).names:
+            return None
+        return pq.read_table(path, columns=None if only is None else [only])
     except (OSError, pa.ArrowException) as error:
         raise FrostlineError(f"{path} is damaged: run the sweep's command again to write it.") from error

@@ -31,7 +31,6 @@ from safetensors.numpy import load, save
 
 from frostline import FrostlineError
 from frostline.data.files import create_folder, json_bytes, replace_file
-from frostline.statistics.predictions import expand_to_all_rows
 from frostline.sweep.results.inside import ARRAY_BYTES, read_inside, require_inside
 from frostline.sweep.results.sealed import checksum, seal, unseal
 from frostline.sweep.results.search_record import FILE as SEARCH
@@ -94,7 +93,7 @@ class Store:
         if "failed" in kinds:
             paths += [self._failure(digest) for digest in sorted(self._in_state("failed") & set(digests))]
         if "diverged" in kinds:
-            done = sorted(self._in_state("done") & set(digests))
+            done = sorted(self.done() & set(digests))
             paths += [self._result(one) for one in done if self.result(one)["outcome"] == "diverged"]
         for path in paths:
             with suppress(FileNotFoundError):  # another process has set it aside
@@ -106,7 +105,7 @@ class Store:
 
     def results(self) -> dict[str, dict[str, Any]]:
         """Every result in the folder, by digest."""
-        return {digest: self.result(digest) for digest in sorted(self._in_state("done"))}
+        return {digest: self.result(digest) for digest in sorted(self.done())}
 
     def result(self, digest: str) -> dict[str, Any]:
         """The result of one run."""
@@ -134,6 +133,10 @@ class Store:
                     found.setdefault(entry.name.removesuffix(FAILED), "failed")
         return found
 
+    def done(self) -> set[str]:
+        """The digests of the runs that have a result."""
+        return self._in_state("done")
+
     def ended(self) -> set[str]:
         """The digests of the runs that have a result or ended in an error."""
         return set(self.states())
@@ -152,6 +155,8 @@ class Store:
             folds: The fold of each validation row; None without folds.
             split: ``validation_best``, ``validation_last``, or another split, which has no folds.
         """
+        from frostline.statistics.predictions import expand_to_all_rows  # imports scipy, unneeded for a list
+
         found = self.predictions(run.digest)[split]
         if folds is None or split not in ("validation_best", "validation_last"):
             return found
@@ -168,7 +173,7 @@ class Store:
             A sentence for each one that is damaged and was therefore set aside.
         """
         search = [path for path in (self.out / SEARCH,) if path.exists()]
-        results = [self._result(digest) for digest in sorted(self._in_state("done"))]
+        results = [self._result(digest) for digest in sorted(self.done())]
         for path in [*results, *sorted(self.runs.glob(f"[!.]*{FAILED}")), *search]:
             try:
                 self._intact(path, _read_all if path.is_dir() else _read_sealed)
