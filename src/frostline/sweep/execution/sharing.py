@@ -34,7 +34,8 @@ def shared_out(
         while True:
             ended = store.ended()
             leases.forget(ended)
-            for run in (run for stack in left for run in stack if run.digest in ended - own):
+            of_others = ended - own
+            for run in (run for stack in left for run in stack if run.digest in of_others):
                 on_other(run)
             left = [rest for stack in left if (rest := [run for run in stack if run.digest not in ended])]
             if not left:
