@@ -41,6 +41,13 @@ def shared_out(
             if not left:
                 return
             taken = set(leases.take([run.digest for run in stack] for stack in left))
+            if late := {
+                digest for digest in taken if store.has_ended(digest)
+            }:  # and given back, since the look at the folder
+                leases.release(late)
+                taken -= late
+                if not taken:
+                    continue
             own |= taken
             if not (taken or leases.held or wait or leases.undecided()):
                 return

@@ -119,6 +119,10 @@ class Store:
     def has(self, digest: str) -> bool:
         return self._result(digest).exists()
 
+    def has_ended(self, digest: str) -> bool:
+        """Whether a run has a result or ended in an error."""
+        return self.has(digest) or self._failure(digest).exists()
+
     def states(self) -> dict[str, str]:
         """``done`` or ``failed`` for each run that has ended, by digest. Only the names of files are read."""
         require_inside(self.runs, self.out)
