@@ -1,9 +1,13 @@
 """Is a sweep whose processes were killed with SIGKILL many times bitwise identical to an uninterrupted one?
 
     python benchmarks/killed.py --kills 30 --processes 2 -- --model FOLDER --train FILE --tune 0,1,2,all --train-size 300
+    python benchmarks/killed.py --kills 200 --stand-in
 
 Everything after the two dashes goes to ``frostline sweep``. ``frostline work`` joins it in the other processes. At random moments
 one process is killed, or all are, and starts again. After the last kill, they may end. All sweeps start with an empty cache.
+
+With ``--stand-in``, the model is tiny, a stand-in replaces training, and the processes are forks, which start fast. A sweep and a
+process that joins it have two workers each. A parent is killed, or a worker, or all of them. None may be there at the end.
 """
 
 import argparse
@@ -13,13 +17,23 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import psutil
 
 from frostline.sweep.results.tables import COST
 
 ALL_KILLED = 0.2  # the share of kills that hit all processes
+SEEDS, SECONDS = 60, 0.4  # of stand-ins: the seeds of each of four k, and how long one takes on average
+LONGEST = 1.5  # seconds between two kills, at most
+LIMIT = 300.0  # seconds until a process must have ended after the last kill
 
 
 def start(words: list[str], folder: Path) -> "subprocess.Popen[bytes]":
@@ -62,26 +76,105 @@ def left(folder: Path) -> list[str]:
     return [str(path.relative_to(folder)) for path in paths]
 
 
+def everything_else_real(folder: Path, inputs: Path) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """A sweep of a tiny model whose trainings are stand-ins, and a process that joins it, as functions."""
+    from random_model import SIZES, write_model, write_rows
+    from stand_in import install
+
+    from frostline import Sweep, work
+    from frostline.sweep.progress import Progress
+
+    if not (inputs / "t.csv").exists():
+        write_model(inputs / "m", *SIZES["tiny"])
+        write_rows(inputs / "t.csv", 600, (8, 24), SIZES["tiny"][3])
+    install(SECONDS)
+    data: dict[str, Any] = {"model": inputs / "m", "train": inputs / "t.csv", "train_size": 100, "tune": "0,1,2,all"}
+    settings = {**data, "seeds": SEEDS, "stack": 1, "workers": 2, "out": folder / "out", "progress": Progress()}
+    return (
+        lambda: Sweep(**settings).run(save_model=False),
+        lambda: work(folder / "out", wait=True, workers=2, progress=Progress()),
+    )
+
+
+def fork(do: Callable[[], Any]) -> "BaseProcess":
+    """A process that calls ``do``, prints nothing, and fails if that raises an error."""
+
+    def silently() -> None:
+        for number in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+        do()
+
+    process = get_context("fork").Process(target=silently)
+    process.start()
+    return process
+
+
+def killed_forks(sweep: Callable[[], Any], work: Callable[[], Any], kills: int, chance: random.Random) -> Counter[str]:
+    """Kill a sweep, a process that joins it, or one of their two workers each, so many times. Returns how often which."""
+    commands, seen, hits = (sweep, work), set[int](), Counter[str]()
+    team = [fork(one) for one in commands]
+    while hits.total() < kills:
+        time.sleep(chance.uniform(0.0, LONGEST))
+        parents = [psutil.Process(one.pid) for one in team if one.is_alive()]
+        workers = [child for parent in parents for child in parent.children()]
+        seen |= {process.pid for process in (*parents, *workers)}
+        kind = chance.choice(("parent", "worker", "all"))
+        pool = {"parent": parents, "worker": workers, "all": [*parents, *workers]}[kind]
+        for process in pool if kind == "all" else pool and [chance.choice(pool)]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        hits[kind] += bool(pool)
+        for number, one in enumerate(team):
+            if kind == "all" or not one.is_alive():
+                one.join()
+                team[number] = fork(commands[number])
+    team[0].join()
+    for one in (fork(sweep), team[1]):
+        one.join(LIMIT)
+    assert team[1].exitcode is not None, "a process hangs"
+    _, alive = psutil.wait_procs([psutil.Process(pid) for pid in seen if psutil.pid_exists(pid)], timeout=10)
+    assert not alive, f"still there: {alive}"
+    return hits
+
+
+def compare(folders: Sequence[Path], about: str) -> bool:
+    """Print whether the results in two folders are the same, and what the second one has besides."""
+    one, other = map(table, folders)
+    scores = {(folder / "out" / "scores.csv").read_bytes() for folder in folders}
+    same, same_scores = one.equals(other), len(scores) == 1
+    differ = "" if same else f" in {', '.join(one.columns[(one != other).any()])}"
+    print(f"{len(one)} runs, {about}: results.csv {'equal' if same else f'DIFFERENT{differ}'}, ", end="")
+    print(f"scores.csv {'equal' if same_scores else 'DIFFERENT'}, left behind: {left(folders[1]) or 'nothing'}")
+    return same and same_scores
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("sweep", nargs="+", help="flags of frostline sweep, after two dashes")
+    parser.add_argument("--stand-in", action="store_true", help="a tiny model, and a stand-in for training")
+    parser.add_argument("sweep", nargs="*", help="flags of frostline sweep, after two dashes")
     given = parser.parse_args()
+    chance = random.Random(given.seed)
     with tempfile.TemporaryDirectory() as uninterrupted, tempfile.TemporaryDirectory() as killed:
         folders = [Path(uninterrupted), Path(killed)]
-        first, second = (["sweep", *given.sweep, "--out", str(folder / "out")] for folder in folders)
-        assert start(first, folders[0]).wait() == 0
-        killed_sweep(second, folders[1], given.processes, given.kills, random.Random(given.seed))
-        same = table(folders[0]).equals(table(folders[1]))
-        scores = {(folder / "out" / "scores.csv").read_bytes() for folder in folders}
-        print(f"{len(table(folders[0]))} runs, {given.processes} processes, {given.kills} kills: ", end="")
-        print(f"results.csv {'equal' if same else 'DIFFERENT'}, ", end="")
-        print(
-            f"scores.csv {'equal' if len(scores) == 1 else 'DIFFERENT'}, left behind: {left(folders[1]) or 'nothing'}"
-        )
-        sys.exit(not (same and len(scores) == 1))
+        if given.stand_in:
+            os.environ["HF_ASSETS_CACHE"] = str(folders[1] / "cache")
+            begun, one = time.monotonic(), fork(everything_else_real(folders[0], folders[0])[0])
+            one.join()
+            assert one.exitcode == 0
+            print(f"undisturbed: {time.monotonic() - begun:.0f} s", flush=True)
+            begun, functions = time.monotonic(), everything_else_real(folders[1], folders[0])
+            hits = killed_forks(*functions, given.kills, chance)
+            about = ", ".join(f"{count} kills of {kind}" for kind, count in sorted(hits.items()))
+            print(f"disturbed: {time.monotonic() - begun:.0f} s")
+        else:
+            first, second = (["sweep", *given.sweep, "--out", str(folder / "out")] for folder in folders)
+            assert start(first, folders[0]).wait() == 0
+            killed_sweep(second, folders[1], given.processes, given.kills, chance)
+            about = f"{given.processes} processes, {given.kills} kills"
+        sys.exit(not compare(folders, about))
 
 
 if __name__ == "__main__":

@@ -93,3 +93,14 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) 
     main()
 assert "--tune LIST" in out.getvalue()"""
     assert loaded_after(code) == set()
+
+
+def test_the_state_of_a_sweep_is_shown_without_heavy_libraries(finished_small: Path) -> None:
+    code = f"""
+import contextlib, io, sys
+from frostline.cli import main
+sys.argv = ["frostline", "status", {str(finished_small)!r}]
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:
+    main()
+assert "4 done" in out.getvalue()"""
+    assert loaded_after(code) == {"numpy"}

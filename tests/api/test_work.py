@@ -7,6 +7,7 @@ import signal
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import frostline.api.work as work_module
 import frostline.sweep.execution.execute as execute_module
 import frostline.sweep.results.leases as leases_module
 from frostline import FrostlineError, Sweep, work
+from frostline.cli import main
 from frostline.sweep.progress import Progress
 from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
@@ -224,3 +226,29 @@ def test_another_result_of_a_run_is_reported_and_the_first_one_stands(
     Sweep(progress=Noted(), **{**settings, "tune": 1, "stack": 1, "workers": 1}).run(save_model=False)
     (said,) = (note for note in notes if "Another process has also trained" in note)
     assert "last 1, seed 1, with other predictions (by " in said and said.endswith("stands.")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sigterm_gives_the_runs_back_before_it_ends(
+    planned: Path, monkeypatch: pytest.MonkeyPatch, workers: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    begun = FORK.Queue()
+
+    def hang(spec: Any, context: Any, **more: Any) -> Any:
+        begun.put(os.getpid())
+        while True:
+            sleep(0.01)
+
+    monkeypatch.setattr(execute_module, "run", hang)
+    monkeypatch.setattr("sys.argv", ["frostline", "work", str(planned), "--workers", str(workers)])
+    process = started(main)
+    pids = {begun.get(timeout=60) for _ in range(workers)}
+    assert len(leases_module.Leases(planned).current()) == workers
+    for pid in {process.pid, *pids}:  # SLURM sends it to all processes of a task
+        os.kill(pid, signal.SIGTERM)
+    process.join(60)
+    assert process.exitcode == 143 and not list((planned / "leases").iterdir())
+    assert "frostline: stopped. Finished runs are saved; the same command continues" in capfd.readouterr().err
+    for pid in pids - {process.pid}:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)

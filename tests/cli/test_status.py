@@ -5,8 +5,12 @@ import platform
 import shutil
 from pathlib import Path
 
+import pytest
+
+import frostline.cli.status as status_module
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.leases import Leases
+from frostline.sweep.results.store import Store
 from tiny import Frostline
 
 
@@ -37,3 +41,45 @@ def test_a_dead_process_is_shown_as_dead(frostline: Frostline, finished_small: P
     for path in (out / "leases").glob("*.json"):
         path.write_text(path.read_text().replace('"kernel": "', '"kernel": "another '))
     assert frostline("status", out).out.splitlines()[-1].endswith("unknown")
+
+
+def test_watching_shows_each_change_until_all_runs_have_ended(
+    frostline: Frostline, finished_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "s"))
+    runs, changes = Folder(out).runs, list[str]()
+    for run in runs[2:]:
+        shutil.move(out / "runs" / run.digest, tmp_path / run.digest)
+
+    def time_passes(seconds: float) -> None:
+        assert seconds > 0 and len(changes) < 4
+        changes.append("nothing" if len(changes) % 2 else runs[2 + len(changes) // 2].digest)
+        if changes[-1] != "nothing":
+            shutil.move(tmp_path / changes[-1], out / "runs" / changes[-1])
+
+    monkeypatch.setattr(status_module, "sleep", time_passes)
+    got = frostline("status", out, "--watch")
+    first, second, third = got.out.split("\n\n")
+    assert (got.code, len(changes)) == (0, 3)
+    assert [text.splitlines()[0].partition(": ")[2] for text in (first, second, third)] == [
+        "2 done, 0 failed, 2 pending",
+        "3 done, 0 failed, 1 pending",
+        "4 done, 0 failed, 0 pending",
+    ]
+    assert third == frostline("status", out).out
+
+
+def test_of_many_runs_it_shows_numbers_and_reads_no_result(
+    frostline: Frostline, finished_small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "s"))
+    first, *_, last = (run.digest for run in Folder(out).runs)
+    shutil.rmtree(out / "runs" / first)
+    Store(out).fail(first, {"digest": first, "reason": "out of memory"})
+    (out / "runs" / last / "result.json").write_bytes(b"{")
+    monkeypatch.setattr(status_module, "LISTED", 3)
+    header, *rows = frostline("status", out).out.splitlines()[1:]
+    assert header.split() == ["trainable", "train_size", "done", "failed", "pending"]
+    assert [row.split()[-4:] for row in rows] == [["20", "1", "1", "0"], ["20", "2", "0", "0"]]
+    got = frostline("status", out, "--all")
+    assert len(got.out.splitlines()) == 6 and "is damaged" in got.err and "out of memory" in got.out

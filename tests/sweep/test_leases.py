@@ -186,3 +186,15 @@ def test_a_lease_shows_who_has_it(tmp_path: Path) -> None:
         (lease,) = leases.current()
         assert (lease.host, lease.pid) == (platform.node(), os.getpid()) and lease.since[10] == "T"
         assert not leases.is_dead(lease) and leases.is_dead(replace(lease, holder="gone"))
+
+
+def test_what_killed_processes_were_writing_is_removed_when_no_process_is_left(tmp_path: Path) -> None:
+    parts = tmp_path / "leases" / ".a.1.json.12345678.part", tmp_path / "runs" / ".a.12345678.part" / "result.json"
+    with Leases(tmp_path):
+        with Leases(tmp_path):
+            for path in parts:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("{")
+        assert all(path.exists() for path in parts)  # the other one may be writing them
+        (tmp_path / "runs" / "b").mkdir()
+    assert files(tmp_path / "leases") == [] and files(tmp_path / "runs") == ["b"]

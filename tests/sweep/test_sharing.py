@@ -1,5 +1,6 @@
 """Runs are dealt out to several processes: each stack once, and every process knows when it is done."""
 
+import shutil
 from pathlib import Path
 
 from frostline.sweep.execution.sharing import shared_out
@@ -67,3 +68,21 @@ def test_one_that_does_not_wait_finds_out_whether_the_others_live(tmp_path: Path
         assert next(one) is None and next(one) is None
         (tmp_path / "leases" / f"{silent.holder}.beat").write_text("1")
         assert list(one) == []
+
+
+def test_a_run_that_ends_between_the_look_at_the_folder_and_its_lease_is_not_trained_again(tmp_path: Path) -> None:
+    class Slow(Store):
+        def ended(self) -> set[str]:
+            found = super().ended()
+            if not found:  # now another process ends two runs and gives them back
+                finish(Store(tmp_path), RUNS[:1])
+                Store(tmp_path).fail(RUNS[1].digest, {"digest": RUNS[1].digest})
+            return found
+
+    for stacks, dealt in (([RUNS[:1], RUNS[1:]], RUNS[2:]), ([RUNS[:3], RUNS[3:]], RUNS[2:3])):
+        seen, store = list[RunSpec](), Slow(tmp_path)
+        shared = shared_out(stacks, store, Leases(tmp_path), wait=False, on_other=seen.append)
+        assert next(shared) == dealt
+        finish(store, RUNS[2:])
+        assert list(shared) == [] and seen[:2] == RUNS[:2] and not list((tmp_path / "leases").iterdir())
+        shutil.rmtree(store.runs)

@@ -1,10 +1,13 @@
 """The specification of a run: its digest, its stack key, and its printed name."""
 
+import hashlib
+import json
+import pickle
 from typing import Any
 
 import pytest
 
-from frostline.training.specification import RunSpec, Settings
+from frostline.training.specification import NEWER, RunSpec, Settings
 
 RUN: dict[str, Any] = {
     **{"weights": "w", "vocabulary": "v", "data": "d"},
@@ -94,3 +97,21 @@ def test_all_runs_of_a_stack_have_the_same_fold() -> None:
 def test_a_boolean_is_refused_for_a_number(value: Any) -> None:
     with pytest.raises(ValueError, match="give a number or a word, not true or false"):
         Settings(num_train_epochs=value)
+
+
+def test_the_digest_is_that_of_the_settings_as_canonical_json() -> None:
+    for name, value in {**OTHER, "class_weights": {"b": 2, "a": 0.1}, "metric": "é"}.items():
+        run = RunSpec(**{**RUN, name: value})
+        values = run.model_dump(mode="json")
+        for newer in NEWER:
+            if getattr(run, newer) == RunSpec.model_fields[newer].default:
+                del values[newer]
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+        assert run.digest == hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def test_a_copy_has_its_own_digest() -> None:
+    run = RunSpec(**RUN)
+    other = RunSpec(**{**RUN, "seed": 7})
+    assert run.digest != run.model_copy(update={"seed": 7}).digest == other.digest
+    assert run.model_copy() == run and pickle.loads(pickle.dumps(run)).digest == run.digest

@@ -7,10 +7,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from frostline import FrostlineError
 from frostline.api.tables import split_off_tables
 from frostline.fast.garbage_collection import objects_frozen
 from frostline.report.finish import finish
 from frostline.report.rebuild import rebuild
+from frostline.sweep import slurm
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import check_cuts, execute
 from frostline.sweep.forecast.prediction import make_forecast
@@ -23,6 +25,7 @@ from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import record, record_measured
 from frostline.sweep.results.search_record import request_again
 from frostline.sweep.results.tables import frame
+from frostline.sweep.slurm import TASKS
 from frostline.sweep.specification import SweepSpec
 from frostline.training.specification import RunSpec
 
@@ -88,6 +91,34 @@ class Sweep:
             with objects_frozen():
                 return self._run(prepared, progress, save_model=save_model, retry=retry)
 
+    def submit(self, *, tasks: int = TASKS, options: str = "", retry: Collection[str] = ("failed",)) -> str:
+        """Plan the sweep in ``out``, and submit a SLURM job array that trains its runs. :meth:`run` then makes the answer.
+
+        Args:
+            tasks: The number of tasks of the array. Each is one ``frostline work``.
+            options: Options of sbatch for each task, as on a command line, such as ``--partition=gpu --gres=gpu:1``.
+            retry: As for :meth:`run`.
+
+        Returns:
+            The number of the job.
+
+        Raises:
+            FrostlineError: As for :meth:`run`. Or a table is in no file, or sbatch is not there or refuses the options.
+        """
+        text = slurm.script(self.out, tasks=tasks, options=options)
+        if self.sources:
+            raise FrostlineError(
+                f"The {next(iter(self.sources))} table was given in Python: write it into a file that other machines can read."
+            )
+        with self._shown() as progress:
+            prepared = self._prepare(progress)
+            self._begin(prepared, progress, retry)
+            if prepared.missing(self._requested(prepared)):
+                progress.begin("checking that the model can be cut")
+                check_cuts(prepared)
+            self._register(prepared)
+        return slurm.submit(self.out, text)
+
     def table(self) -> "pd.DataFrame":
         """One row per run, as in results.csv.
 
@@ -118,16 +149,11 @@ class Sweep:
     def _run(
         self, prepared: Prepared, progress: Progress, *, save_model: bool, retry: Collection[str]
     ) -> dict[str, Any]:
-        for note in prepared.plan.notes:
-            progress.note(note)
-        prepared.set_damage_aside(progress)
-        requested = self._requested(prepared)
-        prepared.store.retry({spec.digest for spec in requested}, retry)
+        requested = self._begin(prepared, progress, retry)
         ended = prepared.store.ended()
         missing = [spec for spec in requested if spec.digest not in ended]
         self._check_and_forecast(prepared, missing, progress)
-        register(prepared)
-        request_again(self.out, {spec.digest for spec in requested})
+        self._register(prepared)
         forecast = prepared.plan.forecast
         call = record(self.out, forecast) if missing and forecast else None
         begun = perf_counter()
@@ -140,6 +166,19 @@ class Sweep:
                 {"seconds": perf_counter() - begun, "forward_pass_seconds": prepared.context.forward_pass_seconds},
             )
         return finish(prepared, progress, save_model=save_model)
+
+    def _begin(self, prepared: Prepared, progress: Progress, retry: Collection[str]) -> list[RunSpec]:
+        """Show the notes, set aside what no longer counts, and return the runs of this call."""
+        for note in prepared.plan.notes:
+            progress.note(note)
+        prepared.set_damage_aside(progress)
+        requested = self._requested(prepared)
+        prepared.store.retry({spec.digest for spec in requested}, retry)
+        return requested
+
+    def _register(self, prepared: Prepared) -> None:
+        register(prepared)
+        request_again(self.out, {spec.digest for spec in self._requested(prepared)})
 
     def _prepare(self, progress: Progress) -> Prepared:
         if self._prepared is None or self._prepared.grown():

@@ -3,15 +3,20 @@
 import atexit
 import errno
 import gc
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import current_thread, main_thread
 from typing import Annotated
 
 import typer
 
 from frostline import FrostlineError
 from frostline.cli.help import OrderedGroup
+from frostline.sweep.slurm import TERMINATED
 
-FAILED_RUNS, INTERRUPTED = 1, 130  # exit codes: some runs ended in an error; Ctrl-C
+FAILED_RUNS, INTERRUPTED = 1, 130  # exit codes: some runs ended in an error; Ctrl-C. TERMINATED: SIGTERM
 CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 # With Python's default threshold of 700 new objects, garbage is collected 1,200 times while torch is imported.
 GARBAGE_THRESHOLD = 20_000
@@ -44,10 +49,11 @@ def main() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD)
     atexit.register(skip_final_garbage_collection)
     try:
-        app(prog_name="frostline")
+        with clean_end_at_sigterm():
+            app(prog_name="frostline")
     except SystemExit as leaving:
-        if leaving.code == INTERRUPTED:
-            leave("stopped. Finished runs are saved; the same command continues from there.", INTERRUPTED)
+        if leaving.code in (INTERRUPTED, TERMINATED):
+            leave("stopped. Finished runs are saved; the same command continues from there.", leaving.code)
         raise
     except FrostlineError as error:
         leave(str(error), 2)
@@ -59,6 +65,24 @@ def main() -> None:
             "command again; finished runs are saved.",
             2,
         )
+
+
+@contextmanager
+def clean_end_at_sigterm() -> Iterator[None]:
+    """End as after an error when SIGTERM comes, for example from a cluster: other processes get the runs at once."""
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt that end
+        sys.exit(TERMINATED)
+
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def skip_final_garbage_collection() -> None:

@@ -16,6 +16,7 @@ from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettin
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.alternatives import read_alternatives
 from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.inside import read_inside, require_inside
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.tables import write_tables
 from frostline.sweep.specification import SweepSpec
@@ -101,8 +102,9 @@ def _labelled(folder: Folder, split: str) -> Labelled | None:
 
 def _data_facts(out: Path) -> dict[str, Any]:
     path = out / "data.json"
+    require_inside(path, out)
     try:
-        facts: dict[str, Any] = json.loads(path.read_bytes())
+        facts: dict[str, Any] = json.loads(read_inside(path, out))
     except (OSError, ValueError) as error:
         raise FrostlineError(f"{path} is missing or damaged: run the sweep's command again to write it.") from error
     return facts

@@ -56,7 +56,7 @@ def make_plan(
     )
     return Plan(
         runs=tuple(runs),
-        done=frozenset(run.digest for run in runs if store.has(run.digest)),
+        done=frozenset({run.digest for run in runs} & store.done()),
         parameters=sum(p.numel() for p in model.parameters()),
         trainable={k: sum(group.parameters for group in some if group.trained) for k, some in groups.items()},
         groups=groups,

@@ -11,6 +11,7 @@ from frostline.data.files import make_folder, replace_file, sync
 from frostline.sweep.join import difference, other_way
 from frostline.sweep.results.agreement import disagreement
 from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.inside import ARRAY_BYTES, read_inside
 from frostline.sweep.results.store import Store
 from frostline.sweep.toml import NOT_SETTINGS
 from frostline.training.specification import RunSpec
@@ -49,7 +50,7 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> dict[str, int]:
                 if digest not in merged.ended():
                     merged.fail(digest, failure)
         for source in _shared_files(sweeps):
-            replace_file(part / source.name, source.read_bytes())
+            replace_file(part / source.name, read_inside(source, source.parent, ARRAY_BYTES))
         _write_spec(sweeps, merged, out)
         os.rename(part, out)
         sync(out.parent)

@@ -3,17 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from frostline import FrostlineError
-from frostline.frozen.selection import StateSelection
 from frostline.statistics.tune import NAMED, Tune, name_of, sort_key
 from frostline.sweep.make_spec import make_spec
-from frostline.sweep.parameter_groups import Group
 from frostline.sweep.results.forecast_record import Forecast
 from frostline.sweep.specification import SweepSpec
 from frostline.sweep.toml import NOT_SETTINGS
 from frostline.training.specification import RunSpec
+
+if TYPE_CHECKING:  # both import torch, which reading a folder does not need
+    from frostline.frozen.selection import StateSelection
+    from frostline.sweep.parameter_groups import Group
+
+Cell = tuple[int, int, float, Tune, float | None]  # train size, seed, learning rate, k, learning rate of the head
 
 
 @dataclass(frozen=True)
@@ -99,18 +103,25 @@ def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
         for k in part.tune
         for rate, head_rate in part.learning_rate_pairs(k)
     }
+    ordered = sorted(cells, key=_cell_order)
+    # Only one run of each k is validated, because all values come from settings that are valid.
+    first = {k: _run(spec, common, cell) for k, cell in {cell[3]: cell for cell in ordered}.items()}
     return [
-        RunSpec.model_validate(
-            {
-                **{**common, "tune_modules": spec.tune_modules if k == NAMED else None, "way": spec.way_of(k)},
-                **{"tune": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate},
-            }
+        first[k].model_copy(
+            update={"seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate}
         )
-        for size, seed, rate, k, head_rate in sorted(cells, key=_cell_order)
+        for size, seed, rate, k, head_rate in ordered
     ]
 
 
-def _cell_order(cell: tuple[int, int, float, Tune, float | None]) -> tuple[Any, ...]:
+def _run(spec: SweepSpec, common: Mapping[str, Any], cell: Cell) -> RunSpec:
+    size, seed, rate, k, head_rate = cell
+    own = {"tune": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate}
+    parts = {"tune_modules": spec.tune_modules if k == NAMED else None, "way": spec.way_of(k)}
+    return RunSpec.model_validate({**common, **parts, **own})
+
+
+def _cell_order(cell: Cell) -> tuple[Any, ...]:
     size, seed, rate, k, _ = cell
     return size, seed, k != 0, rate, *sort_key(name_of(k))
 
@@ -145,11 +156,11 @@ class Plan:
     done: frozenset[str]
     parameters: int
     trainable: Mapping[Tune, int]
-    groups: Mapping[Tune, tuple[Group, ...]]
+    groups: "Mapping[Tune, tuple[Group, ...]]"
     rows: int
     tokens: int
-    wanted: StateSelection
-    cached: StateSelection
+    wanted: "StateSelection"
+    cached: "StateSelection"
     cache_bytes: int
     limit_bytes: int
     free_bytes: int

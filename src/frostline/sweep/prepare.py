@@ -72,7 +72,8 @@ class Prepared:
 
     def missing(self, runs: Sequence[RunSpec]) -> list[RunSpec]:
         """Those of ``runs`` that have no result in the folder."""
-        return [run for run in runs if not self.store.has(run.digest)]
+        done = self.store.done()
+        return [run for run in runs if run.digest not in done]
 
     def grown(self) -> bool:
         """Whether another call has added runs to the folder since. Their examples are not tokenized here."""

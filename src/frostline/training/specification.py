@@ -5,7 +5,9 @@ Training settings have the names of transformers' ``TrainingArguments``.
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from frostline.model.trainable import Trainable
 
 HEAD_LEARNING_RATE = 1e-3  # the default
+CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))  # what a digest is computed from
 TRAINING = panel("training")
 # Settings that did not exist in the first version. Their defaults do not count, so that earlier results keep their digests.
 NEWER = ("tune_modules", "way", "phase", "label_all_tokens", "gradient_accumulation_steps")
@@ -160,15 +163,22 @@ class RunSpec(Settings):
     learning_rate: float
     head_learning_rate: HeadLearningRate = HEAD_LEARNING_RATE  # None: the same as for the layers; always None for k = 0
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The key of the run's result: a hash of all its settings."""
-        absent = {name for name in NEWER if getattr(self, name) == type(self).model_fields[name].default}
+        fields = type(self).model_fields
+        absent = {name for name in NEWER if getattr(self, name) == fields[name].default}
         settings = self.model_dump(mode="json", exclude=absent)
         if "way" in settings:
             settings["way"] = self.way.model_dump(mode="json", exclude_defaults=True)
-        text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
+        text = CANONICAL.encode(settings)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values, which are not validated."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("digest", None)
+        return copied
 
     @property
     def fold(self) -> int | None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from frostline.data.files import sync
 from frostline.frozen.cache.shard import checksum
+from frostline.sweep.results.inside import require_inside
 from frostline.sweep.results.set_aside import DAMAGED, set_aside
 from frostline.training.specification import RunSpec
 
@@ -46,6 +47,7 @@ class BestWeights:
         Raises:
             OSError, SafetensorError: The file cannot be written.
         """
+        require_inside(self.folder, self.folder.parent)
         k = run.trainable.replace(" ", "-")
         self.folder.mkdir(exist_ok=True)
         with FileLock(self.folder / ".lock"):  # several runs may end at the same time
@@ -70,6 +72,7 @@ class BestWeights:
         A damaged file is set aside. ``note`` is called with a sentence about it.
         """
         for file in sorted(self.folder.glob("*.safetensors")):
+            require_inside(file, self.folder.parent)
             about = _about(file)
             if about and about["run"] != digest:
                 continue

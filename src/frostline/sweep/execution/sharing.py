@@ -34,12 +34,20 @@ def shared_out(
         while True:
             ended = store.ended()
             leases.forget(ended)
-            for run in (run for stack in left for run in stack if run.digest in ended - own):
+            of_others = ended - own
+            for run in (run for stack in left for run in stack if run.digest in of_others):
                 on_other(run)
             left = [rest for stack in left if (rest := [run for run in stack if run.digest not in ended])]
             if not left:
                 return
             taken = set(leases.take([run.digest for run in stack] for stack in left))
+            if late := {
+                digest for digest in taken if store.has_ended(digest)
+            }:  # and given back, since the look at the folder
+                leases.release(late)
+                taken -= late
+                if not taken:
+                    continue
             own |= taken
             if not (taken or leases.held or wait or leases.undecided()):
                 return

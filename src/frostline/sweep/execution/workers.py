@@ -199,7 +199,7 @@ def _forked(count: int, work: Callable[[T, Progress], None]) -> Iterator[list[_W
             worker.process.join()
     finally:
         for worker in team:
-            worker.process.terminate()
+            worker.process.kill()
             worker.process.join()
             worker.connection.close()
 
@@ -210,7 +210,8 @@ def _worker_loop(
     work: Callable[[T, Progress], None],
 ) -> None:
     """The main loop of a worker process: receive a task, do it, report that it is done."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and terminates its workers
+    for number in (signal.SIGINT, signal.SIGTERM):  # the parent handles them and kills its workers
+        signal.signal(number, signal.SIG_IGN)
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # a progress bar replaces both by objects that take a lock
     for other in inherited:  # while the parent's ends of pipes are open here, no worker sees that the parent has ended
         other.close()

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load, save
 
 from frostline import FrostlineError
 from frostline.data.files import replace_file
+from frostline.sweep.results.inside import ARRAY_BYTES, read_inside, require_inside
 
 FILE = "alternatives.safetensors"
 
@@ -28,11 +29,12 @@ def read_alternatives(out: Path) -> dict[str, Logits]:
         FrostlineError: The file is damaged.
     """
     path = out / FILE
+    require_inside(path, out)
     if not path.exists():
         return {}
     try:
-        return dict(load_file(path))
-    except (OSError, SafetensorError) as error:
+        return dict(load(read_inside(path, out, ARRAY_BYTES)))
+    except (OSError, ValueError, SafetensorError) as error:
         raise FrostlineError(
             f"{path} is damaged ({error}): run the command of the search again to write it."
         ) from error

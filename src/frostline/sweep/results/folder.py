@@ -45,7 +45,7 @@ class Folder:
         self.requested = expand(self.spec, self.identity)
         self.search = search = read_search(self.out)
         if abandoned := set(search.abandoned) if search else set():
-            abandoned -= {*self.store.failures(), *filter(self.store.has, abandoned)}
+            abandoned -= self.store.ended()
         self.runs = [run for run in self.requested if run.digest not in abandoned]
         self.folds = read_folds(self.out)
         self._by_digest = {run.digest: run for run in self.runs}
@@ -56,18 +56,16 @@ class Folder:
 
         Until then the answer may change, so test scores stay hidden.
         """
-        if self.search and not self.search.over:
-            return False
-        failed = self.store.failures()
-        return all(self.store.has(run.digest) or run.digest in failed for run in self.runs)
+        return not (self.search and not self.search.over) and "pending" not in self.states()
+
+    def states(self) -> list[str]:
+        """For each of the runs: ``done``, ``failed`` or ``pending``. No result is read."""
+        known = self.store.states()
+        return [known.get(run.digest, "pending") for run in self.runs]
 
     def counts(self) -> dict[str, int]:
         """How many of the runs are ``done``, ``failed`` and ``pending``."""
-        failed = self.store.failures().keys()
-        states = [
-            "done" if self.store.has(run.digest) else "failed" if run.digest in failed else "pending"
-            for run in self.runs
-        ]
+        states = self.states()
         return {state: states.count(state) for state in ("done", "failed", "pending")}
 
     def rows(self) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from frostline.data.files import write_json
+from frostline.sweep.results.inside import read_inside, require_inside
 from frostline.sweep.work.makespan import makespan
 
 FILE = "forecast.json"
@@ -85,8 +86,9 @@ def record_measured(out: Path, call: str, measured: Mapping[str, float]) -> None
 
 def recorded(out: Path) -> list[dict[str, Any]]:
     """All entries. ``measured`` is None for a call that did not finish. A missing or damaged file gives an empty list."""
+    require_inside(out / FILE, out)
     try:
-        calls = json.loads((out / FILE).read_bytes())["calls"]
+        calls = json.loads(read_inside(out / FILE, out))["calls"]
         assert isinstance(calls, list)
     except (OSError, ValueError, KeyError, TypeError, AssertionError):
         return []

@@ -21,6 +21,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import uuid
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
@@ -35,9 +36,11 @@ from typing import Self
 from filelock import FileLock, Timeout
 
 from frostline.data.files import create_file, json_bytes, make_folder
+from frostline.sweep.results.inside import require_inside
 
 SILENT_AFTER = 30.0  # seconds without a new beat, after which a holder is dead
 BEATS = 6  # in that time
+PART = ".*.part"  # what a killed process was writing
 HOLDER = re.compile(r"\w+")
 LEASE = re.compile(r"(?P<run>\w+)\.(?P<number>[0-9]+)\.json")
 
@@ -78,6 +81,7 @@ class Leases:
         self._thread = Thread(target=self._beat, daemon=True)
 
     def __enter__(self) -> Self:
+        require_inside(self.folder, self.folder.parent)
         make_folder(self.folder)
         with suppress(OSError, NotImplementedError):  # a file system without locks
             self._lock.acquire()
@@ -90,11 +94,15 @@ class Leases:
         self._thread.join()
         self.release(list(self.held))
         self._lock.release()
+        incomplete = [*self.folder.glob(PART), *self.folder.with_name("runs").glob(PART)]
         busy = {lease.holder for lease in self.current()}
         for holder in {path.stem for path in self.folder.glob("*.beat")} - busy:
             if holder == self.holder or holder in self._dead or self._is_dead_here(holder):
                 for kind in ("beat", "lock"):
                     self._file(holder, kind).unlink(missing_ok=True)
+        if not any(self.folder.glob("*.beat")):  # nobody lives who could have been writing these
+            for path in incomplete:
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
     def take(self, groups: Iterable[Sequence[str]]) -> list[str]:
         """Take the free runs of the first group that has any, and return them. Runs that this holder has are not free."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.data.files import replace_file
+from frostline.sweep.results.inside import require_inside
 
 Folds = NDArray[np.int64]
 
@@ -34,7 +35,7 @@ def write_rows(out: Path, split: str, examples: Examples, folds: Folds | None = 
 
 def read_rows(out: Path, split: str) -> Examples | None:
     """The examples that :func:`write_rows` wrote; None if there is no such split."""
-    table = _read(out / f"{split}.parquet")
+    table = _read(out, split)
     if table is None:
         return None
     pairs, of_words = table["pair"].to_pylist(), pa.types.is_list(table["target"].type)
@@ -49,14 +50,19 @@ def read_rows(out: Path, split: str) -> Examples | None:
 
 def read_folds(out: Path) -> Folds | None:
     """The fold of each validation row; None without folds."""
-    table = _read(out / "validation.parquet")
-    return None if table is None or "fold" not in table.column_names else table["fold"].to_numpy().astype(np.int64)
+    table = _read(out, "validation", only="fold")
+    return None if table is None else table["fold"].to_numpy().astype(np.int64)
 
 
-def _read(path: Path) -> pa.Table | None:
+def _read(out: Path, split: str, only: str | None = None) -> pa.Table | None:
+    """The table of a split, or one of its columns; None if it does not exist."""
+    path = out / f"{split}.parquet"
+    require_inside(path, out)
     if not path.exists():
         return None
     try:
-        return pq.read_table(path)
+        if only is not None and only not in pq.read_schema(path).names:
+            return None
+        return pq.read_table(path, columns=None if only is None else [only])
     except (OSError, pa.ArrowException) as error:
         raise FrostlineError(f"{path} is damaged: run the sweep's command again to write it.") from error

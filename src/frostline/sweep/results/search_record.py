@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from frostline.data.files import replace_file, with_nulls
+from frostline.sweep.results.inside import read_inside, require_inside
 from frostline.sweep.results.sealed import seal, unseal
 
 FILE = "search.json"
@@ -84,8 +85,9 @@ def write_search(out: Path, record: SearchRecord) -> None:
 
 def read_search(out: Path) -> SearchRecord | None:
     """The record in a folder; None if there is none, or if it is damaged or incomplete."""
+    require_inside(out / FILE, out)
     try:
-        return SearchRecord.from_json(unseal((out / FILE).read_bytes()))
+        return SearchRecord.from_json(unseal(read_inside(out / FILE, out)))
     except (OSError, ValueError):
         return None
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from frostline import FrostlineError
 from frostline.data.files import make_folder, sync
+from frostline.sweep.results.inside import require_inside
 
 DAMAGED = "damaged"  # files whose content is not what was written
 RETRIED = "retried"  # results and failures of runs that are trained again
@@ -21,6 +22,7 @@ def set_aside(path: Path, folder: Path) -> Path:
     """
     if not path.exists():
         raise FileNotFoundError(path)
+    require_inside(folder, folder.parent)
     make_folder(folder)
     names = (folder / f"{path.name}{f'.{n}' if n else ''}" for n in count())
     target = next(name for name in names if not name.exists())

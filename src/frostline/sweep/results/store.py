@@ -16,6 +16,7 @@ read. Its result is then set aside in ``damaged/``.
 """
 
 import json
+import os
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
@@ -30,7 +31,7 @@ from safetensors.numpy import load, save
 
 from frostline import FrostlineError
 from frostline.data.files import create_folder, json_bytes, replace_file
-from frostline.statistics.predictions import expand_to_all_rows
+from frostline.sweep.results.inside import ARRAY_BYTES, read_inside, require_inside
 from frostline.sweep.results.sealed import checksum, seal, unseal
 from frostline.sweep.results.search_record import FILE as SEARCH
 from frostline.sweep.results.set_aside import DAMAGED, RETRIED, set_aside
@@ -45,7 +46,7 @@ RECORD, PREDICTIONS = "result.json", "predictions.safetensors"
 TEST_RECORD, TEST_PREDICTIONS = "test.json", "test.safetensors"
 FAILED = ".failed.json"
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-DAMAGE = (ValueError, KeyError, TypeError, SafetensorError)  # what reading a damaged file can raise
+DAMAGE = (ValueError, KeyError, TypeError, RecursionError, SafetensorError)  # what reading a damaged file can raise
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Store:
 
     def publish(self, digest: str, result: "Result") -> bool:
         """Publish a result. Returns False, and changes nothing, if the run has one."""
+        require_inside(self.runs, self.out)
         files: dict[str, bytes] = {}
         if result.logits:
             files[PREDICTIONS] = save({name: np.ascontiguousarray(array) for name, array in result.logits.items()})
@@ -72,12 +74,13 @@ class Store:
         sums = {name: checksum(content) for name, content in files.items()}
         created = create_folder(self._result(digest), {**files, RECORD: seal({**result.facts, "files": sums})})
         with suppress(FileNotFoundError):
-            set_aside(self.runs / f"{digest}{FAILED}", self.out / RETRIED)
+            set_aside(self._failure(digest), self.out / RETRIED)
         return created
 
     def fail(self, digest: str, facts: Mapping[str, Any]) -> None:
         """Record why a run ended in an error. This replaces an older reason."""
-        replace_file(self.runs / f"{digest}{FAILED}", seal(facts))
+        require_inside(self.runs, self.out)
+        replace_file(self._failure(digest), seal(facts))
 
     def retry(self, digests: Collection[str], kinds: Collection[str]) -> None:
         """Set aside what is known of the runs that ended in one of these ways, so that they are trained again.
@@ -88,9 +91,9 @@ class Store:
         """
         paths: list[Path] = []
         if "failed" in kinds:
-            paths += [self.runs / f"{digest}{FAILED}" for digest in self.failures().keys() & digests]
+            paths += [self._failure(digest) for digest in sorted(self._in_state("failed") & set(digests))]
         if "diverged" in kinds:
-            done = sorted(self.ended() & set(digests) - self.failures().keys())
+            done = sorted(self.done() & set(digests))
             paths += [self._result(one) for one in done if self.result(one)["outcome"] == "diverged"]
         for path in paths:
             with suppress(FileNotFoundError):  # another process has set it aside
@@ -98,13 +101,11 @@ class Store:
 
     def copy(self, other: "Store", digest: str) -> bool:
         """Publish the result that another folder has. Returns False, and changes nothing, if the run has one."""
-        source = other._result(digest)
-        names = (*other.result(digest)["files"], RECORD)
-        return create_folder(self._result(digest), {name: (source / name).read_bytes() for name in names})
+        return create_folder(self._result(digest), other._intact(other._result(digest), _read_all))
 
     def results(self) -> dict[str, dict[str, Any]]:
         """Every result in the folder, by digest."""
-        return {digest: self.result(digest) for digest in self._digests()}
+        return {digest: self.result(digest) for digest in sorted(self.done())}
 
     def result(self, digest: str) -> dict[str, Any]:
         """The result of one run."""
@@ -112,15 +113,37 @@ class Store:
 
     def failures(self) -> dict[str, dict[str, Any]]:
         """The records of all runs that ended in an error and have no result, by digest."""
-        found = {path.name.removesuffix(FAILED): path for path in self._failures()}
-        return {digest: self._intact(path, _read_sealed) for digest, path in found.items() if not self.has(digest)}
+        found = {digest: self._failure(digest) for digest in sorted(self._in_state("failed"))}
+        return {digest: self._intact(path, _read_sealed) for digest, path in found.items()}
 
     def has(self, digest: str) -> bool:
         return self._result(digest).exists()
 
+    def has_ended(self, digest: str) -> bool:
+        """Whether a run has a result or ended in an error."""
+        return self.has(digest) or self._failure(digest).exists()
+
+    def states(self) -> dict[str, str]:
+        """``done`` or ``failed`` for each run that has ended, by digest. Only the names of files are read."""
+        require_inside(self.runs, self.out)
+        found: dict[str, str] = {}
+        with suppress(FileNotFoundError), os.scandir(self.runs) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    require_inside(Path(entry.path), self.out)
+                if "." not in entry.name:
+                    found[entry.name] = "done"
+                elif entry.name.endswith(FAILED) and not entry.name.startswith("."):
+                    found.setdefault(entry.name.removesuffix(FAILED), "failed")
+        return found
+
+    def done(self) -> set[str]:
+        """The digests of the runs that have a result."""
+        return self._in_state("done")
+
     def ended(self) -> set[str]:
         """The digests of the runs that have a result or ended in an error."""
-        return {path.name.removesuffix(FAILED) for path in self.runs.glob("[!.]*")}
+        return set(self.states())
 
     def predictions(self, digest: str) -> dict[str, NDArray[np.float32]]:
         """Logits of a run on the rows that it was scored on: ``validation_best`` and ``validation_last``, ``[rows, C]``."""
@@ -136,6 +159,8 @@ class Store:
             folds: The fold of each validation row; None without folds.
             split: ``validation_best``, ``validation_last``, or another split, which has no folds.
         """
+        from frostline.statistics.predictions import expand_to_all_rows  # imports scipy, unneeded for a list
+
         found = self.predictions(run.digest)[split]
         if folds is None or split not in ("validation_best", "validation_last"):
             return found
@@ -152,9 +177,10 @@ class Store:
             A sentence for each one that is damaged and was therefore set aside.
         """
         search = [path for path in (self.out / SEARCH,) if path.exists()]
-        for path in [*map(self._result, self._digests()), *self._failures(), *search]:
+        results = [self._result(digest) for digest in sorted(self.done())]
+        for path in [*results, *sorted(self.runs.glob(f"[!.]*{FAILED}")), *search]:
             try:
-                self._intact(path, _verify if path.is_dir() else _read_sealed)
+                self._intact(path, _read_all if path.is_dir() else _read_sealed)
             except DamagedError as error:
                 yield str(error)
 
@@ -169,29 +195,32 @@ class Store:
             FrostlineError: The file cannot be read or is damaged.
         """
         path = self.out / "sweep.toml"
+        require_inside(path, self.out)
         try:
-            return tomllib.loads(path.read_text(encoding="utf-8"))
+            return tomllib.loads(read_inside(path, self.out).decode("utf-8"))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise FrostlineError(f"{path} cannot be read ({error.strerror}): choose another --out.") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or too large
             raise FrostlineError(f"{path} is damaged ({error}): restore it, or choose another --out.") from error
 
-    def _digests(self) -> list[str]:
-        """The digests of all results."""
-        return sorted(path.name for path in self.runs.glob("*") if "." not in path.name)
+    def _in_state(self, state: str) -> set[str]:
+        return {digest for digest, found in self.states().items() if found == state}
 
     def _result(self, digest: str) -> Path:
         return self.runs / digest
 
-    def _failures(self) -> list[Path]:
-        return sorted(self.runs.glob(f"[!.]*{FAILED}"))
+    def _failure(self, digest: str) -> Path:
+        return self.runs / f"{digest}{FAILED}"
 
     def _intact(self, path: Path, read: Callable[[Path], T]) -> T:
         """What ``read`` finds in ``path``. If it raises an error, ``path`` is damaged and is set aside."""
+        require_inside(path, self.out)
         try:
             return read(path)
+        except FrostlineError:  # a link
+            raise
         except OSError as error:
             if not isinstance(error, MISSING):
                 raise FrostlineError(f"{error.filename} cannot be read ({error.strerror}): correct that.") from error
@@ -216,12 +245,12 @@ class DamagedError(FrostlineError):
 
 
 def _read_sealed(path: Path) -> dict[str, Any]:
-    return unseal(path.read_bytes())
+    return unseal(read_inside(path, path.parent))
 
 
 def _read_record(path: Path) -> dict[str, Any]:
     """The record in the folder of a result, verified."""
-    facts = unseal((path / RECORD).read_bytes())
+    facts = unseal(read_inside(path / RECORD, path))
     if facts["digest"] != path.name:
         raise ValueError(f"{RECORD} belongs to another run")
     if not set(facts["files"]) <= {PREDICTIONS, TEST_RECORD, TEST_PREDICTIONS}:
@@ -231,10 +260,16 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 def _read_file(path: Path, name: str) -> bytes:
     """The content of another file in the folder of a result, verified."""
-    expected, content = _read_record(path)["files"][name], (path / name).read_bytes()
+    expected, content = _read_record(path)["files"][name], read_inside(path / name, path, ARRAY_BYTES)
     if checksum(content) != expected:
         raise ValueError(f"the checksum of {name} is wrong")
     return content
+
+
+def _read_all(path: Path) -> dict[str, bytes]:
+    """Every file in the folder of a result, verified."""
+    others = {name: _read_file(path, name) for name in _read_record(path)["files"]}
+    return {**others, RECORD: read_inside(path / RECORD, path)}
 
 
 def _read_predictions(path: Path) -> dict[str, NDArray[np.float32]]:
@@ -246,8 +281,3 @@ def _read_test(path: Path) -> tuple[dict[str, Any], NDArray[np.float32]] | None:
         return None
     record: dict[str, Any] = json.loads(_read_file(path, TEST_RECORD))
     return record, load(_read_file(path, TEST_PREDICTIONS))["test"]
-
-
-def _verify(path: Path) -> None:
-    for name in _read_record(path)["files"]:
-        _read_file(path, name)

@@ -4,9 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from frostline.data.files import replace_file
 from frostline.data.parsing import NUMBER
@@ -14,6 +12,9 @@ from frostline.model.places import EMBEDDINGS, layer_number
 from frostline.statistics.tune import FULL
 from frostline.sweep.results.store import Store
 from frostline.training.specification import RunSpec
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMNS = (
     "model",
@@ -144,8 +145,10 @@ def score_rows(specs: Iterable[RunSpec], store: Store, *, with_test: bool) -> li
     return rows
 
 
-def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def frame(rows: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":
     """Rows of the results table as a pandas frame. The type of a column does not depend on its values."""
+    import pandas as pd  # takes half a second, and `frostline status` does not need it
+
     table = pd.DataFrame(list(rows), columns=list(COLUMNS), dtype=object)
     kinds = {**dict.fromkeys(COLUMNS, "string"), **dict.fromkeys(INTEGERS, "Int64"), **dict.fromkeys(FLOATS, "Float64")}
     return table.astype({**kinds, "tune_embeddings": "boolean"})

@@ -1,0 +1,71 @@
+"""`frostline sweep --executor slurm`, with programs in place of those of SLURM."""
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+import frostline as package
+from frostline import FrostlineError, Sweep
+from frostline.sweep.results.folder import Folder
+from options import FAST
+from tiny import Frostline, sentences
+
+WORDS = ("sweep", "--model", "m", "--train", "t.csv", "--tune", "0,1", "--seeds", "2", "--out", "o", *FAST)
+SLURM = ("--executor", "slurm", "--tasks", "2", "--sbatch", "--partition=gpu")
+ARRAY = "for task in 1 2; do bash $2 > $(dirname $2)/slurm-7_$task.log 2>&1 || exit; done; echo 7"
+
+
+@pytest.fixture
+def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An sbatch that runs all tasks one after the other before it returns."""
+    (tmp_path / "bin").mkdir()
+    path = tmp_path / "bin" / "sbatch"
+    path.write_text(f"#!/bin/bash\n{ARRAY}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(Path(package.__file__).parents[1]))
+    return path
+
+
+@pytest.mark.usefixtures("sbatch")
+def test_the_tasks_train_the_runs_and_the_same_command_makes_the_answer(frostline: Frostline, here: Path) -> None:
+    got = frostline(*WORDS, *SLURM)
+    assert got.code == 0, got.err
+    assert got.out.startswith(
+        "Job 7 trains the runs: 2 tasks of o/slurm.sh. `frostline status o --watch` shows them.\n"
+    )
+    assert Folder(here / "o").counts() == {"done": 4, "failed": 0, "pending": 0}
+    logs = [(here / "o" / f"slurm-7_{task}.log").read_text() for task in (1, 2)]
+    assert all("o: 4 done, 0 failed, 0 pending\n" in log for log in logs) and "4/4" in logs[0]
+    assert not (here / "o" / "answer.json").exists() and not list((here / "o" / "leases").iterdir())
+    after = frostline(*WORDS)
+    assert after.code == 0 and "1/" not in after.err and (here / "o" / "model" / "frostline.json").exists()
+
+
+def test_print_shows_the_script_that_would_be_submitted_and_writes_nothing(
+    frostline: Frostline, here: Path, sbatch: Path
+) -> None:
+    got = frostline(*WORDS, *SLURM, "--print")
+    assert got.code == 0 and not (here / "o").exists()
+    sbatch.write_text("#!/bin/bash\necho 7\n")
+    assert frostline(*WORDS, *SLURM).code == 0
+    assert (here / "o" / "slurm.sh").read_text() == got.out
+    assert "#SBATCH --array=1-2\n" in got.out and "#SBATCH --partition=gpu\n" in got.out
+    assert f"work {shlex.quote(str(here / 'o'))} &\n" in got.out
+
+
+@pytest.mark.parametrize("flags", [("--print",), ("--tasks", "2"), ("--sbatch", "--partition=gpu")])
+def test_flags_of_a_cluster_need_a_cluster(frostline: Frostline, here: Path, flags: tuple[str, ...]) -> None:
+    got = frostline(*WORDS, *flags)
+    assert got.code == 2 and "are for --executor slurm" in got.err and not (here / "o").exists()
+
+
+def test_tables_that_are_in_no_file_are_refused(tiny_bert: Path, tmp_path: Path) -> None:
+    import pandas as pd
+
+    sweep = Sweep(model=tiny_bert, train=pd.DataFrame(sentences(60)), tune=0, seeds=1, out=tmp_path / "o")
+    with pytest.raises(FrostlineError, match="The train table was given in Python: write it into a file"):
+        sweep.submit()
+    assert not (tmp_path / "o").exists()

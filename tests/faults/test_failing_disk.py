@@ -1,0 +1,159 @@
+"""Whichever operation of the disk fails, a reader finds the old state of a sweep's folder or the new one, never another."""
+
+import os
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from failing_disk import HOW, failing
+from frostline import FrostlineError
+from frostline.sweep.results.alternatives import read_alternatives, write_alternatives
+from frostline.sweep.results.leases import Leases
+from frostline.sweep.results.search_record import SearchRecord, read_search, write_search
+from frostline.sweep.results.store import Store
+from frostline.training.result import Result
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")
+Operation = Callable[[Store], object]
+
+
+@pytest.fixture(autouse=True)
+def without_flushing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flushing takes long and changes nothing that a reader finds. It is still counted, and fails in its turn."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+def result(digest: str, outcome: str = "ok") -> Result:
+    logits = np.arange(6, dtype=np.float32).reshape(3, 2)
+    facts = {"digest": digest, "status": "done", "outcome": outcome}
+    return Result(facts, {"validation_best": logits, "validation_last": logits}, {"digest": digest}, logits)
+
+
+def search(why: str) -> SearchRecord:
+    values: dict[str, Any] = dict.fromkeys(SearchRecord.__dataclass_fields__)
+    return SearchRecord(**{**values, "why": why})
+
+
+def prepare(store: Store) -> None:
+    """The state before each operation: two results, one of which has diverged, a failure, and the record of a search."""
+    store.publish("aa", result("aa"))
+    store.publish("bb", result("bb", "diverged"))
+    store.fail("cc", {"digest": "cc", "reason": "out of memory"})
+    store.write_spec({"seeds": [0]})
+    write_search(store.out, search("old"))
+    write_alternatives(store.out, {"old": np.ones((2, 2))})
+
+
+def copy_from_another_folder(store: Store) -> None:
+    other = Store(store.out / "other")
+    other.publish("dd", result("dd"))
+    store.copy(other, "dd")
+
+
+def set_damage_aside(store: Store) -> None:
+    """A read of a result that was damaged by :func:`damage`."""
+    try:
+        store.result("aa")
+    except FrostlineError:
+        if (store.runs / "aa").exists():
+            raise
+
+
+OPERATIONS: dict[str, Operation] = {
+    "publish a result": lambda store: store.publish("dd", result("dd")),
+    "publish the result of a failed run": lambda store: store.publish("cc", result("cc")),
+    "publish what is there": lambda store: store.publish("aa", result("aa", "other")),
+    "record a failure": lambda store: store.fail("dd", {"digest": "dd", "reason": "no"}),
+    "replace a failure": lambda store: store.fail("cc", {"digest": "cc", "reason": "no"}),
+    "retry a failure": lambda store: store.retry(["cc"], ["failed"]),
+    "retry a diverged run": lambda store: store.retry(["bb"], ["diverged"]),
+    "copy a result": copy_from_another_folder,
+    "set damage aside": set_damage_aside,
+    "write the settings": lambda store: store.write_spec({"seeds": [0, 1]}),
+    "write the record of a search": lambda store: write_search(store.out, search("new")),
+    "write the predictions of a probe": lambda store: write_alternatives(store.out, {"new": np.zeros((1, 2))}),
+}
+
+
+def damage(store: Store) -> None:
+    (store.runs / "aa" / "result.json").write_bytes(b"{}")
+
+
+def state(out: Path, *, damaged: bool) -> object:
+    """All that readers find. A damaged result is not read, because that sets it aside."""
+    store = Store(out)
+    runs = sorted(store.done() - ({"aa"} if damaged else set()))
+    arrays = {name: array.tolist() for name, array in read_alternatives(out).items()}
+    records, tests = [store.result(run) for run in runs], [store.test(run)[0] for run in runs]  # type: ignore[index]
+    logits = [{name: array.tolist() for name, array in store.predictions(run).items()} for run in runs]
+    told = read_search(out)
+    return store.states(), records, tests, logits, store.failures(), store.read_spec(), told and told.why, arrays
+
+
+def fail_at(number: int, how: str, operation: Operation, store: Store) -> int:
+    """Carry out an operation on a disk that fails, in a fork if the process is killed. Returns the number of operations."""
+    if how != "kill":
+        with failing(number, how) as disk:
+            try:
+                operation(store)
+            except FrostlineError:
+                assert number
+        return disk.count
+    with warnings.catch_warnings():  # Python warns of forks with threads; those of pytest-xdist are never used
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if not pid:
+        with failing(number, how):
+            operation(store)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    return 0
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_old_state_or_the_new_one(name: str, how: str, tmp_path: Path) -> None:
+    damaged, operation = "damage" in name, OPERATIONS[name]
+
+    def folder(number: int) -> Store:
+        store = Store(tmp_path / str(number))
+        prepare(store)
+        if damaged:
+            damage(store)
+        return store
+
+    new = folder(0)
+    old_state = state(new.out, damaged=damaged)
+    count = fail_at(0, "", operation, new)
+    new_state, seen = state(new.out, damaged=damaged), set()
+    assert count >= 4
+    for number in range(1, count + 1):
+        store = folder(number)
+        fail_at(number, how, operation, store)
+        found = state(store.out, damaged=damaged)
+        assert found in (old_state, new_state), number
+        seen.add(found == old_state)
+        operation(store)  # the next attempt needs no repair
+        assert state(store.out, damaged=damaged) == new_state
+    assert seen == ({True} if old_state == new_state else {True, False})
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_run_can_be_taken_whatever_failed_when_another_process_took_it(tmp_path: Path, how: str) -> None:
+    def take(store: Store) -> None:
+        with Leases(store.out) as leases:
+            leases.take([["aa"]])
+
+    count = fail_at(0, "", take, Store(tmp_path / "0"))
+    assert count >= 8
+    for number in range(1, count + 1):
+        out = tmp_path / str(number)
+        with suppress(OSError):  # the file of a beat or a lock
+            fail_at(number, how, take, Store(out))
+        with Leases(out) as leases:
+            assert leases.take([["aa"]]) == ["aa"], number
