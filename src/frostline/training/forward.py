@@ -30,6 +30,7 @@ def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[
     seeds = [spec.seed_for("dropout") for spec in specs]
     dropout = Dropout(*seeds) if context.machine.device.type == "cpu" and enabled("dropout") else None
     sparse = runs == 1 and not context.as_trainer and not specs[0].way.dense
+    sparse = sparse and context.machine.precision != "float16"  # steps with scaled losses need dense gradients
     cut = context.cut(specs[0])
     with (
         packable(pretrained.model) if context.packed else nullcontext() as packing,

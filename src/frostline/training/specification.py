@@ -122,9 +122,9 @@ class Settings(BaseModel):
         description="cross-validation folds, 0 for none, or auto (5 for under 2,000 rows without validation data)",
         json_schema_extra=panel("data"),
     )
-    precision: Literal["auto", "float32", "bfloat16"] = Field(
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto",
-        description="precision: float32, bfloat16 or auto (bfloat16 if the processor supports it)",
+        description="precision: float32, bfloat16, float16 (with loss scaling) or auto (bfloat16 if the device supports it)",
         json_schema_extra=panel("resources"),
     )
 
