@@ -64,6 +64,19 @@ def test_a_step_reads_nothing_and_mixes_no_devices(tmp_path, monkeypatch, model_
     assert watched.reads["step"] == (0 if packed else STEPS)
 
 
+@pytest.mark.parametrize(
+    "more",
+    [{"gradient_checkpointing": True}, {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}]
+    + [{"precision": "float16"}],
+)
+def test_settings_that_save_memory_read_nothing_either(tmp_path, monkeypatch, more):
+    """With float16, the stand-in computes in float32 but scales losses."""
+    context = context_of("bert", tmp_path, dropout=True)
+    with on_stand_in(context, monkeypatch) as (on_device, watched):
+        trained(on_device, [spec_of(1, seed, **more) for seed in range(2)], watched, monkeypatch)
+    assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
+
+
 def test_an_evaluation_reads_logits_and_which_runs_diverged(tmp_path, monkeypatch):
     runs = 3
     with on_stand_in(context_of("bert", tmp_path), monkeypatch) as (on_device, watched):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 HEAD_LEARNING_RATE = 1e-3  # the default
 TRAINING = panel("training")
 # Settings that did not exist in the first version. Their defaults do not count, so that earlier results keep their digests.
-NEWER = ("tune_modules", "way", "phase", "label_all_tokens", "gradient_accumulation_steps")
+NEWER = ("tune_modules", "way", "phase", "label_all_tokens", "gradient_accumulation_steps", "gradient_checkpointing")
 
 
 class Settings(BaseModel):
@@ -38,6 +38,11 @@ class Settings(BaseModel):
         1,
         ge=1,
         description="batches whose gradients are added up for one optimizer step",
+        json_schema_extra=TRAINING,
+    )
+    gradient_checkpointing: bool = Field(
+        False,
+        description="less memory for activations: layers run again in the backward pass",
         json_schema_extra=TRAINING,
     )
     weight_decay: float = Field(
