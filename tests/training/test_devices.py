@@ -64,11 +64,14 @@ def test_a_step_reads_nothing_and_mixes_no_devices(tmp_path, monkeypatch, model_
     assert watched.reads["step"] == (0 if packed else STEPS)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [{"gradient_checkpointing": True}, {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}]
-    + [{"precision": "float16"}],
-)
+SAVES_MEMORY = [
+    {"gradient_checkpointing": True},
+    {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4},
+    {"precision": "float16"},
+]
+
+
+@pytest.mark.parametrize("more", SAVES_MEMORY)
 def test_settings_that_save_memory_read_nothing_either(tmp_path, monkeypatch, more):
     """With float16, the stand-in computes in float32 but scales losses."""
     context = context_of("bert", tmp_path, dropout=True)
