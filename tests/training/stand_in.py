@@ -22,7 +22,7 @@ class StandIn(TorchDispatchMode):
 
     Attributes:
         reads: By phase, how often the host reads from the device. Each read answers with ones.
-        operations: By phase, the operations on the device.
+        operations: By phase, the operations on the device, views left out.
         misplaced: Operations whose operands or random generators are on different devices.
         phase: What runs now.
     """
@@ -41,7 +41,7 @@ class StandIn(TorchDispatchMode):
         on_device = "meta" in devices or (made is not None and torch.device(made).type == "meta")
         if not on_device:
             return function(*args, **kwargs)
-        self.operations[self.phase] += 1
+        self.operations[self.phase] += not is_view(function)
         is_copy = name in ("_to_copy", "copy_")
         if generators - {"meta"} or (len(devices) > 1 and not is_copy):
             self.misplaced.append(f"{self.phase}: {name} of {sorted(devices)}, generators of {sorted(generators)}")
@@ -73,6 +73,12 @@ class StandIn(TorchDispatchMode):
         if name == "_to_copy":
             return torch.ones(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
         raise RuntimeError(f"{name} waits for the device, and the stand-in has no answer")
+
+
+def is_view(function):
+    """Whether an operation only returns other views of its operands, which starts nothing on a device."""
+    returns = function._schema.returns
+    return bool(returns) and all(one.alias_info is not None and not one.alias_info.is_write for one in returns)
 
 
 @contextmanager

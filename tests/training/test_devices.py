@@ -12,6 +12,7 @@ from torch import nn
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from frostline.fast.dropout import Dropout
+from frostline.fast.optimizer import AdamW
 from frostline.frozen import forward_pass
 from frostline.frozen.cut import UpperModel
 from frostline.model import device, packed_layout, packing, stacking
@@ -151,10 +152,8 @@ def dropout_masks_of_the_host(monkeypatch):
 
 
 def optimizer_flag_on_the_host(monkeypatch):
-    original = updates._fused_step
-    monkeypatch.setattr(
-        updates, "_fused_step", lambda optimizer, skip, divisor: original(optimizer, skip.cpu(), divisor)
-    )
+    original = AdamW.step_unless
+    monkeypatch.setattr(AdamW, "step_unless", lambda self, skip, *others: original(self, skip.cpu(), *others))
 
 
 def mask_as_an_index(monkeypatch):

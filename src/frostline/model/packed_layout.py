@@ -64,7 +64,11 @@ class Layout:
 
     @cached_property
     def grid_index(self) -> Tensor:  # [all real tokens], the position of each in the flattened grid [B * S]
-        return to_device(self.mask.flatten().nonzero()[:, 0], self.device)
+        return to_device(self._grid_index, self.device)
+
+    @cached_property
+    def _grid_index(self) -> Tensor:
+        return self.mask.flatten().nonzero()[:, 0]
 
     @cached_property
     def is_real(self) -> Tensor:  # [K, T] on the host, false at copies that fill up
@@ -79,13 +83,41 @@ class Layout:
 
     @cached_property
     def source_index(self) -> Tensor:  # [K * T], which of all real tokens is at each position
+        return to_device(self._source_index, self.device)
+
+    @cached_property
+    def _source_index(self) -> Tensor:
         counts = self.is_real.sum(1)
         within_run = torch.arange(self.is_real.shape[1]) * self.is_real
-        return to_device((within_run + (counts.cumsum(0) - counts)[:, None]).flatten(), self.device)
+        return (within_run + (counts.cumsum(0) - counts)[:, None]).flatten()
 
     @cached_property
     def packed_index(self) -> Tensor:  # [all real tokens], the position of each in the flattened packed batch [K * T]
         return to_device(self.is_real.flatten().nonzero()[:, 0], self.device)
+
+    @property
+    def indexed(self) -> bool:
+        """Whether attention uses :meth:`spread` and :meth:`gather`: fewer operations, which a GPU takes long to start."""
+        return self.device.type != "cpu"
+
+    @cached_property
+    def _token_at(
+        self,
+    ) -> Tensor:  # [B * S], the token at each position of the grid; the example's first token at padding
+        real_token = (self.lengths.cumsum(0) - self.lengths)[:, None] + torch.arange(self.length) * self.mask
+        return to_device(self.is_real.flatten().nonzero()[:, 0][real_token.flatten()], self.device)
+
+    @cached_property
+    def _place_of(self) -> Tensor:  # [K * T], the position of each token in the flattened grid
+        return to_device(self._grid_index[self._source_index], self.device)
+
+    def spread(self, x: Tensor) -> Tensor:
+        """``[K, T, ...]`` to ``[B, S, ...]``, with copies of an example's first token as padding. Attention must ignore them."""
+        return x.flatten(0, 1).index_select(0, self._token_at).view(self.batch_size, self.length, *x.shape[2:])
+
+    def gather(self, x: Tensor) -> Tensor:
+        """``[B, S, ...]`` to ``[K, T, ...]``, as :meth:`pack`"""
+        return x.flatten(0, 1).index_select(0, self._place_of).view(self.runs, self.tokens, *x.shape[2:])
 
     @cached_property
     def groups(self) -> list["LengthGroup"]:

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from frostline.fast.optimizer import AdamW, clear_gradients, clip, total_norm
+from frostline.fast.optimizer import clear_gradients, clip, total_norm
 from frostline.training.learner import LearnerState
 from frostline.training.loss_scale import LEAST, LossScale
 from frostline.training.optimizer import make_optimizer, make_schedule
@@ -112,7 +112,7 @@ class HostUpdates:
 
 
 class DeviceUpdates:
-    """Reads nothing back in a step. Each run has its own optimizer, which torch lets skip a step by a tensor on the device.
+    """Reads nothing back in a step. Each run has its own optimizer, which skips a step by a number on the device.
 
     A diverged run is frozen from its first step that is not finite. It ends as in :class:`HostUpdates`, but the host learns of it
     later. Until then its losses still count, which changes nothing for the other runs.
@@ -127,7 +127,8 @@ class DeviceUpdates:
         self.schedules = [make_schedule(optimizer, settings, steps) for optimizer in self.optimizers]
         device, runs = states[0].tensors[0].device, len(states)
         self.alive = torch.ones(runs, device=device)  # 1, or 0 from the first step on that is not finite
-        self.done = torch.zeros(runs, device=device)  # steps taken
+        self.done = torch.zeros(runs, device=device)  # steps until it diverged
+        self.taken = torch.zeros(runs, device=device)  # steps of the optimizer, which float16 may skip
         self.bad_loss = torch.zeros(runs, device=device)  # 1 if it was the loss that was not finite
         self.scale = LossScale(runs, device) if settings.precision == "float16" else None
         self.numbers = count(1)
@@ -151,9 +152,10 @@ class DeviceUpdates:
         self.restraints.after_backward()
         norms = total_norms([state.tensors for state in self.states])
         skipped = self._skipped(torch.stack([loss.float() for loss in losses]).isfinite(), norms.isfinite())
+        self.taken = self.taken + (1 - skipped)
         excess = ((norms + 1e-6) / self.max_norm).clamp(min=1.0) if self.max_norm else None
         for n, optimizer in enumerate(self.optimizers):
-            _fused_step(optimizer, skipped[n], None if excess is None else excess[n])
+            optimizer.step_unless(skipped[n], None if excess is None else excess[n], self.taken[n])
             self.schedules[n].step()
         self.restraints.after_step()
         if number % READ_EVERY == 0:
@@ -190,9 +192,3 @@ def total_norms(parameters: Sequence[Sequence[Tensor]]) -> Tensor:
         torch.stack(torch._foreach_norm(gradients)).view(len(parameters), -1), dim=1
     )
     return norms
-
-
-def _fused_step(optimizer: AdamW, skip: Tensor, divisor: Tensor | None) -> None:
-    """A step with gradients divided by ``divisor``, unless ``skip`` is 1. torch takes both as tensors on the device."""
-    optimizer.found_inf, optimizer.grad_scale = skip, divisor  # type: ignore[attr-defined]
-    optimizer.step()
