@@ -59,15 +59,16 @@ def context_of(model: PreTrainedModel, lengths: NDArray[np.int64], machine: Mach
 def with_states(context: RunContext, cuts: tuple[int, ...]) -> RunContext:
     """The context with the hidden states of all examples after these numbers of layers."""
     context.pretrained.restore()
-    forward_pass = context.forward_pass(selection_for(cuts, context.pretrained.anatomy, context.head_reads))
+    selection = selection_for(cuts, context.pretrained.anatomy, context.head_reads)
+    forward_pass = context.forward_pass(selection)
     recipe = Recipe("", "", context.machine.precision, "", "", 1, "", "", "", head_reads=context.head_reads)
     with TemporaryDirectory() as folder:
         states = load_or_compute(
             forward_pass, context.tokens, np.arange(len(context.tokens)), recipe, folder=Path(folder)
         )
         for shard in states._shards:  # memory-mapped files outlive their folder once they are open
-            for cut in cuts:
-                shard.array(f"tokens-{cut}")
+            for name in [*(f"tokens-{cut}" for cut in selection.cuts), *["head"] * selection.head]:
+                shard.array(name)
         return replace(context, states=states)
 
 
