@@ -19,7 +19,6 @@ from frostline.frozen.check.head_token import find_head_reads, find_head_token_p
 from frostline.frozen.selection import StateSelection, selection_for
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.device import Machine
-from frostline.model.packed_layout import Layout
 from frostline.model.packing import packable
 from frostline.model.places import HEAD, POOLER
 from frostline.model.pretrained import Pretrained
@@ -149,23 +148,6 @@ def test_stacked_runs_equal_runs_one_by_one(model_type: str, tmp_path: Path) -> 
                 assert one.facts["provenance"] == {**expected.facts["provenance"], "stacked": 3}
 
 
-@pytest.mark.parametrize("model_type", ["bert", "gpt2", "qwen2", "modernbert"])
-@pytest.mark.parametrize("tune", [1, "all"])
-def test_the_attention_of_gpus_gives_the_same_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model_type: str, tune: int | str
-) -> None:
-    """On a CPU: one lookup spreads queries, keys and values over the padded grid. qwen2 has fewer key heads."""
-    context = context_of(model_type, tmp_path)
-    specs = [spec_of(tune, *run_values) for run_values in RUNS]
-    alone = [run(spec, context) for spec in specs]
-    monkeypatch.setenv("FROSTLINE_WITHOUT", "attention,dropout")
-    monkeypatch.setattr(Layout, "indexed", True)
-    for one, other, expected in zip(
-        run_stacked(specs, context, batched=True), [run(spec, context) for spec in specs], alone, strict=True
-    ):
-        assert furthest(one, expected) < 2e-4 and furthest(other, expected) < 2e-4
-
-
 @pytest.mark.parametrize("model_type", ["bert", "gpt2"])
 def test_stacked_runs_with_padded_batches_equal_runs_one_by_one(model_type: str, tmp_path: Path) -> None:
     context = context_of(model_type, tmp_path, packed=False)
@@ -282,13 +264,9 @@ def test_stacked_restores_the_model(tmp_path: Path) -> None:
         assert torch.equal(model(**batch).logits, logits)
 
 
-@pytest.mark.parametrize("indexed", [False, True])
 @pytest.mark.parametrize("batched", [False, True])
-def test_gradients_of_a_run_come_from_its_own_examples_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batched: bool, indexed: bool
-) -> None:
+def test_gradients_of_a_run_come_from_its_own_examples_only(tmp_path: Path, batched: bool) -> None:
     """A NaN in the parameters of one run does not change the gradients of the other run."""
-    monkeypatch.setattr(Layout, "indexed", indexed)
     context = context_of("llama", tmp_path)
     model, names = context.pretrained.model, Trainable(2).parameters(context.pretrained.anatomy)
     batch = {name: torch.cat([x, x]) for name, x in probe_batch(model).items()}
