@@ -14,7 +14,7 @@ CPU = Machine(torch.device("cpu"), "float32")
 
 @pytest.mark.parametrize("wrong", [{"device": "gpu"}, {"precision": "fp16"}, {"device": "cuda:0", "precision": "auto"}])
 def test_an_unknown_name_lists_the_known_ones(wrong):
-    with pytest.raises(FrostlineError, match=r"auto, cpu, cuda, mps, precisions auto, float32, bfloat16\.$"):
+    with pytest.raises(FrostlineError, match=r"auto, cpu, cuda, mps, precisions auto, float32, bfloat16, float16\.$"):
         this_machine(**wrong)
 
 

@@ -121,6 +121,20 @@ def test_gradients_of_unpack(lengths):
     assert torch.equal(tokens.grad, layout.pack(weights))
 
 
+@given(stacks, st.integers(1, 16))
+def test_gather_is_pack_and_undoes_spread(runs, multiple):
+    """As GPUs use them. Padding is filled with the example's first token, so that no run reads another one."""
+    lengths = torch.tensor([length for run in runs for length in run])
+    layout = Layout(lengths, int(lengths.max()) + 1, len(runs), tokens_multiple=multiple)
+    x = numbers(len(lengths), layout.length, 2)
+    packed = layout.pack(x)
+    assert torch.equal(layout.gather(x), packed)
+    grid = layout.spread(packed)
+    assert torch.equal(layout.gather(grid), packed)
+    first = grid[:, :1].expand_as(grid)
+    assert torch.equal(grid, torch.where(layout.mask[..., None].bool(), x, first))
+
+
 def state_of(model):
     """The attention implementation, and the modules that have a packing."""
     names = [name for name, module in model.named_modules() if hasattr(module, "frostline_packing")]

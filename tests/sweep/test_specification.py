@@ -90,7 +90,10 @@ def test_k_0_uses_all_learning_rates_of_the_head_and_every_other_k_the_first() -
         ({"target": 1.5}, "target cannot be 1.5: give a number up to 1"),
         ({"adam_beta1": 1}, "adam_beta1 cannot be 1: give a number below 1"),
         ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "cannot be 'reduce_lr_on_plateau': give 'linear', 'cosine'"),
-        ({"precision": "float16"}, "precision cannot be 'float16': give 'auto', 'float32' or 'bfloat16'."),
+        (
+            {"precision": "float8"},
+            "precision cannot be 'float8': give 'auto', 'float32', 'bfloat16' or 'float16'.",
+        ),
         ({"device": "tpu"}, "device cannot be 'tpu': give 'auto', 'cpu', 'cuda' or 'mps'."),
         ({"class_weights": "even"}, "class_weights cannot be 'even': give none, balanced, or a weight"),
         (

@@ -57,6 +57,19 @@ def test_bfloat16(tiny_bert, context, tmp_path):
         assert {p.dtype for p in cached.pretrained.model.parameters()} == {torch.float32}
 
 
+@pytest.mark.parametrize("tune", [0, 2, "all"])
+def test_float16_has_the_losses_of_float32_within_rounding(tiny_bert, context, uncached, tmp_path, tune):
+    """Losses are scaled, so that small gradients do not become zero."""
+    half = context_of(tiny_bert, precision="float16")
+    half = half if tune == "all" else with_states(half, tmp_path)
+    spec = spec_of(tune, precision="float16", learning_rate=3e-4)
+    one = run(spec, half)
+    assert one.facts["outcome"] == "ok" and outcome(run(spec, half)) == outcome(one)
+    exact = run(spec_of(tune, learning_rate=3e-4), uncached if tune == "all" else context)
+    assert 0 < largest_difference(one, exact) < 0.01
+    assert {p.dtype for p in half.pretrained.model.parameters()} == {torch.float32}
+
+
 def test_with_frozen_dropout_nothing_is_cached_and_frozen_layers_have_dropout(context, uncached):
     modes = []
     embeddings = context.pretrained.model.bert.embeddings

@@ -10,6 +10,17 @@ from frostline.training.problem import Problem
 from training.lines import problem_of
 
 
+@pytest.mark.parametrize("kind", [CLASSIFICATION, REGRESSION])
+def test_losses_of_several_runs_together_are_those_of_each_run(kind):
+    draw = np.random.default_rng(0)
+    targets = draw.integers(3, size=20) if kind == CLASSIFICATION else draw.normal(size=20)
+    problem = problem_of(targets, task_type=kind)
+    logits = torch.from_numpy(draw.normal(size=(3, 5, 3 if kind == CLASSIFICATION else 1))).float()
+    rows = draw.integers(20, size=(3, 5))
+    together = problem._by_run(logits, torch.from_numpy(problem.targets[rows]))
+    torch.testing.assert_close(together, torch.stack(problem.losses(logits, rows)))
+
+
 def test_logits_have_the_order_of_the_rows():
     """They are computed in batches sorted by length."""
     lengths = np.random.default_rng(0).integers(1, 9, 40)

@@ -28,6 +28,7 @@ OTHER: dict[str, Any] = {
     "per_device_train_batch_size": 8,
     "per_device_eval_batch_size": 8,
     "gradient_accumulation_steps": 2,
+    "gradient_checkpointing": True,
     "head_learning_rate": "same",
     "weight_decay": 0,
     "adam_beta1": 0.8,

@@ -17,6 +17,7 @@ from frostline.model.loading import load_pretrained
 from frostline.model.packing import is_packable
 from frostline.model.tokens import encode
 from frostline.training.context import RunContext
+from frostline.training.gradients import backward
 from frostline.training.run import run, run_stacked
 from frostline.training.session import training_session
 from frostline.training.tagging import TagProblem
@@ -139,3 +140,24 @@ def test_words_that_were_cut_off_are_neither_trained_on_nor_scored(bert):
     assert np.array_equal(np.isnan(logits).any(-1), problem.known[SPLITS["validation"]] == NO_WORD)
     assert problem.is_finite(logits, SPLITS["validation"]) and not problem.is_finite(logits[::-1], SPLITS["validation"])
     assert problem.predictions_per_row == problem.targets.shape[1:]
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("every_token", [True, False])
+def test_a_divided_batch_has_the_gradients_of_the_whole_batch(bert, every_token, weighted):
+    """Parts with more words count more. A sentence without words that are labelled has no loss."""
+    weights = torch.linspace(0.2, 2.0, len(LABELS)) if weighted else None
+    problem = TagProblem.of(
+        targets_of(TAGS), bert.tokens, LABELS, "entity_f1", class_weights=weights, every_token=every_token
+    )
+    problem.token_targets[3] = NO_WORD
+    rows, found = np.arange(10)[None], []
+    with training_session([spec_of(1)], replace(bert, problem=problem)) as ((learner,), forward):
+        bert.pretrained.model.eval()
+        for size in (None, 1, 4):
+            for p in learner.parameters.values():
+                p.grad = None
+            logits, (loss,) = backward(forward, rows, [0], problem, micro_batch=size)
+            found.append((logits, loss, [p.grad.clone() for p in learner.parameters.values()]))
+    for parts in found[1:]:
+        torch.testing.assert_close(parts, found[0], equal_nan=True, rtol=1e-4, atol=1e-6)

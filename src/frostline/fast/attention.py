@@ -200,20 +200,21 @@ class _Attention(torch.autograd.Function):
         scale: float,
         grid: HeadGrid,
     ) -> Tensor:
-        ctx.scale, ctx.drop, ctx.grid, ctx.dtype = scale, drop, grid, query.dtype
+        ctx.scale, ctx.grid, ctx.dtype = scale, grid, query.dtype
+        ctx.factor = None if drop is None else drop.factor
         with torch.autocast("cpu", enabled=False):
             queries, keys, values = (_to_grid(x, grid) for x in (query, key, value))
             if drop is not None:
                 values.mul_(drop.factor)
             weights = _weights(queries, keys, bias, scale)
             dropped = weights if drop is None else drop.on(weights)
-            ctx.save_for_backward(queries, keys, values, weights, dropped)
+            ctx.save_for_backward(queries, keys, values, weights, dropped, None if drop is None else drop.keep)
             return _from_grid(dropped @ values, grid, query.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        queries, keys, values, weights, dropped = ctx.saved_tensors
-        grid, scale, drop = ctx.grid, ctx.scale, ctx.drop
+        queries, keys, values, weights, dropped, keep = ctx.saved_tensors
+        grid, scale, drop = ctx.grid, ctx.scale, None if keep is None else Mask(keep, ctx.factor)
         with torch.autocast("cpu", enabled=False):
             gradient = torch.zeros_like(values).view(-1, values.shape[2])
             gradient.index_copy_(0, grid.grid_index, gradients[0][: len(grid.grid_index)].float())

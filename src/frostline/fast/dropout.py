@@ -66,6 +66,24 @@ class Dropout:
         drawn = draws[0] if len(draws) == 1 else torch.cat(draws)[:count]
         return Mask(drawn.ge_(dropped - LEVELS // 2).view(*shape), LEVELS / max(1, LEVELS - dropped))
 
+    def state(self) -> list[Any]:
+        """The state of the generators, for :meth:`from_state`."""
+        return [bits.state for bits in self._bits]
+
+    @contextmanager
+    def from_state(self, state: Sequence[Any]) -> Iterator[None]:
+        """While the context is open, draw the masks that were drawn from this state on."""
+        before = self.state()
+        self._set_state(state)
+        try:
+            yield
+        finally:
+            self._set_state(before)
+
+    def _set_state(self, state: Sequence[Any]) -> None:
+        for bits, one in zip(self._bits, state, strict=True):
+            bits.state = one
+
     @contextmanager
     def replacing_dropout(self, model: nn.Module) -> Iterator[None]:
         """While the context is open, the model's ``nn.Dropout`` modules use these masks."""
@@ -89,12 +107,15 @@ def torch_mask(shape: Sequence[int], p: float) -> Mask:
 class _Masked(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, mask: Mask) -> Tensor:
-        ctx.mask = mask
+        ctx.save_for_backward(mask.keep)  # gradient checkpointing frees what is saved like this
+        ctx.factor = mask.factor
         return mask.on(x).mul_(mask.factor)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return ctx.mask.on(gradients[0]).mul_(ctx.mask.factor), None
+        (keep,) = ctx.saved_tensors
+        mask = Mask(keep, ctx.factor)
+        return mask.on(gradients[0]).mul_(mask.factor), None
 
 
 class _InAttention(TorchFunctionMode):

@@ -59,18 +59,69 @@ class AdamW(torch.optim.AdamW):
 
     def __init__(self, groups: list[dict[str, Any]], *, betas: tuple[float, float], eps: float) -> None:
         super().__init__(groups, betas=betas, eps=eps, fused=True)
+        self._condition: tuple[Tensor, Tensor | None, Tensor] | None = None
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         usual = [_uncorrected(group) for group in self.param_groups]
+        if self._condition:
+            self._conditional_step(*self._condition)
+        else:
+            self._unconditional_step()
+        for group, values in zip(self.param_groups, usual, strict=True):
+            group.update(values)
+        self.zero_grad()
+
+    def _unconditional_step(self) -> None:
         for group in self.param_groups:
             for parameter in group["params"]:
                 if (sparse := sparse_gradient(parameter)) and sparse.gradient() is not None:
                     sparse.step(group, self.state[parameter])
         super().step()
-        for group, values in zip(self.param_groups, usual, strict=True):
-            group.update(values)
-        self.zero_grad()
+
+    def step_unless(self, skip: Tensor, divisor: Tensor | None, steps: Tensor) -> None:
+        """A step that the device skips by itself, with the same parameters in every step. The gradients are cleared.
+
+        Args:
+            skip: 1 to skip the step, else 0.
+            divisor: What the gradients are divided by; None: nothing.
+            steps: The number of steps so far, with this one unless it is skipped.
+        """
+        self._condition = skip, divisor, steps
+        self.step()  # of which the schedule keeps count
+        self._condition = None
+
+    def _conditional_step(self, skip: Tensor, divisor: Tensor | None, steps: Tensor) -> None:
+        for group in self.param_groups:
+            members = [p for p in group["params"] if p.grad is not None]
+            assert len(members) == group.setdefault("members", len(members)), (
+                "other parameters have gradients than before"
+            )
+            moments = [self.state[p] or self._new_moments(p) for p in members]
+            if not members:
+                continue
+            torch._fused_adamw_(
+                members,
+                [p.grad for p in members],
+                [one["exp_avg"] for one in moments],
+                [one["exp_avg_sq"] for one in moments],
+                [],
+                [steps] * len(members),
+                lr=group["lr"],
+                beta1=group["betas"][0],
+                beta2=group["betas"][1],
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                amsgrad=False,
+                maximize=False,
+                grad_scale=divisor,
+                found_inf=skip,
+            )
+
+    def _new_moments(self, parameter: Tensor) -> dict[str, Tensor]:
+        moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+        self.state[parameter] = moments
+        return moments
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         for group in self.param_groups:

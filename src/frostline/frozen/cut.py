@@ -31,6 +31,7 @@ from frostline.model.trace import Batch, Call
 # number.
 TOKENS_MULTIPLE = 16
 
+Positions = tuple[Layout | None, Tensor | None, Tensor | None]
 Tap = Callable[[int, Tensor], None]  # called with a number of layers and the hidden states after them
 
 
@@ -154,6 +155,27 @@ class UpperModel:
             return call.wrap([hidden, *out[1:]]) if call.wrap else hidden
 
         return hook
+
+    def positions(self) -> Positions:
+        """Where the tokens of the current batch are, as the layers read it."""
+        if self.packing is None:
+            return None, None, self.read
+        return self.packing.layout, self.packing.head_position, self.read
+
+    @contextmanager
+    def at_positions(self, positions: Positions) -> Iterator[None]:
+        """While the context is open, layers read these positions, so that a layer can run again after its batch."""
+        before = self.positions()
+        self._read_positions(positions)
+        try:
+            yield
+        finally:
+            self._read_positions(before)
+
+    def _read_positions(self, positions: Positions) -> None:
+        layout, at, self.read = positions
+        if self.packing:
+            self.packing.layout, self.packing.head_position, self.packing.head_index = layout, at, self.read
 
     def _set_read(self, at: Tensor | None) -> None:
         """From now on, compute only the tokens at these positions of the examples, ``[B]``; None: all tokens."""

@@ -4,7 +4,7 @@
 - ``anatomy``: the layers of a model and the place of each parameter. ``places``, ``trace`` and ``module_paths`` support it.
 - ``classifier``: a trained classifier that labels new texts.
 - ``trainable``: the parameters that a run trains. Start here to add a new choice.
-- ``tokens``: encoded examples. ``packed_layout``, ``packing``: batches without padding.
+- ``tokens``: encoded examples. ``packed_layout``, ``length_groups``, ``packing``: batches without padding.
 - ``stacking``: several runs in one model. ``modes``: train and eval mode.
 - ``device``, ``memory``: the machine and its memory.
 

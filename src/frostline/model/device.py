@@ -16,7 +16,7 @@ from torch import Tensor
 from frostline import FrostlineError
 
 CPU = torch.device("cpu")
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Machine:
 
     Attributes:
         device: The CPU or GPU.
-        precision: ``float32``, or ``bfloat16`` for matrix products under autocast.
+        precision: ``float32``, or ``bfloat16`` or ``float16`` for matrix products under autocast.
     """
 
     device: torch.device
@@ -72,7 +72,7 @@ def this_machine(device: str = "auto", precision: str = "auto") -> Machine:
 
     Args:
         device: ``cpu``, ``cuda`` or ``mps``. ``auto`` is ``cuda`` if this machine has it, else ``cpu``.
-        precision: ``float32`` or ``bfloat16``. ``auto`` is ``bfloat16`` if the device has instructions for it, else
+        precision: ``float32``, ``bfloat16`` or ``float16``. ``auto`` is ``bfloat16`` if the device has instructions for it, else
             ``float32``.
 
     Raises:

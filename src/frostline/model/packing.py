@@ -70,8 +70,20 @@ def _attention(
     is_short = layout.length <= (MAX_SHORT if _needs_gradient(query) else MAX_SHORT_SCORED)
     if is_short and _is_plain(packing, module, query, key, value, attention_mask, **kwargs):
         return _short(packing, query, key, value, attention_mask, **kwargs), None
-    query, key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
-    return layout.pack(_in_padded_grid(packing, module, query, key, value, attention_mask, **kwargs)), None
+    query, key, value = _spread(layout, query, key, value)
+    out = _in_padded_grid(packing, module, query, key, value, attention_mask, **kwargs)
+    return layout.gather(out) if layout.indexed else layout.pack(out), None
+
+
+def _spread(layout: Layout, *heads: Tensor) -> list[Tensor]:
+    """Heads of packed tokens, ``[K, H, T, C]`` each, in the grid, ``[B, H, S, C]``."""
+    by_token = [x.transpose(1, 2) for x in heads]
+    if not layout.indexed:
+        return [layout.unpack(x).transpose(1, 2) for x in by_token]
+    if len({x.shape[-1] for x in heads}) > 1:
+        return [layout.spread(x).transpose(1, 2) for x in by_token]
+    together = layout.spread(torch.cat(by_token, 2)).transpose(1, 2)
+    return list(torch.split(together, [x.shape[1] for x in heads], 1))
 
 
 def _is_causal(module: nn.Module, mask: Tensor | None, **kwargs: Any) -> bool:
@@ -147,7 +159,7 @@ def _of_head_tokens(
     if layout.capacity:
         out = _of_head_tokens_by_group(packing, module, head_query, key, value, mask, **kwargs)
     else:
-        key, value = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (key, value))
+        key, value = _spread(layout, key, value)
         out = _in_padded_grid(packing, module, head_query, key, value, mask, **kwargs)[:, 0]
     runs, tokens = query.shape[0], query.shape[2]
     return scattered(out, index, runs * tokens).view(runs, tokens, *out.shape[1:])

@@ -48,7 +48,8 @@ def stacked(
     locations = {name: ParameterLocation.of(model, name) for name in names}
     modules = {name.rpartition(".")[0]: location.module for name, location in locations.items()}
     forwards = {path: _batched_forward(module) if batched else None for path, module in modules.items()}
-    stack = _Stack(runs, {name for name in names if forwards[name.rpartition(".")[0]] is not None})
+    transposed = {name for name in names if name.endswith(".weight") and isinstance(locations[name].module, nn.Linear)}
+    stack = _Stack(runs, {name for name in names if forwards[name.rpartition(".")[0]] is not None}, transposed)
     for run in range(runs):
         values = start(run)
         stack.add_run(run, values)
@@ -105,13 +106,13 @@ class _Stack:
         current_run: The run that an enclosing module is computing; None outside of such modules.
     """
 
-    def __init__(self, runs: int, batched_names: Set[str]) -> None:
+    def __init__(self, runs: int, batched_names: Set[str], transposed: Set[str]) -> None:
         self.runs = runs
         self.own: list[dict[str, Tensor]] = [{} for _ in range(runs)]
         self.batched: dict[str, nn.Parameter] = {}
         self.examples_per_run = 0
         self.current_run: int | None = None
-        self._batched_names = batched_names
+        self._batched_names, self._transposed = batched_names, transposed
 
     def add_run(self, run: int, values: Mapping[str, Tensor]) -> None:
         """Set the first values of a run's parameters. Their order is the order in which gradient norms are summed."""
@@ -125,10 +126,19 @@ class _Stack:
             self.own[run][name] = self.batched[name].detach()[run].copy_(value)
 
     def _add_batched(self, name: str, value: Tensor) -> None:
-        batched = self.batched[name] = nn.Parameter(value.new_empty(self.runs, *value.shape))
+        batched = self.batched[name] = nn.Parameter(self._empty(name, value))
         batched.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
             lambda batched: self._split_gradient(name, batched)
         )
+
+    def _empty(self, name: str, value: Tensor) -> Tensor:
+        """Memory for a parameter of all runs, ``[K, ...]``.
+
+        On devices other than CPUs, matrices are stored as products return their gradients, which torch would copy otherwise.
+        """
+        if name in self._transposed and value.device.type != "cpu":
+            return value.new_empty(self.runs, *value.T.shape).transpose(1, 2)
+        return value.new_empty(self.runs, *value.shape)
 
     def _split_gradient(self, name: str, batched: Tensor) -> None:
         """Give each run its part of the gradient of a batched parameter."""

@@ -5,7 +5,8 @@
 - context.py: the model and data that all runs of one worker share
 - rows.py: the training and validation rows of a run, and their order; seeds.py has the seeds of all random generators
 - session.py: prepares the model for training runs; forward.py is the function from rows to logits
-- loop.py: the training loop; gradients.py and updates.py have its steps
+- loop.py: the training loop; gradients.py and updates.py have its steps, loss_scale.py the scaled losses of float16
+- checkpointing.py: less memory for activations
 - learner.py: the state of one run in the loop; problem.py and tagging.py have its loss and scores
 - optimizer.py: AdamW, parameter groups and schedules; steps.py has the number of steps
 - audit.py: checks which parameters were frozen and which were trained

@@ -41,6 +41,8 @@ class RunContext:
         forward_pass_seconds: Wall-clock seconds of computing and loading the hidden states.
         stack_sizes: How many runs are trained as one stack, and the reason if no two runs can be stacked
             (:mod:`frostline.sweep.execution.stacks`).
+        micro_batches: By the key of a stack: how many examples of each run are computed together in training, if memory ran out
+            with more (:mod:`frostline.sweep.execution.out_of_memory`).
     """
 
     pretrained: Pretrained
@@ -57,6 +59,11 @@ class RunContext:
     as_trainer: bool = False
     forward_pass_seconds: float = 0.0
     stack_sizes: dict[Hashable, tuple[int, str | None]] = field(default_factory=dict)
+    micro_batches: dict[str, int] = field(default_factory=dict)
+
+    def micro_batch(self, spec: RunSpec) -> int:
+        """How many examples of a run are computed together in training. Their gradients are added up to those of a batch."""
+        return self.micro_batches.get(spec.stack_key, spec.per_device_train_batch_size)
 
     def scoring_chunks(self, lengths: NDArray[np.int64], cut: int | None) -> list[slice]:
         """Split a batch into chunks for scoring, so that the tokens of a chunk fit into memory.

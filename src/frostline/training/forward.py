@@ -5,7 +5,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from frostline.fast.dropout import Dropout
 from frostline.fast.sparse_gradients import sparse_gradients
@@ -14,6 +14,8 @@ from frostline.frozen.batches import Rows
 from frostline.frozen.cut import UpperModel, cut_at
 from frostline.model.device import to_device
 from frostline.model.packing import packable
+from frostline.model.pretrained import Pretrained
+from frostline.training.checkpointing import checkpointed
 from frostline.training.context import RunContext
 from frostline.training.problem import Forward
 from frostline.training.specification import RunSpec
@@ -30,6 +32,7 @@ def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[
     seeds = [spec.seed_for("dropout") for spec in specs]
     dropout = Dropout(*seeds) if context.machine.device.type == "cpu" and enabled("dropout") else None
     sparse = runs == 1 and not context.as_trainer and not specs[0].way.dense
+    sparse = sparse and context.machine.precision != "float16"  # steps with scaled losses need dense gradients
     cut = context.cut(specs[0])
     with (
         packable(pretrained.model) if context.packed else nullcontext() as packing,
@@ -38,12 +41,19 @@ def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[
         cut_at(
             pretrained.model, pretrained.anatomy, cut, packing=packing, runs=runs, head_token=context.head_token
         ) as upper,
+        checkpointed(_running_layers(pretrained, cut), upper, dropout)
+        if specs[0].gradient_checkpointing
+        else nullcontext(),
         torch.random.fork_rng(),  # for dropout without nn.Dropout
     ):
         torch.manual_seed(seeds[0])
         if packing:
             packing.dropout = dropout
         yield _Forward(context, upper, cut)
+
+
+def _running_layers(pretrained: Pretrained, cut: int | None) -> Sequence[nn.Module]:
+    return pretrained.anatomy.layers(pretrained.model)[cut or 0 :]
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def backward(
     parts = [rows[:, start : start + size] for start in range(0, rows.shape[1], size)]
     if len(parts) == 1:
         logits = forward(rows)
-        losses = [problem.loss(logits[n], rows[n]) for n in counted]
+        losses = _losses(problem, logits, rows, counted)
         _scaled(losses, counted, scales).sum().backward()  # type: ignore[no-untyped-call]
         return problem.predictions(logits.detach(), rows), [loss.detach() for loss in losses]  # frees the graph
     whole = {n: problem.weight(rows[n]) for n in counted}
@@ -51,13 +51,22 @@ def backward(
         logits = forward(part)
         shares = {n: problem.weight(part[n]) / whole[n] if whole[n] else 1.0 for n in counted}
         with_loss = [n for n in counted if shares[n]]  # a part without labelled words has no loss
-        losses = [problem.loss(logits[n], part[n]) * shares[n] for n in with_loss]
+        losses = [
+            loss * shares[n] for n, loss in zip(with_loss, _losses(problem, logits, part, with_loss), strict=True)
+        ]
         if losses:
             _scaled(losses, with_loss, scales).sum().backward()  # type: ignore[no-untyped-call]
         for n, loss in zip(with_loss, losses, strict=True):
             sums[n] = sums[n] + loss.detach() if n in sums else loss.detach()
         predictions.append(problem.predictions(logits.detach(), part))
     return torch.cat(predictions, 1), [sums[n] for n in counted]
+
+
+def _losses(problem: Problem, logits: Tensor, rows: Rows, runs: Sequence[int]) -> list[Tensor]:
+    """The losses of these runs."""
+    if len(runs) == len(rows):
+        return problem.losses(logits, rows)
+    return [problem.loss(logits[n], rows[n]) for n in runs]
 
 
 def _scaled(losses: Sequence[Tensor], runs: Sequence[int], scales: Tensor | None) -> Tensor:

@@ -56,6 +56,21 @@ class Problem:
             return F.mse_loss(logits[:, 0].float(), targets.float())
         return self._cross_entropy(logits, targets)
 
+    def losses(self, logits: Tensor, rows: Rows) -> list[Tensor]:
+        """The loss of each of K runs, from logits ``[K, B, C]`` of rows ``[K, B]``.
+
+        Devices other than CPUs compute all of them together, because they take longer to start an operation than to run it.
+        """
+        if logits.device.type == "cpu" or self.class_weights is not None:
+            return [self.loss(own, some) for own, some in zip(logits, rows, strict=True)]
+        return list(self._by_run(logits, to_device(torch.from_numpy(self.targets[rows]), logits.device)).unbind())
+
+    def _by_run(self, logits: Tensor, targets: Tensor) -> Tensor:  # [K, B, C], [K, B] -> [K]
+        if self.task_type == REGRESSION:
+            return F.mse_loss(logits[..., 0].float(), targets.float(), reduction="none").mean(1)
+        by_class = logits.float().transpose(1, 2)  # [K, C, B], which cross_entropy takes as K batches
+        return F.cross_entropy(by_class, targets, reduction="none").mean(1)
+
     def _cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
         weights = None if self.class_weights is None else to_device(self.class_weights, logits.device)
         return F.cross_entropy(logits.float(), targets, weight=weights)

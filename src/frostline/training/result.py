@@ -100,6 +100,7 @@ def _facts(spec: RunSpec, context: RunContext, record: TrainingRecord, measured:
             "head_token": context.head_token is not None,
             "cut": context.cut(spec),
             "stacked": measured.stacked,
+            "micro_batch": context.micro_batch(spec),
             "workers": context.workers,
         },
     }

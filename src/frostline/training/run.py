@@ -143,6 +143,7 @@ def _train(specs: Sequence[RunSpec], context: RunContext, part: _Part, *, batche
             validation_rows(context, first),
             first,
             set_mode=set_audited_mode,
+            micro_batch=context.micro_batch(first),
             on_step=part.on_step,
             patience=first.way.patience,
         )

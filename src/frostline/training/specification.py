@@ -23,7 +23,7 @@ HEAD_LEARNING_RATE = 1e-3  # the default
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))  # what a digest is computed from
 TRAINING = panel("training")
 # Settings that did not exist in the first version. Their defaults do not count, so that earlier results keep their digests.
-NEWER = ("tune_modules", "way", "phase", "label_all_tokens", "gradient_accumulation_steps")
+NEWER = ("tune_modules", "way", "phase", "label_all_tokens", "gradient_accumulation_steps", "gradient_checkpointing")
 
 
 class Settings(BaseModel):
@@ -41,6 +41,11 @@ class Settings(BaseModel):
         1,
         ge=1,
         description="batches whose gradients are added up for one optimizer step",
+        json_schema_extra=TRAINING,
+    )
+    gradient_checkpointing: bool = Field(
+        False,
+        description="less memory for activations: layers run again in the backward pass",
         json_schema_extra=TRAINING,
     )
     weight_decay: float = Field(
@@ -125,9 +130,9 @@ class Settings(BaseModel):
         description="cross-validation folds, 0 for none, or auto (5 for under 2,000 rows without validation data)",
         json_schema_extra=panel("data"),
     )
-    precision: Literal["auto", "float32", "bfloat16"] = Field(
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto",
-        description="precision: float32, bfloat16 or auto (bfloat16 if the processor supports it)",
+        description="precision: float32, bfloat16, float16 (with loss scaling) or auto (bfloat16 if the device supports it)",
         json_schema_extra=panel("resources"),
     )
 

@@ -103,6 +103,9 @@ class TagProblem(Problem):
         """The mean cross entropy over the labelled tokens of a batch in float32."""
         return self._mean(logits, self.token_targets[rows])
 
+    def losses(self, logits: Tensor, rows: Rows) -> list[Tensor]:
+        return [self.loss(own, some) for own, some in zip(logits, rows, strict=True)]
+
     def weight(self, rows: Rows) -> float:
         targets = self.token_targets[rows]
         targets = targets[targets != NO_WORD]

@@ -12,8 +12,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from frostline.fast.optimizer import AdamW, clear_gradients, clip, total_norm
+from frostline.fast.optimizer import clear_gradients, clip, total_norm
 from frostline.training.learner import LearnerState
+from frostline.training.loss_scale import LEAST, LossScale
 from frostline.training.optimizer import make_optimizer, make_schedule
 from frostline.training.specification import Settings
 from frostline.training.steps import StepPlan
@@ -51,9 +52,11 @@ class Updates(Protocol):
 
 
 def updates_of(states: Sequence[LearnerState], settings: Settings, steps: StepPlan) -> Updates:
-    """The optimizer steps of these runs, for the device of their parameters."""
+    """The optimizer steps of these runs, for the device of their parameters. On every device, float16 needs scaled losses."""
     on_cpu = all(tensor.device.type == "cpu" for state in states for tensor in state.tensors)
-    return HostUpdates(states, settings, steps) if on_cpu else DeviceUpdates(states, settings, steps)
+    if on_cpu and settings.precision != "float16":
+        return HostUpdates(states, settings, steps)
+    return DeviceUpdates(states, settings, steps)
 
 
 class HostUpdates:
@@ -109,13 +112,13 @@ class HostUpdates:
 
 
 class DeviceUpdates:
-    """Reads nothing back in a step. Each run has its own optimizer, which torch lets skip a step by a tensor on the device.
+    """Reads nothing back in a step. Each run has its own optimizer, which skips a step by a number on the device.
 
     A diverged run is frozen from its first step that is not finite. It ends as in :class:`HostUpdates`, but the host learns of it
     later. Until then its losses still count, which changes nothing for the other runs.
-    """
 
-    loss_scales = None
+    With float16, losses are scaled. A step whose gradients overflow is then skipped, and the scale is halved.
+    """
 
     def __init__(self, states: Sequence[LearnerState], settings: Settings, steps: StepPlan) -> None:
         self.states, self.max_norm, self.total = states, settings.max_grad_norm, steps.total
@@ -124,13 +127,19 @@ class DeviceUpdates:
         self.schedules = [make_schedule(optimizer, settings, steps) for optimizer in self.optimizers]
         device, runs = states[0].tensors[0].device, len(states)
         self.alive = torch.ones(runs, device=device)  # 1, or 0 from the first step on that is not finite
-        self.done = torch.zeros(runs, device=device)  # steps taken
+        self.done = torch.zeros(runs, device=device)  # steps until it diverged
+        self.taken = torch.zeros(runs, device=device)  # steps of the optimizer, which float16 may skip
         self.bad_loss = torch.zeros(runs, device=device)  # 1 if it was the loss that was not finite
+        self.scale = LossScale(runs, device) if settings.precision == "float16" else None
         self.numbers = count(1)
 
     @property
     def counted(self) -> range:
         return range(len(self.states))
+
+    @property
+    def loss_scales(self) -> Tensor | None:
+        return None if self.scale is None else self.scale.values
 
     def prepare(self) -> None:
         self.restraints.before_forward()
@@ -138,20 +147,30 @@ class DeviceUpdates:
     @torch.no_grad()
     def step(self, losses: Sequence[Tensor]) -> None:
         number = next(self.numbers)
+        if self.scale is not None:
+            self.scale.unscale([list(state.learner.learned.values()) for state in self.states])
         self.restraints.after_backward()
-        finite_loss = torch.stack([loss.float() for loss in losses]).isfinite()
         norms = total_norms([state.tensors for state in self.states])
-        self.bad_loss = torch.where(finite_loss, self.bad_loss, torch.maximum(self.bad_loss, self.alive))
-        self.alive = self.alive * (finite_loss & norms.isfinite())
-        self.done = self.done + self.alive
-        skipped = 1 - self.alive
+        skipped = self._skipped(torch.stack([loss.float() for loss in losses]).isfinite(), norms.isfinite())
+        self.taken = self.taken + (1 - skipped)
         excess = ((norms + 1e-6) / self.max_norm).clamp(min=1.0) if self.max_norm else None
         for n, optimizer in enumerate(self.optimizers):
-            _fused_step(optimizer, skipped[n], None if excess is None else excess[n])
+            optimizer.step_unless(skipped[n], None if excess is None else excess[n], self.taken[n])
             self.schedules[n].step()
         self.restraints.after_step()
         if number % READ_EVERY == 0:
             self.settle()
+
+    def _skipped(self, finite_loss: Tensor, finite_norm: Tensor) -> Tensor:
+        """``[K]``: 1 for the runs that skip this step, because they have diverged or their scaled gradients overflowed."""
+        self.bad_loss = torch.where(finite_loss, self.bad_loss, torch.maximum(self.bad_loss, self.alive))
+        acceptable = finite_norm
+        if self.scale is not None:
+            acceptable = finite_norm | (self.scale.values > LEAST)
+            self.scale.update(~finite_norm)
+        self.alive = self.alive * (finite_loss & acceptable)
+        self.done = self.done + self.alive
+        return 1 - self.alive * finite_norm
 
     def settle(self) -> None:
         alive, done, bad_loss = torch.stack([self.alive, self.done, self.bad_loss]).tolist()  # the only read
@@ -173,9 +192,3 @@ def total_norms(parameters: Sequence[Sequence[Tensor]]) -> Tensor:
         torch.stack(torch._foreach_norm(gradients)).view(len(parameters), -1), dim=1
     )
     return norms
-
-
-def _fused_step(optimizer: AdamW, skip: Tensor, divisor: Tensor | None) -> None:
-    """A step with gradients divided by ``divisor``, unless ``skip`` is 1. torch takes both as tensors on the device."""
-    optimizer.found_inf, optimizer.grad_scale = skip, divisor  # type: ignore[attr-defined]
-    optimizer.step()

@@ -19,6 +19,7 @@ from frostline.frozen.check.exactness import check
 from frostline.statistics.tune import FULL, NAMED
 from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
+from frostline.sweep.execution.out_of_memory import memory_ran_out, smaller_parts
 from frostline.sweep.execution.sharing import POLL, shared_out
 from frostline.sweep.execution.stacks import in_stacks, stack_size
 from frostline.sweep.execution.workers import run_concurrently, workers_for
@@ -134,14 +135,14 @@ def _predicted_costs(
 def _train_stack(
     stack: Sequence[RunSpec], prepared: Prepared, cost: float, progress: Progress, weights: BestWeights | None
 ) -> None:
-    """Train a stack and publish its results. A stack that fails is retried in two halves; a run that fails alone is recorded."""
+    """Train a stack and publish its results. What fails is retried in smaller parts; a run that fails for good is recorded."""
     spec, alone = stack[0], len(stack) == 1
     progress.begin(_name(stack))
 
     def on_step(step: int, total: int) -> None:
         progress.set_done(cost * step / total)
 
-    failed = None
+    failed, ran_out = None, False
     try:
         results = (
             [run(spec, prepared.context, on_step=on_step)]
@@ -151,16 +152,14 @@ def _train_stack(
     except FrostlineError:
         raise
     except FAILURES as error:
-        failed = _failure(spec, error)
-    if failed and not alone:  # outside of the except block, where the error would still hold the memory of the stack
-        progress.note(
-            f"A stack of {len(stack)} runs of {spec.trainable} failed ({failed['reason']}); it is retried in two halves."
-        )
-        half = len(stack) // 2
-        for part in (stack[:half], stack[half:]):
-            _train_stack(part, prepared, cost * len(part) / len(stack), progress, weights)
-        return
-    if failed:
+        failed, ran_out = _failure(spec, error), memory_ran_out(error)
+    if failed:  # outside of the except block, where the error would still hold the memory of the stack
+        note, parts = smaller_parts(stack, prepared.context, failed["reason"], ran_out=ran_out)
+        if parts:
+            progress.note(note)
+            for part in parts:
+                _train_stack(part, prepared, cost * len(part) / len(stack), progress, weights)
+            return
         prepared.store.fail(spec.digest, failed)
         progress.result(failed, spec.trainable)
     else:

@@ -1,0 +1,88 @@
+"""Runs on random tokens, without files: a model of transformers, examples of given lengths, and their hidden states."""
+
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+
+from frostline.data.specification import CLASSIFICATION
+from frostline.frozen.cache.loading import load_or_compute
+from frostline.frozen.cache.recipe import Recipe
+from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
+from frostline.frozen.selection import selection_for
+from frostline.model.anatomy import find_layers, probe_batch
+from frostline.model.device import Machine
+from frostline.model.packing import is_packable
+from frostline.model.places import HEAD, POOLER
+from frostline.model.pretrained import Pretrained
+from frostline.model.tokens import Tokens
+from frostline.training.context import RunContext
+from frostline.training.problem import Problem
+from frostline.training.specification import RunSpec
+
+FIRST_WORD = 10  # lower ids may be special tokens
+MEANS = {
+    "short": (3.1, 0.45, 4, 66),
+    "long": (5.4, 0.45, 40, 512),
+}  # of the logarithm: like SST-2 and like film reviews
+
+
+def lengths_like(kind: str, examples: int) -> NDArray[np.int64]:
+    """Lengths in tokens with the distribution of short sentences or of long reviews, ``[N]``."""
+    mean, deviation, least, most = MEANS[kind]
+    drawn = np.random.default_rng(0).lognormal(mean, deviation, examples)
+    return np.clip(drawn, least, most).astype(np.int64)
+
+
+def context_of(model: PreTrainedModel, lengths: NDArray[np.int64], machine: Machine, *, validation: int) -> RunContext:
+    """A context without hidden states. The last ``validation`` examples are those to score."""
+    model.eval()
+    anatomy, offsets = find_layers(model), np.concatenate([[0], np.cumsum(lengths)])
+    words = np.random.default_rng(1).integers(FIRST_WORD, model.config.vocab_size, offsets[-1]).astype(np.int32)
+    padding = {"input_ids": model.config.pad_token_id or 0}
+    tokens = Tokens({"input_ids": words}, offsets, padding, np.zeros(len(lengths), np.int32))
+    new = frozenset(name for name, place in anatomy.places.items() if place in (HEAD, POOLER))
+    pretrained = Pretrained("random", Path(), None, model, None, anatomy, "w", "v", 512, new)
+    problem = Problem(CLASSIFICATION, words[offsets[:-1]].astype(np.int64) % 2, tokens.lengths, None, "accuracy")
+    reads = find_head_reads(model, anatomy, probe_batch(model))
+    head_token = find_head_token_part(model, anatomy, probe_batch(model), reads)
+    count = len(lengths) - validation
+    splits = {"train": np.arange(count), "validation": np.arange(count, len(lengths))}
+    model.to(machine.device)
+    return RunContext(pretrained, machine, problem, tokens, splits, reads, is_packable(model), head_token=head_token)
+
+
+def with_states(context: RunContext, cuts: tuple[int, ...]) -> RunContext:
+    """The context with the hidden states of all examples after these numbers of layers."""
+    context.pretrained.restore()
+    selection = selection_for(cuts, context.pretrained.anatomy, context.head_reads)
+    forward_pass = context.forward_pass(selection)
+    recipe = Recipe("", "", context.machine.precision, "", "", 1, "", "", "", head_reads=context.head_reads)
+    with TemporaryDirectory() as folder:
+        states = load_or_compute(
+            forward_pass, context.tokens, np.arange(len(context.tokens)), recipe, folder=Path(folder)
+        )
+        for shard in states._shards:  # memory-mapped files outlive their folder once they are open
+            for name in [*(f"tokens-{cut}" for cut in selection.cuts), *["head"] * selection.head]:
+                shard.array(name)
+        return replace(context, states=states)
+
+
+def spec_of(tune: int | str, train_size: int, *, seed: int = 0, learning_rate: float = 2e-5, **more: object) -> RunSpec:
+    """A run on a random context."""
+    values = {"weights": "w", "vocabulary": "v", "data": "d", "seed": seed, "train_size": train_size}
+    return RunSpec.model_validate(
+        {"tune": tune, "learning_rate": learning_rate, "metric": "accuracy", **values, **more}
+    )
+
+
+def switch_dropout_off(model: torch.nn.Module) -> None:
+    """Set all dropout probabilities of a model to zero."""
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, float) and ("drop" in name or isinstance(module, torch.nn.Dropout)):
+                setattr(module, name, 0.0)

@@ -1,0 +1,49 @@
+"""What is tried again when memory runs out: first a stack in two halves, then a single run with smaller micro-batches."""
+
+from collections.abc import Sequence
+
+import torch
+
+from frostline.training.context import RunContext
+from frostline.training.specification import RunSpec
+
+WORDS = ("out of memory", "can't allocate memory", "not enough memory")  # in errors that have no class of their own
+
+
+def memory_ran_out(error: BaseException) -> bool:
+    """Whether the error says that the memory of the machine or of its device is used up."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in WORDS)
+
+
+def smaller_parts(
+    stack: Sequence[RunSpec], context: RunContext, reason: str, *, ran_out: bool
+) -> tuple[str, list[Sequence[RunSpec]]]:
+    """The parts in which a failed stack is trained again, and a sentence that says so; no parts if it has failed for good.
+
+    A single run has the same batches as before, but their gradients are computed in parts. The context remembers the size of
+    these parts for all runs with the same key.
+
+    Args:
+        stack: The runs that failed.
+        context: What the runs share.
+        reason: Why they failed.
+        ran_out: Whether memory ran out.
+    """
+    spec, count = stack[0], len(stack)
+    if context.machine.device.type == "cuda":
+        torch.cuda.empty_cache()  # smaller tensors do not fit into the blocks that torch holds for larger ones
+    if count > 1:
+        half = count // 2
+        note = f"A stack of {count} runs of {spec.trainable} failed ({reason}); it is retried in two halves."
+        return note, [stack[:half], stack[half:]]
+    size = context.micro_batch(spec)
+    if not ran_out or size == 1:
+        return "", []
+    context.micro_batches[spec.stack_key] = smaller = (size + 1) // 2
+    note = (
+        f"Memory ran out with {size} examples at a time in a run of {spec.trainable} ({reason}); it is retried with {smaller}. "
+        f"An optimizer step still has {spec.batch_size} examples."
+    )
+    return note, [stack]

@@ -1,0 +1,66 @@
+"""What is tried again when memory runs out, with an allocator that raises errors."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from frostline.sweep.execution.out_of_memory import memory_ran_out
+from frostline.sweep.results.store import Store
+from frostline.training.forward import _Forward
+from sweep.test_stacks import notes_of, stacked_of
+from tiny import run_sweep
+
+
+def test_when_memory_runs_out_stacks_are_halved_and_then_micro_batches(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An allocator that has memory for 8 examples. Each optimizer step still has the 16 examples of two runs, or of one."""
+    real, sizes = _Forward._logits, []
+
+    def short_of_memory(self: Any, rows: Any) -> Any:
+        if torch.is_grad_enabled():
+            sizes.append(rows.shape)
+            if rows.size > 8:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return real(self, rows)
+
+    plenty = run_sweep(settings, tune="0", seeds=2, per_device_train_batch_size=16, num_train_epochs=1)
+    monkeypatch.setattr(_Forward, "_logits", short_of_memory)
+    notes, out = notes_of(monkeypatch), Path(settings["out"]).with_name("short")
+    short = run_sweep(settings, tune="0", seeds=2, per_device_train_batch_size=16, num_train_epochs=1, out=out)
+    assert sizes[:3] == [(2, 16), (1, 16), (1, 8)] and {shape[1] for shape in sizes[3:]} <= {8, 4}
+    reason = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
+    assert [note for note in notes if "emory" in note] == [
+        f"A stack of 2 runs of last 0 failed ({reason}); it is retried in two halves.",
+        f"Memory ran out with 16 examples at a time in a run of last 0 ({reason}); it is retried with 8. An optimizer step "
+        "still has 16 examples.",
+    ]
+    stores = [Store(Path(sweep.spec.out)) for sweep in (plenty, short)]
+    assert stacked_of(short) == {0: [1, 1]} and stacked_of(plenty) == {0: [2, 2]}
+    for digest, facts in stores[0].results().items():
+        other = stores[1].result(digest)
+        assert (facts["provenance"]["micro_batch"], other["provenance"]["micro_batch"]) == (16, 8)
+        assert facts["cost"]["steps"] == other["cost"]["steps"]
+        mine, theirs = (store.predictions(digest) for store in stores)
+        assert all(np.allclose(mine[name], theirs[name], rtol=0.3, atol=0.1) for name in theirs)
+
+
+def test_a_run_without_memory_for_one_example_fails(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(self: Any, rows: Any) -> Any:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+    monkeypatch.setattr(_Forward, "_logits", none_left)
+    notes = notes_of(monkeypatch)
+    sweep = run_sweep(settings, tune="0", seeds=1, per_device_train_batch_size=5)
+    assert [note.split(" in a run")[0] for note in notes if "emory ran" in note] == [
+        f"Memory ran out with {size} examples at a time" for size in (5, 3, 2)
+    ]
+    assert set(sweep.table().status) == {"failed"}
+
+
+@pytest.mark.parametrize("error", [ValueError("out of memory"), RuntimeError("The size of tensor a must match")])
+def test_other_errors_are_not_tried_again(error: Exception) -> None:
+    assert not memory_ran_out(error)
