@@ -107,6 +107,8 @@ def test_the_digest_is_that_of_the_settings_as_canonical_json() -> None:
         for newer in NEWER:
             if getattr(run, newer) == RunSpec.model_fields[newer].default:
                 del values[newer]
+        if name == "way":
+            values["way"] = value
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         assert run.digest == hashlib.sha256(text.encode()).hexdigest()[:20]
 
