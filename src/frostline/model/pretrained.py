@@ -81,10 +81,6 @@ class Pretrained:
         """The pretrained value of a parameter that the current run trains."""
         return self._pretrained[name]
 
-    def moved(self) -> list[str]:
-        """Names of the parameters that the current run trains and whose values are no longer the pretrained ones."""
-        return [n for n, before in self._pretrained.items() if not torch.equal(self.model.get_parameter(n), before)]
-
     def _initialize(self, names: Set[str], seed: int) -> None:
         """Initialize parameters as transformers does. Their values depend on the seed only."""
         modules = sorted({name.rpartition(".")[0] for name in names})

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import torch
+
 from frostline.fast.optimizer import gradient_of
 from frostline.model.anatomy import count_parameters
 from frostline.model.modes import frozen_modules
@@ -37,7 +39,6 @@ class Audit:
             counts["trained" if name in self.names else "frozen"] += parameters[name].numel()
         facts = {
             "parameters": count_parameters(model),
-            "moved": self._moved(),
             "tuned_share": 1.0 if depth is None else depth / anatomy.count,
             "by_place": by_place,
             "each_parameter_in_one_place": set(places) == set(parameters),
@@ -63,10 +64,15 @@ class Audit:
             "trainable_parameters": sum(p.numel() for p in learner.parameters.values()),
             "optimizer_holds_exactly_the_trained": exactly,
             "clipped_parameters": len(trained),
+            "moved": self._moved(learner),
         }
 
-    def _moved(self) -> list[str]:
-        """The places whose parameters differ from their pretrained values."""
-        places = self.pretrained.anatomy.places
-        moved = {places[name] for name in self.pretrained.moved()}
+    def _moved(self, learner: Learner) -> list[str]:
+        """The places whose parameters differ from their pretrained values, without those that have none."""
+        places, new = self.pretrained.anatomy.places, self.pretrained.new
+        moved = {
+            places[name]
+            for name, parameter in learner.learned.items()
+            if name not in new and not torch.equal(parameter, self.pretrained.pretrained_value(name))
+        }
         return [place for place in dict.fromkeys(places.values()) if place in moved]

@@ -74,7 +74,9 @@ def run_stacked(
     for n, (spec, learner) in enumerate(zip(specs, last.learners, strict=True)):
         record = joined([one.records[n] for one in earlier])
         own = {} if record.outcome == "diverged" else {split: logits[n] for split, logits in last.scored.items()}
-        measured = Measured(last.audit(n, [one.facts for one in earlier]), peak.bytes, seconds, len(specs))
+        measured = Measured(
+            last.audit(n, [{**one.facts, **one.own_facts[n]} for one in earlier]), peak.bytes, seconds, len(specs)
+        )
         results.append(replace(make_result(spec, context, record, own, measured), learned=learner.learned))
     return results
 
