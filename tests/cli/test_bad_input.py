@@ -27,7 +27,7 @@ BAD = [
     ("--train t.csv --train-size 5000", "train_size = 5,000 is more than the 128 training rows"),
     ("--train t.csv --train-size 1", "train_size = 1 is too small for one example of each of the 2 classes"),
     ("--train t.csv --tune 0,7", "7 tuned layers were requested, but the model has 3"),
-    ("--train t.csv --tune last", "tune cannot be 'last': give numbers of layers"),
+    ("--train t.csv --tune last", "There is no way to tune called 'last' (did you mean 'last-2'?)"),
     ("--train t.csv --tune 0,named", "tune has `named`, but no parts are named: give --tune-modules"),
     ("--train t.csv --tune 0 --tune-modules pooler", "add `named` to --tune, or leave --tune-modules out"),
     ("--train t.csv --tune named --tune-modules layer.3", "the nearest are layer.2, layer.1, layer.0"),
