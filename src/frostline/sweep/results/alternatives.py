@@ -10,6 +10,7 @@ from safetensors.numpy import load, save
 
 from frostline import FrostlineError
 from frostline.data.files import replace_file
+from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.sweep.results.inside import ARRAY_BYTES, read_inside, require_inside
 
 FILE = "alternatives.safetensors"
@@ -23,7 +24,7 @@ def write_alternatives(out: Path, values: Mapping[str, Logits]) -> None:
 
 
 def read_alternatives(out: Path) -> dict[str, Logits]:
-    """The predictions by name; empty if no search has fitted such models.
+    """The predictions by name, in the order of ``ALTERNATIVES``; empty if no search has fitted such models.
 
     Raises:
         FrostlineError: The file is damaged.
@@ -33,8 +34,11 @@ def read_alternatives(out: Path) -> dict[str, Logits]:
     if not path.exists():
         return {}
     try:
-        return dict(load(read_inside(path, out, ARRAY_BYTES)))
+        found = load(
+            read_inside(path, out, ARRAY_BYTES)
+        )  # in the order of the file, which is another one than was written
     except (OSError, ValueError, SafetensorError) as error:
         raise FrostlineError(
             f"{path} is damaged ({error}): run the command of the search again to write it."
         ) from error
+    return {name: found[name] for name in ALTERNATIVES if name in found}
