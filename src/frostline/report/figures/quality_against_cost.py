@@ -17,7 +17,7 @@ from frostline.report.figures.style import QUIET, STYLE, VALIDATION, draw_frame,
 from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.curve import Curve
 from frostline.statistics.metrics import METRICS
-from frostline.statistics.tune import FULL, LAST
+from frostline.statistics.tune import FULL, LAST, is_way
 
 WIDE, NARROW = (680, 420), (360, 430)  # pixels
 LINE, LETTER = 14, 6.1  # height of a line of labels and width of a letter, in pixels
@@ -178,7 +178,13 @@ def _draw_costs(axes: Axes, drawn: Sequence[Mark], width: int, whole: str) -> No
     every = 1 if fits else max(1, round(LINE / pixels))
     shown = [n for n, mark in enumerate(drawn) if n % every == 0 or mark.kind == "recommended"]
     axes.set_xticks([places[n] for n in shown], [labels[n] for n in shown], rotation=0 if fits else 90, fontsize=10)
-    axes.set_xlabel("tuned last layers, and their share" + ("" if width == NARROW[0] else f" of {whole} (the cost)"))
+    last_layers = "tuned last layers, and their share"
+    subject = "what is tuned, and its share" if any(map(_is_way, drawn)) else last_layers
+    axes.set_xlabel(subject + ("" if width == NARROW[0] else f" of {whole} (the cost)"))
+
+
+def _is_way(mark: Mark) -> bool:
+    return is_way(mark.name) and mark.name not in ALTERNATIVES
 
 
 def _unit(drawn: Sequence[Mark], width: int) -> float:
