@@ -11,6 +11,7 @@ from transformers import AutoModelForSequenceClassification
 import frostline
 from frostline import FrostlineError
 from frostline.api.compare import WAYS, sweep_of
+from frostline.api.sweep import Sweep
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import load_groups
 from frostline.statistics.analysis_settings import AnalysisSettings
@@ -91,9 +92,7 @@ def test_the_saved_model_of_a_way_opens_with_transformers_alone(
     assert facts["run"] == run.digest and 0 <= facts["logit_gap"] < 1e-4
 
 
-def test_a_killed_comparison_goes_on_to_the_same_results(
-    compared: tuple[Path, dict[str, Any]], tiny_bert: Path, tiny_table: Path, tmp_path: Path
-) -> None:
+def test_a_killed_comparison_goes_on_to_the_same_results(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     """A phase that ended is not kept: the run starts again, and a run is a pure function of its specification."""
 
     class Killed(Progress):
@@ -104,14 +103,19 @@ def test_a_killed_comparison_goes_on_to_the_same_results(
         def begin(self, name: str) -> None:
             self.name = name
 
-    given = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", **SETTINGS, "workers": 1}
+    given = {"model": tiny_bert, "train": tiny_table, "workers": 1, "seeds": 1, "learning_rate": 1e-3}
+
+    def sweep(out: str, progress: Progress) -> Sweep:
+        return sweep_of("full,gradual", progress=progress, out=tmp_path / out, **given)
+
     with pytest.raises(KeyboardInterrupt):
-        sweep_of("full,gradual", progress=Killed(), **given).run()
-    sweep_of("full,gradual", progress=Progress(), **given).run(save_model=False)
-    ours, theirs = Folder(tmp_path / "o").store, Folder(compared[0]).store
-    for run in Folder(tmp_path / "o").runs:
+        sweep("killed", Killed()).run()
+    for out in ("killed", "undisturbed"):
+        sweep(out, Progress()).run(save_model=False)
+    ours, theirs = Folder(tmp_path / "killed").store, Folder(tmp_path / "undisturbed").store
+    for run in Folder(tmp_path / "killed").runs:
         one, other = ours.predictions(run.digest), theirs.predictions(run.digest)
-        assert all(np.array_equal(one[name], other[name]) for name in other)
+        assert one and all(np.array_equal(one[name], other[name]) for name in other)
 
 
 def test_more_ways_add_to_the_folder(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
