@@ -76,7 +76,7 @@ def left(folder: Path) -> list[str]:
     return [str(path.relative_to(folder)) for path in paths]
 
 
-def everything_else_real(folder: Path, inputs: Path) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def with_stand_in(folder: Path, inputs: Path) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """A sweep of a tiny model whose trainings are stand-ins, and a process that joins it, as functions."""
     from random_model import SIZES, write_model, write_rows
     from stand_in import install
@@ -161,11 +161,11 @@ def main() -> None:
         folders = [Path(uninterrupted), Path(killed)]
         if given.stand_in:
             os.environ["HF_ASSETS_CACHE"] = str(folders[1] / "cache")
-            begun, one = time.monotonic(), fork(everything_else_real(folders[0], folders[0])[0])
+            begun, one = time.monotonic(), fork(with_stand_in(folders[0], folders[0])[0])
             one.join()
             assert one.exitcode == 0
             print(f"undisturbed: {time.monotonic() - begun:.0f} s", flush=True)
-            begun, functions = time.monotonic(), everything_else_real(folders[1], folders[0])
+            begun, functions = time.monotonic(), with_stand_in(folders[1], folders[0])
             hits = killed_forks(*functions, given.kills, chance)
             about = ", ".join(f"{count} kills of {kind}" for kind, count in sorted(hits.items()))
             print(f"disturbed: {time.monotonic() - begun:.0f} s")

@@ -171,7 +171,8 @@ def main() -> None:
     print(f"publishing a result: {spread_text(raw[-1]['publish'], '.1f')} ms")
     if given.json:
         caption = (
-            "Commands with start-up: the median of three, and their range. Planning is `frostline sweep --dry-run`."
+            f"Commands with start-up: the median of {given.repeats}, and their range. "
+            "Planning is `frostline sweep --dry-run`."
         )
         write_result(given.json, QUESTION, [{"caption": caption, "header": header, "rows": rows}], raw)
 

@@ -6,12 +6,12 @@ It needs no network, and is meant to take less than 8 minutes on a GPU. Models h
 like those of short sentences and of long reviews. It prints a table and writes ``on_gpu.json``: please paste both into an issue.
 Parts that fail are reported, and the others run. Needs ``accelerate`` for the comparison with Trainer.
 
-- equality: the same runs on this device and on its CPU
-- stacked: runs in a stack and alone
-- throughput: training steps of stacks of K runs
-- forward pass: what share of this device's fastest matrix product it reaches
-- llama: a training step of a model with 1 billion parameters, if memory allows
-- grid: 7 values of k x 5 seeds x 5 learning rates with frostline and with transformers' Trainer
+- equality: the same runs on this device and on its CPU.
+- stacked: runs in a stack and alone.
+- throughput: training steps of stacks of K runs.
+- forward pass: what share of this device's fastest matrix product it reaches.
+- llama: a training step of a model with 1 billion parameters, if memory allows.
+- grid: 7 values of k x 5 seeds x 5 learning rates with frostline and with transformers' Trainer.
 
 ``--size tiny --device cpu`` tries the script itself.
 """

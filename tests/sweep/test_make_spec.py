@@ -5,24 +5,9 @@ from typing import Any
 
 import pytest
 
-from frostline import FrostlineError
 from frostline.sweep.make_spec import make_spec
-from frostline.sweep.specification import SweepSpec
 from frostline.sweep.toml import to_toml
-
-LEAST: dict[str, Any] = {"model": "m", "train": "t.csv", "tune": "0,1,all", "out": "o"}
-
-
-def spec(**values: Any) -> SweepSpec:
-    return make_spec({**LEAST, **values})
-
-
-def refusal(**values: Any) -> str:
-    with pytest.raises(FrostlineError) as caught:
-        spec(**values)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
+from sweep_settings import refusal, spec
 
 WAYS = {"mine": {"tune": 2, "layer_decay": 0.5}, "other": {"low_rank": 4}}
 

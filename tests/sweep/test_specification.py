@@ -14,19 +14,7 @@ from frostline.data.parsing import parse_duration
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.specification import GRID, SweepSpec
 from frostline.sweep.toml import read_toml, to_toml
-
-LEAST: dict[str, Any] = {"model": "m", "train": "t.csv", "tune": "0,1,all", "out": "o"}
-
-
-def spec(**values: Any) -> SweepSpec:
-    return make_spec({**LEAST, **values})
-
-
-def refusal(**values: Any) -> str:
-    with pytest.raises(FrostlineError) as caught:
-        spec(**values)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+from sweep_settings import LEAST, refusal, spec
 
 
 def test_text_from_the_command_line_and_values_from_python_are_equal() -> None:

@@ -7,12 +7,14 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.sweep.progress import Progress
+from frostline.training.ways.names import DEFAULT_WAYS
 
-WAYS = ("last-2", "lora-2", "llrd", "lp-ft", "gradual", "reinit-2", "full")
 DEFAULTS = MappingProxyType({"learning_rate": (2e-5, 5e-5, 1e-4)})  # those that differ from a sweep's
 
 
-def compare(*, ways: str | Sequence[str] = WAYS, progress: Progress | None = None, **settings: Any) -> dict[str, Any]:
+def compare(
+    *, ways: str | Sequence[str] = DEFAULT_WAYS, progress: Progress | None = None, **settings: Any
+) -> dict[str, Any]:
     """Train ways to tune on the same examples with the same number of learning rates, and recommend one.
 
     Args:

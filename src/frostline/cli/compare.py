@@ -9,6 +9,8 @@ from frostline.cli.flags import with_settings
 from frostline.cli.help import PanelCommand
 from frostline.cli.plan_output import print_groups, print_plan
 from frostline.cli.program import app
+from frostline.cli.sweep import DryRun
+from frostline.training.ways.names import DEFAULT_WAYS
 
 Ways = Annotated[
     str,
@@ -19,16 +21,13 @@ Ways = Annotated[
         rich_help_panel="Grid",
     ),
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the plan and all parameter groups; train and write nothing.")
-]
 
 
 @app.command(cls=PanelCommand, short_help="Compare other ways to tune with the last k layers.")
 @with_settings(leave_out=("tune",), out="frostline-compare")
 def compare(
     settings: dict[str, Any],
-    ways: Ways = "last-2,lora-2,llrd,lp-ft,gradual,reinit-2,full",
+    ways: Ways = DEFAULT_WAYS,
     dry_run: DryRun = False,
 ) -> None:
     """Compare other ways to tune with the last k layers, and recommend one: score against cost.

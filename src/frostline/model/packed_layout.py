@@ -105,9 +105,8 @@ class Layout:
         return self.device.type != "cpu"
 
     @cached_property
-    def _token_at(
-        self,
-    ) -> Tensor:  # [B * S], the token at each position of the grid; the example's first token at padding
+    def _token_at(self) -> Tensor:
+        """``[B * S]``, the token at each position of the grid; at padding the first token of the example."""
         real_token = (self.lengths.cumsum(0) - self.lengths)[:, None] + torch.arange(self.length) * self.mask
         return to_device(self.is_real.flatten().nonzero()[:, 0][real_token.flatten()], self.device)
 

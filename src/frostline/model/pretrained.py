@@ -44,14 +44,14 @@ class Pretrained:
     _pretrained: dict[str, Tensor] = field(default_factory=dict)  # the pretrained values of parameters that hold a copy
 
     def start_run(
-        self, names: frozenset[str], generator_seed: int, anew: Set[str] = frozenset()
+        self, names: frozenset[str], generator_seed: int, reinitialized: Set[str] = frozenset()
     ) -> dict[str, nn.Parameter]:
         """Make exactly ``names`` trainable, restore all pretrained values, and initialize new parameters from the seed.
 
         Args:
             names: Names of the parameters to train.
             generator_seed: The seed of all new values.
-            anew: Those of ``names`` that also get new values, although the checkpoint has them.
+            reinitialized: Those of ``names`` that also get new values, although the checkpoint has them.
 
         Returns:
             The trainable parameters by name.
@@ -66,7 +66,9 @@ class Pretrained:
             parameters[name].data = value.clone()  # if this runs out of memory, nothing has changed yet
             self._pretrained[name] = value
         self._initialize(self.new, generator_seed)
-        self._initialize(anew, generator_seed + 1)  # another seed, so that the head does not depend on ``anew``
+        self._initialize(
+            reinitialized, generator_seed + 1
+        )  # another seed, so that the head does not depend on ``reinitialized``
         for name, parameter in parameters.items():
             parameter.requires_grad_(name in names)
         return {name: p for name, p in parameters.items() if name in names}

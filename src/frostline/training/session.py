@@ -21,7 +21,7 @@ from frostline.training.rows import order_generator, train_rows
 from frostline.training.seeds import generator_seed
 from frostline.training.specification import RunSpec
 from frostline.training.ways.head import fit_head
-from frostline.training.ways.start import anew, start_of
+from frostline.training.ways.start import reinitialized, start_of
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def start_values(
     ``earlier`` are the parameters that an earlier phase of the run has trained.
     """
     pretrained = context.pretrained
-    names, new = spec.to_train.parameters(pretrained.anatomy), anew(spec, pretrained.anatomy)
+    names, new = spec.to_train.parameters(pretrained.anatomy), reinitialized(spec, pretrained.anatomy)
     parameters = pretrained.start_run(names, generator_seed(spec.seed, "head"), new)
     if spec.way.order == "head-first" and not earlier:
         fit_head(spec, context)

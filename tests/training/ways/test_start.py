@@ -8,7 +8,7 @@ import torch
 from frostline.model.places import layer_number
 from frostline.training.run import run
 from frostline.training.session import start_values
-from frostline.training.ways.start import anew, planned
+from frostline.training.ways.start import planned, reinitialized
 from frostline.training.ways.way import Way
 from small_models import small_model
 from training.by_hand import way_spec
@@ -19,7 +19,7 @@ def test_the_top_layers_and_the_pooler_start_anew(context):
     places = context.pretrained.anatomy.places
 
     def new_places(way):
-        return {places[name] for name in anew(way_spec(way), context.pretrained.anatomy)}
+        return {places[name] for name in reinitialized(way_spec(way), context.pretrained.anatomy)}
 
     assert new_places(Way()) == set()
     assert new_places(Way(reinitialized=2)) == {"layer 1", "layer 2", "pooler"}
@@ -33,7 +33,7 @@ def test_new_values_follow_the_law_of_transformers(context):
     context.pretrained.restore()
     before = weights_of(context)
     start_values(spec, context)
-    new = anew(spec, context.pretrained.anatomy)
+    new = reinitialized(spec, context.pretrained.anatomy)
     deviation = context.pretrained.model.config.initializer_range
     for name, p in context.pretrained.model.named_parameters():
         if name not in new:

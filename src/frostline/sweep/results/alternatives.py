@@ -34,9 +34,7 @@ def read_alternatives(out: Path) -> dict[str, Logits]:
     if not path.exists():
         return {}
     try:
-        found = load(
-            read_inside(path, out, ARRAY_BYTES)
-        )  # in the order of the file, which is another one than was written
+        found = load(read_inside(path, out, ARRAY_BYTES))  # not in the order in which they were written
     except (OSError, ValueError, SafetensorError) as error:
         raise FrostlineError(
             f"{path} is damaged ({error}): run the command of the search again to write it."

@@ -49,9 +49,8 @@ def fit_head(spec: RunSpec, context: RunContext) -> None:
     head, rows = last_linear(pretrained.model, pretrained.anatomy), train_rows(context, spec)
     features = _inputs_of(head, spec, context, rows)
     targets = context.problem.targets[rows]
-    probe = ridge(
-        features, targets, 0 if pretrained.model.config.num_labels == 1 else pretrained.model.config.num_labels
-    )
+    outputs = head.out_features
+    probe = ridge(features, targets, 0 if outputs == 1 else outputs)  # 0 classes: a number to predict
     weights = probe.inverse_temperature * probe.weights / probe.scale[:, None]  # [D, C]
     with torch.no_grad():
         head.weight.copy_(torch.from_numpy(weights.T))

@@ -2,8 +2,7 @@
 
 Each element of a weight matrix w is replaced by its pretrained value u with probability p. The result is rescaled so that its
 expectation is w (equation 5): ``(m * u + (1 - m) * w - p * u) / (1 - p)``, with a random mask m of ones and zeros. Scoring
-uses w.
-The gradient with respect to w is that of the mixed matrix times ``(1 - m) / (1 - p)``.
+uses w. The gradient with respect to w is that of the mixed matrix times ``(1 - m) / (1 - p)``.
 """
 
 from dataclasses import dataclass, field
@@ -29,9 +28,8 @@ class Mixout(Untouched):
     pretrained: Parameters
     share: float
     random: torch.Generator
-    _kept: dict[str, tuple[Tensor, Tensor]] = field(
-        default_factory=dict, init=False
-    )  # by name: (1 - m) / (1 - p), and w
+    # by name, between forward and backward pass: (1 - m) / (1 - p), and w
+    _kept: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False)
 
     @torch.no_grad()
     def before_forward(self) -> None:

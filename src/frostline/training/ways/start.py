@@ -29,7 +29,7 @@ class Start:
     restraints: Sequence[Restraint] = ()
 
 
-def anew(spec: RunSpec, anatomy: Anatomy) -> frozenset[str]:
+def reinitialized(spec: RunSpec, anatomy: Anatomy) -> frozenset[str]:
     """Names of the pretrained parameters that this run starts from new values: top layers, final norm and pooler."""
     way, kept = spec.way, anatomy.count
     if way.reinitialized:
@@ -50,7 +50,7 @@ def anew(spec: RunSpec, anatomy: Anatomy) -> frozenset[str]:
 
 def start_of(spec: RunSpec, pretrained: Pretrained, parameters: Mapping[str, Tensor]) -> Start:
     """What a run trains, given the ``parameters`` of the model that it changes."""
-    way, new = spec.way, pretrained.new | anew(spec, pretrained.anatomy)
+    way, new = spec.way, pretrained.new | reinitialized(spec, pretrained.anatomy)
     if way.low_rank:
         return _low_rank(spec, pretrained, parameters)
     before = {name: pretrained.pretrained_value(name) for name in parameters if name not in new}
@@ -68,7 +68,7 @@ def _low_rank(spec: RunSpec, pretrained: Pretrained, parameters: Mapping[str, Te
     """Low-rank updates of the layers' matrices; head and pooler are trained as they are."""
     weights, whole = _with_updates(parameters, pretrained.anatomy)
     transposed = transposed_in(pretrained.model, weights)
-    new = anew(spec, pretrained.anatomy)
+    new = reinitialized(spec, pretrained.anatomy)
     before = {
         name: weight.detach().clone() if name in new else pretrained.pretrained_value(name)
         for name, weight in weights.items()
