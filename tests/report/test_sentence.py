@@ -48,8 +48,8 @@ def test_if_everything_is_tuned_the_next_best_choice_follows() -> None:
     answer = answer_of(make_runs(lambda k, *_: {0: 0.6, 1: 0.7, 2: 0.86, "all": 0.9}[k]))
     next_best = (
         r"Tuning the last 2 layers reaches 0\.860, at 70 % of the training time\. The expected difference is [23]\.\d to "
-        r"[45]\.\d points below \(95 % interval\)\. It is .+ % sure to reach 95 % of full fine-tuning's gain over the "
-        r"majority-class baseline\."
+        r"[45]\.\d points below \(95 % interval\)\. Tuning the last 2 layers is .+ % sure to reach 95 % of full "
+        r"fine-tuning's gain over the majority-class baseline\."
     )
     assert re.fullmatch(rf"Tune all layers and the embeddings: accuracy 0\.900\. {next_best}", answer["sentence"])
 
@@ -69,7 +69,7 @@ def test_without_all_the_largest_k_is_the_reference() -> None:
         "Tune the last 2 of 4 layers: accuracy 0.900. Tuning the last layer reaches 0.750, at "
     )
     assert answer["sentence"].endswith(
-        "It is less than 1 % sure to reach 95 % of the last 2 layers' gain over the majority-class baseline. "
+        "Tuning the last layer is less than 1 % sure to reach 95 % of the last 2 layers' gain over the majority-class baseline. "
         "Full fine-tuning was not run: add all to --tune."
     )
 

@@ -95,16 +95,18 @@ def _recommendation(found: Recommendation) -> str:
     cell, full = found.cell, found.full
     seeds = " with one seed" if cell["validation"]["n"] == 1 else ""
     begin = f"{_instruction(found)}: {found.comparison.metric} {score(cell['validation']['mean'])}{seeds}"
+    subject = "It"
     if cell is not full:
         choice = found.answer["decision"]
         begin += f" against {score(full['validation']['mean'])} with {found.full_name}{_cost(cell, full)}."
     elif choice := found.runner_up:
         other = found.cells.get(choice["choice"])
         cost = _cost(other, full) if other else ""
-        begin += f". {capitalized(tuning(choice['choice']))} reaches {score(choice['score'])}{cost}."
+        subject = capitalized(tuning(choice["choice"]))
+        begin += f". {subject} reaches {score(choice['score'])}{cost}."
     else:
         return f"{begin}."
-    sure = f"It is {probability(choice['probability'])} sure to {found.comparison.reached(found.full_name)}."
+    sure = f"{subject} is {probability(choice['probability'])} sure to {found.comparison.reached(found.full_name)}."
     return f"{begin} {_difference(choice)} {sure}"
 
 
