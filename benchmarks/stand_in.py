@@ -35,7 +35,7 @@ def stand_in(seconds: float) -> Callable[..., Result]:
         record = TrainingRecord(
             evaluations=[Evaluation(3.0, STEPS, scores, scores, logits)], train_last=scores, steps=STEPS
         )
-        measured = Measured(_audit(spec, context), 2**20, pause * STEPS, 1)
+        measured = Measured(_audit(spec, context), 2**20, pause * STEPS, 1, ())
         return make_result(spec, context, record, {"test": test} if "test" in context.splits else {}, measured)
 
     return run

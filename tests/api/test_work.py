@@ -16,7 +16,9 @@ import pytest
 
 import frostline
 import frostline.api.work as work_module
+import frostline.sweep.execution.checkpoints as checkpoints_module
 import frostline.sweep.execution.execute as execute_module
+import frostline.sweep.execution.stopping as stopping_module
 import frostline.sweep.results.leases as leases_module
 from frostline import FrostlineError, Sweep, work
 from frostline.cli import main
@@ -252,3 +254,36 @@ def test_sigterm_gives_the_runs_back_before_it_ends(
     for pid in pids - {process.pid}:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_long_run_continues_from_the_step_at_which_sigterm_came(
+    planned: Path, finished_small: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    begun = FORK.Queue()
+
+    def slow_run(spec: Any, context: Any, *, on_step: Callable[[int, int], None], **more: Any) -> Any:
+        def slow_step(step: int, total: int) -> None:
+            on_step(step, total)
+            if step == 2:
+                begun.put(spec.digest)
+            sleep(0.05)
+
+        return run(spec, context, on_step=slow_step, **more)
+
+    with monkeypatch.context() as now:
+        now.setattr(execute_module, "run", slow_run)
+        now.setattr(stopping_module, "WORTH_KEEPING", 0.0)
+        now.setattr(checkpoints_module, "WORTH_KEEPING", 0.0)
+        now.setattr("sys.argv", ["frostline", "work", str(planned), "--workers", str(workers)])
+        process = started(main)
+        under_way = {begun.get(timeout=60) for _ in range(workers)}
+        os.kill(process.pid, signal.SIGTERM)
+        process.join(60)
+    assert process.exitcode == 143 and not list((planned / "leases").iterdir())
+    assert {file.name.partition(".")[0] for file in (planned / "checkpoints").iterdir()} >= under_way
+    assert work(planned, progress=Progress()) == DONE
+    assert_same_results(planned, finished_small)
+    continued = {digest: facts["provenance"]["continued_after"] for digest, facts in Store(planned).results().items()}
+    assert under_way == {digest for digest, steps in continued.items() if steps and steps[0] >= 2}
+    assert not (planned / "checkpoints").exists()

@@ -81,3 +81,16 @@ def test_a_run_whose_gradients_overflow_at_every_scale_diverges(epochs, reason):
     (record,) = fit_together([line], settings, (0,), [0.05], [TRAIN], forward=[overflowing(line, range(100))])
     assert (record.outcome == "diverged", record.reason, record.steps) == (epochs == 3, reason, min(16, 6 * epochs))
     assert all(torch.equal(line.values()[name], before[name]) for name in before)
+
+
+def test_it_continues_from_its_state():
+    overflowed = [torch.tensor([True, False])] + [torch.tensor([False, False])] * loss_scale.INTERVAL
+    whole, first, second = (LossScale(2, torch.device("cpu")) for _ in range(3))
+    for one in overflowed:
+        whole.update(one)
+    for one in overflowed[:7]:
+        first.update(one)
+    second.load_state(first.state())
+    for one in overflowed[7:]:
+        second.update(one)
+    assert second.values.tolist() == whole.values.tolist() == [loss_scale.START, loss_scale.START * 2]

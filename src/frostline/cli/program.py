@@ -14,6 +14,7 @@ import typer
 
 from frostline import FrostlineError
 from frostline.cli.help import OrderedGroup
+from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.slurm import TERMINATED
 
 FAILED_RUNS, INTERRUPTED = 1, 130  # exit codes: some runs ended in an error; Ctrl-C. TERMINATED: SIGTERM
@@ -49,7 +50,7 @@ def main() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD)
     atexit.register(skip_final_garbage_collection)
     try:
-        with clean_end_at_sigterm():
+        with signals_heeded():
             app(prog_name="frostline")
     except SystemExit as leaving:
         if leaving.code in (INTERRUPTED, TERMINATED):
@@ -68,21 +69,39 @@ def main() -> None:
 
 
 @contextmanager
-def clean_end_at_sigterm() -> Iterator[None]:
-    """End as after an error when SIGTERM comes, for example from a cluster: other processes get the runs at once."""
+def signals_heeded() -> Iterator[None]:
+    """End cleanly at Ctrl-C and at SIGTERM, for example from a cluster: other processes get the runs at once.
+
+    A run that has trained for long ends after its present step and leaves a checkpoint. A second signal ends it at once, and so
+    does a step that does not end.
+    """
 
     def end(number: int, frame: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt that end
-        sys.exit(TERMINATED)
+        leaving = KeyboardInterrupt() if number == signal.SIGINT else SystemExit(TERMINATED)
+        if STOP.make(leaving):
+            if number == signal.SIGINT:
+                print("\nfrostline: stopping after this step. Press Ctrl-C again to stop at once.", file=sys.stderr)
+            return
+        if number == signal.SIGTERM:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # another one would interrupt that end
+        raise leaving
 
     if current_thread() is not main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, end)
+    handlers = {signal.SIGINT: end, signal.SIGTERM: end}
+    if hasattr(signal, "SIGALRM"):
+        handlers[signal.SIGALRM] = lambda number, frame: STOP.give_up()
+    before = {
+        number: signal.signal(number, handler)
+        for number, handler in handlers.items()
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def skip_final_garbage_collection() -> None:

@@ -67,20 +67,21 @@ class Dropout:
         return Mask(drawn.ge_(dropped - LEVELS // 2).view(*shape), LEVELS / max(1, LEVELS - dropped))
 
     def state(self) -> list[Any]:
-        """The state of the generators, for :meth:`from_state`."""
+        """The state of the generators."""
         return [bits.state for bits in self._bits]
 
     @contextmanager
     def from_state(self, state: Sequence[Any]) -> Iterator[None]:
         """While the context is open, draw the masks that were drawn from this state on."""
         before = self.state()
-        self._set_state(state)
+        self.load_state(state)
         try:
             yield
         finally:
-            self._set_state(before)
+            self.load_state(before)
 
-    def _set_state(self, state: Sequence[Any]) -> None:
+    def load_state(self, state: Sequence[Any]) -> None:
+        """Draw the masks that follow on this state."""
         for bits, one in zip(self._bits, state, strict=True):
             bits.state = one
 

@@ -9,7 +9,7 @@ other first.
 Shapes: N rows of the table, R rows that were read, D width.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -151,6 +151,15 @@ class SparseGradient:
                 self.parameter.mul_(self.decay)
                 self.parameter[self.rows] = values
             self.decay = 1.0
+
+    def state(self) -> dict[str, Any]:
+        """The rows that were read and the deferred decay, for :meth:`load_state`."""
+        return {"rows": self.rows, "decay": self.decay}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state. The table must have the values that it had then."""
+        self.rows, self.decay = state["rows"], state["decay"]
+        self.index[self.rows] = torch.arange(len(self.rows))
 
     def close(self) -> None:
         """Remove this object from the table and apply all deferred updates."""

@@ -1,8 +1,9 @@
 """The function from rows to logits: it runs the model from the cut on, for training and scoring."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +16,68 @@ from frostline.frozen.cut import UpperModel, cut_at
 from frostline.model.device import to_device
 from frostline.model.packing import packable
 from frostline.model.pretrained import Pretrained
-from frostline.training.checkpointing import checkpointed
+from frostline.training.checkpoint import State
 from frostline.training.context import RunContext
-from frostline.training.problem import Forward
+from frostline.training.gradient_checkpointing import checkpointed
 from frostline.training.specification import RunSpec
 
 
+@dataclass(frozen=True)
+class ForwardFunction:
+    """The function from rows to logits, and the state of the random generators of its dropout."""
+
+    context: RunContext
+    upper: UpperModel
+    cut: int | None
+    dropout: Dropout | None
+
+    def __call__(self, rows: Rows) -> Tensor:
+        """Logits ``[K, B, C]`` of rows ``[K, B]``. Without gradients, they are computed in chunks that fit into memory."""
+        if torch.is_grad_enabled():
+            return self._logits(rows)
+        chunks = self.context.scoring_chunks(self.context.tokens.lengths[rows], self.cut)
+        return torch.cat([self._logits(rows[:, chunk]) for chunk in chunks], 1)
+
+    def state(self) -> State:
+        """The state of the generators of our own dropout and of torch."""
+        device = self.context.machine.device
+        return {
+            "dropout": self.dropout.state() if self.dropout else None,
+            "torch": torch.get_rng_state(),
+            "device": None if device.type == "cpu" else torch.get_device_module(device).get_rng_state(),
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Draw the masks that follow on this state."""
+        device = self.context.machine.device
+        if self.dropout:
+            self.dropout.load_state(state["dropout"])
+        torch.set_rng_state(state["torch"])
+        if device.type != "cpu":
+            torch.get_device_module(device).set_rng_state(state["device"])
+
+    def _logits(self, rows: Rows) -> Tensor:
+        device = self.context.machine.device
+        inputs, hidden = self._inputs(rows.ravel())
+        lengths = inputs["attention_mask"].sum(1)  # on the host
+        batch = {name: to_device(x, device) for name, x in inputs.items()}
+        with self.context.machine.autocast():
+            logits = self.upper(batch, None if hidden is None else to_device(hidden, device), lengths=lengths)
+        return self.context.problem.by_row(logits, rows)
+
+    def _inputs(self, rows: Rows) -> tuple[dict[str, Tensor], Tensor | None]:
+        """The model's inputs for rows ``[B]``, and the cached hidden states that replace the layers below the cut."""
+        context, states = self.context, self.context.states
+        if self.cut is None or states is None:
+            return context.tokens.batch(rows), None
+        head_only = self.cut == context.pretrained.anatomy.count
+        if head_only and states.selection.head:  # only the head's token of each example is cached
+            return context.tokens.one_token(rows, last=context.head_reads == "last"), states.head(rows)
+        return context.tokens.batch(rows), states.tokens(self.cut, rows)
+
+
 @contextmanager
-def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[Forward]:
+def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[ForwardFunction]:
     """The function from rows of the pool, ``[K, B]``, to logits ``[K, B, C]``, for K runs with the same cut.
 
     On a CPU, the dropout masks of each run depend only on the seed of that run. On a GPU, and in layers that do not use
@@ -49,41 +104,8 @@ def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[
         torch.manual_seed(seeds[0])
         if packing:
             packing.dropout = dropout
-        yield _Forward(context, upper, cut)
+        yield ForwardFunction(context, upper, cut, dropout)
 
 
 def _running_layers(pretrained: Pretrained, cut: int | None) -> Sequence[nn.Module]:
     return pretrained.anatomy.layers(pretrained.model)[cut or 0 :]
-
-
-@dataclass(frozen=True)
-class _Forward:
-    context: RunContext
-    upper: UpperModel
-    cut: int | None
-
-    def __call__(self, rows: Rows) -> Tensor:
-        """Logits ``[K, B, C]`` of rows ``[K, B]``. Without gradients, they are computed in chunks that fit into memory."""
-        if torch.is_grad_enabled():
-            return self._logits(rows)
-        chunks = self.context.scoring_chunks(self.context.tokens.lengths[rows], self.cut)
-        return torch.cat([self._logits(rows[:, chunk]) for chunk in chunks], 1)
-
-    def _logits(self, rows: Rows) -> Tensor:
-        device = self.context.machine.device
-        inputs, hidden = self._inputs(rows.ravel())
-        lengths = inputs["attention_mask"].sum(1)  # on the host
-        batch = {name: to_device(x, device) for name, x in inputs.items()}
-        with self.context.machine.autocast():
-            logits = self.upper(batch, None if hidden is None else to_device(hidden, device), lengths=lengths)
-        return self.context.problem.by_row(logits, rows)
-
-    def _inputs(self, rows: Rows) -> tuple[dict[str, Tensor], Tensor | None]:
-        """The model's inputs for rows ``[B]``, and the cached hidden states that replace the layers below the cut."""
-        context, states = self.context, self.context.states
-        if self.cut is None or states is None:
-            return context.tokens.batch(rows), None
-        head_only = self.cut == context.pretrained.anatomy.count
-        if head_only and states.selection.head:  # only the head's token of each example is cached
-            return context.tokens.one_token(rows, last=context.head_reads == "last"), states.head(rows)
-        return context.tokens.batch(rows), states.tokens(self.cut, rows)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frostline.frozen.batches import Rows
+from frostline.training.checkpoint import State
 from frostline.training.problem import Problem
 from frostline.training.rows import shuffled
 from frostline.training.specification import Settings
@@ -83,6 +84,15 @@ class TrainingRecord:
     train_seconds: float = 0.0
     evaluation_seconds: float = 0.0
 
+    def state(self) -> State:
+        """This course, for :meth:`from_state`."""
+        return {**vars(self), "evaluations": [dict(vars(one)) for one in self.evaluations]}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """The course with this state."""
+        return cls(**{**state, "evaluations": [Evaluation(**one) for one in state["evaluations"]]})
+
 
 def joined(phases: Sequence[TrainingRecord]) -> TrainingRecord:
     """The course of a run in several phases. Outcome, best evaluation and scores of training rows are those of the last one."""
@@ -126,6 +136,32 @@ class LearnerState:
             self.upcoming = shuffled(self.learner.rows, self.learner.order)
         rows, self.upcoming = self.upcoming[:batch], self.upcoming[batch:]
         return rows
+
+    def state(self) -> State:
+        """The state after a step, with the values of the parameters."""
+        return {
+            "parameters": {name: p.detach() for name, p in self.learner.parameters.items()},
+            "best_values": self.best_values,
+            "record": self.record.state(),
+            "order": self.learner.order.get_state(),
+            "upcoming": self.upcoming,
+            "trained_batches": [list(batch) for batch in self.trained_batches],
+            "restraints": [restraint.state() for restraint in self.learner.restraints],
+        }
+
+    @torch.no_grad()
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state."""
+        for name, p in self.learner.parameters.items():
+            p.copy_(state["parameters"][name])
+        device = self.tensors[0].device
+        self.best_values = {name: value.to(device) for name, value in state["best_values"].items()}
+        self.record = TrainingRecord.from_state(state["record"])
+        self.learner.order.set_state(state["order"])
+        self.upcoming = state["upcoming"]
+        self.trained_batches = [(rows, logits.to(device)) for rows, logits in state["trained_batches"]]
+        for restraint, one in zip(self.learner.restraints, state["restraints"], strict=True):
+            restraint.load_state(one)
 
     def diverge(self, reason: str) -> None:
         """End this run as diverged."""

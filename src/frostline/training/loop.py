@@ -4,14 +4,16 @@ The loop does not depend on the model's architecture or on files. Its inputs are
 parameters to train.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from frostline.frozen.batches import Rows
+from frostline.training.checkpoint import NONE, Checkpoints, State
 from frostline.training.gradients import backward
 from frostline.training.learner import Learner, LearnerState, TrainingRecord
 from frostline.training.problem import Forward, Problem
@@ -31,6 +33,7 @@ def train(
     micro_batch: int | None = None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
     patience: int = 0,
+    checkpoints: Checkpoints = NONE,
 ) -> list[TrainingRecord]:
     """Train the parameters of K runs, and set them to their values at the best evaluation.
 
@@ -51,6 +54,7 @@ def train(
         micro_batch: Compute the gradients of a batch in parts of this many examples of each run; None: the setting's.
         on_step: Called after each step with its number and the total number of steps.
         patience: End after this many evaluations in which no run has a new best score; 0: never.
+        checkpoints: Keep states of this training, and have the one to continue from, if there is one.
 
     Returns:
         A record of each run, in order. Wall-clock seconds are divided equally among the runs.
@@ -60,8 +64,11 @@ def train(
     states = [LearnerState(learner, problem) for learner in learners]
     updates = updates_of(states, settings, steps)
     evaluator = _Evaluator(forward, states, problem, validation_rows, settings, updates, set_mode)
+    training = _Training(states, updates, evaluator)
+    if (saved := checkpoints.load()) is not None:
+        training.load_state(saved)
     set_mode(True)
-    for step in range(1, steps.total + 1):
+    for step in range(training.step + 1, steps.total + 1):
         rows = np.stack([state.next_rows(settings.batch_size) for state in states])
         updates.prepare()
         logits, losses = backward(
@@ -77,9 +84,38 @@ def train(
             evaluator.evaluate(epoch=step / steps.per_epoch, last=step == steps.total)
             if patience and not any(state.improved_within(patience) for state in states if state.active):
                 break
+        training.step = step
+        checkpoints.after_step(training.state)
     set_mode(False)
     evaluator.finish()
     return evaluator.records()
+
+
+@dataclass
+class _Training:
+    """The state of a training after ``step`` steps."""
+
+    states: Sequence[LearnerState]
+    updates: Updates
+    evaluator: "_Evaluator"
+    step: int = 0
+
+    def state(self) -> State:
+        self.updates.settle()
+        return {
+            "step": self.step,
+            "runs": [state.state() for state in self.states],
+            "updates": self.updates.state(),
+            "seconds": [perf_counter() - self.evaluator.begun, self.evaluator.seconds],
+        }
+
+    def load_state(self, saved: Mapping[str, Any]) -> None:
+        self.step = saved["step"]
+        for state, one in zip(self.states, saved["runs"], strict=True):
+            state.load_state(one)
+        self.updates.load_state(saved["updates"])
+        whole, self.evaluator.seconds = saved["seconds"]
+        self.evaluator.begun = perf_counter() - whole
 
 
 @dataclass

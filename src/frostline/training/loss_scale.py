@@ -5,7 +5,7 @@ the scale is halved. After enough steps without overflow, it is doubled. Start, 
 ``torch.amp.GradScaler``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -31,6 +31,14 @@ class LossScale:
         for n, own in enumerate(parameters):
             gradients = [p.grad for p in own if p.grad is not None]
             torch._foreach_mul_(gradients, inverse[n])
+
+    def state(self) -> dict[str, Tensor]:
+        """Scales and numbers of steps without overflow, for :meth:`load_state`."""
+        return {"values": self.values, "in_row": self._in_row}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a state."""
+        self.values, self._in_row = (state[name].to(self.values.device) for name in ("values", "in_row"))
 
     def update(self, overflowed: Tensor) -> None:
         """Adapt the scales after a step. ``overflowed`` ``[K]``: whether a gradient of the run was not finite."""

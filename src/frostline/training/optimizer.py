@@ -11,11 +11,15 @@ from torch.optim.lr_scheduler import LRScheduler
 from transformers import get_scheduler
 
 from frostline.fast.optimizer import AdamW
+from frostline.fast.sparse_gradients import sparse_gradient
 from frostline.model.anatomy import Anatomy
 from frostline.model.places import EMBEDDINGS, HEAD, POOLER, layer_number
+from frostline.training.checkpoint import State
 from frostline.training.specification import RunSpec, Settings
 from frostline.training.steps import StepPlan
 from frostline.training.ways.low_rank import matrix_of
+
+CHANGING = ("lr", "steps", "members")  # options of a group that steps change
 
 
 def make_optimizer(groups: Sequence[Mapping[str, Any]], settings: Settings) -> AdamW:
@@ -87,6 +91,33 @@ def parameter_groups(
                 decay = settings.weight_decay if decays else 0.0
                 groups.append({"params": members, "lr": rate, "weight_decay": decay})
     return groups
+
+
+def optimizer_state(optimizer: AdamW, schedule: LRScheduler) -> State:
+    """What steps change besides the parameters: moments, learning rates, deferred updates and the place in the schedule."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    tables = [sparse_gradient(p) for p in parameters]
+    return {
+        "moments": [dict(optimizer.state.get(p, {})) for p in parameters],
+        "groups": [{name: group[name] for name in CHANGING if name in group} for group in optimizer.param_groups],
+        "tables": [table.state() if table else None for table in tables],
+        "schedule": schedule.state_dict(),
+    }
+
+
+def load_optimizer_state(optimizer: AdamW, schedule: LRScheduler, state: Mapping[str, Any]) -> None:
+    """Continue from a state. The parameters must have the values that they had then."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for p, moments, deferred in zip(parameters, state["moments"], state["tables"], strict=True):
+        if moments:
+            optimizer.state[p] = {name: value.to(p.device) for name, value in moments.items()}
+        if deferred:
+            table = sparse_gradient(p)
+            assert table is not None, "the state has deferred updates of a table that has none here"
+            table.load_state(deferred)
+    for group, values in zip(optimizer.param_groups, state["groups"], strict=True):
+        group.update(values)
+    schedule.load_state_dict(state["schedule"])
 
 
 def _merged(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

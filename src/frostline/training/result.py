@@ -1,6 +1,6 @@
 """The result of a run: facts for JSON, and logits."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,12 +47,14 @@ class Measured:
         peak_memory_bytes: Peak memory of all runs of the stack together.
         run_seconds: Wall-clock seconds of the stack, divided by its number of runs.
         stacked: The number of runs in the stack.
+        continued_after: The numbers of steps after which an interrupted training was continued.
     """
 
     audit: dict[str, Any]
     peak_memory_bytes: int
     run_seconds: float
     stacked: int
+    continued_after: Sequence[int]
 
 
 def make_result(
@@ -101,6 +103,7 @@ def _facts(spec: RunSpec, context: RunContext, record: TrainingRecord, measured:
             "cut": context.cut(spec),
             "stacked": measured.stacked,
             "micro_batch": context.micro_batch(spec),
+            "continued_after": list(measured.continued_after),
             "workers": context.workers,
         },
     }

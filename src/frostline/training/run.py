@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +10,11 @@ from torch import Tensor
 
 from frostline.model.memory import peak_memory
 from frostline.training.audit import Audit
+from frostline.training.checkpoint import NONE, Checkpoints
 from frostline.training.context import RunContext
+from frostline.training.course import Course, Phase
 from frostline.training.forward import forward_function
-from frostline.training.learner import Learner, TrainingRecord, joined
+from frostline.training.learner import Learner, joined
 from frostline.training.loop import train
 from frostline.training.result import Measured, Result, make_result
 from frostline.training.rows import validation_rows
@@ -23,14 +24,18 @@ from frostline.training.ways.phases import phases_of
 
 
 def run(
-    spec: RunSpec, context: RunContext, *, on_step: Callable[[int, int], None] = lambda step, total: None
+    spec: RunSpec,
+    context: RunContext,
+    *,
+    on_step: Callable[[int, int], None] = lambda step, total: None,
+    checkpoints: Checkpoints = NONE,
 ) -> Result:
     """Train and score one run. Afterwards the model has the weights of the best evaluation.
 
     On a CPU the same specification gives a bitwise identical result. The initial head, the order of the rows and dropout have
     separate random generators. Their seeds depend only on the run's seed, so they are the same for every k.
     """
-    return run_stacked([spec], context, on_step=on_step)[0]
+    return run_stacked([spec], context, on_step=on_step, checkpoints=checkpoints)[0]
 
 
 def run_stacked(
@@ -39,6 +44,7 @@ def run_stacked(
     *,
     batched: bool | None = None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
+    checkpoints: Checkpoints = NONE,
 ) -> list[Result]:
     """Train runs that differ only in seed and learning rate as one stack.
 
@@ -50,33 +56,32 @@ def run_stacked(
         batched: Compute the runs with batched operations instead of one after the other; by default on all devices except
             CPUs. See :mod:`frostline.model.stacking`.
         on_step: Called after each step with its number and the total number of steps.
+        checkpoints: Keep states of these runs, and have the one to continue from, if there is one.
 
     Returns:
         The result of each run, in order. Seconds are divided equally among the runs; memory is that of the whole stack.
     """
     begun = perf_counter()
-    phases = [phases_of(spec, context.pretrained.anatomy) for spec in specs]
-    earlier: list[Trained] = []
+    phases = list(zip(*(phases_of(spec, context.pretrained.anatomy) for spec in specs), strict=True))
+    course = Course(checkpoints)
     with peak_memory(context.machine) as peak:
-        for number, stack in enumerate(zip(*phases, strict=True)):
-            learned = earlier[-1].learners[0].learned if earlier else {}
+        for number in range(len(course.finished), len(phases)):
             part = _Part(
-                on_step=_progress(on_step, number, len(phases[0])),
-                earlier={name: p.detach().clone() for name, p in learned.items()},  # the model is reset before a phase
-                last=number == len(phases[0]) - 1,
+                on_step=_progress(on_step, number, len(phases)),
+                earlier=course.learned,
+                last=number == len(phases) - 1,
+                checkpoints=course,
             )
-            earlier.append(_train(stack, context, part, batched=batched))
-            if all(record.outcome == "diverged" for record in earlier[-1].records):
+            trained = _train(phases[number], context, part, batched=batched)
+            course.add(trained.phase, trained.learners[0].learned)
+            if trained.phase.diverged:
                 break
     seconds = (perf_counter() - begun) / len(specs)
-    last = earlier[-1]
     results = []
-    for n, (spec, learner) in enumerate(zip(specs, last.learners, strict=True)):
-        record = joined([one.records[n] for one in earlier])
-        own = {} if record.outcome == "diverged" else {split: logits[n] for split, logits in last.scored.items()}
-        measured = Measured(
-            last.audit(n, [{**one.facts, **one.own_facts[n]} for one in earlier]), peak.bytes, seconds, len(specs)
-        )
+    for n, (spec, learner) in enumerate(zip(specs, trained.learners, strict=True)):
+        record = joined([phase.records[n] for phase in course.finished])
+        own = {} if record.outcome == "diverged" else {split: logits[n] for split, logits in trained.scored.items()}
+        measured = Measured(course.audit(n), peak.bytes, seconds, len(specs), course.continued_after)
         results.append(replace(make_result(spec, context, record, own, measured), learned=learner.learned))
     return results
 
@@ -94,36 +99,28 @@ class _Part:
         on_step: Called after each step.
         earlier: The parameters that an earlier phase has trained, by name.
         last: Whether this is the last one, after which all splits are scored.
+        checkpoints: Keeps its states.
     """
 
     on_step: Callable[[int, int], None]
     earlier: Mapping[str, Tensor]
     last: bool
+    checkpoints: Course
 
 
 @dataclass(frozen=True)
 class Trained:
-    """The K runs of a stack after a training, which is all of them or one of several phases.
+    """The K runs of a stack after one of their phases.
 
     Attributes:
-        records: The course of each run.
+        phase: Its records and audit.
         learners: The runs.
         scored: Logits of the other splits than train and validation, ``[K, n, C]``.
-        facts: The audit of what all runs share.
-        own_facts: The audit of each run.
     """
 
-    records: Sequence[TrainingRecord]
+    phase: Phase
     learners: Sequence[Learner]
     scored: Mapping[str, NDArray[np.float32]]
-    facts: dict[str, Any]
-    own_facts: Sequence[dict[str, Any]]
-
-    def audit(self, run: int, phases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """The audit of a run; ``phases`` are the facts of all its phases."""
-        share = sum(one["tuned_share"] for one in phases) / len(phases)
-        facts = {**self.facts, **self.own_facts[run], "tuned_share": share}
-        return facts if len(phases) == 1 else {**facts, "moved_in_phases": [one["moved"] for one in phases]}
 
 
 def _train(specs: Sequence[RunSpec], context: RunContext, part: _Part, *, batched: bool | None) -> Trained:
@@ -148,13 +145,15 @@ def _train(specs: Sequence[RunSpec], context: RunContext, part: _Part, *, batche
             micro_batch=context.micro_batch(first),
             on_step=part.on_step,
             patience=first.way.patience,
+            checkpoints=part.checkpoints.of_phase(forward),
         )
         scored: dict[str, NDArray[np.float32]] = {}
         if part.last and any(record.outcome != "diverged" for record in records):
             other_splits = [split for split in context.splits if split not in ("train", "validation")]
             scored = {split: score_rows(forward, context, context.splits[split], specs) for split in other_splits}
         facts = audit.facts(frozen_dropout=first.frozen_dropout)
-    return Trained(records, learners, scored, facts, [audit.learner_facts(learner) for learner in learners])
+    own_facts = [audit.learner_facts(learner) for learner in learners]
+    return Trained(Phase(records, facts, own_facts), learners, scored)
 
 
 def restore(spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ from frostline.frozen.batches import Rows
 from frostline.model.modes import set_train_mode
 from frostline.model.stacking import stacked
 from frostline.training.context import RunContext
-from frostline.training.forward import forward_function
+from frostline.training.forward import ForwardFunction, forward_function
 from frostline.training.learner import Learner
 from frostline.training.optimizer import optimizer_groups
 from frostline.training.problem import Forward
@@ -31,7 +31,7 @@ def training_session(
     *,
     batched: bool | None = None,
     earlier: Mapping[str, Tensor] = MappingProxyType({}),
-) -> Iterator[tuple[list[Learner], Forward]]:
+) -> Iterator[tuple[list[Learner], ForwardFunction]]:
     """Prepare the model for training these runs as one stack.
 
     Args:

@@ -5,22 +5,23 @@ work. There, the device tests for divergence and freezes a diverged run by itsel
 """
 
 import math
-from collections.abc import Sequence
-from itertools import count
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from frostline.fast.optimizer import clear_gradients, clip, total_norm
+from frostline.training.checkpoint import State
 from frostline.training.learner import LearnerState
 from frostline.training.loss_scale import LEAST, LossScale
-from frostline.training.optimizer import make_optimizer, make_schedule
+from frostline.training.optimizer import load_optimizer_state, make_optimizer, make_schedule, optimizer_state
 from frostline.training.specification import Settings
 from frostline.training.steps import StepPlan
 from frostline.training.ways.restraint import AllRestraints
 
 NORM_ERROR = 1.005  # the norm is approximate; below max_norm / 1.005 clipping is certainly a no-op
+FLAGS = ("alive", "done", "taken", "bad_loss")  # of each run, on its device
 READ_EVERY = 32  # steps: how often a device is asked which runs have diverged, beside every evaluation
 
 
@@ -50,6 +51,12 @@ class Updates(Protocol):
     def flush(self) -> None:
         """Apply all deferred updates, so that the parameters can be read."""
 
+    def state(self) -> State:
+        """What steps have changed besides the parameters."""
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state. The parameters must have the values that they had then."""
+
 
 def updates_of(states: Sequence[LearnerState], settings: Settings, steps: StepPlan) -> Updates:
     """The optimizer steps of these runs, for the device of their parameters. On every device, float16 needs scaled losses."""
@@ -69,7 +76,7 @@ class HostUpdates:
         self.restraints = AllRestraints([one for state in states for one in state.learner.restraints])
         self.optimizer = make_optimizer([group for state in states for group in state.learner.groups], settings)
         self.schedule = make_schedule(self.optimizer, settings, steps)
-        self.numbers = count(1)
+        self.number = 0  # of the last step
 
     @property
     def counted(self) -> list[int]:
@@ -79,8 +86,9 @@ class HostUpdates:
         self.restraints.before_forward()
 
     def step(self, losses: Sequence[Tensor]) -> None:
+        self.number += 1
         self.restraints.after_backward()
-        self._clip(losses, f"step {next(self.numbers)} of {self.total}")
+        self._clip(losses, f"step {self.number} of {self.total}")
         if any(state.active for state in self.states):
             self.optimizer.step()
             self.schedule.step()
@@ -91,6 +99,13 @@ class HostUpdates:
 
     def flush(self) -> None:
         self.optimizer.flush()
+
+    def state(self) -> State:
+        return {"number": self.number, "optimizer": optimizer_state(self.optimizer, self.schedule)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.number = state["number"]
+        load_optimizer_state(self.optimizer, self.schedule, state["optimizer"])
 
     def _clip(self, losses: Sequence[Tensor], step: str) -> None:
         """Clip the gradients of each active run; a largest norm of 0 disables clipping.
@@ -131,7 +146,7 @@ class DeviceUpdates:
         self.taken = torch.zeros(runs, device=device)  # steps of the optimizer, which float16 may skip
         self.bad_loss = torch.zeros(runs, device=device)  # 1 if it was the loss that was not finite
         self.scale = LossScale(runs, device) if settings.precision == "float16" else None
-        self.numbers = count(1)
+        self.number = 0  # of the last step
 
     @property
     def counted(self) -> range:
@@ -146,7 +161,7 @@ class DeviceUpdates:
 
     @torch.no_grad()
     def step(self, losses: Sequence[Tensor]) -> None:
-        number = next(self.numbers)
+        self.number += 1
         if self.scale is not None:
             self.scale.unscale([list(state.learner.learned.values()) for state in self.states])
         self.restraints.after_backward()
@@ -158,7 +173,7 @@ class DeviceUpdates:
             optimizer.step_unless(skipped[n], None if excess is None else excess[n], self.taken[n])
             self.schedules[n].step()
         self.restraints.after_step()
-        if number % READ_EVERY == 0:
+        if self.number % READ_EVERY == 0:
             self.settle()
 
     def _skipped(self, finite_loss: Tensor, finite_norm: Tensor) -> Tensor:
@@ -183,6 +198,24 @@ class DeviceUpdates:
     def flush(self) -> None:
         for optimizer in self.optimizers:
             optimizer.flush()
+
+    def state(self) -> State:
+        both = zip(self.optimizers, self.schedules, strict=True)
+        return {
+            "number": self.number,
+            "optimizers": [optimizer_state(optimizer, schedule) for optimizer, schedule in both],
+            "flags": {name: getattr(self, name) for name in FLAGS},
+            "scale": None if self.scale is None else self.scale.state(),
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.number = state["number"]
+        for optimizer, schedule, one in zip(self.optimizers, self.schedules, state["optimizers"], strict=True):
+            load_optimizer_state(optimizer, schedule, one)
+        for name, value in state["flags"].items():
+            setattr(self, name, value.to(self.alive.device))
+        if self.scale is not None:
+            self.scale.load_state(state["scale"])
 
 
 def total_norms(parameters: Sequence[Sequence[Tensor]]) -> Tensor:

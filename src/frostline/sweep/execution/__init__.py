@@ -2,5 +2,6 @@
 
 Start with ``execute``. ``stacks`` groups runs that are trained as one model, ``sharing`` deals them out to several processes,
 ``workers`` trains several runs at the same time, and ``best_weights`` stores the parameters of the best run of each k.
-``out_of_memory`` decides what is tried again in smaller parts.
+``out_of_memory`` decides what is tried again in smaller parts. ``checkpoints`` decides when the state of a run is kept, and
+``stopping`` lets a run end after a step.
 """

@@ -4,7 +4,7 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import partial
-from time import perf_counter, sleep
+from time import monotonic, perf_counter, sleep
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,17 @@ from frostline.frozen.check.exactness import check
 from frostline.statistics.tune import FULL, NAMED
 from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
+from frostline.sweep.execution.checkpoints import RunCheckpoints
 from frostline.sweep.execution.out_of_memory import memory_ran_out, smaller_parts
 from frostline.sweep.execution.sharing import POLL, shared_out
 from frostline.sweep.execution.stacks import in_stacks, stack_size
+from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.execution.workers import run_concurrently, workers_for
 from frostline.sweep.make_plan import rows_needed
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.agreement import disagreement
+from frostline.sweep.results.checkpoint_files import CheckpointFiles
 from frostline.sweep.results.leases import SILENT_AFTER, Leases
 from frostline.sweep.work.workload import Workload
 from frostline.training.context import starting_cut
@@ -87,7 +90,7 @@ def execute(
         stacks.sort(key=cost_of, reverse=True)
     shared = shared_out(stacks, store, Leases(store.out, silent_after), wait=wait, on_other=show)
     all_cut = all(context.cut(spec) is not None for spec in missing)
-    with memory_reused(release_large=all_cut), closing(shared) as tasks:
+    with memory_reused(release_large=all_cut), closing(shared) as tasks, STOP.heeded():
         if workers > 1:
             run_concurrently(tasks, context.workers, train, _name, progress)
         else:
@@ -103,7 +106,9 @@ def _run_here(
             progress.begin("waiting for other processes")
             sleep(POLL)
         else:
+            STOP.since = monotonic()
             train(stack, progress)
+        STOP.since = None
 
 
 def _show_other(run: RunSpec, prepared: Prepared, cost: float, progress: Progress) -> None:
@@ -136,19 +141,18 @@ def _train_stack(
     stack: Sequence[RunSpec], prepared: Prepared, cost: float, progress: Progress, weights: BestWeights | None
 ) -> None:
     """Train a stack and publish its results. What fails is retried in smaller parts; a run that fails for good is recorded."""
-    spec, alone = stack[0], len(stack) == 1
+    spec = stack[0]
     progress.begin(_name(stack))
 
     def on_step(step: int, total: int) -> None:
         progress.set_done(cost * step / total)
 
     failed, ran_out = None, False
+    checkpoints = RunCheckpoints(CheckpointFiles(prepared.store.out), stack, prepared.context, progress.note)
+    more: dict[str, Any] = {"on_step": on_step, "checkpoints": checkpoints}
     try:
-        results = (
-            [run(spec, prepared.context, on_step=on_step)]
-            if alone
-            else run_stacked(stack, prepared.context, on_step=on_step)
-        )
+        alone = len(stack) == 1
+        results = [run(spec, prepared.context, **more)] if alone else run_stacked(stack, prepared.context, **more)
     except FrostlineError:
         raise
     except FAILURES as error:
@@ -169,6 +173,7 @@ def _train_stack(
             progress.result(result.facts, spec.trainable)
             if weights:
                 _save_if_best(spec, result, weights, progress)
+    checkpoints.files.remove([spec.digest for spec in stack])
     progress.finish(cost)
 
 

@@ -25,6 +25,7 @@ import torch
 from frostline import FrostlineError
 from frostline.fast.switch import enabled
 from frostline.sweep.execution.sharing import POLL
+from frostline.sweep.execution.stopping import STOP, Stopped
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.work.memory import COPIES, COPY_BYTES
@@ -107,9 +108,11 @@ def run_concurrently(
     waiting, merged, more = iter(tasks), _MergedProgress(progress), True
     with _forked(workers, work) as team:
         while True:
-            more = more and _start_next_tasks(team, waiting)
+            more = more and not STOP.made and _start_next_tasks(team, waiting)
             busy = {worker.connection: worker for worker in team if worker.task is not None}
+            STOP.since = min((worker.began for worker in busy.values()), default=None)
             if not busy and not more:
+                STOP.stop_if_made()
                 break
             idle = more and len(busy) < len(team)
             for connection in wait(list(busy), POLL if idle else None):
@@ -122,7 +125,7 @@ def run_concurrently(
                         f"The operating system killed the worker that trained {name_of(worker.task)}, probably because "
                         "memory ran out. Run the same command again with --workers 1; finished runs are saved."
                     ) from None
-                if message == "done":
+                if message in ("done", "stopped"):
                     worker.task = None
                 elif message == "raised":
                     raise pickle.loads(rest[0])
@@ -170,10 +173,11 @@ class _Worker(Generic[T]):
     task: T | None = None
     activity: str = ""
     under_way: float = 0.0
+    began: float = 0.0
 
     def start(self, task: T | None) -> None:
         """Start the next task; None ends the worker."""
-        self.task, self.under_way = task, 0.0
+        self.task, self.under_way, self.began = task, 0.0, monotonic()
         with suppress(BrokenPipeError):  # the worker has ended; the next attempt to receive from it reports that
             self.connection.send(task)
 
@@ -221,10 +225,13 @@ def _worker_loop(
         while (task := connection.recv()) is not None:
             try:
                 work(task, sender)
+            except Stopped:
+                sender.send("stopped")
             except Exception as error:
                 sender.send("raised", _pickled(error))
                 return
-            sender.send("done")
+            else:
+                sender.send("done")
 
 
 def _pickled(error: Exception) -> bytes:

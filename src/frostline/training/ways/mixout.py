@@ -5,11 +5,14 @@ expectation is w (equation 5): ``(m * u + (1 - m) * w - p * u) / (1 - p)``, with
 uses w. The gradient with respect to w is that of the mixed matrix times ``(1 - m) / (1 - p)``.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from frostline.training.checkpoint import State
 from frostline.training.ways.restraint import Parameters, Untouched
 
 
@@ -51,3 +54,11 @@ class Mixout(Untouched):
             if weight.grad is not None:
                 weight.grad.mul_(factor)
         self._kept.clear()
+
+    def state(self) -> State:
+        """Of the generator that draws the masks."""
+        return {"random": self.random.get_state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Draw the masks that follow on this state."""
+        self.random.set_state(state["random"])

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
+
+from frostline.training.checkpoint import State
 
 
 class Restraint(Protocol):
@@ -23,6 +25,12 @@ class Restraint(Protocol):
     def after_step(self) -> None:
         """Set the model's parameters to those that the trained ones stand for."""
 
+    def state(self) -> State:
+        """What steps have changed, besides the trained parameters."""
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state. The trained parameters must have the values that they had then."""
+
 
 class Untouched:
     """A restraint that does nothing. Others override what they need."""
@@ -32,6 +40,12 @@ class Untouched:
     def after_backward(self) -> None: ...
 
     def after_step(self) -> None: ...
+
+    def state(self) -> State:
+        return {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.after_step()
 
 
 @dataclass(frozen=True)

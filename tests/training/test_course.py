@@ -1,0 +1,101 @@
+"""A run that is interrupted after any step, and continued from the file of its checkpoint, ends in the same bits."""
+
+import pytest
+import torch
+
+from frostline.fast import sparse_gradients
+from frostline.sweep.results.checkpoint_files import CheckpointFiles
+from frostline.training.run import run_stacked
+from frostline.training.ways.way import Way
+from training.runs import outcome, spec_of
+
+STEPS = 8  # of two epochs of 32 examples
+WAYS = {
+    "gradual": Way(tune=2, order="gradual"),
+    "head-first": Way(tune=1, order="head-first"),
+    "low-rank": Way(tune=2, low_rank=2),
+    "new layers": Way(tune=2, reinitialized=1),
+    "mixout": Way(mixout=0.5),
+    "pulled back, with patience": Way(towards_pretrained=0.1, patience=1),
+    "uncorrected, decaying rates": Way(bias_correction=False, layer_decay=0.5),
+}
+SETTINGS = {
+    "scaled losses": {"tune": 1, "precision": "float16"},
+    "scored in the middle of epochs": {"tune": 1, "evaluations_per_epoch": 2, "max_grad_norm": 0.1},
+    "dropout in frozen layers": {"tune": 1, "frozen_dropout": True},
+    "parts of batches": {"tune": 2, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2},
+}
+
+
+class Interrupted(BaseException):
+    pass
+
+
+class Interrupting:
+    """Keeps a state in a file after one of the steps, and interrupts the training there."""
+
+    def __init__(self, folder, after):
+        self.files, self.after, self.steps = CheckpointFiles(folder), after, 0
+
+    def load(self):
+        return self.files.load("run", {}, note=pytest.fail)
+
+    def after_step(self, state):
+        self.steps += 1
+        if self.steps == self.after:
+            self.files.save("run", self.steps, state(), {})
+            raise Interrupted
+
+
+def interrupted_outcome(specs, context, folder, after):
+    """The outcome of runs that are interrupted after this number of steps, and again after as many more; None: never."""
+    interruptions = 0
+    for _ in range(2):
+        try:
+            results = run_stacked(specs, context, checkpoints=Interrupting(folder, after))
+            break
+        except Interrupted:
+            interruptions += 1
+    else:
+        results = run_stacked(specs, context, checkpoints=Interrupting(folder, None))
+    assert all(len(one.facts["provenance"]["continued_after"]) == interruptions for one in results)
+    values = [{name: p.detach().clone() for name, p in one.learned.items()} for one in results]
+    return [outcome(one) for one in results], values, interruptions
+
+
+def check(specs, context, tmp_path, at):
+    plain, values, none = interrupted_outcome(specs, context, tmp_path / "never", None)
+    assert none == 0
+    for after in at:
+        found, others, interruptions = interrupted_outcome(specs, context, tmp_path / str(after), after)
+        assert found == plain and interruptions, after
+        for one, other in zip(values, others, strict=True):
+            assert all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def test_after_every_step(context, tmp_path):
+    check([spec_of(1)], context, tmp_path, range(1, STEPS))
+
+
+def test_all_layers(uncached, tmp_path):
+    check([spec_of("all")], uncached, tmp_path, (3,))
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_ways(name, context, tmp_path):
+    check([spec_of("my-way", way=WAYS[name])], context, tmp_path, (1, 2, 3) if name == "gradual" else (3,))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings(name, context, tmp_path):
+    check([spec_of(**SETTINGS[name])], context, tmp_path, (3,))
+
+
+def test_a_stack_whose_runs_diverge_at_other_steps(context, tmp_path):
+    specs = [spec_of(1, seed=seed, learning_rate=rate) for seed, rate in ((0, 3e-3), (1, 1e30), (2, 1e-3))]
+    check(specs, context, tmp_path, (1, 3))
+
+
+def test_tables_with_deferred_updates(uncached, tmp_path, monkeypatch):
+    monkeypatch.setattr(sparse_gradients, "LARGE", 8)
+    check([spec_of("all", weight_decay=0.5)], uncached, tmp_path, (3,))
