@@ -9,7 +9,7 @@ import torch
 
 from frostline.sweep.execution.out_of_memory import memory_ran_out
 from frostline.sweep.results.store import Store
-from frostline.training.forward import _Forward
+from frostline.training.forward import ForwardFunction
 from sweep.test_stacks import notes_of, stacked_of
 from tiny import run_sweep
 
@@ -18,7 +18,7 @@ def test_when_memory_runs_out_stacks_are_halved_and_then_micro_batches(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An allocator that has memory for 8 examples. Each optimizer step still has the 16 examples of two runs, or of one."""
-    real, sizes = _Forward._logits, []
+    real, sizes = ForwardFunction._logits, []
 
     def short_of_memory(self: Any, rows: Any) -> Any:
         if torch.is_grad_enabled():
@@ -28,7 +28,7 @@ def test_when_memory_runs_out_stacks_are_halved_and_then_micro_batches(
         return real(self, rows)
 
     plenty = run_sweep(settings, tune="0", seeds=2, per_device_train_batch_size=16, num_train_epochs=1)
-    monkeypatch.setattr(_Forward, "_logits", short_of_memory)
+    monkeypatch.setattr(ForwardFunction, "_logits", short_of_memory)
     notes, out = notes_of(monkeypatch), Path(settings["out"]).with_name("short")
     short = run_sweep(settings, tune="0", seeds=2, per_device_train_batch_size=16, num_train_epochs=1, out=out)
     assert sizes[:3] == [(2, 16), (1, 16), (1, 8)] and {shape[1] for shape in sizes[3:]} <= {8, 4}
@@ -52,7 +52,7 @@ def test_a_run_without_memory_for_one_example_fails(settings: dict[str, Any], mo
     def none_left(self: Any, rows: Any) -> Any:
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
 
-    monkeypatch.setattr(_Forward, "_logits", none_left)
+    monkeypatch.setattr(ForwardFunction, "_logits", none_left)
     notes = notes_of(monkeypatch)
     sweep = run_sweep(settings, tune="0", seeds=1, per_device_train_batch_size=5)
     assert [note.split(" in a run")[0] for note in notes if "emory ran" in note] == [

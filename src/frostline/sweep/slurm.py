@@ -25,12 +25,14 @@ SCRIPT = """\
 # Each task trains runs that no other process trains, until none is left.
 cd {folder} || exit
 export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-${{SLURM_CPUS_ON_NODE:-1}}}}"
+stop() {{ stopped=yes; [ -z "$worker" ] || kill -TERM $worker; }}
+# Cancelled or preempted: the worker gives its runs back and ends. SLURM queues a preempted task again.
+trap stop TERM
+# Shortly before the time limit: the same, and the task itself asks to be queued again.
+trap 'again=yes; stop' USR1
 {python} -m frostline work {out} &
 worker=$!
-# Cancelled or preempted: the worker gives its runs back and ends. SLURM queues a preempted task again.
-trap 'kill -TERM $worker' TERM
-# Shortly before the time limit: the same, and the task itself asks to be queued again.
-trap 'again=yes; kill -TERM $worker' USR1
+[ -z "$stopped" ] || stop  # the signal came before the worker
 while kill -0 $worker 2>/dev/null; do wait $worker; done
 wait $worker
 code=$?

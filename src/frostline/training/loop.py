@@ -7,10 +7,11 @@ parameters to train.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from frostline.frozen.batches import Rows
 from frostline.training.checkpoint import NONE, Checkpoints, State
@@ -37,12 +38,11 @@ def train(
 ) -> list[TrainingRecord]:
     """Train the parameters of K runs, and set them to their values at the best evaluation.
 
-    Without ``load_best_model_at_end``, they keep their values after the last step. Loss, clipping, scores, best evaluation and
-    outcome are computed separately for each run, so no run influences another.
+    Without ``load_best_model_at_end``, they keep their values after the last step. No run influences another one: loss, clipping,
+    scores, best evaluation and outcome are computed for each run.
 
-    A run whose loss or gradient is not finite ends before that step, with the outcome ``diverged``. The other runs continue. On
-    devices other than CPUs this is noticed some steps later (:mod:`frostline.training.updates`), with the same result.
-    A diverged run still occupies its part of the batches, so batch shapes and the rounding of the other runs do not change.
+    A run whose loss or gradient is not finite ends before that step, with the outcome ``diverged``. The others continue. Devices
+    other than CPUs notice it some steps later (:mod:`frostline.training.updates`).
 
     Args:
         forward: A function from rows ``[K, B]``, one row of the array for each run, to logits ``[K, B, C]``.
@@ -54,39 +54,33 @@ def train(
         micro_batch: Compute the gradients of a batch in parts of this many examples of each run; None: the setting's.
         on_step: Called after each step with its number and the total number of steps.
         patience: End after this many evaluations in which no run has a new best score; 0: never.
-        checkpoints: Keep states of this training, and have the one to continue from, if there is one.
+        checkpoints: Keep states of this training, and have the one to continue from.
 
     Returns:
-        A record of each run, in order. Wall-clock seconds are divided equally among the runs.
+        A record of each run, in order.
     """
     steps = StepPlan.of(settings, len(learners[0].rows))
     micro_batch = min(micro_batch or settings.batch_size, settings.per_device_train_batch_size)
     states = [LearnerState(learner, problem) for learner in learners]
     updates = updates_of(states, settings, steps)
     evaluator = _Evaluator(forward, states, problem, validation_rows, settings, updates, set_mode)
-    training = _Training(states, updates, evaluator)
-    if (saved := checkpoints.load()) is not None:
-        training.load_state(saved)
+    training = _Training(states, updates, evaluator).continued_from(checkpoints.load())
     set_mode(True)
     for step in range(training.step + 1, steps.total + 1):
         rows = np.stack([state.next_rows(settings.batch_size) for state in states])
         updates.prepare()
-        logits, losses = backward(
-            forward, rows, updates.counted, problem, micro_batch=micro_batch, scales=updates.loss_scales
-        )
+        scales, counted = updates.loss_scales, updates.counted
+        logits, losses = backward(forward, rows, counted, problem, micro_batch=micro_batch, scales=scales)
         updates.step(losses)
         if not any(state.active for state in states):
             break
-        for n, state in enumerate(states):
-            state.add_batch(rows[n], logits[n], step)
+        training.add_step(rows, logits)
         on_step(step, steps.total)
         if step in steps.evaluate_after:
             evaluator.evaluate(epoch=step / steps.per_epoch, last=step == steps.total)
-            if patience and not any(state.improved_within(patience) for state in states if state.active):
+            if evaluator.none_improved_within(patience):
                 break
-        training.step = step
         checkpoints.after_step(training.state)
-    set_mode(False)
     evaluator.finish()
     return evaluator.records()
 
@@ -100,6 +94,12 @@ class _Training:
     evaluator: "_Evaluator"
     step: int = 0
 
+    def add_step(self, rows: Rows, logits: Tensor) -> None:
+        """Record a completed step. ``rows`` ``[K, B]`` and ``logits`` ``[K, B, C]`` are those of its batches."""
+        self.step += 1
+        for n, state in enumerate(self.states):
+            state.add_batch(rows[n], logits[n], self.step)
+
     def state(self) -> State:
         self.updates.settle()
         return {
@@ -109,13 +109,17 @@ class _Training:
             "seconds": [perf_counter() - self.evaluator.begun, self.evaluator.seconds],
         }
 
-    def load_state(self, saved: Mapping[str, Any]) -> None:
+    def continued_from(self, saved: Mapping[str, Any] | None) -> Self:
+        """This training, continued from a state; None: from its beginning."""
+        if saved is None:
+            return self
         self.step = saved["step"]
         for state, one in zip(self.states, saved["runs"], strict=True):
             state.load_state(one)
         self.updates.load_state(saved["updates"])
         whole, self.evaluator.seconds = saved["seconds"]
         self.evaluator.begun = perf_counter() - whole
+        return self
 
 
 @dataclass
@@ -147,8 +151,13 @@ class _Evaluator:
         self.set_mode(True)
         self.seconds += perf_counter() - begun
 
+    def none_improved_within(self, evaluations: int) -> bool:
+        """Whether no run has its best score in the last ``evaluations``; never with 0."""
+        return evaluations > 0 and not any(state.improved_within(evaluations) for state in self.states if state.active)
+
     def finish(self) -> None:
         """After the last step, score some training rows in evaluation mode."""
+        self.set_mode(False)
         self.updates.flush()
         if not any(state.active for state in self.states):
             return
