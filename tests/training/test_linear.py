@@ -75,7 +75,7 @@ def test_logistic_regression_equals_scikit_learn(classes: int) -> None:
     reference = make_pipeline(StandardScaler(), model).fit(x.astype(float), y)
     new = drawn(50, 6, classes, seed=1)[0]
     assert (probe.values(new).argmax(1) == reference.predict(new.astype(float))).all()
-    np.testing.assert_allclose(probe.probabilities(new), reference.predict_proba(new.astype(float)), atol=1e-4)
+    np.testing.assert_allclose(probe.outputs(new), reference.predict_proba(new.astype(float)), atol=1e-4)
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     standard = StandardScaler().fit_transform(x.astype(float))
     fold = LogisticRegression(C=1 / (64 * probe.penalty), max_iter=10_000)
@@ -124,7 +124,7 @@ def test_the_score_on_held_out_rows_shows_that_noise_is_not_informative() -> Non
 def test_probabilities_are_calibrated() -> None:
     x, y = drawn(4000, 8, 2)
     probe: Probe = ridge(x[:2000], y[:2000], 2)
-    p = probe.probabilities(x[2000:])
+    p = probe.outputs(x[2000:])
     np.testing.assert_allclose(p.sum(1), 1)
     confidence = p.max(1)
     for low, high in ((0.5, 0.7), (0.7, 0.9), (0.9, 1.0)):
@@ -139,4 +139,4 @@ def test_classes_with_one_row_or_none(fit: Any) -> None:
     y[0] = 3  # class 3 has one row, class 2 has none
     probe = fit(x, y, 4)
     assert probe.values(x).shape == (40, 4) and not (probe.values(x).argmax(1) == 2).any()
-    assert np.isfinite(probe.probabilities(x)).all()
+    assert np.isfinite(probe.outputs(x)).all()

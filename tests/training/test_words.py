@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
+from frostline.data.specification import CLASSIFICATION
 from frostline.training.probes.words import WordsModel, load_words
 
 TEXTS = ("a good film", "good and short", "a bad film", "bad, long and bad", "good good film", "so bad")
@@ -66,7 +67,7 @@ def test_texts_without_words_have_no_model() -> None:
 def test_a_loaded_model_predicts_the_same(tmp_path: Path) -> None:
     given = examples([1, 1, 0, 0, 1, 0])
     model = fitted(given, 2)
-    model.save(tmp_path, {"labels": ["no", "yes"], "columns": {"text": "text"}})
+    model.save(tmp_path, {"labels": ["no", "yes"], "task_type": CLASSIFICATION, "columns": {"text": "text"}})
     found = load_words(tmp_path)
     assert found is not None
     loaded, about = found
