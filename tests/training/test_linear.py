@@ -11,6 +11,7 @@ from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_pred
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from frostline.statistics.calibration import log_loss
 from frostline.training.probes import linear as linear_probes
 from frostline.training.probes.linear import PENALTIES, Probe, logistic, ridge
 
@@ -140,3 +141,18 @@ def test_classes_with_one_row_or_none(fit: Any) -> None:
     probe = fit(x, y, 4)
     assert probe.values(x).shape == (40, 4) and not (probe.values(x).argmax(1) == 2).any()
     assert np.isfinite(probe.outputs(x)).all()
+
+
+def test_label_sets_are_fitted_as_by_scikit_learn() -> None:
+    x, _ = drawn(90, 6, 0)
+    targets = np.stack([x[:, 0] > 0, x[:, 1] + x[:, 2] > 1, x[:, 3] > 0.5], 1)
+    probe = ridge(x, targets, 3)
+    reference = make_pipeline(StandardScaler(), RidgeClassifier(90 * probe.penalty)).fit(
+        x.astype(float), targets.astype(int)
+    )
+    new = drawn(50, 6, 0, seed=1)[0]
+    np.testing.assert_allclose(probe.values(new), reference.decision_function(new.astype(float)), rtol=1e-6, atol=1e-9)
+    expected = 1 / (1 + np.exp(-probe.inverse_temperature * probe.values(new)))
+    np.testing.assert_allclose(probe.outputs(new), expected)
+    losses = [log_loss(probe.held_out, targets, t / probe.inverse_temperature) for t in (1.0, 0.97, 1.03)]
+    assert losses[0] == min(losses)

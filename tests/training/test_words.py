@@ -1,6 +1,7 @@
 """The TF-IDF model: predictions, saving and loading."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -83,3 +84,15 @@ def test_a_damaged_model_is_refused(tmp_path: Path, damage: str) -> None:
     (tmp_path / "words.json").write_text(damage)
     with pytest.raises(FrostlineError, match=r"The TF-IDF model in .* is damaged"):
         load_words(tmp_path)
+
+
+def test_each_label_of_a_set_has_a_model_of_its_own() -> None:
+    targets = np.array([[1, 0, 1], [1, 0, 0], [0, 0, 1], [0, 1, 1], [1, 1, 1], [0, 0, 1]], np.bool_)
+    given = replace(examples([0] * 6), targets=np.concatenate([targets, np.zeros((6, 1), np.bool_)], 1))
+    found = fitted(given, 4).predictions(given)
+    for label in range(3):
+        model = LogisticRegression(max_iter=1000).fit(vectors(), targets[:, label])
+        np.testing.assert_allclose(found[:, label], model.predict_proba(vectors())[:, 1], atol=1e-9)
+    assert not found[:, 3].any()
+    always = replace(given, targets=np.ones((6, 2), np.bool_))
+    assert (fitted(always, 2).predictions(given) == 1).all()

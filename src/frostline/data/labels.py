@@ -7,6 +7,7 @@ from numbers import Number
 
 from frostline import FrostlineError
 from frostline.data.parsing import INTEGER, NUMBER
+from frostline.data.specification import MULTI_LABEL
 from frostline.data.table import Table
 from frostline.data.wording import did_you_mean, listed, quoted, visible
 
@@ -21,9 +22,10 @@ def label_cells(table: Table, column: str) -> list[str | None]:
         return [names[cell] if cell is not None and 0 <= cell < len(names) else None for cell in cells]
     wrong = next((i for i, cell in enumerate(cells) if not isinstance(cell, str | Number | None)), None)
     if wrong is not None:
+        several = f", pass --task-type {MULTI_LABEL} for lists" if isinstance(cells[wrong], list) else ""
         raise FrostlineError(
             f"{table.location(wrong, column)}: {quoted(cells[wrong])} is neither a text nor a number; give one label per "
-            "row, or name another column with --label-column."
+            f"row{several}, or name another column with --label-column."
         )
     missing = (cell is None or cell != cell for cell in cells)  # NaN, which JSON lines may contain, differs from itself
     return [None if is_missing else str(cell) for cell, is_missing in zip(cells, missing, strict=True)]
