@@ -55,6 +55,16 @@ def desk(tmp_path: Path, models: Path, finished_sweep: Path, monkeypatch: pytest
     write_csv(tmp_path / "new.csv", [{"text": row["text"]} for row in rows[:5]])
     stars = [{"comment": row["text"], "stars": str(1 + n % 3)} for n, row in enumerate(rows)]
     write_csv(tmp_path / "comments.csv", stars)
+    marks = {
+        "plot": lambda words: "plot" in words,
+        "warm": lambda words: "warm" in words,
+        "long": lambda words: len(words) > 6,
+    }
+    flags = [{name: int(mark(row["text"].split())) for name, mark in marks.items()} for row in rows]
+    both = list(zip(rows, flags, strict=True))
+    write_csv(tmp_path / "indicators.csv", [{"text": row["text"], **of_row} for row, of_row in both])
+    lines = [{"text": row["text"], "labels": [name for name, has in of_row.items() if has]} for row, of_row in both]
+    (tmp_path / "topics.jsonl").write_text("\n".join(map(json.dumps, lines)))
     words, tags = tagged(100)
     (tmp_path / "entities.conll").write_text(conll(words, tags))
     (tmp_path / "new.conll").write_text(conll(words[:5], tags[:5]))

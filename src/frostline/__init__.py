@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from frostline.api.bundle_prediction import Bundle, load_bundle
     from frostline.api.compare import compare
     from frostline.api.find import find
-    from frostline.api.prediction import Predictions, predict
+    from frostline.api.outputs import LabelSetPredictions, Predictions
+    from frostline.api.prediction import predict
     from frostline.api.probe import probe
     from frostline.api.sweep import Sweep
     from frostline.api.tags import TagPredictions
@@ -32,6 +33,7 @@ __all__ = [
     "Bundled",
     "Check",
     "FrostlineError",
+    "LabelSetPredictions",
     "Plan",
     "Predictions",
     "Probed",
@@ -55,8 +57,9 @@ _MODULES = {
     "Bundle": "api.bundle_prediction",
     "Bundled": "api.bundle",
     "Check": "frozen.check.cut_comparison",
+    "LabelSetPredictions": "api.outputs",
     "Plan": "sweep.plan",
-    "Predictions": "api.prediction",
+    "Predictions": "api.outputs",
     "Probed": "training.probes.fitting",
     "RunSpec": "training.specification",
     "Sweep": "api.sweep",

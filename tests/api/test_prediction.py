@@ -127,14 +127,6 @@ def test_damaged_weights_and_a_model_without_a_head(finished_sweep: Path, tiny_b
         frostline.predict(tiny_bert, texts)
 
 
-def test_multi_label_classifiers_are_refused(finished_sweep: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "problem_type": "multi_label_classification"}))
-    with pytest.raises(FrostlineError, match="is a multi-label classifier"):
-        frostline.predict(folder, ["good film", "bad film"])
-
-
 def test_pairs_and_single_texts_are_not_confused(finished_sweep: Path, tmp_path: Path) -> None:
     pairs = pd.DataFrame({"sentence1": ["good"], "sentence2": ["bad"]})
     single = ["good"]

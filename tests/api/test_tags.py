@@ -136,7 +136,7 @@ def test_what_a_tagger_cannot_read_is_refused(finished: Path) -> None:
 
 def test_a_bundle_is_of_models_of_texts(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished / "model", tmp_path / "other")
-    with pytest.raises(FrostlineError, match="predicts tags of words: give one that predicts a single label"):
+    with pytest.raises(FrostlineError, match="predicts tags of words: give one that predicts labels"):
         bundle([finished / "model", tmp_path / "other"], out=tmp_path / "b", names=["one", "other"])
 
 

@@ -39,3 +39,10 @@ def test_logme_prefers_separable_classes_to_noise() -> None:
     separable = (np.eye(3)[targets] @ rng.normal(size=(3, 8)) + rng.normal(0, 0.3, (90, 8))).astype(np.float32)
     noise = rng.normal(size=(90, 8)).astype(np.float32)
     assert logme(separable, targets, 3) > logme(noise, targets, 3) + 0.1
+
+
+def test_logme_of_label_sets_is_the_mean_over_labels() -> None:
+    rng = np.random.default_rng(0)
+    features, targets = rng.normal(size=(40, 4)).astype(np.float32), rng.random((40, 3)) < 0.4
+    single = [logme(features, own.astype(float), 0) for own in targets.T]
+    assert logme(features, targets, 3) == pytest.approx(np.mean(single))

@@ -140,3 +140,18 @@ def test_no_row_is_scaled_by_a_temperature_that_it_was_fitted_on() -> None:
 def test_a_different_seed_gives_different_folds() -> None:
     first, second = (folds_of(50, np.random.default_rng(seed))[0][1].tolist() for seed in (0, 1))
     assert first != second
+
+
+@given(seeds, st.integers(2, 60), st.floats(0.2, 5))
+def test_label_sets_are_examples_with_two_classes(seed: int, rows: int, sharp: float) -> None:
+    rng = np.random.default_rng(seed)
+    logits = 2 * rng.normal(size=(rows, 3))
+    targets = rng.random((rows, 3)) < 1 / (1 + np.exp(-logits))
+    logits *= sharp
+    as_pairs = np.stack([np.zeros(3 * rows), logits.ravel()], 1), targets.ravel().astype(int)
+    by_hand = -np.where(targets, -np.logaddexp(0, -logits), -np.logaddexp(0, logits)).mean()
+    assert log_loss(logits, targets) == pytest.approx(log_loss(*as_pairs)) == pytest.approx(by_hand)
+    assert fit_temperature(logits, targets) == fit_temperature(*as_pairs)
+    found = calibration(logits, targets, np.random.default_rng(0))
+    assert found == calibration(*as_pairs, np.random.default_rng(0))
+    assert sum(one["examples"] for one in found["bins"]) == 3 * rows

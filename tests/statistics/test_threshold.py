@@ -1,4 +1,4 @@
-"""The threshold for two classes."""
+"""The threshold for two classes, and those of several labels."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score
 
 from frostline.data.specification import CLASSIFICATION
+from frostline.statistics.label_sets import f1_macro, f1_micro
 from frostline.statistics.metrics import METRICS, metrics_for
-from frostline.statistics.threshold import SCORES, choose_threshold, scores_of
+from frostline.statistics.threshold import SCORES, choose_threshold, choose_thresholds, scores_of
 from frostline.statistics.threshold_rule import BEST, MAXIMIZED, ThresholdRule, check_threshold
 
 rows = st.lists(st.tuples(st.integers(1, 99), st.booleans()), min_size=1, max_size=40)
@@ -104,3 +105,24 @@ def test_other_settings_are_refused(value: object) -> None:
 
 def test_every_metric_of_two_classes_can_be_maximized() -> None:
     assert {metric.name for metric in metrics_for(CLASSIFICATION, 2)} <= set(MAXIMIZED) <= set(SCORES)
+
+
+@given(st.lists(st.tuples(*[st.tuples(st.integers(1, 99), st.booleans())] * 3), min_size=1, max_size=20))
+def test_thresholds_of_labels_maximize_micro_and_macro_f1(cells: list[tuple[tuple[int, bool], ...]]) -> None:
+    probability, targets = np.array(cells)[..., 0] / 100, np.array(cells)[..., 1].astype(bool)
+    micro, macro = (choose_thresholds(probability, targets, ThresholdRule(name)) for name in ("f1_micro", "f1_macro"))
+    assert len(set(micro)) == 1
+    grid = np.linspace(0.005, 0.995, 100)
+    assert all(f1_micro(targets, probability >= x) <= f1_micro(targets, probability >= micro) + 1e-9 for x in grid)
+    for label in range(3):
+        others = np.tile(macro, (100, 1))
+        others[:, label] = grid
+        best = f1_macro(targets, probability >= macro)
+        assert all(f1_macro(targets, probability >= other) <= best + 1e-9 for other in others)
+
+
+def test_a_number_and_a_recall_hold_for_every_label() -> None:
+    probability, targets = np.array([[0.2, 0.9], [0.6, 0.3]]), np.array([[True, True], [True, False]])
+    assert choose_thresholds(probability, targets, ThresholdRule(number=0.3)).tolist() == [0.3, 0.3]
+    found = choose_thresholds(probability, targets, ThresholdRule("recall", 0.9))
+    assert found[0] <= 0.2 < 0.3 < found[1] <= 0.9

@@ -1,9 +1,11 @@
-"""A training loop of plain PyTorch on the model of a context, as a reference for ways to tune."""
+"""A training loop of plain PyTorch on the model of a context, as a reference for ways to tune and types of task.
+
+The loss is that of transformers.
+"""
 
 import copy
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 from transformers import get_scheduler
 
@@ -61,8 +63,9 @@ def train_by_hand(model, trained, spec, context, *, groups=None, around=None):
         batch = rows[upcoming[: spec.per_device_train_batch_size].numpy()]
         upcoming = upcoming[spec.per_device_train_batch_size :]
         around("before")
-        logits = model(**context.tokens.batch(batch)).logits
-        F.cross_entropy(logits, torch.from_numpy(context.problem.targets[batch])).backward()
+        labels = torch.from_numpy(context.problem.targets[batch])
+        labels = labels.float() if labels.dtype == torch.bool else labels
+        model(**context.tokens.batch(batch), labels=labels).loss.backward()
         around("after")
         nn.utils.clip_grad_norm_(trained.values(), spec.max_grad_norm)
         optimizer.step()

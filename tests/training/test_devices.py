@@ -18,6 +18,7 @@ from frostline.frozen.cut import UpperModel
 from frostline.model import device, packed_layout, packing, stacking
 from frostline.training import forward, loop, problem, updates
 from frostline.training.learner import LearnerState
+from frostline.training.multi_label import MultiLabelProblem
 from frostline.training.run import run_stacked
 from model.test_stacking import L, context_of, spec_of
 from training.stand_in import META, on_stand_in
@@ -78,6 +79,16 @@ def test_settings_that_save_memory_read_nothing_either(tmp_path, monkeypatch, mo
     context = context_of("bert", tmp_path, dropout=True)
     with on_stand_in(context, monkeypatch) as (on_device, watched):
         trained(on_device, [spec_of(1, seed, **more) for seed in range(2)], watched, monkeypatch)
+    assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
+
+
+@pytest.mark.parametrize("weights", [None, torch.tensor([1.0, 2.0, 0.5])])
+def test_label_sets_read_nothing_either(tmp_path, monkeypatch, weights):
+    context = context_of("bert", tmp_path, dropout=True)
+    sets = np.eye(3, dtype=np.bool_)[context.problem.targets]
+    problem = MultiLabelProblem.of(sets, context.problem.lengths, weights, "f1_micro")
+    with on_stand_in(replace(context, problem=problem), monkeypatch) as (on_device, watched):
+        trained(on_device, [spec_of(1, seed) for seed in range(2)], watched, monkeypatch)
     assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
 
 

@@ -11,6 +11,7 @@ from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_pred
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from frostline.statistics.calibration import log_loss
 from frostline.training.probes import linear as linear_probes
 from frostline.training.probes.linear import PENALTIES, Probe, logistic, ridge
 
@@ -75,7 +76,7 @@ def test_logistic_regression_equals_scikit_learn(classes: int) -> None:
     reference = make_pipeline(StandardScaler(), model).fit(x.astype(float), y)
     new = drawn(50, 6, classes, seed=1)[0]
     assert (probe.values(new).argmax(1) == reference.predict(new.astype(float))).all()
-    np.testing.assert_allclose(probe.probabilities(new), reference.predict_proba(new.astype(float)), atol=1e-4)
+    np.testing.assert_allclose(probe.outputs(new), reference.predict_proba(new.astype(float)), atol=1e-4)
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     standard = StandardScaler().fit_transform(x.astype(float))
     fold = LogisticRegression(C=1 / (64 * probe.penalty), max_iter=10_000)
@@ -124,7 +125,7 @@ def test_the_score_on_held_out_rows_shows_that_noise_is_not_informative() -> Non
 def test_probabilities_are_calibrated() -> None:
     x, y = drawn(4000, 8, 2)
     probe: Probe = ridge(x[:2000], y[:2000], 2)
-    p = probe.probabilities(x[2000:])
+    p = probe.outputs(x[2000:])
     np.testing.assert_allclose(p.sum(1), 1)
     confidence = p.max(1)
     for low, high in ((0.5, 0.7), (0.7, 0.9), (0.9, 1.0)):
@@ -139,4 +140,19 @@ def test_classes_with_one_row_or_none(fit: Any) -> None:
     y[0] = 3  # class 3 has one row, class 2 has none
     probe = fit(x, y, 4)
     assert probe.values(x).shape == (40, 4) and not (probe.values(x).argmax(1) == 2).any()
-    assert np.isfinite(probe.probabilities(x)).all()
+    assert np.isfinite(probe.outputs(x)).all()
+
+
+def test_label_sets_are_fitted_as_by_scikit_learn() -> None:
+    x, _ = drawn(90, 6, 0)
+    targets = np.stack([x[:, 0] > 0, x[:, 1] + x[:, 2] > 1, x[:, 3] > 0.5], 1)
+    probe = ridge(x, targets, 3)
+    reference = make_pipeline(StandardScaler(), RidgeClassifier(90 * probe.penalty)).fit(
+        x.astype(float), targets.astype(int)
+    )
+    new = drawn(50, 6, 0, seed=1)[0]
+    np.testing.assert_allclose(probe.values(new), reference.decision_function(new.astype(float)), rtol=1e-6, atol=1e-9)
+    expected = 1 / (1 + np.exp(-probe.inverse_temperature * probe.values(new)))
+    np.testing.assert_allclose(probe.outputs(new), expected)
+    losses = [log_loss(probe.held_out, targets, t / probe.inverse_temperature) for t in (1.0, 0.97, 1.03)]
+    assert losses[0] == min(losses)

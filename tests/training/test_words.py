@@ -1,6 +1,7 @@
 """The TF-IDF model: predictions, saving and loading."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
+from frostline.data.specification import CLASSIFICATION
 from frostline.training.probes.words import WordsModel, load_words
 
 TEXTS = ("a good film", "good and short", "a bad film", "bad, long and bad", "good good film", "so bad")
@@ -66,7 +68,7 @@ def test_texts_without_words_have_no_model() -> None:
 def test_a_loaded_model_predicts_the_same(tmp_path: Path) -> None:
     given = examples([1, 1, 0, 0, 1, 0])
     model = fitted(given, 2)
-    model.save(tmp_path, {"labels": ["no", "yes"], "columns": {"text": "text"}})
+    model.save(tmp_path, {"labels": ["no", "yes"], "task_type": CLASSIFICATION, "columns": {"text": "text"}})
     found = load_words(tmp_path)
     assert found is not None
     loaded, about = found
@@ -82,3 +84,15 @@ def test_a_damaged_model_is_refused(tmp_path: Path, damage: str) -> None:
     (tmp_path / "words.json").write_text(damage)
     with pytest.raises(FrostlineError, match=r"The TF-IDF model in .* is damaged"):
         load_words(tmp_path)
+
+
+def test_each_label_of_a_set_has_a_model_of_its_own() -> None:
+    targets = np.array([[1, 0, 1], [1, 0, 0], [0, 0, 1], [0, 1, 1], [1, 1, 1], [0, 0, 1]], np.bool_)
+    given = replace(examples([0] * 6), targets=np.concatenate([targets, np.zeros((6, 1), np.bool_)], 1))
+    found = fitted(given, 4).predictions(given)
+    for label in range(3):
+        model = LogisticRegression(max_iter=1000).fit(vectors(), targets[:, label])
+        np.testing.assert_allclose(found[:, label], model.predict_proba(vectors())[:, 1], atol=1e-9)
+    assert not found[:, 3].any()
+    always = replace(given, targets=np.ones((6, 2), np.bool_))
+    assert (fitted(always, 2).predictions(given) == 1).all()

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from frostline import FrostlineError
-from frostline.api.prediction import Predictions, as_texts, require_shape, text_cells, text_columns, trained_columns
+from frostline.api.outputs import Outputs, Predictions, text_cells, text_columns
+from frostline.api.prediction import as_texts, require_shape, trained_columns
 from frostline.data.examples import Texts
 from frostline.frozen.bundle.branches import branches
 from frostline.frozen.bundle.folder import LoadedBundle, is_bundle, read_bundle, task_folder, task_names
@@ -56,7 +57,7 @@ class Bundle:
             logits = logits_of(tokens, run)
         truncated = int((tokens.dropped > 0).sum())
         return {
-            task: Predictions.of_logits(texts, of_task, model.config, truncated)
+            task: Outputs.of_config(model.config).of_logits(texts, of_task, truncated)
             for task, of_task, model in zip(self.tasks, logits, loaded.models, strict=True)
         }
 

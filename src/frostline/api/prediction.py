@@ -1,23 +1,20 @@
 """``frostline.predict``: label new texts with a saved model, a saved probe, or any classifier of transformers."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor
 
 from frostline import FrostlineError
+from frostline.api.outputs import Outputs, Predictions
 from frostline.api.tags import TagPredictions, as_sentences, predict_tags
 from frostline.data.examples import Texts
 from frostline.data.load import read_unlabelled
 from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
 from frostline.frozen.bundle.folder import is_bundle
 from frostline.model.classifier import is_tagger, load_classifier, logits_of
-from frostline.model.output_keys import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.saved import saved_probe
 from frostline.training.probes.words import FACTS as WORDS_FACTS
@@ -25,96 +22,6 @@ from frostline.training.probes.words import load_words
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """A label is predicted from this probability on, else the other one of two labels."""
-
-    label: str
-    probability: float
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """Predictions for N texts.
-
-    Attributes:
-        texts: The texts, with their row numbers in the source.
-        labels: The C classes; empty for regression.
-        values: Probabilities ``[N, C]``, or for regression predicted numbers ``[N, 1]``.
-        truncated: The number of texts that were truncated to the model's length limit.
-        temperature: What the logits were divided by, from the model's config.json; 1 if it has none.
-        threshold: The threshold for one of two labels; None: the label with the highest probability is predicted.
-    """
-
-    texts: Texts
-    labels: tuple[str, ...]
-    values: NDArray[np.float32]
-    truncated: int
-    temperature: float = 1.0
-    threshold: Threshold | None = None
-
-    @classmethod
-    def of_logits(
-        cls, texts: Texts, logits: Tensor, config: Any, truncated: int, threshold: float | None = None
-    ) -> "Predictions":
-        """The predictions of a classifier with this configuration, from its logits ``[N, C]``.
-
-        Temperature and threshold are those of the configuration; a given threshold replaces the latter.
-        """
-        labels, temperature, decision = _outputs(config, threshold)
-        values = (logits / temperature).softmax(1) if labels else logits
-        return cls(texts, labels, values.numpy(), truncated, temperature, decision)
-
-    @property
-    def predicted(self) -> list[str]:
-        """The predicted label of each text; empty for regression."""
-        return [self._label(n) for n in range(len(self.values))] if self.labels else []
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """One dictionary per text: ``row``, ``text``, ``label`` and a probability ``p(LABEL)`` for each label.
-
-        Pairs also have ``text_pair``. For regression, ``prediction`` replaces label and probabilities.
-        """
-        yield from ({**text_cells(self.texts, n), **self.cells(n)} for n in range(len(self.texts)))
-
-    def columns(self) -> list[str]:
-        """The keys of :meth:`rows`."""
-        return [*text_columns(self.texts), *self.cell_columns()]
-
-    def cells(self, n: int) -> dict[str, Any]:
-        """What is predicted for text ``n``: the keys of :meth:`rows` without row number and text."""
-        if not self.labels:
-            return {"prediction": float(self.values[n, 0])}
-        probabilities = zip(self.labels, self.values[n], strict=True)
-        return {
-            "label": self._label(n),
-            **{f"p({label})": round(float(p), 6) for label, p in probabilities},
-        }
-
-    def _label(self, n: int) -> str:
-        """The predicted label of text ``n``."""
-        if self.threshold is None:
-            return self.labels[int(self.values[n].argmax())]
-        place = self.labels.index(self.threshold.label)
-        enough = self.values[n, place] >= self.threshold.probability
-        return self.labels[place if enough else 1 - place]
-
-    def cell_columns(self) -> list[str]:
-        """The keys of :meth:`cells`."""
-        return ["label", *(f"p({label})" for label in self.labels)] if self.labels else ["prediction"]
-
-
-def text_cells(texts: Texts, n: int) -> dict[str, Any]:
-    """Row number and text of text ``n``, and the second text of a pair."""
-    pair = {} if texts.pairs is None else {"text_pair": texts.pairs[n]}
-    return {"row": int(texts.rows[n]), "text": texts.texts[n], **pair}
-
-
-def text_columns(texts: Texts) -> list[str]:
-    """The keys of :func:`text_cells`."""
-    return ["row", "text", *([] if texts.pairs is None else ["text_pair"])]
 
 
 def require_model(folder: str | Path) -> None:
@@ -156,7 +63,7 @@ def predict(
         text_column: The column of the texts in a table. By default it is that of the training data, or found by its name.
         text_pair_column: The column of the second texts of pairs, likewise.
         threshold: The probability of the second of two labels (or of the label that config.json names) from which it is
-            predicted. By default it is ``decision_threshold`` of the model's config.json, else 0.5.
+            predicted; of every label if a text can have several. By default it is that of the model's config.json, else 0.5.
         trust_remote_code: Whether to run code that comes with the model.
 
     Raises:
@@ -176,21 +83,17 @@ def predict(
     texts = as_texts(texts, text_column, text_pair_column, trained_columns(folder))
     require_shape(Path(folder), texts)
     if probe := saved_probe(folder):
-        labels = tuple(probe.about["labels"])
-        decision = _threshold({}, labels, threshold)
-        values, truncated = probe.values(texts, trust_remote_code=trust_remote_code)
-        return Predictions(texts, labels, values, truncated, threshold=decision)
+        outputs = Outputs.of_task(probe.about["task_type"], probe.about["labels"], threshold)
+        return outputs.of_values(texts, *probe.values(texts, trust_remote_code=trust_remote_code))
     if words := load_words(folder):
         model_of_words, about = words
-        labels = tuple(about["labels"])
-        values = model_of_words.predictions(texts).astype(np.float32)
-        return Predictions(texts, labels, values, 0, threshold=_threshold({}, labels, threshold))
+        outputs = Outputs.of_task(about["task_type"], about["labels"], threshold)
+        return outputs.of_values(texts, model_of_words.predictions(texts).astype(np.float32), 0)
     classifier = load_classifier(Path(folder), trust_remote_code=trust_remote_code)
-    config = classifier.model.config
-    _outputs(config, threshold)  # an unusable threshold is refused before anything is computed
+    outputs = Outputs.of_config(classifier.model.config, threshold)  # an unusable threshold is refused here
     tokens = classifier.encode(texts)
     (logits,) = logits_of(tokens, lambda batch: [classifier.model(**batch).logits])
-    return Predictions.of_logits(texts, logits, config, int((tokens.dropped > 0).sum()), threshold)
+    return outputs.of_logits(texts, logits, int((tokens.dropped > 0).sum()))
 
 
 def as_texts(
@@ -218,37 +121,3 @@ def require_shape(folder: Path, texts: Texts) -> None:
             f"{texts.name} has {given}, but the model in {folder} was trained on {trained}: name the columns with "
             "--text-column and --text-pair-column."
         )
-
-
-def _labels(names: Mapping[int, str], problem_type: str | None, outputs: int) -> tuple[str, ...]:
-    return () if problem_type == "regression" or outputs == 1 else tuple(names[n] for n in range(outputs))
-
-
-def _outputs(config: Any, threshold: float | None) -> tuple[tuple[str, ...], float, Threshold | None]:
-    """The labels of a classifier with this configuration, its temperature and its threshold."""
-    labels, keys = _labels(config.id2label, config.problem_type, config.num_labels), config.to_dict()
-    return labels, _number(keys, TEMPERATURE, 1.0), _threshold(keys, labels, threshold)
-
-
-def _threshold(config: Mapping[str, Any], labels: Sequence[str], given: float | None) -> Threshold | None:
-    """The given threshold, else that of config.json; None if there is neither."""
-    if given is None and THRESHOLD not in config:
-        return None
-    if len(labels) != 2:
-        found = f"{len(labels)} labels" if labels else "no labels"
-        raise FrostlineError(f"A threshold is for two labels, but this model has {found}: leave --threshold out.")
-    probability = _number(config, THRESHOLD, 0.5) if given is None else given
-    if not 0 < probability < 1:
-        raise FrostlineError(f"The threshold cannot be {probability:g}: give a probability between 0 and 1.")
-    label = config.get(THRESHOLD_LABEL, labels[1])
-    if label not in labels:
-        raise FrostlineError(f"{THRESHOLD_LABEL} in config.json is {label!r}: name one of {', '.join(labels)}.")
-    return Threshold(label, probability)
-
-
-def _number(config: Mapping[str, Any], key: str, default: float) -> float:
-    """A number above 0 in config.json."""
-    value = config.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
-        raise FrostlineError(f"{key} in config.json is {value!r}: give a number above 0, or remove the key.")
-    return float(value)

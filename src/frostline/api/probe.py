@@ -12,6 +12,7 @@ from frostline.api.tables import split_off_tables
 from frostline.data.files import make_folder
 from frostline.data.load import Data
 from frostline.data.parsing import comma_separated
+from frostline.data.wording import listed
 from frostline.fast.malloc import memory_reused
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.cache.loading import load_or_compute, missing_rows
@@ -74,6 +75,7 @@ def probe(
     columns: Sequence[str | None] = named or [spec.label_column]
     data = [read_data(spec.model_copy(update={"label_column": name}), tables) for name in columns]
     _require_texts(data)
+    _require_ridge(data, kind)
     progress.begin("loading the model")
     machine = this_machine(spec.device, spec.precision)
     pretrained = load_model(spec, data[0].task, machine)
@@ -89,7 +91,7 @@ def probe(
     )
     found = []
     for one, rows in zip(data, _rows_by_split(encoded), strict=True):
-        progress.begin(f"fitting probes for {one.task.columns.label}")
+        progress.begin(f"fitting probes for {listed(one.task.columns.of_labels)}")
         metric = check_metric(spec.metric, one.task.task_type, len(one.task.labels))
         words = WordsModel.fit(one.train, len(one.task.labels))
         found.append(fit(one, states, rows, metric=metric, words=words))
@@ -104,6 +106,14 @@ def _require_texts(data: Sequence[Data]) -> None:
         raise FrostlineError(
             f"{data[0].task.name}: probes read one vector of each text and cannot predict tags of words: use "
             "`frostline sweep` with --tune 0, which trains the head only."
+        )
+
+
+def _require_ridge(data: Sequence[Data], kind: str) -> None:
+    """Refuse logistic regression for texts with any number of labels."""
+    if kind != "ridge" and any(one.train.has_label_sets for one in data):
+        raise FrostlineError(
+            f"{data[0].task.name}: --kind {kind} is for one label for each text; leave it out, and ridge fits every label."
         )
 
 

@@ -21,7 +21,12 @@ Rows = Sequence[Mapping[str, Any]]
 def _csv(rows: Rows, columns: Sequence[str]) -> bytes:
     from frostline.sweep.results.tables import csv_bytes
 
-    return csv_bytes(rows, columns)
+    return csv_bytes([{name: _cell(value) for name, value in row.items()} for row in rows], columns)
+
+
+def _cell(value: Any) -> Any:
+    """A list of labels as JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
 
 
 def _json_lines(rows: Rows, columns: Sequence[str]) -> bytes:
@@ -67,7 +72,8 @@ ColumnNames = Annotated[str | None, typer.Option(help="Column names, for files w
 Threshold = Annotated[
     float | None,
     typer.Option(
-        help="Probability from which the second of two labels is predicted. [default: as saved with the model, else 0.5]"
+        help="Probability from which the second of two labels is predicted, or each label if a text can have several. "
+        "[default: as saved with the model, else 0.5]"
     ),
 ]
 TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")]
@@ -88,9 +94,9 @@ def predict(
 ) -> None:
     """Predict labels and probabilities for a table of texts.
 
-    The output has one row per text: its row number in the file (the header is row 1), the text, the predicted label and the
-    probability of each label. With a bundle, these columns begin with the name of each task. A model that predicts tags of words
-    writes a row per sentence with lists of words, tags and probabilities, or a CoNLL file.
+    The output has one row per text: its row number in the file (the header is row 1), the text, the predicted label (or a list of
+    labels) and the probability of each label. With a bundle, these columns begin with the name of each task. A model that
+    predicts tags of words writes a row per sentence with lists of words, tags and probabilities, or a CoNLL file.
     """
     from frostline.api.bundle_prediction import bundle_columns, joined_columns, joined_rows, load_bundle
     from frostline.api.prediction import predict as predict_texts
@@ -171,6 +177,11 @@ def print_outputs(task: str, predictions: Any) -> None:
     """Print which temperature and threshold were applied, if there are any, after the name of the ``task``."""
     if predictions.temperature != 1:
         print(f"{task}The logits are divided by the temperature {predictions.temperature:.3g}.", file=sys.stderr)
+    if (limits := set(getattr(predictions, "thresholds", ()))) - {0.5}:
+        shown = (
+            f"{min(limits):.3g}" if len(limits) == 1 else f"{min(limits):.3g} to {max(limits):.3g}, each with its own"
+        )
+        print(f"{task}Labels are predicted from probability {shown} on.", file=sys.stderr)
     if limit := predictions.threshold:
         print(
             f"{task}The label {limit.label!r} is predicted from probability {limit.probability:.3g} on.",

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from frostline.data.examples import Examples, Indices, Texts
-from frostline.data.specification import REGRESSION, TOKENS
+from frostline.data.specification import MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
 from frostline.data.wording import SHOWN_ROWS, listed
+
+CONFLICTS = {TOKENS: "several lists of tags", MULTI_LABEL: "several lists of labels"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +25,7 @@ class SplitReport:
         source: The file or object that the rows come from.
         rows: The number of rows.
         label_counts: The number of rows of each label, or of words with each tag; empty for regression.
+        without_label: The number of rows without any label.
         target_range: The smallest and the largest target; None for classification.
         characters: Statistics of the text lengths in characters. The two texts of a pair count together.
         empty_texts: The number of rows with an empty text.
@@ -32,6 +35,7 @@ class SplitReport:
     source: str
     rows: int
     label_counts: dict[str, int]
+    without_label: int
     target_range: tuple[float, float] | None
     characters: dict[str, float]
     empty_texts: int
@@ -72,7 +76,7 @@ class DataReport:
                 warnings.append(f"Warning: {count:,} of {rows:,} {second} {have} a text that is also in {first}.")
         if self.conflicting:
             have = "text has" if self.conflicting == 1 else "texts have"
-            labels = "several lists of tags" if task_type == TOKENS else "more than one label"
+            labels = CONFLICTS.get(task_type, "more than one label")
             warnings.append(f"Warning: {self.conflicting:,} training {have} {labels}.")
         return warnings
 
@@ -81,6 +85,9 @@ class DataReport:
         absent = [label for label, count in facts.label_counts.items() if not count]
         if absent:
             notes.append(f"No {split} row has the label {listed(absent)}.")
+        if facts.without_label:
+            have = "row has" if facts.without_label == 1 else "rows have"
+            notes.append(f"{facts.without_label:,} of {facts.rows:,} {split} {have} no label.")
         if facts.empty_texts:
             where = ", ".join(str(row) for row in facts.empty_rows)
             more = ", ..." if facts.empty_texts > len(facts.empty_rows) else ""
@@ -125,13 +132,13 @@ def _split_report(examples: Examples, task: Task) -> SplitReport:
         lengths = lengths + [len(pair) for pair in pairs]
         empty = empty | [not pair.strip() for pair in pairs]
     classes = task.task_type != REGRESSION
-    known = examples.targets[examples.targets != NO_WORD]  # [N], or all words
-    counts = np.bincount(known, minlength=len(task.labels)).tolist() if classes else []
+    counts = _label_counts(examples, len(task.labels)) if classes else []
     bounds = (float(examples.targets.min()), float(examples.targets.max()))
     return SplitReport(
         source=examples.name,
         rows=len(examples),
         label_counts=dict(zip(task.labels, counts, strict=True)),
+        without_label=int((~examples.targets.any(1)).sum()) if examples.has_label_sets else 0,
         target_range=None if classes else bounds,
         characters={
             "min": float(lengths.min()),
@@ -143,3 +150,14 @@ def _split_report(examples: Examples, task: Task) -> SplitReport:
         empty_texts=int(empty.sum()),
         empty_rows=tuple(examples.rows[empty][:SHOWN_ROWS].tolist()),
     )
+
+
+def _label_counts(examples: Examples, labels: int) -> list[int]:
+    """The number of rows, or of words, with each label."""
+    if examples.has_label_sets:
+        counts = examples.targets.sum(0)
+    else:
+        known = examples.targets[examples.targets != NO_WORD]  # [N], or all words
+        counts = np.bincount(known.astype(np.int64), minlength=labels)
+    found: list[int] = counts.tolist()
+    return found

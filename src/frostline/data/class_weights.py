@@ -6,20 +6,20 @@ import numpy as np
 import numpy.typing as npt
 
 from frostline import FrostlineError
+from frostline.data.examples import Targets
 from frostline.data.wording import did_you_mean, listed, quoted
 
 NAMED_WEIGHTS = ("none", "balanced")
 
 
-def class_weights(
-    targets: npt.NDArray[np.int64], spec: str | Mapping[str, float], labels: Sequence[str]
-) -> npt.NDArray[np.float64]:
+def class_weights(targets: Targets, spec: str | Mapping[str, float], labels: Sequence[str]) -> npt.NDArray[np.float64]:
     """The weight of each label, ``[len(labels)]``.
 
     Args:
-        targets: Class indices of the training rows, ``[N]``.
+        targets: Class indices of the training rows, ``[N]``, or whether each has each label, bool ``[N, C]``.
         spec: "none": every weight is 1. "balanced": rows / (classes x rows of the class), as in scikit-learn, counting only the
-            classes in ``targets``; a label without rows gets 1. Or a weight for every label.
+            classes in ``targets``; a label without rows gets 1. For label sets, it is rows without the label / rows with it.
+            Both then have the same weight in the loss. Or a weight for every label.
         labels: The names of the classes in the order of their indices.
 
     Raises:
@@ -29,6 +29,9 @@ def class_weights(
     if not isinstance(spec, str):
         _check(spec, labels)
         weights[:] = [spec[label] for label in labels]
+    elif spec == "balanced" and targets.dtype == np.bool_:
+        rows = targets.sum(0)
+        np.divide(len(targets) - rows, rows, out=weights, where=(rows > 0) & (rows < len(targets)))
     elif spec == "balanced":
         from sklearn.utils.class_weight import compute_class_weight
 

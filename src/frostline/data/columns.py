@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from frostline import FrostlineError
-from frostline.data.specification import TOKENS
+from frostline.data.specification import MULTI_LABEL, TOKENS
 from frostline.data.table import Table
 from frostline.data.wording import did_you_mean, listed, quoted
 
@@ -32,6 +33,7 @@ LABELS = (
 )
 WORDS = ("tokens", "words")
 TAGS = ("ner_tags", "tags", "labels", "ner", "pos_tags", "upos")
+LABEL_SETS = ("labels", "label", "tags", "topics", "categories", "genres", "emotions")
 
 
 @dataclass(frozen=True)
@@ -46,19 +48,38 @@ class CommonNames:
 
 OF_TEXTS = CommonNames(TEXTS, PAIRS, LABELS, "label")
 OF_WORDS = CommonNames(WORDS, (), TAGS, "ner_tags")
+OF_LABEL_SETS = CommonNames(TEXTS, PAIRS, LABEL_SETS, "labels")
+COMMON = {TOKENS: OF_WORDS, MULTI_LABEL: OF_LABEL_SETS}  # by task type; all others: OF_TEXTS
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The names of the columns. ``text_pair`` is None for single texts, and ``label`` is None without labels."""
+    """The names of the columns.
+
+    Attributes:
+        text: The column of the texts.
+        text_pair: The column of the second texts of pairs; None for single texts.
+        label: The column of the labels; None without labels, or if there are ``indicators``.
+        indicators: Columns of 0 and 1, one for each label.
+        separator: What separates the labels of a text in the label column; None if they are lists, or if a text has one label.
+    """
 
     text: str
     text_pair: str | None = None
     label: str | None = None
+    indicators: tuple[str, ...] = ()
+    separator: str | None = None
+
+    @property
+    def of_labels(self) -> tuple[str, ...]:
+        """All columns of labels."""
+        return self.indicators if self.label is None else (self.label,)
 
     def __str__(self) -> str:
         pair = f" with {quoted(self.text_pair)}" if self.text_pair is not None else ""
         label = f", label is column {quoted(self.label)}" if self.label is not None else ""
+        if self.indicators:
+            label = f", labels are the columns {listed(self.indicators)}"
         return f"text is column {quoted(self.text)}{pair}{label}"
 
 
@@ -68,6 +89,7 @@ def choose_columns(
     text_column: str | None = None,
     text_pair_column: str | None = None,
     label_column: str | None = None,
+    indicator_columns: Sequence[str] = (),
     label_needed: bool = True,
     task_type: str | None = None,
 ) -> Columns:
@@ -81,12 +103,7 @@ def choose_columns(
         FrostlineError: A column does not exist, is used twice, or is ambiguous.
     """
     named = {"--text-column": text_column, "--text-pair-column": text_pair_column, "--label-column": label_column}
-    for flag, column in named.items():
-        if column is not None and column not in table.columns:
-            raise FrostlineError(
-                f"{table.name}: there is no column {quoted(column)}{did_you_mean(column, table.columns)}; "
-                f"pass one of {listed(table.columns)} with {flag}."
-            )
+    _require_columns(table, [*named.items(), *(("--indicator-columns", column) for column in indicator_columns)])
     if text_pair_column is not None and text_column is None:
         raise FrostlineError(
             f"{table.name}: --text-pair-column {quoted(text_pair_column)} is the second text of a pair; name the first "
@@ -96,30 +113,44 @@ def choose_columns(
         raise FrostlineError(
             f"{table.name}: --text-pair-column is for pairs of texts, and tags belong to the words of one sentence; leave it out."
         )
-    common = OF_WORDS if task_type == TOKENS else OF_TEXTS
+    common = COMMON.get(task_type or "", OF_TEXTS)
     text, pair = (
         (text_column, text_pair_column) if text_column is not None else _find_texts(table, label_column, common)
     )
-    label = label_column if label_column is not None else _find_label(table, {text, pair}, common, needed=label_needed)
-    chosen = [column for column in (text, pair, label) if column is not None]
+    label = label_column
+    if label is None and not indicator_columns:
+        label = _find_label(table, {text, pair}, common, needed=label_needed)
+    chosen = [column for column in (text, pair, label, *indicator_columns) if column is not None]
     if len(set(chosen)) < len(chosen):
         raise FrostlineError(
             f"{table.name}: column {quoted(max(chosen, key=chosen.count))} is chosen for two purposes; name another with "
-            "--text-column, --text-pair-column or --label-column."
+            f"--text-column, --text-pair-column or {'--indicator-columns' if indicator_columns else '--label-column'}."
         )
-    return Columns(text=text, text_pair=pair, label=label)
+    return Columns(text=text, text_pair=pair, label=label, indicators=tuple(indicator_columns))
 
 
-def has_lists(table: Table, text_column: str | None, label_column: str | None) -> bool:
-    """Whether the text column or the label column holds lists, so that the task is token classification.
+def task_of_lists(table: Table, text_column: str | None, label_column: str | None) -> str | None:
+    """The type of a task whose labels are lists; None if there are no lists.
 
-    A column that is not given is looked for by the common names of words and tags.
+    Lists of words with lists of tags are token classification. Texts with lists of labels are multi-label classification. A
+    column that is not given is looked for by its common names.
     """
-    by_name = {name.casefold(): name for name in table.columns}
-    found = {by_name[name] for name in (*WORDS, *TAGS) if name in by_name}
-    given = {name for name in (text_column, label_column) if name is not None and name in table.columns}
-    first = table.first(1)
-    return any(is_list(first.cells(name)[0]) for name in given or found)
+    by_name, first = {name.casefold(): name for name in table.columns}, table.first(1)
+
+    def found(given: str | None, names: Sequence[str]) -> list[object]:
+        """The first cell of the given column, or of each column with one of these names."""
+        columns = (
+            [by_name[name] for name in names if name in by_name] if given is None else {given} & set(table.columns)
+        )
+        return [first.cells(column)[0] for column in columns]
+
+    if any(map(is_list, found(text_column, WORDS))):
+        return TOKENS
+    labels = found(label_column, LABEL_SETS[:2]) or found(label_column, (*TAGS, *LABEL_SETS))
+    if not any(map(is_list, labels)):
+        return None
+    texts = found(text_column, [*TEXTS, *chain.from_iterable(PAIRS)])
+    return MULTI_LABEL if any(isinstance(text, str) for text in texts) else TOKENS
 
 
 def is_list(cell: object) -> bool:
@@ -143,6 +174,16 @@ def items_of(cell: Any, location: str, what: str, remedy: str) -> list[Any]:
         return list(cell)
     found = f"the list of {what} is missing" if cell is None else f"{quoted(cell)} is not a list of {what}"
     raise FrostlineError(f"{location}: {found}; {remedy}.")
+
+
+def _require_columns(table: Table, named: Sequence[tuple[str, str | None]]) -> None:
+    """Raise an error if a column that a flag names does not exist."""
+    for flag, column in named:
+        if column is not None and column not in table.columns:
+            raise FrostlineError(
+                f"{table.name}: there is no column {quoted(column)}{did_you_mean(column, table.columns)}; "
+                f"pass one of {listed(table.columns)} with {flag}."
+            )
 
 
 def _find_texts(table: Table, label: str | None, common: CommonNames) -> tuple[str, str | None]:

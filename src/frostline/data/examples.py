@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 Indices = npt.NDArray[np.int64]
+Targets = npt.NDArray[np.int64] | npt.NDArray[np.float64] | npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,15 +62,27 @@ class Examples(Texts):
     """Texts with their targets: int64 class indices ``[N]``, or float64 numbers ``[N]`` for regression.
 
     For token classification, the texts are sentences (:mod:`frostline.data.sentences`) and the targets are the indices of
-    the words' tags ``[N, W]`` (:mod:`frostline.data.tags`).
+    the words' tags ``[N, W]`` (:mod:`frostline.data.tags`). For texts with any number of labels, the targets are bool ``[N, C]``
+    (:mod:`frostline.data.label_sets`).
     """
 
-    targets: npt.NDArray[np.int64] | npt.NDArray[np.float64]
+    targets: Targets
 
     @property
     def of_words(self) -> bool:
         """Whether the examples are sentences of words with tags."""
-        return self.targets.ndim > 1
+        return self.targets.ndim > 1 and not self.has_label_sets
+
+    @property
+    def has_label_sets(self) -> bool:
+        """Whether a text can have any number of labels."""
+        return self.targets.dtype == np.bool_
+
+    def with_label(self, label: int) -> npt.NDArray[np.bool_]:
+        """Whether each example has the label with this index, or a word with this tag, ``[N]``."""
+        if self.has_label_sets:
+            return self.targets[:, label].astype(np.bool_)
+        return np.asarray((self.targets.reshape(len(self), -1) == label).any(1))
 
     def take(self, indices: Indices) -> Self:
         return replace(super().take(indices), targets=self.targets[indices])

@@ -2,14 +2,16 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Number
 
 from frostline import FrostlineError
-from frostline.data.parsing import INTEGER
+from frostline.data.parsing import INTEGER, NUMBER
+from frostline.data.specification import MULTI_LABEL
 from frostline.data.table import Table
-from frostline.data.wording import quoted, visible
+from frostline.data.wording import did_you_mean, listed, quoted, visible
 
+MAX_CLASSES = 20  # more distinct labels than this may be the numbers of a regression, or not labels at all
 UNLABELLED = {None, "", "-1", "-1.0"}  # cells that published test files contain instead of labels
 
 
@@ -20,9 +22,10 @@ def label_cells(table: Table, column: str) -> list[str | None]:
         return [names[cell] if cell is not None and 0 <= cell < len(names) else None for cell in cells]
     wrong = next((i for i, cell in enumerate(cells) if not isinstance(cell, str | Number | None)), None)
     if wrong is not None:
+        several = f", pass --task-type {MULTI_LABEL} for lists" if isinstance(cells[wrong], list) else ""
         raise FrostlineError(
             f"{table.location(wrong, column)}: {quoted(cells[wrong])} is neither a text nor a number; give one label per "
-            "row, or name another column with --label-column."
+            f"row{several}, or name another column with --label-column."
         )
     missing = (cell is None or cell != cell for cell in cells)  # NaN, which JSON lines may contain, differs from itself
     return [None if is_missing else str(cell) for cell, is_missing in zip(cells, missing, strict=True)]
@@ -43,19 +46,64 @@ def refuse_missing(table: Table, column: str, cells: Sequence[str | None]) -> No
         )
 
 
-def refuse_similar_labels(table: Table, column: str, cells: Sequence[str | None], counts: Counter[str]) -> None:
-    """Raise an error if two labels differ only in case, white space, Unicode form or leading zeros."""
+def first_rows(labels: Sequence[Sequence[str]]) -> dict[str, int]:
+    """The first row of each label, from the labels of each row."""
+    first: dict[str, int] = {}
+    for row, of_row in enumerate(labels):
+        for label in of_row:
+            first.setdefault(label, row)
+    return first
+
+
+def refuse_similar_labels(table: Table, column: str, counts: Counter[str], first: Mapping[str, int]) -> None:
+    """Raise an error if two labels differ only in case, white space, Unicode form or leading zeros.
+
+    Args:
+        table: Where the labels are.
+        column: Their column.
+        counts: The number of rows of each label.
+        first: The first row of each label.
+    """
     seen: dict[str, str] = {}
     for label in counts:
         other = seen.setdefault(_appearance(label), label)
         if other != label:
             shown = " and ".join(
-                f"{quoted(one)} ({counts[one]:,} rows, first row {table.rows[cells.index(one)]})"
-                for one in (other, label)
+                f"{quoted(one)} ({counts[one]:,} rows, first row {table.rows[first[one]]})" for one in (other, label)
             )
             raise FrostlineError(
                 f"{table.name}, column {quoted(column)}: the labels {shown} look the same; write them alike."
             )
+
+
+def are_too_many(labels: int, rows: int) -> bool:
+    """Whether so many different labels in so many rows are probably no labels."""
+    return labels > max(MAX_CLASSES, rows // 2)
+
+
+def check_declared(table: Table, column: str, labels: tuple[str, ...], counts: Counter[str]) -> None:
+    """Raise an error if the labels that the user gives are not those of the rows, each once."""
+    if len(set(labels)) < len(labels):
+        raise FrostlineError(f"--labels names {quoted(max(labels, key=labels.count))} more than once; name each once.")
+    unknown, absent = [one for one in counts if one not in labels], [one for one in labels if one not in counts]
+    if unknown:
+        hint = did_you_mean(unknown[0], labels)
+        raise FrostlineError(
+            f"{table.name}, column {quoted(column)}: {listed(unknown)} is not among --labels{hint}; add it there or "
+            "correct it in the file."
+        )
+    if absent:
+        hint = did_you_mean(absent[0], counts)
+        raise FrostlineError(
+            f"{table.name}, column {quoted(column)}: no row has {listed(absent)}, which --labels names{hint}; remove it "
+            "there or add such rows."
+        )
+
+
+def ordered(counts: Counter[str]) -> tuple[str, ...]:
+    """The labels in their order: numbers by value, texts by code point."""
+    numeric = all(NUMBER.fullmatch(label.strip()) for label in counts)
+    return tuple(sorted(counts, key=lambda label: (float(label) if numeric else 0.0, label)))
 
 
 def _appearance(label: str) -> str:

@@ -1,7 +1,7 @@
 """Load the data: from the user's files and options to the examples of a task."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,20 @@ import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.checks import DataReport, report_on
-from frostline.data.columns import Columns, choose_columns, has_lists
+from frostline.data.columns import Columns, choose_columns, task_of_lists
 from frostline.data.dataset_sources import read_splits, split_of_name
 from frostline.data.examples import Examples, Texts
 from frostline.data.formats.reader import read_table
 from frostline.data.glue.files import read_glue_splits
 from frostline.data.glue.tables import read_glue_table, unify_layouts
 from frostline.data.glue.tasks import MISMATCHED, GlueTask, glue_task, refuse_redundant_options
+from frostline.data.label_sets import has_no_label_sets
 from frostline.data.labels import all_unlabelled, label_cells
 from frostline.data.sentences import sentences
 from frostline.data.specification import (
     CLASSIFICATION,
     HOLD_OUT,
+    MULTI_LABEL,
     NO_TEST,
     REGRESSION,
     TASK_TYPES,
@@ -170,15 +172,16 @@ def _decide_task(tables: Mapping[str, Table], spec: DataSpec, glue: GlueTask | N
         unified, columns = unify_layouts(tables, glue)
     else:
         unified = dict(tables)
-        if task_type is None and has_lists(tables["train"], spec.text_column, spec.label_column):
-            task_type = TOKENS
+        task_type = _task_type_of_columns(tables["train"], spec)
         columns = choose_columns(
             tables["train"],
             text_column=spec.text_column,
             text_pair_column=spec.text_pair_column,
             label_column=spec.label_column,
+            indicator_columns=spec.indicator_columns or (),
             task_type=task_type,
         )
+        columns = replace(columns, separator=spec.label_separator)
     usual_name = _source_name(spec) if glue is None else glue.name
     return unified, decide_task(
         unified["train"],
@@ -187,6 +190,22 @@ def _decide_task(tables: Mapping[str, Table], spec: DataSpec, glue: GlueTask | N
         task_type=task_type,
         labels=spec.labels,
     )
+
+
+def _task_type_of_columns(table: Table, spec: DataSpec) -> str | None:
+    """The type of the task, as far as flags and lists decide it."""
+    flags = {"--indicator-columns": spec.indicator_columns, "--label-separator": spec.label_separator}
+    given = [flag for flag, value in flags.items() if value]
+    if not given:
+        return spec.task_type or task_of_lists(table, spec.text_column, spec.label_column)
+    if spec.task_type not in (None, MULTI_LABEL):
+        raise FrostlineError(
+            f"{given[0]} is for {MULTI_LABEL}, but --task-type is {spec.task_type}: leave one of them out."
+        )
+    if spec.indicator_columns and (spec.label_column or spec.label_separator):
+        other = "--label-column" if spec.label_column else "--label-separator"
+        raise FrostlineError(f"--indicator-columns replace a label column: leave {other} or --indicator-columns out.")
+    return MULTI_LABEL
 
 
 def _source_name(spec: DataSpec) -> str:
@@ -218,13 +237,25 @@ def _tags(labels: Sequence[str]) -> str:
     return f"A tag for each word, one of {len(labels)}: {listed(labels)}."
 
 
-TARGETS: Mapping[str, Callable[[Sequence[str]], str]] = {CLASSIFICATION: _classes, REGRESSION: _number, TOKENS: _tags}
+def _label_sets(labels: Sequence[str]) -> str:
+    return f"Multi-label classification: a text has any number of {len(labels)} labels: {listed(labels)}."
+
+
+TARGETS: Mapping[str, Callable[[Sequence[str]], str]] = {
+    CLASSIFICATION: _classes,
+    MULTI_LABEL: _label_sets,
+    REGRESSION: _number,
+    TOKENS: _tags,
+}
 
 
 def _is_unlabelled(table: Table, task: Task) -> bool:
-    column = task.columns.label
-    if column is None or column not in table.columns:
+    columns = task.columns.of_labels
+    if not columns or not all(column in table.columns for column in columns):
         return True
+    if task.task_type == MULTI_LABEL:
+        return has_no_label_sets(table, task.columns)
+    column = columns[0]
     if task.task_type == TOKENS:
         return has_no_tags(table, column)
     return all_unlabelled(label_cells(table, column), task.labels)
@@ -233,7 +264,7 @@ def _is_unlabelled(table: Table, task: Task) -> bool:
 def _examples(table: Table, task: Task, split: str) -> Examples:
     """The texts and targets of a table, which must have the columns of the training table."""
     columns = task.columns
-    for column in (columns.text, columns.text_pair, columns.label):
+    for column in (columns.text, columns.text_pair, *columns.of_labels):
         if column is not None and column not in table.columns:
             raise FrostlineError(
                 f"{table.name}: there is no column {quoted(column)}{did_you_mean(column, table.columns)}, which the training "
@@ -242,7 +273,7 @@ def _examples(table: Table, task: Task, split: str) -> Examples:
     if split != "train" and _is_unlabelled(table, task):
         remedy = "leave it out, or pass --test none" if split == "test" else "leave it out"
         raise FrostlineError(
-            f"{table.name}, column {quoted(columns.label)}: no row has a label (all are missing or -1, as in published "
+            f"{table.name}, column {quoted(columns.of_labels[0])}: no row has a label (all are missing or -1, as in published "
             f"test files); give a {split} file with labels or {remedy}."
         )
     return Examples(**vars(_texts(table, columns, task.task_type)), targets=targets_of(table, task))

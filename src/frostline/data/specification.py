@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-TaskType = Literal["text-classification", "regression", "token-classification"]
+TaskType = Literal["text-classification", "multi-label-classification", "regression", "token-classification"]
 CLASSIFICATION: Final = "text-classification"
+MULTI_LABEL: Final = "multi-label-classification"  # any number of labels for a text
 REGRESSION: Final = "regression"
 TOKENS: Final = "token-classification"  # a label for each word of a sentence
-TASK_TYPES = (CLASSIFICATION, REGRESSION, TOKENS)
+TASK_TYPES = (CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS)
 
 HOLD_OUT, NO_TEST = "hold out", "none"  # keywords that a user can give instead of a validation or test file
 
@@ -32,8 +33,10 @@ class DataSpec:
         text_column: The column of the texts.
         text_pair_column: The column of the second texts of pairs.
         label_column: The column of the labels.
+        indicator_columns: Columns of 0 and 1, one for each label, instead of a label column. A text can then have several labels.
+        label_separator: What separates the labels of a text in the label column, such as ";".
         tag_column: The column of the labels in a CoNLL file, counted from 1.
-        task_type: ``CLASSIFICATION``, ``REGRESSION`` or ``TOKENS``; by default decided from the labels.
+        task_type: One of ``TASK_TYPES``; by default decided from the labels.
         labels: The classes in the order of their indices.
         task_name: The name of the task in all results; by default the name of the file, folder or data set.
         held_out_share: The share of the training rows to hold out, for each of validation and test. By default a tenth, at
@@ -55,6 +58,8 @@ class DataSpec:
     text_column: str | None = None
     text_pair_column: str | None = None
     label_column: str | None = None
+    indicator_columns: Sequence[str] | None = None
+    label_separator: str | None = None
     tag_column: int | None = None
     task_type: str | None = None
     labels: Sequence[str] | None = None

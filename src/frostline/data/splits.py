@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
-from frostline.data.specification import CLASSIFICATION, HOLD_OUT, NO_TEST, REGRESSION, DataSpec, is_keyword
-from frostline.data.subsets import strata, stratified_indices
+from frostline.data.specification import CLASSIFICATION, HOLD_OUT, NO_TEST, DataSpec, is_keyword
+from frostline.data.subsets import least_size, strata, stratified_indices
 from frostline.data.task import Task
 from frostline.data.wording import quoted
 
@@ -52,7 +52,7 @@ def complete_splits(given: Mapping[str, Examples], task: Task, spec: DataSpec) -
     unwanted = {"test": without_test, "validation": bool(folds)}
     missing = [split for split in ("test", "validation") if split not in splits and not unwanted[split]]
     suits_folds = _suits_folds(given, spec)
-    size = _held_out_size(len(splits["train"]), task, spec.held_out_share, missing)
+    size = _held_out_size(splits["train"], spec.held_out_share, missing)
     for split in missing:
         rows = len(splits["train"])
         splits["train"], splits[split] = hold_out(splits["train"], task, size, spec.data_seed, split=split)
@@ -92,8 +92,9 @@ def _has_validation(given: Mapping[str, Examples], spec: DataSpec) -> bool:
     return "validation" in given or spec.validation is not None
 
 
-def _held_out_size(rows: int, task: Task, share: float | None, missing: Sequence[str]) -> int:
+def _held_out_size(examples: Examples, share: float | None, missing: Sequence[str]) -> int:
     """The number of rows to hold out for each missing split, at least one per class."""
+    rows = len(examples)
     if share is None:
         size = min(round(DEFAULT_SHARE * rows), MAX_HELD_OUT)
     else:
@@ -103,7 +104,7 @@ def _held_out_size(rows: int, task: Task, share: float | None, missing: Sequence
                 f"held_out_share = {share:g} for each of {' and '.join(missing)} leaves no training rows: give less than "
                 f"{1 / len(missing):g}."
             )
-    return max(size, len(task.labels), 1)
+    return max(size, least_size(examples.targets))
 
 
 def hold_out(examples: Examples, task: Task, size: int, seed: int, *, split: str) -> tuple[Examples, Examples]:
@@ -115,7 +116,7 @@ def hold_out(examples: Examples, task: Task, size: int, seed: int, *, split: str
     Raises:
         FrostlineError: A class would have no rows in one of the two.
     """
-    needed = 1 if task.task_type == REGRESSION else len(np.unique(strata(examples.targets)))
+    needed = least_size(examples.targets)
     if not needed <= size < len(examples):
         shown = f"all {needed} classes" if needed > 1 else "any row"
         raise FrostlineError(

@@ -14,23 +14,22 @@ import numpy as np
 import numpy.typing as npt
 
 from frostline import FrostlineError
-from frostline.data.examples import Indices
+from frostline.data.examples import Indices, Targets
 from frostline.data.tags import NO_WORD
 
-Targets = npt.NDArray[np.int64] | npt.NDArray[np.float64]
-
 RANK_BINS = 10  # strata of regression targets
+STRATUM_ROWS = 10  # a label of fewer rows is no stratum: it cannot be in every part
 
 
 def subset_indices(targets: Targets, size: int, seed: int) -> Indices:
     """A subset of ``size`` rows, as positions in ``targets``, ``[size]``. The same ``seed`` gives nested subsets.
 
-    Class indices (int64) are stratified by class, numbers (float64) by deciles, sentences as in :func:`strata`.
+    Class indices (int64) are stratified by class, numbers (float64) by deciles, all others as in :func:`strata`.
 
     Raises:
         FrostlineError: The size is below the number of classes in ``targets``, or above the number of rows.
     """
-    classes = len(np.unique(strata(targets))) if _are_classes(targets) else 1
+    classes = least_size(targets)
     if size > len(targets):
         raise FrostlineError(f"A train size of {size:,} is more than the {len(targets):,} rows; pass a smaller one.")
     if size < classes:
@@ -58,12 +57,29 @@ def stratified_indices(targets: Targets, size: int, rng: np.random.Generator) ->
 def strata(targets: Targets) -> npt.NDArray[Any]:
     """The stratum of each row, ``[N]``: its class, or the decile of its number.
 
-    Sentences ``[N, W]`` have two strata: those in which every word has the most frequent tag, and all others.
+    Sentences ``[N, W]`` have two strata: those in which every word has the most frequent tag, and all others. The stratum of a
+    text with any number of labels (bool ``[N, C]``) is the rarest of its labels that at least ``STRATUM_ROWS`` rows have.
     """
+    if targets.dtype == np.bool_:
+        return _rarest_label(targets)
     if targets.ndim > 1:
         most_frequent = np.bincount(targets[targets != NO_WORD].astype(np.int64)).argmax()
         return np.asarray(((targets != most_frequent) & (targets != NO_WORD)).any(axis=1).astype(np.int64))
     return targets if _are_classes(targets) else targets.argsort(kind="stable").argsort() * RANK_BINS // len(targets)
+
+
+def least_size(targets: Targets) -> int:
+    """The fewest rows of a subset: one of each class. Other targets need one row."""
+    return len(np.unique(strata(targets))) if _are_classes(targets) else 1
+
+
+def _rarest_label(targets: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The index of each row's rarest label that is not too rare, ``[N]``; C for a row without one."""
+    rows = targets.sum(0)
+    common = rows >= STRATUM_ROWS
+    order = np.argsort(np.where(common, rows, len(targets) + 1), kind="stable")
+    own = targets[:, order] & common[order]  # the rarest label first
+    return np.asarray(np.where(own.any(1), order[own.argmax(1)], targets.shape[1]))
 
 
 def _order(counts: list[int], size: int) -> list[int]:

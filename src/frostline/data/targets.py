@@ -6,24 +6,29 @@ import numpy as np
 import numpy.typing as npt
 
 from frostline import FrostlineError
+from frostline.data.examples import Targets
+from frostline.data.label_sets import label_sets
 from frostline.data.labels import label_cells, refuse_missing
 from frostline.data.parsing import NUMBER
 from frostline.data.sentences import sentences
-from frostline.data.specification import CLASSIFICATION, REGRESSION, TOKENS
+from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.table import Table
 from frostline.data.tags import tag_indices
 from frostline.data.task import Task
 from frostline.data.wording import did_you_mean, listed, quoted
 
 
-def targets_of(table: Table, task: Task) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
+def targets_of(table: Table, task: Task) -> Targets:
     """The target of every row, ``[N]``: int64 class indices, or float64 numbers for regression.
 
-    For token classification ``[N, W]``: the index of each word's tag, filled up with ``NO_WORD``.
+    For token classification ``[N, W]``: the index of each word's tag, filled up with ``NO_WORD``. For texts with any number of
+    labels bool ``[N, C]``: whether a text has a label.
 
     Raises:
         FrostlineError: A label is missing, is not a finite number, or is not among the training labels.
     """
+    if task.task_type == MULTI_LABEL:
+        return label_sets(table, task.columns, task.labels)
     column = task.columns.label
     assert column is not None
     if task.task_type == TOKENS:

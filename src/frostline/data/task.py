@@ -6,14 +6,22 @@ from dataclasses import dataclass, replace
 
 from frostline import FrostlineError
 from frostline.data.columns import Columns
-from frostline.data.labels import label_cells, refuse_missing, refuse_similar_labels
+from frostline.data.label_sets import label_names
+from frostline.data.labels import (
+    MAX_CLASSES,
+    are_too_many,
+    check_declared,
+    first_rows,
+    label_cells,
+    ordered,
+    refuse_missing,
+    refuse_similar_labels,
+)
 from frostline.data.parsing import INTEGER, NUMBER
-from frostline.data.specification import CLASSIFICATION, REGRESSION, TASK_TYPES, TOKENS
+from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TASK_TYPES, TOKENS
 from frostline.data.table import Table
 from frostline.data.tags import tag_names
-from frostline.data.wording import did_you_mean, listed, quoted
-
-MAX_CLASSES = 20  # more distinct labels than this may be the numbers of a regression, or not labels at all
+from frostline.data.wording import quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +30,7 @@ class Task:
 
     Attributes:
         name: The name of the task in all results.
-        task_type: ``CLASSIFICATION``, ``REGRESSION`` or ``TOKENS``.
+        task_type: One of :data:`frostline.data.specification.TASK_TYPES`.
         labels: The names of the classes in the order of their indices; empty for regression.
         columns: The columns of the training table.
     """
@@ -46,12 +54,16 @@ def decide_task(
     Texts, booleans and at most 20 distinct integers are classes. More than 20 distinct numbers, not all integers, are a
     regression. In every other case, the user must decide. Classes have the order of ``labels``, else the order of the
     ``ClassLabel`` column. Without both, numbers are ordered by value and texts by code point. For the tags of token
-    classification see :func:`frostline.data.tags.tag_names`.
+    classification see :func:`frostline.data.tags.tag_names`, and for texts with any number of labels
+    :func:`frostline.data.label_sets.label_names`.
 
     Raises:
         FrostlineError: The task is ambiguous, a label is missing, or the table's labels do not match ``labels``.
     """
-    assert task_type in (None, *TASK_TYPES) and columns.label is not None
+    assert task_type in (None, *TASK_TYPES)
+    if task_type == MULTI_LABEL:
+        return Task(name=name, task_type=MULTI_LABEL, labels=label_names(table, columns, labels), columns=columns)
+    assert columns.label is not None
     if task_type == TOKENS:
         return Task(name=name, task_type=TOKENS, labels=tag_names(table, columns.label, labels), columns=columns)
     cells = label_cells(table, columns.label)
@@ -67,15 +79,16 @@ def decide_task(
             )
         return task
     counts = Counter(cell for cell in cells if cell is not None)
-    refuse_similar_labels(table, columns.label, cells, counts)
+    first = first_rows([[cell] for cell in cells if cell is not None])
+    refuse_similar_labels(table, columns.label, counts, first)
     if len(counts) < 2:
         raise FrostlineError(
             f"{table.name}, column {quoted(columns.label)}: every row has the label {quoted(cells[0])}; give rows of "
             "at least two classes, or name another column with --label-column."
         )
     if labels:
-        _check_declared(table, columns.label, tuple(labels), counts)
-    return replace(task, labels=given if given else _ordered(counts))
+        check_declared(table, columns.label, tuple(labels), counts)
+    return replace(task, labels=given if given else ordered(counts))
 
 
 def _task_type(table: Table, column: str, cells: Sequence[str | None]) -> str:
@@ -92,7 +105,7 @@ def _task_type(table: Table, column: str, cells: Sequence[str | None]) -> str:
             f"{len(texts):,} distinct texts; correct {quoted(cells[odd])}, or {choose}."
         )
     if texts:
-        if len(texts) > max(MAX_CLASSES, len(cells) // 2):
+        if are_too_many(len(texts), len(cells)):
             raise FrostlineError(
                 f"{table.name}, column {quoted(column)}: {len(texts):,} different labels in {len(cells):,} rows; name "
                 f"the column of the labels with --label-column, or {choose}."
@@ -108,26 +121,3 @@ def _task_type(table: Table, column: str, cells: Sequence[str | None]) -> str:
         f"{table.name}, column {quoted(column)}: {len(numbers):,} different {kind}, which may be classes or a "
         f"quantity; {choose}."
     )
-
-
-def _check_declared(table: Table, column: str, labels: tuple[str, ...], counts: Counter[str]) -> None:
-    if len(set(labels)) < len(labels):
-        raise FrostlineError(f"--labels names {quoted(max(labels, key=labels.count))} more than once; name each once.")
-    unknown, absent = [one for one in counts if one not in labels], [one for one in labels if one not in counts]
-    if unknown:
-        hint = did_you_mean(unknown[0], labels)
-        raise FrostlineError(
-            f"{table.name}, column {quoted(column)}: {listed(unknown)} is not among --labels{hint}; add it there or "
-            "correct it in the file."
-        )
-    if absent:
-        hint = did_you_mean(absent[0], counts)
-        raise FrostlineError(
-            f"{table.name}, column {quoted(column)}: no row has {listed(absent)}, which --labels names{hint}; remove it "
-            "there or add such rows."
-        )
-
-
-def _ordered(counts: Counter[str]) -> tuple[str, ...]:
-    numeric = all(NUMBER.fullmatch(label.strip()) for label in counts)
-    return tuple(sorted(counts, key=lambda label: (float(label) if numeric else 0.0, label)))

@@ -61,12 +61,12 @@ def load_classifier(folder: Path, *, of_words: bool = False, trust_remote_code: 
     """Load the classifier in a folder. With ``of_words`` it predicts a tag for each word.
 
     Raises:
-        FrostlineError: The folder has no classifier of a single label or number that transformers can load.
+        FrostlineError: The folder has no classifier that transformers can load, or not one for texts.
     """
     require_files(str(folder), folder)
     if is_tagger(folder) and not of_words:
         raise FrostlineError(
-            f"The model in {folder} predicts tags of words: give one that predicts a single label or a number for a text."
+            f"The model in {folder} predicts tags of words: give one that predicts labels or a number for a text."
         )
     with quiet_loading():
         model, info = readable(
@@ -80,10 +80,6 @@ def load_classifier(folder: Path, *, of_words: bool = False, trust_remote_code: 
         raise FrostlineError(
             f"The model in {folder} is not a trained classifier (its weights lack {min(info['missing_keys'])}): give the "
             "folder OUT/model of a sweep."
-        )
-    if model.config.problem_type == "multi_label_classification":
-        raise FrostlineError(
-            f"The model in {folder} is a multi-label classifier: give one that predicts a single label or a number."
         )
     tokenizer = load_tokenizer(str(folder), folder, of_words=of_words, trust_remote_code=trust_remote_code)
     return replace(prepared(model, tokenizer), of_words=of_words)

@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from frostline import FrostlineError
-from frostline.data.specification import CLASSIFICATION, REGRESSION, TOKENS
+from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.model.anatomy import Anatomy, find_layers, position_limit
 from frostline.model.model_files import (
     MODEL_FILES,
@@ -33,11 +33,13 @@ from frostline.model.pretrained import Pretrained
 
 MODEL_CLASSES = {  # by task type
     CLASSIFICATION: AutoModelForSequenceClassification,
+    MULTI_LABEL: AutoModelForSequenceClassification,
     REGRESSION: AutoModelForSequenceClassification,
     TOKENS: AutoModelForTokenClassification,
 }
 PROBLEM_TYPES = {  # transformers' names, by task type
     CLASSIFICATION: "single_label_classification",
+    MULTI_LABEL: "multi_label_classification",
     REGRESSION: "regression",
     TOKENS: None,
 }

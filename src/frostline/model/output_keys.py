@@ -7,7 +7,8 @@ from typing import Any, Final
 TEMPERATURE: Final = "calibration_temperature"  # what the logits are divided by
 THRESHOLD: Final = "decision_threshold"  # the smallest probability from which the label is predicted
 THRESHOLD_LABEL: Final = "decision_threshold_label"  # the label that it is about
-OUTPUT_KEYS = (TEMPERATURE, THRESHOLD, THRESHOLD_LABEL)
+THRESHOLDS: Final = "decision_thresholds"  # that of each label, if a text can have several
+OUTPUT_KEYS = (TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS)
 
 
 def output_keys(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -16,6 +17,8 @@ def output_keys(answer: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if calibration and calibration["saved"]:
         found[TEMPERATURE] = calibration["temperature"]
-    if threshold:
+    if threshold and "by_label" in threshold:
+        found[THRESHOLDS] = threshold["by_label"]
+    elif threshold:
         found |= {THRESHOLD: threshold["threshold"], THRESHOLD_LABEL: threshold["label"]}
     return found

@@ -11,7 +11,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from frostline.data.specification import CLASSIFICATION, REGRESSION, TOKENS
+from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.model.pretrained import Pretrained
 from frostline.report import formatting, names
 from frostline.report.answer.output_sentences import output_sentences
@@ -22,6 +22,7 @@ from frostline.training.specification import RunSpec
 TEMPLATE = Path(__file__).with_name("templates") / "card.md.j2"
 TASKS = {  # the tag of the hub and the name of each task type
     CLASSIFICATION: ("text-classification", "Text classification"),
+    MULTI_LABEL: ("text-classification", "Multi-label classification"),
     REGRESSION: ("text-classification", "Text regression"),
     TOKENS: ("token-classification", "Token classification"),
 }
@@ -82,6 +83,7 @@ def model_card(
         identity=identity,
         tag=TASKS[identity.task_type][0],
         of_words=identity.task_type == TOKENS,
+        of_label_sets=identity.task_type == MULTI_LABEL,
         answer=answer,
         spec=spec,
         settings={

@@ -73,8 +73,8 @@ def _misclassified(examples: Examples, logits: NDArray[np.float32], labels: Sequ
     return [
         PredictionError(
             row=int(examples.rows[n]),
-            text=_shortened(examples.texts[n]),
-            pair=None if examples.pairs is None else _shortened(examples.pairs[n]),
+            text=shortened(examples.texts[n]),
+            pair=None if examples.pairs is None else shortened(examples.pairs[n]),
             label=labels[target],
             predicted=labels[predicted[n]],
             probability=float(np.exp(log_p[n, predicted[n]])),
@@ -90,8 +90,8 @@ def _residuals(examples: Examples, logits: NDArray[np.float32]) -> list[Predicti
     return [
         PredictionError(
             row=int(examples.rows[n]),
-            text=_shortened(examples.texts[n]),
-            pair=None if examples.pairs is None else _shortened(examples.pairs[n]),
+            text=shortened(examples.texts[n]),
+            pair=None if examples.pairs is None else shortened(examples.pairs[n]),
             label=f"{target:.4g}",
             predicted=f"{logits[n, 0]:.4g}",
             probability=None,
@@ -102,5 +102,6 @@ def _residuals(examples: Examples, logits: NDArray[np.float32]) -> list[Predicti
     ]
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """The beginning of a long text, with its length."""
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]} … ({len(text):,} characters)"

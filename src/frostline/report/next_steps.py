@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from frostline.data.specification import TOKENS
+from frostline.data.specification import MULTI_LABEL, TOKENS
 from frostline.report.answer.output_sentences import is_saved
 
 Answer = Mapping[str, Any]  # answer.json
@@ -45,9 +45,10 @@ def loading(answer: Answer, folder: Path) -> str | None:
                 'print(tag("A sentence."))'
             )
         text = '{"text": "A text.", "text_pair": "Its pair."}' if pair else '"A text."'
+        every = ', top_k=None, function_to_apply="sigmoid"' if answer["task_type"] == MULTI_LABEL else ""
         return (
             "from transformers import pipeline\n"
-            f'classify = pipeline("text-classification", {name})\n'
+            f'classify = pipeline("text-classification", {name}{every})\n'
             f"print(classify({text}))"
         )
     texts = 'pandas.DataFrame({"text": ["A text."], "text_pair": ["Its pair."]})' if pair else '["A text."]'

@@ -37,12 +37,11 @@ def logme(features: NDArray[np.float32], targets: NDArray[Any], classes: int) ->
 
     Args:
         features: ``[N, D]``.
-        targets: ``[N]``, class indices, or real numbers if ``classes`` is 0.
+        targets: ``[N]``, class indices, or real numbers if ``classes`` is 0; or label sets ``[N, C]``.
         classes: The number of classes; 0 for regression.
     """
-    one_hot = (
-        targets.astype(float)[:, None] if not classes else np.equal.outer(targets, np.arange(classes)).astype(float)
-    )
+    wanted = targets if targets.dtype == np.bool_ else np.equal.outer(targets, np.arange(classes))
+    one_hot = wanted.astype(float) if classes else targets.astype(float)[:, None]
     left, sizes, _ = np.linalg.svd(features.astype(float), full_matrices=False)
     spectrum, along = sizes**2, np.square(left.T @ one_hot)  # [r], [r, C]
     outside = np.maximum(np.square(one_hot).sum(0) - along.sum(0), 0.0)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.data.specification import TOKENS
+from frostline.data.specification import MULTI_LABEL, TOKENS
 from frostline.data.tags import are_entities, entity_types
 from frostline.statistics.metrics import defined, predict, scored_rows
 from frostline.statistics.predictions import Labelled
@@ -31,7 +31,8 @@ def scores_by_class(split: Labelled, logits: Sequence[NDArray[Any]]) -> list[dic
         each score its ``estimate`` with the ``lowest`` and ``highest`` of the single runs.
     """
     entities = split.task_type == TOKENS and are_entities(split.labels)
-    counts = np.stack([(_of_entities if entities else _of_classes)(split, one) for one in logits])  # [runs, rows, K, 3]
+    counted = _of_label_sets if split.task_type == MULTI_LABEL else _of_entities if entities else _of_classes
+    counts = np.stack([counted(split, one) for one in logits])  # [runs, rows, K, 3]
     single, pooled = _scores(counts.sum(1)), _scores(counts.sum((0, 1)))  # [3, runs, K] and [3, K]
     examples = counts[..., 2].max(0).sum(0)
     return [
@@ -47,6 +48,12 @@ def scores_by_class(split: Labelled, logits: Sequence[NDArray[Any]]) -> list[dic
 def _of_entities(split: Labelled, logits: NDArray[Any]) -> NDArray[np.int64]:
     """``[rows, K, 3]``: correct, predicted and expected entities of each type."""
     return entity_counts(split.targets, predict(logits, split.task_type), split.labels)
+
+
+def _of_label_sets(split: Labelled, logits: NDArray[Any]) -> NDArray[np.int64]:
+    """``[rows, C, 3]``: correct, predicted and expected labels."""
+    expected, found = split.targets & scored_rows(logits)[:, None], predict(logits, split.task_type)
+    return np.stack([expected & found, found, expected], -1).astype(np.int64)
 
 
 def _of_classes(split: Labelled, logits: NDArray[Any]) -> NDArray[np.int64]:

@@ -1,5 +1,8 @@
 """Calibration of a classifier's probabilities: the expected calibration error, and temperature scaling.
 
+Targets are class indices ``[n]``, or bool ``[n, C]`` if a text can have any number of labels. Each pair of a text and a label is
+then an example with two classes, no and yes.
+
 Source: Guo, Pleiss, Sun and Weinberger 2017, On Calibration of Modern Neural Networks (arXiv:1706.04599).
 """
 
@@ -11,6 +14,7 @@ from scipy import optimize, special
 
 Array = NDArray[np.float64]
 Targets = NDArray[np.int64]
+AnyTargets = Targets | NDArray[np.bool_]
 
 MOST_BINS, BIN_EXAMPLES = 15, 20  # Guo et al. use 15 bins; a bin has at least so many examples, if there are enough
 FOLDS = 5  # of the cross-fitting
@@ -24,16 +28,25 @@ def probabilities(logits: NDArray[Any], temperature: float = 1.0) -> Array:
     return found
 
 
-def log_loss(logits: NDArray[Any], targets: Targets, temperature: float = 1.0) -> float:
+def two_classes(logits: NDArray[Any], targets: AnyTargets) -> tuple[NDArray[Any], Targets]:
+    """Label sets ``[n, C]`` as ``n * C`` examples with two classes, no and yes. Classes are returned unchanged."""
+    if targets.dtype != np.bool_:
+        return logits, targets.astype(np.int64)
+    yes = logits.reshape(-1)
+    return np.stack([np.zeros_like(yes), yes], 1), targets.reshape(-1).astype(np.int64)
+
+
+def log_loss(logits: NDArray[Any], targets: AnyTargets, temperature: float = 1.0) -> float:
     """The mean negative log-likelihood of class indices ``[n]``, given logits ``[n, C]``.
 
     The loss of an example is at most 50, so that a class with a logit of minus infinity does not make it infinite.
     """
+    logits, targets = two_classes(logits, targets)
     logs = special.log_softmax(logits.astype(np.float64) / temperature, axis=1)
     return float(-np.maximum(logs[np.arange(len(targets)), targets], -50.0).mean())
 
 
-def best_temperature(logits: NDArray[Any], targets: Targets) -> float:
+def best_temperature(logits: NDArray[Any], targets: AnyTargets) -> float:
     """The temperature with the lowest log loss, from exp(-5) to exp(5). The loss has a single minimum.
 
     If every example is classified correctly, there is no minimum: the lower the temperature, the better.
@@ -44,8 +57,9 @@ def best_temperature(logits: NDArray[Any], targets: Targets) -> float:
     return float(np.exp(found.x))
 
 
-def fit_temperature(logits: NDArray[Any], targets: Targets) -> float:
+def fit_temperature(logits: NDArray[Any], targets: AnyTargets) -> float:
     """The temperature with the lowest log loss; 1 if no example is misclassified, because then nothing limits it."""
+    logits, targets = two_classes(logits, targets)
     if not (logits.argmax(1) != targets).any():
         return 1.0
     return min(1.0, best_temperature(logits, targets), key=lambda t: log_loss(logits, targets, t))
@@ -57,7 +71,7 @@ def folds_of(rows: int, rng: np.random.Generator) -> list[tuple[Targets, Targets
     return [(np.setdiff1d(np.arange(rows), fold), np.sort(fold)) for fold in held_out]
 
 
-def cross_fitted(logits: NDArray[Any], targets: Targets, rng: np.random.Generator) -> NDArray[Any]:
+def cross_fitted(logits: NDArray[Any], targets: AnyTargets, rng: np.random.Generator) -> NDArray[Any]:
     """The logits ``[n, C]``, each row divided by a temperature that was fitted without this row's fold."""
     scaled = logits.astype(np.float64)
     for rest, fold in folds_of(len(targets), rng):
@@ -65,12 +79,12 @@ def cross_fitted(logits: NDArray[Any], targets: Targets, rng: np.random.Generato
     return scaled
 
 
-def calibration(logits: NDArray[Any], targets: Targets, rng: np.random.Generator) -> dict[str, Any]:
+def calibration(logits: NDArray[Any], targets: AnyTargets, rng: np.random.Generator) -> dict[str, Any]:
     """How well the probabilities of the predicted classes agree with their accuracy.
 
     Args:
         logits: ``[n, C]``, with n at least 1.
-        targets: Class indices ``[n]``.
+        targets: Class indices ``[n]``, or label sets ``[n, C]``.
         rng: Draws the outcomes of ``by_chance``.
 
     Returns:
@@ -79,6 +93,7 @@ def calibration(logits: NDArray[Any], targets: Targets, rng: np.random.Generator
         and its 95 % quantile if the probabilities were exactly right; ``log_loss``; and the ``bins``, each with its mean
         ``confidence``, its ``accuracy`` and its number of ``examples``.
     """
+    logits, targets = two_classes(logits, targets)
     found = probabilities(logits)
     confidence, right = found.max(1), found.argmax(1) == targets
     bins = _bins(confidence)

@@ -15,12 +15,14 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from frostline import FrostlineError
-from frostline.data.specification import CLASSIFICATION, REGRESSION, TOKENS
+from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import are_entities
-from frostline.statistics import tags
+from frostline.statistics import label_sets, tags
 
 Array = NDArray[Any]
-Tally = tuple[Array, ...]  # what a metric reads of n examples, [n] each: target and prediction, or counts of entities
+Tally = tuple[
+    Array, ...
+]  # what a metric reads of n examples, [n, ...] each: target and prediction, or counts of entities
 Score = Callable[..., float]  # of a tally
 CONSTANT_BASELINE, MEAN_BASELINE = "constant baseline", "mean baseline"
 
@@ -32,9 +34,9 @@ class Metric:
     Attributes:
         name: Its name in options and files.
         label: Its name in sentences, tables and figures.
-        task_type: ``CLASSIFICATION``, ``REGRESSION`` or ``TOKENS``.
-        score: The score of predictions ``[n]`` (class indices or numbers) for targets ``[n]``; for tags the score of the
-            counts of :func:`frostline.statistics.tags.tag_tally`.
+        task_types: The types of task it is defined for.
+        score: The score of predictions ``[n]`` (class indices or numbers) for targets ``[n]``, or of label sets ``[n, C]``; for
+            tags the score of the counts of :func:`frostline.statistics.tags.tag_tally`.
         baseline: The name of the best constant prediction, which gains are measured from.
         lowest: The lowest score, at which intervals end.
         bounded: Whether no model can score less than ``lowest``.
@@ -46,7 +48,7 @@ class Metric:
 
     name: str
     label: str
-    task_type: str
+    task_types: tuple[str, ...]
     score: Score
     baseline: str = CONSTANT_BASELINE
     lowest: float = 0.0
@@ -67,6 +69,8 @@ def _f1(targets: Array, predictions: Array) -> float:
 
 
 def _f1_macro(targets: Array, predictions: Array) -> float:
+    if targets.ndim > 1:
+        return label_sets.f1_macro(targets, predictions)
     return float(sk.f1_score(targets, predictions, average="macro", zero_division=0.0))
 
 
@@ -93,17 +97,21 @@ _ALL = (
     Metric(
         name="accuracy",
         label="accuracy",
-        task_type=CLASSIFICATION,
+        task_types=(CLASSIFICATION,),
         score=_accuracy,
         baseline="majority-class baseline",
         aliases=("acc",),
     ),
-    Metric(name="f1", label="F1", task_type=CLASSIFICATION, score=_f1, classes=2),
-    Metric(name="f1_macro", label="macro F1", task_type=CLASSIFICATION, score=_f1_macro),
+    Metric(name="f1", label="F1", task_types=(CLASSIFICATION,), score=_f1, classes=2),
+    Metric(name="f1_micro", label="micro F1", task_types=(MULTI_LABEL,), score=label_sets.f1_micro),
+    Metric(name="f1_macro", label="macro F1", task_types=(CLASSIFICATION, MULTI_LABEL), score=_f1_macro),
+    Metric(
+        name="subset_accuracy", label="subset accuracy", task_types=(MULTI_LABEL,), score=label_sets.subset_accuracy
+    ),
     Metric(
         name="matthews_correlation",
         label="Matthews correlation",
-        task_type=CLASSIFICATION,
+        task_types=(CLASSIFICATION,),
         score=_matthews,
         lowest=-1.0,
         constant=0.0,
@@ -112,7 +120,7 @@ _ALL = (
     Metric(
         name="pearson",
         label="Pearson correlation",
-        task_type=REGRESSION,
+        task_types=(REGRESSION,),
         score=_correlation(stats.pearsonr),
         baseline=MEAN_BASELINE,
         lowest=-1.0,
@@ -122,7 +130,7 @@ _ALL = (
     Metric(
         name="spearmanr",
         label="Spearman’s ρ",
-        task_type=REGRESSION,
+        task_types=(REGRESSION,),
         score=_correlation(stats.spearmanr),
         baseline=MEAN_BASELINE,
         lowest=-1.0,
@@ -133,20 +141,22 @@ _ALL = (
     Metric(
         name="r2",
         label="R²",
-        task_type=REGRESSION,
+        task_types=(REGRESSION,),
         score=_r2,
         baseline=MEAN_BASELINE,
         lowest=-1.0,
         bounded=False,
         constant=0.0,
     ),
-    Metric(name="entity_f1", label="entity F1", task_type=TOKENS, score=tags.f1, entities=True),
-    Metric(name="entity_precision", label="entity precision", task_type=TOKENS, score=tags.precision, entities=True),
-    Metric(name="entity_recall", label="entity recall", task_type=TOKENS, score=tags.recall, entities=True),
+    Metric(name="entity_f1", label="entity F1", task_types=(TOKENS,), score=tags.f1, entities=True),
+    Metric(
+        name="entity_precision", label="entity precision", task_types=(TOKENS,), score=tags.precision, entities=True
+    ),
+    Metric(name="entity_recall", label="entity recall", task_types=(TOKENS,), score=tags.recall, entities=True),
     Metric(
         name="token_accuracy",
         label="token accuracy",
-        task_type=TOKENS,
+        task_types=(TOKENS,),
         score=tags.accuracy,
         baseline="majority-tag baseline",
     ),
@@ -154,6 +164,7 @@ _ALL = (
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
 DEFAULT = {  # by task type: the first of these that is defined for the task
     CLASSIFICATION: ("accuracy",),
+    MULTI_LABEL: ("f1_micro",),
     REGRESSION: ("spearmanr",),
     TOKENS: ("entity_f1", "token_accuracy"),
 }
@@ -167,7 +178,7 @@ def canonical_name(name: str) -> str:
 
 def metrics_for(task_type: str, classes: int, labels: Sequence[str] = ()) -> list[Metric]:
     """The metrics that are defined for a task with this number of classes. The ``labels`` matter for tags only."""
-    suitable = [m for m in _ALL if m.task_type == task_type and m.classes in (None, classes)]
+    suitable = [m for m in _ALL if task_type in m.task_types and m.classes in (None, classes)]
     return [m for m in suitable if not m.entities or are_entities(labels)]
 
 
@@ -188,8 +199,11 @@ def check_metric(name: str | None, task_type: str, classes: int, labels: Sequenc
 def predict(logits: Array, task_type: str) -> Array:
     """Predictions ``[n]`` from logits ``[n, C]``: class indices, or for regression the numbers themselves (C = 1).
 
-    For tags ``[n, W]`` from ``[n, W, C]``; -1 where there is no word, or none of its tokens was encoded.
+    For tags ``[n, W]`` from ``[n, W, C]``; -1 where there is no word, or none of its tokens was encoded. For label sets bool
+    ``[n, C]``: whether the probability is at least 0.5.
     """
+    if task_type == MULTI_LABEL:
+        return np.asarray(logits >= 0)
     if task_type == REGRESSION:
         return logits[:, 0]
     if task_type == TOKENS:
@@ -198,7 +212,7 @@ def predict(logits: Array, task_type: str) -> Array:
 
 
 def tally(targets: Array, predictions: Array, task_type: str, labels: Sequence[str]) -> Tally:
-    """What the metrics of this type of task read of each example, ``[n]`` each."""
+    """What the metrics of this type of task read of each example, ``[n, ...]`` each."""
     return tags.tag_tally(targets, predictions, labels) if task_type == TOKENS else (targets, predictions)
 
 
@@ -227,7 +241,8 @@ def is_constant(logits: Array, task_type: str) -> bool:
     predictions = predict(logits, task_type)
     if task_type == REGRESSION:
         return bool(np.ptp(predictions) <= 1e-6 * max(1.0, float(np.abs(predictions).max())))
-    predictions = predictions[predictions >= 0]
+    if task_type == TOKENS:
+        predictions = predictions[predictions >= 0]
     return bool((predictions == predictions[:1]).all())
 
 
@@ -238,9 +253,9 @@ def chance(targets: Array, name: str, classes: int, labels: Sequence[str] = ()) 
         return metric.constant
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return max(
-            metric.score(*tally(targets, np.full_like(targets, c), metric.task_type, labels)) for c in range(classes)
-        )
+        constants = label_sets.constant_sets(targets) if targets.dtype == np.bool_ else range(classes)
+        same = (np.broadcast_to(np.asarray(one, targets.dtype), targets.shape) for one in constants)
+        return max(metric.score(*tally(targets, one, metric.task_types[0], labels)) for one in same)
 
 
 def defined(score: float) -> float | None:

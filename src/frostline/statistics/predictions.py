@@ -23,7 +23,7 @@ LogitsOf = Callable[[str], NDArray[Any]]  # name of a run -> [rows, C]; NaN in r
 class Labelled:
     """The targets of a split, ``[rows]``, and the metric that scores predictions for them.
 
-    For tags, targets are ``[rows, W]`` and logits ``[rows, W, C]``.
+    For tags, targets are ``[rows, W]`` and logits ``[rows, W, C]``; for label sets, both are ``[rows, C]``.
     """
 
     targets: NDArray[Any]

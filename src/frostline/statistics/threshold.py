@@ -1,6 +1,7 @@
-"""The threshold on the probability of the second of two classes, above which it is predicted."""
+"""The threshold on the probability of the second of two classes, or of each label, from which it is predicted."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +79,24 @@ def choose_threshold(probability: Array, positive: NDArray[np.bool_], rule: Thre
         return float(enough.max() if len(enough) else thresholds.min())
     best = thresholds[scores >= scores.max() - 1e-12]
     return float(best[np.abs(best - 0.5).argmin()])
+
+
+def choose_thresholds(probability: Array, targets: NDArray[np.bool_], rule: ThresholdRule) -> Array:
+    """The threshold of each label, ``[C]``, if a text can have any number of labels.
+
+    For micro F1, there is one threshold for all labels. For macro F1, each label has the threshold that maximizes its F1. A
+    recall is that of each label.
+
+    Args:
+        probability: ``[n, C]``.
+        targets: ``[n, C]``.
+        rule: What to choose them by.
+    """
+    if rule.metric == "f1_micro":
+        one = choose_threshold(probability.ravel(), targets.ravel(), ThresholdRule("f1"))
+        return np.full(targets.shape[1], one)
+    own = replace(rule, metric="f1") if rule.metric == "f1_macro" else rule
+    return np.array([choose_threshold(p, t, own) for p, t in zip(probability.T, targets.T, strict=True)])
 
 
 def scores_of(predicted: NDArray[np.bool_], positive: NDArray[np.bool_]) -> dict[str, float | None]:

@@ -1,4 +1,7 @@
-"""How a decision threshold for two classes is chosen. Imports no numpy, because settings are read without it."""
+"""How a decision threshold is chosen, for two classes or for each of several labels.
+
+Imports no numpy, because settings are read without it.
+"""
 
 from dataclasses import dataclass
 from typing import Final, Self
@@ -6,7 +9,10 @@ from typing import Final, Self
 BEST: Final = "best"  # the metric of the sweep
 RECALL: Final = "recall"  # a smallest recall, as in recall=0.9
 MAXIMIZED = ("accuracy", "balanced_accuracy", "f1", "f1_macro", "matthews_correlation")
-FORMS = f"a number between 0 and 1, recall=0.9, or what to maximize: {BEST} (the metric), {', '.join(MAXIMIZED)}"
+OF_LABEL_SETS = ("f1_micro", "f1_macro")  # what can be maximized if a text can have several labels
+FORMS = f"a number between 0 and 1, recall=0.9, or what to maximize: {BEST} (the metric), {', '.join(MAXIMIZED)}; " + (
+    f"if a text can have several labels, {' or '.join(OF_LABEL_SETS)}"
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ def check_threshold(value: object) -> float | str:
     if _between_0_and_1(number):
         return float(number) if number == text else f"{RECALL}={float(number)}"
     name = text.replace("-", "_")
-    if name not in (BEST, *MAXIMIZED):
+    if name not in (BEST, *MAXIMIZED, *OF_LABEL_SETS):
         raise ValueError(f"give {FORMS}")
     return name
 

@@ -9,12 +9,14 @@ import numpy as np
 from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.data.load import Data, load_data
-from frostline.data.specification import TOKENS, DataSpec
-from frostline.data.subsets import strata
+from frostline.data.specification import MULTI_LABEL, TOKENS, DataSpec
+from frostline.data.subsets import least_size
 from frostline.frozen.batches import Rows
 from frostline.model.anatomy import position_limit
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens, encode
+from frostline.statistics.metrics import DEFAULT
+from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
 from frostline.sweep.specification import SweepSpec
 
 SPLITS = ("train", "validation", "test")
@@ -40,6 +42,8 @@ def read_data(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
             text_column=spec.text_column,
             text_pair_column=spec.text_pair_column,
             label_column=spec.label_column,
+            indicator_columns=spec.indicator_columns,
+            label_separator=spec.label_separator,
             tag_column=spec.tag_column,
             task_type=spec.task_type,
             labels=spec.labels,
@@ -130,7 +134,7 @@ def _check_truncation(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length
 
 
 def require_classes(spec: SweepSpec, data: Data) -> None:
-    """Refuse class weights and calibration for a regression, and a threshold unless there are two classes."""
+    """Refuse class weights, calibration and thresholds that the task does not have."""
     if data.task.task_type != TOKENS and spec.label_all_tokens:
         raise FrostlineError(f"{data.task.name}: --label-all-tokens is for tags of words: leave it out.")
     if data.task.task_type == TOKENS and (spec.calibrate or spec.threshold is not None):
@@ -146,14 +150,30 @@ def require_classes(spec: SweepSpec, data: Data) -> None:
         raise FrostlineError(
             f"{data.task.name}: --calibrate is for probabilities, but this is a regression: leave it out."
         )
-    if spec.threshold is not None and len(data.task.labels) != 2:
+    if spec.threshold is not None:
+        _require_threshold(spec, data)
+
+
+def _require_threshold(spec: SweepSpec, data: Data) -> None:
+    """Refuse a threshold that the task does not have."""
+    name, several = str(spec.threshold), data.task.task_type == MULTI_LABEL
+    if several and name in (BEST, *MAXIMIZED, *OF_LABEL_SETS):
+        chosen = (spec.metric or DEFAULT[MULTI_LABEL][0]) if name == BEST else name
+        if chosen not in OF_LABEL_SETS:
+            raise FrostlineError(
+                f"{data.task.name}: --threshold {name} cannot maximize {chosen} over sets of labels: give a number, recall=0.9, "
+                f"or {' or '.join(OF_LABEL_SETS)}."
+            )
+    elif not several and len(data.task.labels) != 2:
         found = f"{len(data.task.labels)} classes" if data.task.labels else "numbers to predict"
         raise FrostlineError(f"{data.task.name}: --threshold is for two classes, but there are {found}: leave it out.")
+    elif not several and name == "f1_micro":
+        raise FrostlineError(f"{data.task.name}: --threshold f1_micro is for several labels of a text: give f1.")
 
 
 def require_train_sizes(spec: SweepSpec, data: Data) -> None:
     """Refuse training-set sizes that are larger than the table, or too small for one example of each class."""
-    classes = len(np.unique(strata(data.train.targets))) if data.task.labels else 1
+    classes = least_size(data.train.targets)
     for size in spec.values_of("train_size"):
         if size > data.train_rows:
             raise FrostlineError(

@@ -90,8 +90,7 @@ def _states_wanted(spec: SweepSpec, runs: Sequence[RunSpec], context: RunContext
 
 def _truncated_by_class(identity: Identity, data: Data, tokens: Tokens) -> dict[str, float]:
     """The share of truncated training examples of each class that has examples in use."""
-    targets = data.train.targets.reshape(len(tokens), -1)
-    shares = {label: tokens.truncated((targets == n).any(1)) for n, label in enumerate(identity.labels)}
+    shares = {label: tokens.truncated(data.train.with_label(n)) for n, label in enumerate(identity.labels)}
     return {label: share for label, share in shares.items() if not np.isnan(share)}
 
 

@@ -13,7 +13,7 @@ from frostline.data.class_weights import class_weights
 from frostline.data.examples import Examples
 from frostline.data.glue.tasks import glue_task
 from frostline.data.load import Data
-from frostline.data.specification import TOKENS
+from frostline.data.specification import MULTI_LABEL, TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
 from frostline.frozen.check.cut_comparison import Check
@@ -42,6 +42,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
 from frostline.training.context import RunContext
+from frostline.training.multi_label import MultiLabelProblem
 from frostline.training.problem import Problem
 from frostline.training.specification import RunSpec
 from frostline.training.tagging import TagProblem
@@ -188,7 +189,8 @@ def _context(
     rows = {name: np.arange(end - len(part), end) for (name, part), end in zip(encoded.items(), ends, strict=True)}
     weights = None
     if data.task.labels and spec.class_weights != "none":
-        own = data.train.targets[data.train.targets != NO_WORD]
+        targets = data.train.targets
+        own = targets if data.train.has_label_sets else targets[targets != NO_WORD]
         weights = torch.from_numpy(class_weights(own, spec.class_weights, data.task.labels)).float()
     problem = _problem(spec, data, tokens, weights, metric)
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
@@ -202,6 +204,8 @@ def _problem(spec: SweepSpec, data: Data, tokens: Tokens, weights: torch.Tensor 
         return TagProblem.of(
             targets, tokens, data.task.labels, metric, class_weights=weights, every_token=spec.label_all_tokens
         )
+    if data.task.task_type == MULTI_LABEL:
+        return MultiLabelProblem.of(targets, tokens.lengths, weights, metric)
     return Problem(data.task.task_type, targets, tokens.lengths, weights, metric)
 
 

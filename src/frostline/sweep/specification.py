@@ -41,6 +41,17 @@ class SweepSpec(Settings):
         None, description="column with the second text of a pair", json_schema_extra=FOUND
     )
     label_column: str | None = Field(None, description="column with the class or number", json_schema_extra=FOUND)
+    indicator_columns: Strings | None = Field(
+        None,
+        description="columns of 0 and 1, one for each label, if a text can have several",
+        json_schema_extra=panel("data", "none"),
+    )
+    label_separator: str | None = Field(
+        None,
+        min_length=1,
+        description="what separates the labels of a text in the label column, such as ;",
+        json_schema_extra=panel("data", "none"),
+    )
     tag_column: int | None = Field(
         None, ge=2, description="column of the tags in a CoNLL file, counted from 1", json_schema_extra=FOUND
     )
@@ -51,7 +62,7 @@ class SweepSpec(Settings):
     )
     task_type: TaskType | None = Field(
         None,
-        description="task type: text-classification, regression or token-classification",
+        description="task type: text-classification, multi-label-classification, regression or token-classification",
         json_schema_extra=panel("data", "found from the labels"),
     )
     labels: Strings | None = Field(
@@ -175,8 +186,8 @@ class SweepSpec(Settings):
     )
     threshold: Threshold | None = Field(
         None,
-        description="save a threshold on the probability of the second of two classes: a number, recall=0.9, or a metric to "
-        "maximize on validation, such as f1 or best (that of the sweep)",
+        description="save a threshold on the probability of the second of two classes, or of each label: a number, recall=0.9, "
+        "or a metric to maximize on validation, such as f1 or best (that of the sweep)",
         json_schema_extra=panel("output", "0.5"),
     )
 
@@ -237,6 +248,16 @@ CHOSEN_BY_SEARCH = ("tune", "tune_modules", "way", "grid")
 OF_MODEL_AND_DATA = (
     *("model", "revision", "trust_remote_code"),
     *("train", "validation", "held_out_share", "first_rows", "data", "config", "glue", "column_names"),
-    *("text_column", "text_pair_column", "label_column", "tag_column", "task_type", "labels", "task"),
+    *(
+        "text_column",
+        "text_pair_column",
+        "label_column",
+        "indicator_columns",
+        "label_separator",
+        "tag_column",
+        "task_type",
+        "labels",
+        "task",
+    ),
     *("metric", "data_seed", "max_length", "max_truncated", "precision", "device"),
 )

@@ -23,7 +23,7 @@ class Problem:
     """Targets and lengths of all rows of the pool, with loss and scores.
 
     Attributes:
-        task_type: ``CLASSIFICATION`` or ``REGRESSION``.
+        task_type: ``CLASSIFICATION`` or ``REGRESSION``; other types have a class of their own.
         targets: The class index or the number of each row, ``[N]``.
         lengths: Tokens of each row, ``[N]``.
         class_weights: Weights of the classes in the loss, ``[C]``; None weights all classes equally.
@@ -51,7 +51,9 @@ class Problem:
 
     def loss(self, logits: Tensor, rows: Rows) -> Tensor:
         """The mean loss of a batch in float32: cross entropy for classification, squared error for regression."""
-        targets = to_device(torch.from_numpy(self.targets[rows]), logits.device)
+        return self._mean(logits, to_device(torch.from_numpy(self.targets[rows]), logits.device))
+
+    def _mean(self, logits: Tensor, targets: Tensor) -> Tensor:
         if self.task_type == REGRESSION:
             return F.mse_loss(logits[:, 0].float(), targets.float())
         return self._cross_entropy(logits, targets)

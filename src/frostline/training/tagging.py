@@ -101,7 +101,7 @@ class TagProblem(Problem):
 
     def loss(self, logits: Tensor, rows: Rows) -> Tensor:
         """The mean cross entropy over the labelled tokens of a batch in float32."""
-        return self._mean(logits, self.token_targets[rows])
+        return self._mean_of_known(logits, self.token_targets[rows])
 
     def losses(self, logits: Tensor, rows: Rows) -> list[Tensor]:
         return [self.loss(own, some) for own, some in zip(logits, rows, strict=True)]
@@ -114,10 +114,10 @@ class TagProblem(Problem):
     def scores(self, logits: NDArray[np.float32], rows: Rows) -> dict[str, float]:
         """The loss at the words' first tokens, and every metric."""
         known = self.known[rows]
-        loss = float(self._mean(torch.from_numpy(logits), known))
+        loss = float(self._mean_of_known(torch.from_numpy(logits), known))
         return {**score(known, logits, self.task_type, self.labels), "loss": loss}
 
-    def _mean(self, logits: Tensor, targets: NDArray[np.int64]) -> Tensor:
+    def _mean_of_known(self, logits: Tensor, targets: NDArray[np.int64]) -> Tensor:
         flat = targets.ravel()
         labelled = np.flatnonzero(flat != NO_WORD)
         positions, known = (to_device(torch.from_numpy(x), logits.device) for x in (labelled, flat[labelled]))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from frostline.data.wording import quoted
-from frostline.model.output_keys import TEMPERATURE, THRESHOLD
+from frostline.model.output_keys import TEMPERATURE, THRESHOLD, THRESHOLDS
 from frostline.report import formatting
 from frostline.report.names import metric
 from frostline.statistics.threshold_rule import RECALL
@@ -29,9 +29,15 @@ def is_saved(answer: Mapping[str, Any]) -> bool:
 def calibration_sentences(calibration: Mapping[str, Any]) -> list[str]:
     """How far the probabilities are from the accuracy, what a temperature changes, and whether it is saved."""
     before, after = calibration["before"], calibration["after"]
+    pairs = (
+        "Each pair of a text and a label is an example with two classes, yes and no."
+        if calibration["of_pairs"]
+        else None
+    )
     sentences = [
+        *filter(None, [pairs]),
         f"The probability of the predicted class differs from the accuracy by {formatting.score(before['error'])} on average "
-        "(expected calibration error)."
+        "(expected calibration error).",
     ]
     if before["error"] <= before["by_chance_high"]:
         sentences.append("On so few examples, chance alone explains this.")
@@ -48,6 +54,8 @@ def calibration_sentences(calibration: Mapping[str, Any]) -> list[str]:
 
 def threshold_sentences(threshold: Mapping[str, Any]) -> list[str]:
     """Where the threshold is, what it was chosen by, and what it changes."""
+    if "by_label" in threshold:
+        return _of_labels(threshold)
     name = threshold["metric"] or "f1"
     half, chosen = (formatting.score(threshold[which][name]) for which in ("at_half", "cross_fitted"))
     label, least = quoted(threshold["label"]), formatting.score(threshold["threshold"])
@@ -65,6 +73,28 @@ def threshold_sentences(threshold: Mapping[str, Any]) -> list[str]:
         _origin(threshold),
         *changes,
         f"The threshold is saved as {THRESHOLD} in config.json.",
+    ]
+
+
+def _of_labels(threshold: Mapping[str, Any]) -> list[str]:
+    """The same for the thresholds of several labels."""
+    name = threshold["metric"] if threshold["metric"] in threshold["at_half"] else "f1_micro"
+    half, chosen = (formatting.score(threshold[which][name]) for which in ("at_half", "cross_fitted"))
+    limits = [formatting.score(limit) for limit in threshold["by_label"].values()]
+    lowest, highest = min(limits, key=float), max(limits, key=float)
+    shown = lowest if lowest == highest else f"a threshold of its own, between {lowest} and {highest}"
+    where = " on examples that it was not chosen on" if threshold["metric"] else ""
+    rule, _, number = threshold["rule"].partition("=")
+    origin = "This was given."
+    if rule == RECALL:
+        origin = f"Each is the highest threshold with a recall of at least {number} on validation."
+    elif threshold["metric"]:
+        origin = f"This maximizes the {_name(threshold['metric'])} on validation."
+    return [
+        f"A label is predicted if its probability is at least {shown}.",
+        origin,
+        f"The {_name(name)} changes from {half} at 0.5 to {chosen}{where}.",
+        f"It is saved as {THRESHOLDS} in config.json.",
     ]
 
 

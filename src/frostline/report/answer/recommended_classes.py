@@ -1,18 +1,19 @@
-"""The recommended model by class: scores of each class, calibration of its probabilities, and a threshold for two classes."""
+"""The recommended model by class: scores of each class, calibration of its probabilities, and thresholds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.data.specification import TOKENS
+from frostline.data.specification import MULTI_LABEL, TOKENS
 from frostline.report.answer.recommendation import cell_of
 from frostline.statistics.by_class import scores_by_class
 from frostline.statistics.calibration import calibration, cross_fitted, fit_temperature, folds_of, probabilities
-from frostline.statistics.metrics import scored_rows
+from frostline.statistics.metrics import score, scored_rows
+from frostline.statistics.outputs import OUTPUTS
 from frostline.statistics.predictions import Labelled, LogitsOf
-from frostline.statistics.threshold import choose_threshold, scores_of
+from frostline.statistics.threshold import choose_threshold, choose_thresholds, scores_of
 from frostline.statistics.threshold_rule import ThresholdRule
 from frostline.sweep.specification import SweepSpec
 
@@ -43,11 +44,19 @@ def by_class(size: Mapping[str, Any], validation: Labelled, logits: LogitsOf, sp
     found = None
     if spec.threshold is not None:
         rule = ThresholdRule.read(spec.threshold, validation.metric)
-        found = {"rule": str(spec.threshold), "metric": rule.metric, "label": validation.labels[1]}
-        found |= _threshold(best, targets, rule, calibrate=spec.calibrate)
+        found = {"rule": str(spec.threshold), "metric": rule.metric}
+        if validation.task_type == MULTI_LABEL:
+            found |= _thresholds(best, targets, rule, validation.labels, calibrate=spec.calibrate)
+        else:
+            found |= {"label": validation.labels[1], **_threshold(best, targets, rule, calibrate=spec.calibrate)}
     return {
         "classes": classes,
-        "calibration": {"examples": len(targets), "saved": spec.calibrate, **_calibration(best, targets)},
+        "calibration": {
+            "examples": targets.size,
+            "of_pairs": validation.task_type == MULTI_LABEL,
+            "saved": spec.calibrate,
+            **_calibration(best, targets),
+        },
         "threshold": found,
     }
 
@@ -61,7 +70,7 @@ def runs_of_choice(size: Mapping[str, Any]) -> list[str]:
     return [run["run"] for run in cell["points"] if run["in_mean"]]
 
 
-def _calibration(logits: NDArray[Any], targets: NDArray[np.int64]) -> dict[str, Any]:
+def _calibration(logits: NDArray[Any], targets: NDArray[Any]) -> dict[str, Any]:
     """The temperature fitted on all examples, and the calibration without it and with it, cross-fitted."""
     scaled = cross_fitted(logits, targets, np.random.default_rng(SEED))
     return {
@@ -89,4 +98,27 @@ def _threshold(
         "threshold": chosen_on(np.arange(len(targets)))[1],
         "at_half": scores_of(logits.argmax(1) == 1, targets == 1),
         "cross_fitted": scores_of(predicted, targets == 1),
+    }
+
+
+def _thresholds(
+    logits: NDArray[Any], targets: NDArray[np.bool_], rule: ThresholdRule, labels: Sequence[str], *, calibrate: bool
+) -> dict[str, Any]:
+    """The same for label sets: the threshold of each label, and the scores in the metrics of label sets."""
+
+    def above(rows: NDArray[np.int64], chosen_on: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """The thresholds that some examples suggest, and the label sets ``[n, C]`` that they predict for ``rows``."""
+        temperature = fit_temperature(logits[chosen_on], targets[chosen_on]) if calibrate else 1.0
+        probability = OUTPUTS[MULTI_LABEL](logits.astype(np.float64) / temperature)
+        thresholds = choose_thresholds(probability[chosen_on], targets[chosen_on], rule)
+        return thresholds, probability[rows] >= thresholds
+
+    everything, predicted = np.arange(len(targets)), np.zeros_like(targets)
+    for rest, fold in folds_of(len(targets), np.random.default_rng(SEED)):
+        predicted[fold] = above(fold, rest)[1]
+    thresholds, _ = above(everything, everything)
+    return {
+        "by_label": dict(zip(labels, thresholds.tolist(), strict=True)),
+        "at_half": score(targets, logits, MULTI_LABEL),
+        "cross_fitted": score(targets, np.where(predicted, 1.0, -1.0), MULTI_LABEL),
     }

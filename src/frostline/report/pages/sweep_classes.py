@@ -18,7 +18,8 @@ def class_content(answer: Mapping[str, Any]) -> dict[str, Any] | None:
     classes, calibration, threshold = (answer[name] for name in ("classes", "calibration", "threshold"))
     if not classes:
         return None
-    tables = {"class_scores": class_scores_table(classes, len(runs_of_choice(answer["sizes"][0])), answer["task_type"])}
+    runs, thresholds = len(runs_of_choice(answer["sizes"][0])), (threshold or {}).get("by_label")
+    tables = {"class_scores": class_scores_table(classes, runs, answer["task_type"], thresholds)}
     if calibration:
         tables["calibration"] = calibration_table(calibration)
     if threshold:

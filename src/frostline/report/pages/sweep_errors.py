@@ -9,6 +9,7 @@ from markupsafe import Markup
 from frostline.report.error_analysis import confusion, largest_errors
 from frostline.report.figures.files import svg
 from frostline.report.figures.predictions import predictions_over_targets
+from frostline.report.label_set_errors import label_set_errors
 from frostline.report.tables.confusion import confusion_table
 from frostline.report.tag_errors import tag_confusion, worst_sentences, wrong_words
 from frostline.statistics.metrics import scored_rows
@@ -24,12 +25,15 @@ def errors_of_recommended(folder: Folder, answer: Mapping[str, Any]) -> dict[str
     logits, labels = folder.predictions(recommended["run"]), folder.identity.labels
     scored = np.flatnonzero(scored_rows(logits))
     examples, logits = examples.take(scored), logits[scored]
-    found: dict[str, Any] = dict.fromkeys(("confusion", "scatter", "largest", "sentences", "words"))
+    found: dict[str, Any] = dict.fromkeys(("confusion", "scatter", "largest", "sentences", "words", "label_sets"))
     found["examples"] = len(examples)
     if examples.of_words:
         found["confusion"] = confusion_table(tag_confusion(examples, logits, labels), of_words=True)
         found["sentences"] = worst_sentences(examples, logits, labels)
         found["misclassified"], found["words"] = wrong_words(examples, logits)
+        return found
+    if examples.has_label_sets:
+        found["label_sets"] = label_set_errors(examples, logits, labels)
         return found
     found["largest"] = largest_errors(examples, logits, labels)
     if labels:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from frostline.data.specification import TOKENS
+from frostline.data.specification import MULTI_LABEL, TOKENS
 from frostline.data.wording import quoted
 from frostline.report import formatting
 from frostline.report.names import metric
@@ -12,15 +12,19 @@ from frostline.statistics.by_class import SCORES
 from frostline.statistics.calibration import FOLDS
 from frostline.statistics.threshold import SCORES as THRESHOLD_SCORES
 
+COUNTED = {TOKENS: ("type", "entities"), MULTI_LABEL: ("label", "examples")}  # all others: examples of classes
 TITLES = {"f1": "F1", "balanced_accuracy": "balanced\naccuracy", "matthews_correlation": "Matthews\ncorrelation"}
 
 
-def class_scores_table(classes: Sequence[Mapping[str, Any]], runs: int, task_type: str) -> ReportTable:
+def class_scores_table(
+    classes: Sequence[Mapping[str, Any]], runs: int, task_type: str, thresholds: Mapping[str, float] | None = None
+) -> ReportTable:
     """Precision, recall and F1 of each class over the ``runs`` of the recommended k; ``classes`` is that of answer.json.
 
-    For token classification, these are types of entities, or plain tags.
+    For token classification, these are types of entities, or plain tags. If a text can have any number of labels, each of them
+    may have a saved threshold.
     """
-    label, counted = ("type", "entities") if task_type == TOKENS else ("class", "examples")
+    label, counted = COUNTED.get(task_type, ("class", "examples"))
 
     def spread(name: str) -> Callable[[Values], Iterable[str]]:
         return lambda row: [formatting.score_interval(row[f"{name}_lowest"], row[f"{name}_highest"])] * (runs > 1)
@@ -31,6 +35,7 @@ def class_scores_table(classes: Sequence[Mapping[str, Any]], runs: int, task_typ
                 "class": one["label"],
                 "place": n,
                 "examples": one["examples"],
+                "threshold": (thresholds or {}).get(one["label"]),
                 **{name: one[name]["estimate"] for name in SCORES},
                 **{f"{name}_{end}": one[name][end] for name in SCORES for end in ("lowest", "highest")},
             }
@@ -41,11 +46,14 @@ def class_scores_table(classes: Sequence[Mapping[str, Any]], runs: int, task_typ
         Column("class", label, number=False, rank=lambda row: row["place"], user_text="value"),
         Column("examples", f"validation\n{counted}", formatting.count),
         *(Column(name, TITLES.get(name, name), formatting.score, small=spread(name)) for name in SCORES),
+        *([Column("threshold", "saved\nthreshold", formatting.score)] if thresholds else []),
         *(Column(f"{name}_{end}") for name in SCORES for end in ("lowest", "highest")),
     )
     caption = "Of the recommended model, from the predictions of its only run."
     if runs > 1:
         caption = f"Of the recommended k, from the predictions of its {runs} runs together; below: lowest to highest of a run."
+    if thresholds:
+        caption += " These scores are at the threshold 0.5."
     caption += f" A {label} that is never predicted has no precision ({formatting.UNKNOWN})."
     return ReportTable("class_scores", f"Scores by {label}", caption, columns, tuple(rows), style="classes")
 
@@ -69,8 +77,9 @@ def calibration_table(calibration: Mapping[str, Any]) -> ReportTable:
         Column("log_loss", "log loss", formatting.score),
     )
     bins = len(calibration["before"]["bins"])
+    counted = "pairs of text and label" if calibration["of_pairs"] else "validation examples"
     caption = (
-        f"On {calibration['examples']:,} validation examples, in {bins} {'bin' if bins == 1 else 'bins'} with equally many "
+        f"On {calibration['examples']:,} {counted}, in {bins} {'bin' if bins == 1 else 'bins'} with equally many "
         "examples. Exact probabilities have an error, too, by chance: its mean and 95 % quantile. The second row is "
         f"cross-fitted: in each of {FOLDS} parts, the temperature is fitted on the other parts."
     )
@@ -82,14 +91,21 @@ def _up_to(row: Values) -> list[str]:
 
 
 def threshold_table(threshold: Mapping[str, Any]) -> ReportTable:
-    """The scores at the threshold 0.5 and at the saved one; ``threshold`` is that of answer.json."""
-    words = {"at_half": "0.5", "cross_fitted": formatting.score(threshold["threshold"])}
+    """The scores at the threshold 0.5 and at the saved one, or those of all labels; ``threshold`` is that of answer.json."""
+    by_label = "by_label" in threshold
+    saved = "saved" if by_label else formatting.score(threshold["threshold"])
+    words = {"at_half": "0.5", "cross_fitted": saved}
     rows = [Row({"threshold": text, **threshold[name]}, chosen=name == "cross_fitted") for name, text in words.items()]
+    names = threshold["at_half"] if by_label else THRESHOLD_SCORES
     columns = (
         Column("threshold", "threshold", number=False),
-        *(Column(name, TITLES.get(name, metric(name)), formatting.score) for name in THRESHOLD_SCORES),
+        *(Column(name, TITLES.get(name, metric(name)), formatting.score) for name in names),
     )
-    caption = f"Precision, recall and F1 are those of the class {quoted(threshold['label'])}."
+    caption = (
+        "Of the saved run."
+        if by_label
+        else f"Precision, recall and F1 are those of the class {quoted(threshold['label'])}."
+    )
     if threshold["metric"]:
         caption += (
             f" The second row is cross-fitted: in each of {FOLDS} parts of the validation examples, the threshold is chosen "

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from frostline.data.specification import TOKENS
+from frostline.data.specification import MULTI_LABEL, TOKENS
 from frostline.data.wording import capitalized
 from frostline.report import formatting
 from frostline.report.tables.table import Column, ReportTable, Row, Values
@@ -39,12 +39,14 @@ def splits_table(data: Mapping[str, Any]) -> ReportTable:
 
 
 def classes_table(data: Mapping[str, Any], labels: Sequence[str], task_type: str) -> ReportTable:
-    """Examples by class in each split, or words by tag."""
-    counted, label = ("words", "tag") if task_type == TOKENS else ("examples", "class")
+    """Examples by class or label in each split, or words by tag."""
+    counted, label = {TOKENS: ("words", "tag"), MULTI_LABEL: ("examples", "label")}.get(
+        task_type, ("examples", "class")
+    )
     splits = data["report"]["splits"]
 
     def share(split: str) -> Callable[[Values], list[str]]:
-        whole = sum(splits[split]["label_counts"].values())
+        whole = splits[split]["rows"] if task_type == MULTI_LABEL else sum(splits[split]["label_counts"].values())
         return lambda row: [formatting.percent(row[f"rows_{split}"] / whole)] if whole else []
 
     rows = [

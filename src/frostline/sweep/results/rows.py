@@ -17,15 +17,15 @@ Folds = NDArray[np.int64]
 
 
 def write_rows(out: Path, split: str, examples: Examples, folds: Folds | None = None) -> None:
-    """Write ``<split>.parquet``: row number in the data file, text, pair, target (class index, number, or a list with the index
-    of each word's tag), and fold if there are ``folds``."""
+    """Write ``<split>.parquet``: row number in the data file, text, pair, target (class index, number, a list with the index of
+    each word's tag, or a list with whether the text has each label), and fold if there are ``folds``."""
     table = pa.table(
         {
             **({} if folds is None else {"fold": folds}),
             "row": examples.rows,
             "text": pa.array(examples.texts, pa.string()),
             "pair": pa.array(examples.pairs if examples.pairs is not None else [None] * len(examples), pa.string()),
-            "target": list(examples.targets) if examples.of_words else examples.targets,
+            "target": list(examples.targets) if examples.targets.ndim > 1 else examples.targets,
         }
     )
     buffer = io.BytesIO()
@@ -38,13 +38,13 @@ def read_rows(out: Path, split: str) -> Examples | None:
     table = _read(out, split)
     if table is None:
         return None
-    pairs, of_words = table["pair"].to_pylist(), pa.types.is_list(table["target"].type)
+    pairs, lists = table["pair"].to_pylist(), pa.types.is_list(table["target"].type)
     return Examples(
         texts=tuple(table["text"].to_pylist()),
         pairs=None if None in pairs else tuple(pairs),
         rows=table["row"].to_numpy().astype(np.int64),
         name=split,
-        targets=np.array(table["target"].to_pylist()) if of_words else table["target"].to_numpy(),
+        targets=np.array(table["target"].to_pylist()) if lists else table["target"].to_numpy(),
     )
 
 

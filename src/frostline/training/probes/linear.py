@@ -7,18 +7,21 @@ rows also give an estimate of the probe's quality, so no training rows have to b
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, special
+from scipy import linalg
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, StratifiedKFold
 
+from frostline.data.examples import Targets
+from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from frostline.statistics.calibration import best_temperature, log_loss
+from frostline.statistics.outputs import OUTPUTS
 
 Array = NDArray[np.float64]
 Features = NDArray[np.float32]
-Targets = NDArray[np.int64] | Array
 Indices = NDArray[np.int64]
 
 PENALTIES = tuple(float(x) for x in np.logspace(-4, 1, 11))  # penalties to choose from, per training row
@@ -30,7 +33,7 @@ CHUNK = 16384  # number of rows that are converted to double precision at a time
 class Probe:
     """A fitted probe: ``values = (features - mean) / scale @ weights + bias``.
 
-    The values have one column for each class, or a single column for regression.
+    The values have one column for each class or label, or a single column for regression.
 
     Attributes:
         weights: ``[D, C]``.
@@ -38,7 +41,9 @@ class Probe:
         mean: The mean of each feature on the training rows, ``[D]``.
         scale: The standard deviation of each feature on the training rows, ``[D]``; 1 for a constant feature.
         penalty: The chosen penalty, per training row.
-        inverse_temperature: ``softmax(inverse_temperature * values)`` are the probabilities of the classes.
+        inverse_temperature: ``softmax(inverse_temperature * values)`` are the probabilities of the classes. For label sets, it is
+            ``sigmoid`` instead; for regression, the factor is 1.
+        task_type: What the values are about.
         held_out: The cross-validated values of the training rows, ``[n, C]``: each row was held out from the fit for it.
     """
 
@@ -49,6 +54,7 @@ class Probe:
     penalty: float
     inverse_temperature: float
     held_out: Array
+    task_type: str
 
     def values(self, features: Features) -> Array:
         """Values ``[n, C]`` of rows ``[n, D]``."""
@@ -56,39 +62,40 @@ class Probe:
         bias = self.bias - self.mean @ weights
         return np.concatenate([part @ weights + bias for part in _chunks(features)])
 
-    def probabilities(self, features: Features) -> Array:
-        """Probabilities of the classes, ``[n, C]``."""
-        probabilities: Array = special.softmax(self.inverse_temperature * self.values(features), axis=1)
-        return probabilities
+    def outputs(self, features: Features) -> Array:
+        """Probabilities of the classes or labels, ``[n, C]``, or numbers ``[n, 1]``."""
+        return OUTPUTS[self.task_type](self.inverse_temperature * self.values(features))
 
 
 Fit = Callable[[Features, Targets, int], Probe]
 
 
 def ridge(features: Features, targets: Targets, classes: int) -> Probe:
-    """Ridge regression on a number, or on the targets -1 and 1 for each class.
+    """Ridge regression on a number, or on the targets -1 and 1 for each class or label.
 
     Gives the same as scikit-learn's ``Ridge`` and ``RidgeClassifier`` on standardised features.
 
     Args:
         features: ``[n, D]``.
-        targets: Class indices or numbers, ``[n]``.
+        targets: Class indices or numbers, ``[n]``, or label sets ``[n, C]``.
         classes: The number of classes; 0 for regression.
     """
-    y = targets.astype(float)[:, None] if not classes else np.where(targets[:, None] == np.arange(classes), 1.0, -1.0)
+    has_label = targets if targets.dtype == np.bool_ else targets[:, None] == np.arange(classes)
+    y = np.where(has_label, 1.0, -1.0) if classes else targets.astype(float)[:, None]
     mean, scale = _standardisation(features)
     offset = y.mean(0)
     solve = _primal if len(features) > features.shape[1] else _dual
     held_out, weights = solve(features, mean, scale, y - offset, np.array(PENALTIES) * len(features))
     best = int(np.argmin([np.square(values + offset - y).mean() for values in held_out]))
-    probe = Probe(weights(best), offset, mean, scale, PENALTIES[best], 1.0, held_out[best] + offset)
+    task_type = MULTI_LABEL if targets.dtype == np.bool_ else CLASSIFICATION if classes else REGRESSION
+    probe = Probe(weights(best), offset, mean, scale, PENALTIES[best], 1.0, held_out[best] + offset, task_type)
     return _calibrated(probe, targets) if classes else probe
 
 
 def logistic(features: Features, targets: Targets, classes: int) -> Probe:
     """Logistic regression with an L2 penalty, the same as scikit-learn's ``LogisticRegression``.
 
-    The arguments are those of :func:`ridge`. A regression task is fitted by :func:`ridge`.
+    The arguments are those of :func:`ridge`, without label sets. A regression task is fitted by :func:`ridge`.
     """
     if not classes:
         return ridge(features, targets, classes)
@@ -108,7 +115,7 @@ def logistic(features: Features, targets: Targets, classes: int) -> Probe:
         weights[:, present[1]], bias[present[1]] = model.coef_[0], model.intercept_[0]
     else:
         weights[:, present], bias[present] = model.coef_.T, model.intercept_
-    return Probe(weights, bias, mean, scale, best, 1.0, held_out[best])
+    return Probe(weights, bias, mean, scale, best, 1.0, held_out[best], CLASSIFICATION)
 
 
 FITS: Mapping[str, Fit] = {"ridge": ridge, "logistic": logistic}
@@ -199,6 +206,6 @@ def _logistic_values(train: tuple[Array, Targets], x: Array, classes: int, penal
     return values
 
 
-def _calibrated(probe: Probe, targets: Targets) -> Probe:
+def _calibrated(probe: Probe, targets: NDArray[Any]) -> Probe:
     """The probe with calibrated probabilities: temperature scaling on held-out rows (Guo et al. 2017)."""
-    return replace(probe, inverse_temperature=1.0 / best_temperature(probe.held_out, targets.astype(np.int64)))
+    return replace(probe, inverse_temperature=1.0 / best_temperature(probe.held_out, targets))

@@ -83,11 +83,10 @@ class SavedProbe:
         tokens = encode(pretrained.tokenizer, texts.texts, texts.pairs, about["max_length"])
         forward_pass = pooled_forward_pass(pretrained, machine, StateSelection((), head=False, pooled=inputs.layers))
         batches = forward_pass.batches(tokens.lengths, np.arange(len(tokens)))
-        predict = self.probe.probabilities if about["labels"] else self.probe.values
         values = np.zeros((len(tokens), len(self.probe.bias)), np.float32)
         with memory_reused():
             for batch, states in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
-                values[batch.rows] = predict(inputs.features(partial(_pooled, states)))
+                values[batch.rows] = self.probe.outputs(inputs.features(partial(_pooled, states)))
         return values, int((tokens.dropped > 0).sum())
 
     def _load_model(self, *, trust_remote_code: bool) -> Pretrained:
@@ -126,7 +125,11 @@ def saved_probe(folder: str | Path) -> SavedProbe | None:
         about = json.loads((folder / FACTS).read_bytes())
         arrays = load_file(folder / WEIGHTS)
         probe = Probe(
-            **arrays, penalty=np.nan, inverse_temperature=about["inverse_temperature"], held_out=np.zeros((0, 0))
+            **arrays,
+            penalty=np.nan,
+            inverse_temperature=about["inverse_temperature"],
+            held_out=np.zeros((0, 0)),
+            task_type=about["task_type"],
         )
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise FrostlineError(

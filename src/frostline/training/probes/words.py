@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
-from scipy.special import softmax
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples, Texts
 from frostline.data.files import replace_file, write_json
+from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from frostline.statistics.metrics import defined
+from frostline.statistics.outputs import OUTPUTS
 from frostline.statistics.predictions import Labelled
 
 Array = NDArray[np.float64]
@@ -35,45 +36,50 @@ class WordsModel:
         idf: The inverse document frequency of each, ``[V]``.
         weights: ``[V, C]``; one column for regression.
         bias: ``[C]``.
-        is_regression: Whether the values are numbers instead of the logarithms of unnormalised probabilities.
+        task_type: What the values are: logarithms of unnormalised probabilities of classes, logits of labels, or numbers.
     """
 
     terms: tuple[str, ...]
     idf: Array
     weights: Array
     bias: Array
-    is_regression: bool
+    task_type: str
 
     @classmethod
     def fit(cls, examples: Examples, classes: int) -> Self | None:
-        """Ridge regression for 0 classes, else logistic regression; None if the texts contain no words.
+        """Ridge regression for 0 classes, else logistic regression, one for each label if a text can have several.
 
-        A class that no example has is never predicted.
+        None if the texts contain no words. A class that no example has is never predicted.
         """
         texts = list(_joined(examples))
         if not any(any(c.isalnum() for c in text) for text in texts):
             return None
         vectorizer = _vectorizer()
         features = vectorizer.fit_transform(texts)
+        task_type = MULTI_LABEL if examples.has_label_sets else CLASSIFICATION if classes else REGRESSION
         if not classes:
             ridge = Ridge(1.0, solver="sparse_cg").fit(features, examples.targets)
             weights, bias = ridge.coef_[:, None], np.array([ridge.intercept_])
+        elif examples.has_label_sets:
+            both = [_logistic(features, examples.with_label(n).astype(np.int64), 2) for n in range(classes)]
+            weights, bias = (
+                np.stack([x[..., 1] - x[..., 0] for x in of_labels], -1) for of_labels in zip(*both, strict=True)
+            )
         else:
             weights, bias = _logistic(features, examples.targets, classes)
         terms = tuple(vectorizer.get_feature_names_out().tolist())
-        return cls(terms, vectorizer.idf_, weights, bias, not classes)
+        return cls(terms, vectorizer.idf_, weights, bias, task_type)
 
     def values(self, texts: Texts | Examples) -> Array:
-        """Numbers ``[n, 1]``, or logarithms of unnormalised probabilities ``[n, C]``."""
+        """Numbers ``[n, 1]``, or what :attr:`task_type` says ``[n, C]``."""
         vectorizer = _vectorizer(vocabulary={term: n for n, term in enumerate(self.terms)})
         vectorizer.idf_ = self.idf
         features = vectorizer.transform(_joined(texts)) if len(texts.texts) else np.zeros((0, len(self.terms)))
         return np.asarray(features @ self.weights + self.bias)
 
     def predictions(self, texts: Texts) -> Array:
-        """Numbers ``[n, 1]``, or probabilities of the classes ``[n, C]``."""
-        values = self.values(texts)
-        return values if self.is_regression else np.asarray(softmax(values, 1))
+        """Numbers ``[n, 1]``, or probabilities of the classes or labels ``[n, C]``."""
+        return OUTPUTS[self.task_type](self.values(texts))
 
     def save(self, folder: Path, about: Mapping[str, Any]) -> None:
         """Write the model with facts ``about`` the task, for ``frostline predict``."""
@@ -101,7 +107,7 @@ def load_words(folder: str | Path) -> tuple[WordsModel, dict[str, Any]] | None:
     try:
         about = json.loads((folder / FACTS).read_bytes())
         terms = tuple(about.pop("terms"))
-        return WordsModel(terms, **load_file(folder / WEIGHTS), is_regression=not about["labels"]), about
+        return WordsModel(terms, **load_file(folder / WEIGHTS), task_type=about["task_type"]), about
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise FrostlineError(
             f"The TF-IDF model in {folder} is damaged ({error}): run the command of the search again."

@@ -1,0 +1,172 @@
+"""Texts with any number of labels, from a table to the saved model: sweep, search, probes, predictions, pipeline, bundle."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from transformers import pipeline
+
+import frostline
+from frostline import FrostlineError, LabelSetPredictions
+from frostline.api.find import find
+from frostline.api.probe import probe
+from frostline.model.output_keys import TEMPERATURE, THRESHOLDS
+from frostline.sweep.progress import Progress
+from frostline.sweep.results.folder import Folder
+from model_folders import edit_config
+from page_text import answer_of
+from task_models import write_base, write_task
+from tiny import GOOD, QUICK, Frostline, run_sweep, sentences, tiny_bert_folder
+
+LABELS = ("long", "plot", "warm")
+SETTINGS: dict[str, Any] = {"tune": "0,1,all", "seeds": 2, **QUICK}
+
+
+def table(count: int, seed: int = 0) -> pd.DataFrame:
+    texts = [row["text"] for row in sentences(count, seed=seed)]
+    marks = {"warm": lambda words: any(w in GOOD for w in words), "plot": lambda words: "plot" in words}
+    marks["long"] = lambda words: len(words) > 6
+    sets = [[label for label, mark in marks.items() if mark(text.split())] for text in texts]
+    return pd.DataFrame({"text": texts, "labels": sets})
+
+
+def flags(count: int, seed: int = 0) -> pd.DataFrame:
+    frame = table(count, seed)
+    return frame[["text"]].assign(**{label: [int(label in own) for own in frame["labels"]] for label in LABELS})
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_bert_folder(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def finished(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished sweep, with report, thresholds, temperature and model."""
+    out = tmp_path_factory.mktemp("labels") / "o"
+    settings = {"model": base, "train": table(120), "out": out, "threshold": "f1_macro", "calibrate": True}
+    frostline.Sweep(progress=Progress(), **settings, **SETTINGS).run()
+    return out
+
+
+def test_the_answer_has_thresholds_for_every_label(finished: Path) -> None:
+    answer = answer_of(finished)
+    assert answer["metric"] == "f1_micro" and answer["task_type"] == "multi-label-classification"
+    assert answer["sizes"][0]["recommended"]["validation_best"] > 0.4 and 0.4 < answer["chance"] < 0.8
+    assert list(answer["threshold"]["by_label"]) == list(LABELS) and answer["calibration"]["of_pairs"]
+    assert answer["calibration"]["examples"] == 3 * answer["validation_rows"]
+    config = json.loads((finished / "model" / "config.json").read_bytes())
+    assert config["problem_type"] == "multi_label_classification"
+    assert config[THRESHOLDS] == answer["threshold"]["by_label"] and config[TEMPERATURE] > 0
+
+
+def test_predictions_are_those_of_the_sweep_and_of_a_pipeline(finished: Path, tmp_path: Path) -> None:
+    rows = pd.read_parquet(finished / "validation.parquet")
+    logits = Folder(finished).predictions(answer_of(finished)["sizes"][0]["recommended"]["run"])
+    folder = shutil.copytree(finished / "model", tmp_path / "model")
+    edit_config(folder, **{TEMPERATURE: 1.0, THRESHOLDS: {}})
+    texts = rows["text"].tolist()
+    plain = frostline.predict(folder, texts)
+    assert isinstance(plain, LabelSetPredictions) and plain.labels == LABELS and plain.thresholds == (0.5,) * 3
+    np.testing.assert_allclose(plain.values, 1 / (1 + np.exp(-logits)), atol=1e-6)
+    assert plain.predicted == [[label for label, z in zip(LABELS, own, strict=True) if z >= 0] for own in logits]
+    classify = pipeline("text-classification", str(folder), top_k=None, function_to_apply="sigmoid")
+    for ours, theirs in zip(plain.values, classify(texts), strict=True):
+        assert {one["label"]: one["score"] for one in theirs} == pytest.approx(
+            dict(zip(LABELS, ours, strict=True)), abs=1e-5
+        )
+    saved = frostline.predict(finished / "model", texts)
+    temperature, limits = saved.temperature, answer_of(finished)["threshold"]["by_label"]
+    np.testing.assert_allclose(saved.values, 1 / (1 + np.exp(-logits / temperature)), atol=1e-6)
+    assert saved.predicted[0] == [x for x, p in zip(LABELS, saved.values[0], strict=True) if p >= limits[x]]
+    assert frostline.predict(finished / "model", texts, threshold=0.99).thresholds == (0.99,) * 3
+
+
+def test_unusable_thresholds_are_refused(finished: Path, tmp_path: Path) -> None:
+    with pytest.raises(FrostlineError, match="threshold cannot be 2"):
+        frostline.predict(finished / "model", ["a text"], threshold=2.0)
+    for value, message in (
+        ({"colour": 0.5}, "for labels among long, plot, warm"),
+        ({"long": "high"}, "long in config"),
+    ):
+        folder = shutil.copytree(finished / "model", tmp_path / message[:3])
+        edit_config(folder, **{THRESHOLDS: value})
+        with pytest.raises(FrostlineError, match=message):
+            frostline.predict(folder, ["a text"])
+
+
+def test_the_command_writes_lists_of_labels(finished: Path, frostline: Frostline, tmp_path: Path) -> None:
+    table(5, seed=7)[["text"]].to_csv(tmp_path / "new.csv", index=False)
+    result = frostline("predict", finished / "model", "new.csv")
+    assert result.code == 0 and "Labels are predicted from probability" in result.err
+    assert frostline("predict", finished / "model", "new.csv", "--out", "new.jsonl").code == 0
+    written = pd.read_csv(tmp_path / "new.predictions.csv")
+    lines = [json.loads(line) for line in (tmp_path / "new.jsonl").read_text().splitlines()]
+    assert list(written) == list(lines[0]) == ["row", "text", "labels", *(f"p({label})" for label in LABELS)]
+    assert [json.loads(own) for own in written["labels"]] == [line["labels"] for line in lines]
+
+
+def test_report_and_card_are_about_labels(finished: Path) -> None:
+    page = (finished / "report.html").read_text()
+    for text in ("Scores by label", "Labels and probabilities", "Examples by label", "saved<br>threshold", "macro F1"):
+        assert text in page, text
+    assert "with a wrong label" in page and "Confusion matrix" not in page
+    card = (finished / "model" / "README.md").read_text()
+    assert 'top_k=None, function_to_apply="sigmoid"' in card and "| label | validation examples |" in card
+
+
+def test_columns_of_zero_and_one_give_the_same_runs(base: Path, tmp_path: Path) -> None:
+    short = {**SETTINGS, "tune": "0", "seeds": 1, "class_weights": "balanced", "model": base}
+    run_sweep({**short, "train": table(80), "out": tmp_path / "lists"})
+    run_sweep({**short, "train": flags(80), "indicator_columns": ",".join(LABELS), "out": tmp_path / "columns"})
+    one, other = (Folder(tmp_path / name).rows() for name in ("lists", "columns"))
+    assert [row["run"] for row in one] == [row["run"] for row in other] and len(one) == 1
+    assert one[0]["validation_best"] == other[0]["validation_best"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"threshold": "accuracy"}, "--threshold accuracy cannot maximize accuracy over sets"),
+        ({"threshold": "best", "metric": "subset_accuracy"}, "cannot maximize subset_accuracy"),
+        ({"metric": "accuracy"}, "choose one of f1_micro, f1_macro, subset_accuracy"),
+        ({"class_weights": {"long": 2.0}}, "do not include 'plot', 'warm'"),
+    ],
+)
+def test_settings_that_label_sets_do_not_have_are_refused(
+    base: Path, tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(FrostlineError, match=message):
+        run_sweep({**SETTINGS, "model": base, "train": table(60), "out": tmp_path / "o", **settings})
+
+
+def test_probes_and_the_words_model_predict_labels(base: Path, tmp_path: Path) -> None:
+    settings = {"model": base, "train": flags(120), "indicator_columns": list(LABELS), "precision": "float32"}
+    (found,) = probe(out=tmp_path / "probes", **settings)
+    assert found.facts["metric"] == "f1_micro" and found.facts["best"]["score"] > found.facts["chance"]
+    assert found.facts["tfidf_score"] is not None
+    predictions = frostline.predict(tmp_path / "probes" / "probe", table(5)["text"].tolist())
+    assert isinstance(predictions, LabelSetPredictions) and predictions.labels == LABELS
+    with pytest.raises(FrostlineError, match="--kind logistic is for one label for each text"):
+        probe(kind="logistic", **settings)
+
+
+@pytest.mark.slow
+def test_a_search_compares_with_models_that_train_no_layer(base: Path, tmp_path: Path) -> None:
+    settings = {"model": base, "train": table(100), "out": tmp_path / "o", "budget": 1000.0, "progress": Progress()}
+    answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "max_k": 1})
+    assert answer["metric"] == "f1_micro" and answer["search"]["probes"]["metric"] == "f1_micro"
+
+
+def test_a_bundle_predicts_labels_beside_classes(tmp_path: Path) -> None:
+    base = write_base(tmp_path / "base", "bert")
+    folders = [write_task(tmp_path / name, base, 1, labels=("a", "b"), seed=n) for n, name in enumerate("xy")]
+    edit_config(folders[0], problem_type="multi_label_classification")
+    frostline.bundle(folders, out=tmp_path / "both")
+    together = frostline.load_bundle(tmp_path / "both")(["w11 w12", "w13"])
+    assert list(together["x"].rows()) == list(frostline.predict(folders[0], ["w11 w12", "w13"]).rows())
+    assert isinstance(together["x"], LabelSetPredictions) and not isinstance(together["y"], LabelSetPredictions)

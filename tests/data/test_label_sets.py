@@ -1,0 +1,148 @@
+"""Texts with any number of labels: read from every source, split, and refused where a label is unknown or unclear."""
+
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from frostline import FrostlineError
+from frostline.data.class_weights import class_weights
+from frostline.data.load import Data, load_data
+from frostline.data.specification import MULTI_LABEL, TOKENS, DataSpec
+from frostline.data.subsets import STRATUM_ROWS, least_size, strata, subset_indices
+
+TEXTS = [f"text {n}" for n in range(40)]
+SETS = [["price", "story"], [], ["story"], ["price"]] * 10
+LABELS = ("price", "story")
+FLAGS = pd.DataFrame({"text": TEXTS, **{label: [int(label in own) for own in SETS] for label in LABELS}})
+
+
+def load(sets: Any = SETS, **options: Any) -> Data:
+    return load_data(DataSpec(train=pd.DataFrame({"text": TEXTS, "labels": sets}), test="none", **options))
+
+
+def refusal(table: pd.DataFrame, **options: Any) -> str:
+    with pytest.raises(FrostlineError) as caught:
+        load_data(DataSpec(train=table, **{"test": "none", **options}))
+    assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def by_text(data: Data) -> dict[str, list[bool]]:
+    parts = [data.train, data.validation]
+    return {text: own.tolist() for part in parts for text, own in zip(part.texts, part.targets, strict=True)}
+
+
+EXPECTED = {text: [label in own for label in LABELS] for text, own in zip(TEXTS, SETS, strict=True)}
+
+
+def test_lists_of_labels_are_multi_label_classification() -> None:
+    data = load()
+    assert data.task.task_type == MULTI_LABEL and data.task.labels == LABELS and by_text(data) == EXPECTED
+    assert data.train.has_label_sets and not data.train.of_words and data.train.targets.dtype == np.bool_
+    assert "Multi-label classification: a text has any number of 2 labels: 'price', 'story'." in data.notes
+    assert "9 of 36 train rows have no label." in data.notes
+    facts = data.report.splits["train"]
+    assert facts.label_counts == dict(zip(LABELS, data.train.targets.sum(0).tolist(), strict=True))
+    words = pd.DataFrame({"tokens": [["a", "b"]] * 20, "tags": [["X", "Y"]] * 20, "text": ["a b"] * 20})
+    assert load_data(DataSpec(train=words)).task.task_type == TOKENS
+
+
+@pytest.mark.parametrize("source", ["jsonl", "parquet", "dataset", "numbers", "columns", "true", "separator"])
+def test_every_source_gives_the_same_examples(tmp_path: Path, source: str) -> None:
+    frame, train, options = pd.DataFrame({"text": TEXTS, "labels": SETS}), Path(), {}
+    indices = [[LABELS.index(label) for label in own] for own in SETS]
+    given: Any = train
+    if source == "jsonl":
+        given = tmp_path / "train.jsonl"
+        frame.to_json(given, orient="records", lines=True)
+    elif source == "parquet":
+        given = tmp_path / "train.parquet"
+        frame.to_parquet(given)
+    elif source == "dataset":
+        names = datasets.Features(
+            {"text": datasets.Value("string"), "labels": datasets.Sequence(datasets.ClassLabel(names=list(LABELS)))}
+        )
+        given = datasets.Dataset.from_dict({"text": TEXTS, "labels": indices}, features=names)
+    elif source == "numbers":
+        given, options = frame.assign(labels=indices), {"labels": LABELS}
+    elif source in ("columns", "true"):
+        given, options = tmp_path / "train.csv", {"indicator_columns": LABELS}
+        FLAGS.astype(dict.fromkeys(LABELS, bool) if source == "true" else {}).to_csv(given, index=False)
+    else:
+        given, options = tmp_path / "train.csv", {"label_separator": ";"}
+        frame.assign(labels=[" ; ".join(own) for own in SETS]).to_csv(given, index=False)
+    data = load_data(DataSpec(train=given, test="none", **options))
+    assert data.task.labels == LABELS and by_text(data) == EXPECTED
+    assert data.task.columns.of_labels == (LABELS if source in ("columns", "true") else ("labels",))
+
+
+def test_labels_that_are_numbers_have_their_order() -> None:
+    assert load([[10], [2, 10], [], [2]] * 10).task.labels == ("2", "10")
+
+
+LISTS = pd.DataFrame({"text": TEXTS, "labels": SETS})
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "message"),
+    [
+        (LISTS.assign(labels=["price"] * 40), {"task_type": MULTI_LABEL}, "row 1, column 'labels': 'price' is not a list of"),
+        (LISTS.assign(labels=[None, *SETS[1:]]), {"task_type": MULTI_LABEL}, "the list of labels is missing"),
+        (LISTS.assign(labels=[[["price"]], *SETS[1:]]), {}, "is no label; write a text or a whole number"),
+        (LISTS.assign(labels=[[""], *SETS[1:]]), {}, "'' is no label"),
+        (LISTS.assign(labels=[[]] * 40), {}, "no row has a label"),
+        (LISTS.assign(labels=[["price"], []] * 20), {}, "the only label is 'price'"),
+        (LISTS.assign(labels=[["Price "], *SETS[1:]]), {}, "look the same; write them alike"),
+        (LISTS.assign(labels=[[f"label {n}"] for n in range(40)]), {}, "40 different labels in 40 rows"),
+        (LISTS, {"labels": ["price", "story", "plot"]}, "no row has 'plot', which --labels names"),
+        (LISTS, {"labels": ["price"]}, "'story' is not among --labels"),
+        (LISTS, {"validation": LISTS.assign(labels=[["prize"], *SETS[1:]])}, "row 1, column 'labels': the label 'prize' (did"),
+        (LISTS, {"validation": LISTS.assign(labels=[[]] * 40)}, "no row has a label"),
+        (FLAGS, {"indicator_columns": ["price", "plot"]}, "there is no column 'plot'"),
+        (FLAGS, {"indicator_columns": ["price"]}, "is one label only"),
+        (FLAGS, {"indicator_columns": ["price", "price"]}, "chosen for two purposes"),
+        (FLAGS, {"indicator_columns": LABELS, "labels": LABELS}, "leave --labels out"),
+        (FLAGS, {"indicator_columns": LABELS, "label_column": "story"}, "leave --label-column or --indicator-columns out"),
+        (FLAGS, {"indicator_columns": LABELS, "task_type": "regression"}, "but --task-type is regression"),
+        (FLAGS.assign(price=[2, *FLAGS["price"][1:]]), {"indicator_columns": LABELS}, "'price': 2 is neither 0 nor 1"),
+        (FLAGS.assign(price=[None, *FLAGS["price"][1:]]), {"indicator_columns": LABELS}, "the cell is empty"),
+        (FLAGS.assign(price=0), {"indicator_columns": LABELS}, "no row has a 1"),
+        (FLAGS, {"indicator_columns": LABELS, "validation": FLAGS.drop(columns="price")}, "there is no column 'price', which"),
+    ],
+)  # fmt: skip
+def test_unclear_labels_are_refused(table: pd.DataFrame, options: dict[str, Any], message: str) -> None:
+    assert message in refusal(table, **options)
+
+
+SETS_OF_LABELS = arrays.arrays(np.bool_, st.tuples(st.integers(1, 60), st.integers(2, 5)))
+
+
+@given(SETS_OF_LABELS)
+def test_the_stratum_of_a_text_is_its_rarest_label_that_is_not_too_rare(targets: np.ndarray) -> None:
+    rows, found = targets.sum(0), strata(targets)
+    for own, stratum in zip(targets, found, strict=True):
+        common = [n for n in np.flatnonzero(own) if rows[n] >= STRATUM_ROWS]
+        assert stratum in common and rows[stratum] == min(rows[common]) if common else stratum == targets.shape[1]
+
+
+@given(SETS_OF_LABELS, st.integers(0, 5))
+def test_subsets_are_nested(targets: np.ndarray, seed: int) -> None:
+    assert least_size(targets) == 1
+    whole = subset_indices(targets, len(targets), seed)
+    assert sorted(whole) == list(range(len(targets)))
+    for size in range(1, len(targets)):
+        assert np.array_equal(subset_indices(targets, size, seed), whole[:size])
+
+
+@given(SETS_OF_LABELS)
+def test_balanced_weights_give_both_sides_of_a_label_the_same_weight(targets: np.ndarray) -> None:
+    names = [str(n) for n in range(targets.shape[1])]
+    for own, weight in zip(targets.T, class_weights(targets, "balanced", names), strict=True):
+        assert weight == 1 if own.all() or not own.any() else weight * own.sum() == pytest.approx((~own).sum())
