@@ -12,6 +12,7 @@ import frostline
 from frostline import FrostlineError
 from frostline.api.compare import sweep_of
 from frostline.api.sweep import Sweep
+from frostline.frozen.selection import StateSelection
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import load_groups
 from frostline.statistics.analysis_settings import AnalysisSettings
@@ -20,6 +21,7 @@ from frostline.statistics.tune import tune_of
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.training.ways.names import DEFAULT_WAYS, way_named
+from tagged import conll, tagged
 
 SETTINGS = {"seeds": 2, "learning_rate": "1e-3,3e-3", "num_train_epochs": 2}
 
@@ -148,6 +150,33 @@ def test_ways_that_the_model_does_not_allow_are_refused_before_anything_runs(
     with pytest.raises(FrostlineError, match=message):
         frostline.compare(ways=ways, model=tiny_bert, train=tiny_table, out=tmp_path / "o", progress=Progress())
     assert not (tmp_path / "o").exists()
+
+
+def test_heads_that_read_something_else_share_the_cached_hidden_states(
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path
+) -> None:
+    given = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", **SETTINGS, "learning_rate": 1e-3}
+    own = {"last-token": {"tune": 2, "head_reads": "last"}}
+    sweep = sweep_of("head,last-1,mean-pooled-0,mean-pooled-1,last-token,full", way=own, progress=Progress(), **given)
+    plan = sweep.plan(timed=False)
+    assert plan.cached == StateSelection((1, 2, 3), head=True)
+    places = {tune: [group.places for group in groups if group.trained] for tune, groups in plan.groups.items()}
+    assert places["mean-pooled-0"] == [("head",), ("head",)] and "pooler" in str(places[0])
+    sweep.run(save_model=False)
+    cuts = {
+        facts["spec"]["tune"]: facts["provenance"]["cut"] for facts in Folder(tmp_path / "o").store.results().values()
+    }
+    assert cuts == {0: 3, 1: 2, "mean-pooled-0": 3, "mean-pooled-1": 2, "last-token": 1, "all": None}
+    token = {f["spec"]["tune"]: f["provenance"]["head_token"] for f in Folder(tmp_path / "o").store.results().values()}
+    assert token == {0: True, 1: True, "all": True, "last-token": True, "mean-pooled-0": False, "mean-pooled-1": False}
+
+
+def test_a_head_that_reads_one_vector_of_a_text_is_refused_for_tags_of_words(tiny_bert: Path, tmp_path: Path) -> None:
+    words, tags = tagged(40)
+    (tmp_path / "t.conll").write_text(conll(words, tags))
+    given = {"model": tiny_bert, "train": tmp_path / "t.conll", "out": tmp_path / "o", "progress": Progress()}
+    with pytest.raises(FrostlineError, match="head_reads = 'mean' makes one vector of a text, but words"):
+        frostline.compare(ways="full,mean-pooled-1", **given)
 
 
 def test_the_default_ways_exist() -> None:

@@ -134,34 +134,6 @@ def test_a_full_disk_ends_the_sweep_without_a_failed_run(
     assert not list(settings["out"].glob("runs/*"))
 
 
-@pytest.mark.parametrize("k, shown", [(1, " at k = 1"), ("all", " at k = all"), (None, "")])
-def test_a_model_that_cannot_be_cut_exactly_leaves_no_folder(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, k: Any, shown: str
-) -> None:
-    from frostline.frozen.check.cut_comparison import Check
-
-    monkeypatch.setattr(execute_module, "check", lambda *_, **__: [Check(k, None, None, None, "Its layers talk.")])
-    with pytest.raises(FrostlineError, match=rf"cannot be cut exactly{shown}: Its layers talk\."):
-        Sweep(progress=Progress(), **settings).run()
-    assert not settings["out"].exists()
-
-
-def test_the_cut_of_named_parts_is_checked_before_they_are_trained(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls, check = [], execute_module.check
-
-    def spy(model: Any, **what: Any) -> Any:
-        calls.append(what)
-        return check(model, **what)
-
-    monkeypatch.setattr(execute_module, "check", spy)
-    run_sweep(settings, tune="0,named", tune_modules="layer.1,pooler")
-    assert calls == [{"tuned_layers": [0, "all"], "tune_modules": ("layer.1", "pooler"), "max_uncut_layers": 0}]
-    run_sweep(settings, tune="1,all", out=settings["out"].with_name("all"))
-    assert calls[1:] == [{"tuned_layers": [1, "all"], "tune_modules": None, "max_uncut_layers": None}]
-
-
 def test_scores_of_a_run_do_not_depend_on_full_fine_tuning_in_the_sweep(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:

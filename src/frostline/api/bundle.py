@@ -26,6 +26,7 @@ from frostline.frozen.check.differences import LAYER_ERRORS
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.classifier import load_classifier
 from frostline.model.model_files import MODEL_FILES
+from frostline.model.pooled_folder import is_pooled
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.words import FACTS as WORDS_FACTS
 
@@ -171,9 +172,14 @@ def _model_folder(folder: Path) -> Path:
     """The folder of a model: ``folder`` itself, or ``model`` in the folder of a sweep.
 
     Raises:
-        FrostlineError: There is no fine-tuned model.
+        FrostlineError: There is no fine-tuned model, or its head does not belong to its type.
     """
     for candidate in (folder, folder / "model"):
+        if is_pooled(candidate):
+            raise FrostlineError(
+                f"The head of the model in {candidate} reads the mean of all tokens or the last one, which a bundle cannot hold: "
+                "leave it out, and run `frostline predict` with it."
+            )
         if (candidate / "config.json").is_file():
             return candidate
     if any((one / name).is_file() for one in (folder, folder / "model") for name in (PROBE_FACTS, WORDS_FACTS)):

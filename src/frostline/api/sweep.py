@@ -14,7 +14,8 @@ from frostline.report.finish import finish
 from frostline.report.rebuild import rebuild
 from frostline.sweep import slurm
 from frostline.sweep.execution.best_weights import BestWeights
-from frostline.sweep.execution.execute import check_cuts, execute
+from frostline.sweep.execution.cuts import check_cuts
+from frostline.sweep.execution.execute import execute
 from frostline.sweep.forecast.prediction import make_forecast
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.plan import Plan, expand

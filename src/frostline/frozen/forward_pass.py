@@ -20,6 +20,7 @@ from frostline.frozen.cut import cut_at
 from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import Anatomy, position_limit
 from frostline.model.device import to_device
+from frostline.model.heads import padding_id
 from frostline.model.packed_layout import Layout
 from frostline.model.packing import packable
 from frostline.model.places import EMBEDDINGS
@@ -104,8 +105,8 @@ class ForwardPass:
 
         selected = {f"tokens-{cut}": real(cut) for cut in selection.cuts}
         if selection.head:
-            pad = self.model.config.get_text_config().pad_token_id
-            at = head_position(self.head_reads, ids, inputs["attention_mask"][: len(ids)], pad)
+            mask = inputs["attention_mask"][: len(ids)]
+            at = head_position(self.head_reads, ids, mask, padding_id(self.model))
             selected["head"] = real(self.anatomy.count)[layout.head_index(at, packed=True)]
         pooled = {f"pooled-{cut}": _pooled(real(cut).float(), lengths) for cut in selection.pooled}
         return selected | pooled

@@ -6,7 +6,7 @@ that does not fit is refused with the reason.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +49,16 @@ class Anatomy:
         stack = model.get_submodule(self.path)
         assert isinstance(stack, nn.ModuleList)
         return list(stack)
+
+    def of_head(self, model: nn.Module) -> "Anatomy":
+        """The anatomy of ``model``, which has the same base model in the same place, but another head."""
+        names = {name for name, _ in model.named_parameters()}
+        base = {name: place for name, place in self.places.items() if place != HEAD and name in names}
+        head = dict.fromkeys(names - base.keys(), HEAD)
+        matrices = self.matrices & base.keys() | {name for name in head if _is_matrix(model, name)}
+        return replace(
+            self, places=base | head, idle=self.idle & base.keys(), norms=self.norms & base.keys(), matrices=matrices
+        )
 
     def depth(self, names: Set[str]) -> int | None:
         """How many of the last layers must run to train the parameters ``names``; None if one of them is in the embeddings.

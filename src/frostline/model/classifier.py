@@ -21,6 +21,7 @@ from frostline.model.anatomy import position_limit
 from frostline.model.loading import LONGEST, MODEL_CLASSES, load_tokenizer
 from frostline.model.model_files import quiet_loading, readable, require_files
 from frostline.model.packed_layout import ALIGNED
+from frostline.model.pooled_folder import is_pooled, read_pooled
 from frostline.model.tokens import Tokens, encode
 from frostline.model.trace import Batch
 
@@ -68,6 +69,21 @@ def load_classifier(folder: Path, *, of_words: bool = False, trust_remote_code: 
         raise FrostlineError(
             f"The model in {folder} predicts tags of words: give one that predicts labels or a number for a text."
         )
+    if is_pooled(folder):
+        model = read_pooled(folder, trust_remote_code=trust_remote_code)
+    else:
+        model = _read_classifier(folder, of_words=of_words, trust_remote_code=trust_remote_code)
+    tokenizer = load_tokenizer(str(folder), folder, of_words=of_words, trust_remote_code=trust_remote_code)
+    return replace(prepared(model, tokenizer), of_words=of_words)
+
+
+def _read_classifier(folder: Path, *, of_words: bool, trust_remote_code: bool) -> PreTrainedModel:
+    """The classifier with the head of its model type.
+
+    Raises:
+        FrostlineError: transformers cannot load it, or it has no trained head.
+    """
+    model: PreTrainedModel
     with quiet_loading():
         model, info = readable(
             lambda: MODEL_CLASSES[TOKENS if of_words else CLASSIFICATION].from_pretrained(
@@ -81,8 +97,7 @@ def load_classifier(folder: Path, *, of_words: bool = False, trust_remote_code: 
             f"The model in {folder} is not a trained classifier (its weights lack {min(info['missing_keys'])}): give the "
             "folder OUT/model of a sweep."
         )
-    tokenizer = load_tokenizer(str(folder), folder, of_words=of_words, trust_remote_code=trust_remote_code)
-    return replace(prepared(model, tokenizer), of_words=of_words)
+    return model
 
 
 def prepared(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Classifier:

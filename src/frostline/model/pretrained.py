@@ -1,7 +1,7 @@
 """A pretrained model that many runs share. Each run starts from its pretrained weights."""
 
 from collections.abc import Iterable, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -10,6 +10,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from frostline.fast.optimizer import clear_gradients
 from frostline.model.anatomy import Anatomy
+from frostline.model.heads import with_pooled_head
+from frostline.model.places import HEAD
+from frostline.model.reading import OWN
 
 
 @dataclass
@@ -28,6 +31,7 @@ class Pretrained:
         max_length: The most tokens per example unless the user sets another limit.
         new: Names of parameters that each run initializes from its seed: the head, and all that the checkpoint lacks.
         use_cache: The configuration's own value, because training sets it to False; None if it has none.
+        reads: What the head reads: what the model type reads, or ``mean`` or ``last`` (:mod:`frostline.model.heads`).
     """
 
     name: str
@@ -41,7 +45,30 @@ class Pretrained:
     max_length: int
     new: frozenset[str]
     use_cache: bool | None = None
+    reads: str = OWN
     _pretrained: dict[str, Tensor] = field(default_factory=dict)  # the pretrained values of parameters that hold a copy
+    _by_head: dict[str, "Pretrained"] = field(default_factory=dict)  # the same weights, by what another head reads
+
+    def reading(self, reads: str) -> "Pretrained":
+        """The same pretrained weights, in the same memory, with a head that reads something else.
+
+        Raises:
+            FrostlineError: The head of this model type cannot be replaced.
+        """
+        if reads == self.reads:
+            return self
+        if reads not in self._by_head:
+            self._by_head[self.reads] = self
+            self._by_head[reads] = self._with_pooled_head(reads)
+        return self._by_head[reads]
+
+    def _with_pooled_head(self, reads: str) -> "Pretrained":
+        assert self.reads == OWN
+        model = with_pooled_head(self.model, reads, self.anatomy.width)
+        anatomy = self.anatomy.of_head(model)
+        head = {name for name, place in anatomy.places.items() if place == HEAD}
+        new = frozenset(head | (self.new & anatomy.places.keys()))
+        return replace(self, model=model, anatomy=anatomy, new=new, reads=reads)
 
     def start_run(
         self, names: frozenset[str], generator_seed: int, reinitialized: Set[str] = frozenset()

@@ -16,7 +16,9 @@ from frostline import FrostlineError
 from frostline.data.files import replace_folder
 from frostline.model.loading import without_load_settings
 from frostline.model.output_keys import output_keys
+from frostline.model.pooled_folder import write_pooled
 from frostline.model.pretrained import Pretrained
+from frostline.model.reading import OWN
 from frostline.report.card import VERSIONS, Saved, model_card
 from frostline.sweep.plan import Identity
 from frostline.training.specification import RunSpec
@@ -56,7 +58,10 @@ def save_model(
     try:
         aside.mkdir(parents=True)
         with _as_published(pretrained, identity.max_length):
-            pretrained.model.save_pretrained(aside)
+            if pretrained.reads == OWN:
+                pretrained.model.save_pretrained(aside)
+            else:
+                write_pooled(aside, pretrained.model, identity.max_length)
             pretrained.tokenizer.save_pretrained(aside)
         if adapter:
             write_adapter(aside / ADAPTER, spec, pretrained)

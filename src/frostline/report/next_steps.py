@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from frostline.data.specification import MULTI_LABEL, TOKENS
+from frostline.model.reading import OWN
 from frostline.report.answer.output_sentences import is_saved
 
 Answer = Mapping[str, Any]  # answer.json
@@ -26,8 +27,9 @@ def sentence_without_command(answer: Answer) -> str:
 def loading(answer: Answer, folder: Path) -> str | None:
     """Three lines of Python that load what is recommended and classify a text; None if nothing is recommended.
 
-    A fine-tuned model is loaded by transformers. Everything else is loaded by frostline: a probe, or a model with a temperature
-    or a threshold, which transformers would ignore.
+    A fine-tuned model is loaded by transformers, or by sentence-transformers if its head does not belong to its type.
+    Everything else is loaded by frostline: a probe, or a model with a temperature or a threshold, which transformers would
+    ignore.
 
     Args:
         answer: The answer.
@@ -37,6 +39,13 @@ def loading(answer: Answer, folder: Path) -> str | None:
     if recommended is None and decision is None:
         return None
     name, pair = json.dumps(str(folder), ensure_ascii=False), bool((answer["columns"] or {}).get("text_pair"))
+    if recommended and answer["head_reads"] != OWN and not is_saved(answer):
+        texts = '[("A text.", "Its pair.")]' if pair else '["A text."]'
+        return (
+            "from sentence_transformers import SentenceTransformer\n"
+            f"model = SentenceTransformer({name})\n"
+            f"print(model.encode({texts}))"
+        )
     if recommended and not is_saved(answer):
         if answer["task_type"] == TOKENS:
             return (

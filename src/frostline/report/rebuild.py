@@ -1,12 +1,14 @@
 """Rebuild the answer, the tables and the page of a sweep from the results in its folder."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.files import with_nulls, write_json
+from frostline.model.reading import OWN
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.next_command import next_command
 from frostline.report.answer.recommended_classes import by_class
@@ -68,6 +70,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
 
         answer = add_test_scores(answer, done, test, logits)
     answer["tested"] = test is not None
+    answer["head_reads"] = _head_reads(folder, first["recommended"])
     answer["data"] = _data_facts(folder.out)
     answer["notes"], answer["columns"] = answer["data"]["notes"], answer["data"].get("columns")
     write_tables(folder.out, rows, folder.scores())
@@ -90,6 +93,12 @@ def settings_of(spec: SweepSpec) -> AnalysisSettings:
     sure = spec.sure or (LIKELY if given else None)
     settings = AnalysisSettings(target=spec.target or AnalysisSettings.target, price=spec.price * POINT, sure=sure)
     return settings if spec.margin is None else replace(settings, margin=spec.margin, by_margin=True)
+
+
+def _head_reads(folder: Folder, recommended: Mapping[str, Any] | None) -> str:
+    """What the head of the recommended model reads (:mod:`frostline.model.reading`)."""
+    run = recommended and recommended["run"]
+    return next((spec.way.head_reads for spec in folder.runs if spec.digest == run), OWN)
 
 
 def _labelled(folder: Folder, split: str) -> Labelled | None:

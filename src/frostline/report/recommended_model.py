@@ -70,7 +70,8 @@ def save_recommended(
             logits = restore(spec, prepared.context, learned)
         gap = float(np.nanmax(abs(prepared.store.predictions(spec.digest)["validation_best"] - logits)))
         saved = Saved(gap, trained_again=learned is None)
-        save_model(target, prepared.pretrained, prepared.identity, answer, spec, saved, adapter=adapter)
+        pretrained = prepared.context.for_run(spec).pretrained
+        save_model(target, pretrained, prepared.identity, answer, spec, saved, adapter=adapter)
     weights.remove()
     return target
 

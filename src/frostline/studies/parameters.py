@@ -10,7 +10,9 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 
 from frostline import FrostlineError
 from frostline.model.anatomy import Anatomy, find_layers
+from frostline.model.heads import with_pooled_head
 from frostline.model.loading import load_config
+from frostline.model.reading import OWN
 from frostline.statistics.tune import NAMED, Tune
 from frostline.studies.protocol import FOLDER, Protocol
 from frostline.sweep.make_spec import make_spec
@@ -69,7 +71,9 @@ def parameter_counts(
         places[anatomy.places[name]] = places.get(anatomy.places[name], 0) + parameter.numel()
     facts = {"tune_pooler": tune_pooler, "tune_modules": tune_modules, "learning_rate": 1.0}
     runs = {k: _run(k, way_named(k, {}) or PLAIN, facts) for k in ks}
-    trainable = {k: sum(p.numel() for p in planned(run, model, anatomy).values()) for k, run in runs.items()}
+    trainable = {
+        k: sum(p.numel() for p in planned(run, *_with_head_of(run, model, anatomy)).values()) for k, run in runs.items()
+    }
     return ParameterCounts(anatomy.count, places, trainable)
 
 
@@ -84,7 +88,16 @@ def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> d
         if k in part.tune
         for layers, head in part.learning_rate_pairs(k)
     ]
-    return groups_by_tune(runs, *_meta_classifier(config))
+    classifier = _meta_classifier(config)
+    return groups_by_tune(runs, lambda run: _with_head_of(run, *classifier))
+
+
+def _with_head_of(run: RunSpec, own: PreTrainedModel, anatomy: Anatomy) -> tuple[PreTrainedModel, Anatomy]:
+    """The classifier ``own`` with the head that a run trains, and its layers."""
+    if run.way.head_reads == OWN:
+        return own, anatomy
+    model = with_pooled_head(own, run.way.head_reads, anatomy.width)
+    return model, anatomy.of_head(model)
 
 
 def _run(tune: Tune, way: Way, facts: Mapping[str, Any]) -> RunSpec:

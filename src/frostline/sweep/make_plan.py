@@ -5,11 +5,14 @@ from dataclasses import replace
 from math import prod
 
 import numpy as np
+from transformers import PreTrainedModel
 
 from frostline.data.load import Data
 from frostline.frozen.batches import Rows
 from frostline.frozen.selection import StateSelection, selection_for
+from frostline.model.anatomy import Anatomy
 from frostline.model.pretrained import Pretrained
+from frostline.model.reading import OWN
 from frostline.model.tokens import Tokens
 from frostline.statistics.tune import NAMED
 from frostline.sweep.cache_space import CacheSpace
@@ -46,8 +49,8 @@ def make_plan(
         store: The results in the folder.
         probes: Also cache the hidden states that probes after every layer read.
     """
-    anatomy, model = context.pretrained.anatomy, context.pretrained.model
-    groups = groups_by_tune(runs, model, anatomy)
+    model = context.pretrained.model
+    groups = groups_by_tune(runs, lambda run: _with_anatomy(context.for_run(run).pretrained))
     wanted = _states_wanted(spec, runs, context, probes=probes)
     space = CacheSpace.of(context, rows_needed(context, runs), spec.cache_limit)
     cached = wanted.largest_part(space.fits)
@@ -77,14 +80,22 @@ def make_plan(
     )
 
 
+def _with_anatomy(pretrained: Pretrained) -> tuple[PreTrainedModel, Anatomy]:
+    return pretrained.model, pretrained.anatomy
+
+
 def _states_wanted(spec: SweepSpec, runs: Sequence[RunSpec], context: RunContext, *, probes: bool) -> StateSelection:
     """The hidden states that these runs (and probes) could use, if there were enough disk space."""
     anatomy = context.pretrained.anatomy
     different = {(run.tune, run.to_train): run for run in runs}.values()
     trainings = [training for run in different for training in trainings_of(run, anatomy)]
-    depths = {None if spec.frozen_dropout else training.to_train.depth(anatomy) for training in trainings}
-    cuts = {anatomy.count - depth for depth in depths if depth is not None and depth != anatomy.count}
-    wanted = selection_for(sorted(cuts), anatomy, context.head_reads)
+    cuts: dict[str, set[int]] = {OWN: set(), "all": set()}  # by what the head reads of the states after the last layer
+    for training in trainings:
+        depth = None if spec.frozen_dropout else training.to_train.depth(anatomy)
+        if depth is not None and depth != anatomy.count:
+            cuts[OWN if training.way.head_reads == OWN else "all"].add(anatomy.count - depth)
+    wanted = selection_for(sorted(cuts[OWN]), anatomy, context.head_reads)
+    wanted = replace(wanted, cuts=tuple(sorted({*wanted.cuts, *cuts["all"]})))
     return replace(wanted, pooled=tuple(range(anatomy.count + 1))) if probes else wanted
 
 

@@ -1,6 +1,6 @@
 """The parameter groups of a run, trained and frozen, for ``--dry-run``."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import nn
@@ -29,12 +29,18 @@ class Group:
     modules: tuple[str, ...]  # the topmost modules with no other parameters; paths of consecutive layers are merged
 
 
-def groups_by_tune(runs: Sequence[RunSpec], model: nn.Module, anatomy: Anatomy) -> dict[Tune, tuple[Group, ...]]:
-    """The groups of each value of ``tune``. They are the same for every seed and train size."""
+def groups_by_tune(
+    runs: Sequence[RunSpec], model_of: Callable[[RunSpec], tuple[nn.Module, Anatomy]]
+) -> dict[Tune, tuple[Group, ...]]:
+    """The groups of each value of ``tune``. They are the same for every seed and train size.
+
+    ``model_of`` gives the model of a run, with its head, and the layers of the model.
+    """
     alike: dict[Tune, dict[float, RunSpec]] = {}
     for run in runs:
         alike.setdefault(run.tune, {}).setdefault(run.learning_rate, run)
-    return {tune: groups_of(list(by_rate.values()), model, anatomy) for tune, by_rate in alike.items()}
+    by_tune = {tune: list(by_rate.values()) for tune, by_rate in alike.items()}
+    return {tune: groups_of(some, *model_of(some[0])) for tune, some in by_tune.items()}
 
 
 def groups_of(runs: Sequence[RunSpec], model: nn.Module, anatomy: Anatomy) -> tuple[Group, ...]:

@@ -1,7 +1,7 @@
 """The model, the encoded examples and the cached hidden states that all runs of one worker share."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import Anatomy
 from frostline.model.device import Machine
 from frostline.model.pretrained import Pretrained
+from frostline.model.reading import MEAN, OWN
 from frostline.model.tokens import Tokens, chunks_within
 from frostline.training.problem import Problem
 from frostline.training.specification import RunSpec
@@ -24,7 +25,7 @@ class RunContext:
     """The model, the examples and the hidden states that all runs of one worker use.
 
     Attributes:
-        pretrained: The model; each run starts from its pretrained values.
+        pretrained: The model with the head of its type; each run starts from its pretrained values.
         machine: Device and precision.
         problem: Targets, loss and metrics.
         tokens: The encoded examples of the pool. The pool is the concatenation of all splits.
@@ -34,6 +35,7 @@ class RunContext:
         folds: The fold of each training row; None without folds. With folds, each run is scored on the training rows of one
             fold.
         head_token: The part of the last layer that runs for the head's token only; None runs all of it for all tokens.
+        other_head_tokens: The same for heads that read something else, by what they read.
         states: The cached hidden states; None until they are loaded.
         workers: How many runs train at the same time and share the cores.
         as_trainer: Compute like transformers' Trainer, to time it: no scoring in chunks, and a gradient for every row of an
@@ -60,6 +62,24 @@ class RunContext:
     forward_pass_seconds: float = 0.0
     stack_sizes: dict[Hashable, tuple[int, str | None]] = field(default_factory=dict)
     micro_batches: dict[str, int] = field(default_factory=dict)
+    other_head_tokens: dict[str, HeadTokenPart | None] = field(default_factory=dict)
+
+    def for_run(self, spec: RunSpec) -> "RunContext":
+        """The context with the head that a run trains."""
+        reads = spec.way.head_reads
+        if reads == self.pretrained.reads:
+            return self
+        return replace(
+            self,
+            pretrained=self.pretrained.reading(reads),
+            head_reads="all" if reads == MEAN else reads,
+            head_token=self.other_head_tokens.get(reads),
+        )
+
+    @property
+    def one_token_cached(self) -> bool:
+        """Whether the hidden state of the one token is cached that the head reads after the last layer."""
+        return self.states is not None and self.states.selection.head and self.pretrained.reads == OWN
 
     def micro_batch(self, spec: RunSpec) -> int:
         """How many examples of a run are computed together in training. Their gradients are added up to those of a batch."""
@@ -93,7 +113,8 @@ class RunContext:
     def forward_pass(self, selection: StateSelection) -> ForwardPass:
         """The forward pass over the frozen layers that computes the selected hidden states."""
         anatomy = self.pretrained.anatomy
-        head_token = None if anatomy.count in selection.pooled else self.head_token  # pooled vectors need all tokens
+        all_tokens = anatomy.count in (*selection.pooled, *selection.cuts)  # of the last layer
+        head_token = None if all_tokens else self.head_token
         packed = self.packed and embeddings_are_lookups(self.pretrained.model, anatomy)
         return ForwardPass(
             self.pretrained.model, anatomy, selection, self.head_reads, packed, self.machine.autocast, head_token
@@ -109,4 +130,5 @@ def starting_cut(cached: StateSelection, anatomy: Anatomy, spec: RunSpec) -> int
     if tuned is None or spec.frozen_dropout:
         return None
     cut = anatomy.count - tuned
-    return cut if tuned == 0 and cached.head else max((c for c in cached.cuts if c <= cut), default=None)
+    one_token = tuned == 0 and cached.head and spec.way.head_reads == OWN
+    return cut if one_token else max((c for c in cached.cuts if c <= cut), default=None)

@@ -70,8 +70,7 @@ class ForwardFunction:
         context, states = self.context, self.context.states
         if self.cut is None or states is None:
             return context.tokens.batch(rows), None
-        head_only = self.cut == context.pretrained.anatomy.count
-        if head_only and states.selection.head:  # only the head's token of each example is cached
+        if self.cut == context.pretrained.anatomy.count and context.one_token_cached:
             return context.tokens.one_token(rows, last=context.head_reads == "last"), states.head(rows)
         return context.tokens.batch(rows), states.tokens(self.cut, rows)
 

@@ -61,7 +61,7 @@ def run_stacked(
     Returns:
         The result of each run, in order. Seconds are divided equally among the runs; memory is that of the whole stack.
     """
-    begun = perf_counter()
+    begun, context = perf_counter(), context.for_run(specs[0])
     phases = list(zip(*(phases_of(spec, context.pretrained.anatomy) for spec in specs), strict=True))
     course = Course(checkpoints)
     with peak_memory(context.machine) as peak:
@@ -162,6 +162,7 @@ def restore(spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -
     Returns:
         Its logits of the validation rows, ``[n, C]``.
     """
+    context = context.for_run(spec)
     start_values(spec, context, learned)
     context.pretrained.model.eval()
     with forward_function(context, [spec]) as forward:

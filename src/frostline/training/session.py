@@ -43,6 +43,7 @@ def training_session(
     Yields:
         The runs as learners, and the function from rows to logits.
     """
+    context = context.for_run(specs[0])
     pretrained = context.pretrained
     names = specs[0].to_train.parameters(pretrained.anatomy)
 

@@ -23,6 +23,7 @@ def profile_step(specs: Sequence[RunSpec], context: RunContext, *, steps: int = 
         Seconds of the fastest step, infinite if fewer than two steps completed; and peak memory in bytes.
     """
     first, lengths = specs[0], context.problem.lengths
+    context = context.for_run(first)
     names = first.to_train.parameters(context.pretrained.anatomy)
 
     def longest(rows: Rows, count: int) -> Rows:  # repeats rows if there are fewer

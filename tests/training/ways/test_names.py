@@ -24,6 +24,7 @@ def test_a_number_is_that_of_layers() -> None:
     assert way_named("random-2", {}) == Way(tune=2, layers="random")
     assert way_named("reinit-2", {}) == Way(reinitialized=2)
     assert way_named("transferred-4", {}) == Way(transferred=4)
+    assert way_named("mean-pooled-0", {}) == Way(tune=0, head_reads="mean")
     assert way_named("gradual-2", {}) == Way(tune=2, order="gradual")
 
 

@@ -23,6 +23,7 @@ CHANGED = {
     "signal_share": 0.25,
     "low_rank": 4,
     "low_rank_scale": 1.0,
+    "head_reads": "mean",
     "reinitialized": 1,
     "transferred": 2,
     "rate_factor": 10.0,

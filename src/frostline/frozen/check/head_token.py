@@ -16,6 +16,7 @@ from frostline.fast.switch import enabled
 from frostline.frozen.check.differences import LAYER_ERRORS, weighted_sum
 from frostline.frozen.cut import cut_at, hidden_states_by_cut
 from frostline.model.anatomy import Anatomy
+from frostline.model.heads import padding_id
 from frostline.model.trace import Batch
 
 
@@ -43,7 +44,7 @@ def find_head_token_part(
     """
     if head_reads == "all" or not enabled("last_layer"):
         return None
-    pad = model.config.get_text_config().pad_token_id
+    pad = padding_id(model)
     mask = batch["attention_mask"].bool()
     read = torch.zeros_like(mask)
     read[torch.arange(len(mask), device=mask.device), head_position(head_reads, batch["input_ids"], mask, pad)] = True

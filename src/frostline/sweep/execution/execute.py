@@ -11,15 +11,13 @@ import numpy as np
 
 from frostline import FrostlineError
 from frostline.data.wording import first_line
-from frostline.fast.malloc import memory_reused, release_freed_memory
+from frostline.fast.malloc import memory_reused
 from frostline.frozen.batches import Rows
 from frostline.frozen.cache.loading import load_or_compute
-from frostline.frozen.check.cut_comparison import Check
-from frostline.frozen.check.exactness import check
-from frostline.statistics.tune import FULL, NAMED
 from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
 from frostline.sweep.execution.checkpoints import RunCheckpoints
+from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.out_of_memory import memory_ran_out, smaller_parts
 from frostline.sweep.execution.sharing import POLL, shared_out
 from frostline.sweep.execution.stacks import in_stacks, stack_size
@@ -228,42 +226,6 @@ def runs_from_cache(prepared: Prepared, runs: Sequence[RunSpec]) -> list[RunSpec
         for spec in runs
         if any(starting_cut(cached, anatomy, one) is not None for one in trainings_of(spec, anatomy))
     ]
-
-
-def check_cuts(prepared: Prepared) -> list[Check]:
-    """Check in fp32, on the model itself, that the cuts of this sweep are exact; choose packed or padded batches.
-
-    Raises:
-        FrostlineError: A cut is not exact.
-    """
-    if prepared.checks is not None:
-        return prepared.checks
-    pretrained, context = prepared.pretrained, prepared.context
-    last = {spec.tune: spec for spec in prepared.plan.runs if spec.tune != NAMED}.values()
-    ks = {k for spec in last if (k := spec.to_train.depth(pretrained.anatomy)) is not None}
-    ends = {min(ks), max(ks)} if ks else set()
-    cached = prepared.plan.cached
-    all_cut = all(starting_cut(cached, pretrained.anatomy, spec) is not None for spec in prepared.plan.runs)
-    checks = check(
-        pretrained.model,
-        # always with full fine-tuning: a sweep to which it is added later then uses the same kind of batches
-        tuned_layers=[*sorted(ends), FULL],
-        tune_modules=prepared.spec.tune_modules,
-        max_uncut_layers=max(ends) if ends and all_cut else None,
-    )
-    release_freed_memory()
-    refused = next((one for one in checks if one.refused), None)
-    if refused:
-        at = "" if refused.tuned_layers is None else f" at k = {refused.tuned_layers}"
-        raise FrostlineError(
-            f"The model {pretrained.name} cannot be cut exactly{at}: {refused.refused} Run `frostline check` for details, "
-            "or choose another model."
-        )
-    context.packed = all(one.batches == "packed" for one in checks)
-    as_checked = all(one.head_token and one.batches == checks[0].batches for one in checks)
-    context.head_token = checks[0].head_token if as_checked else None
-    prepared.checks = checks
-    return checks
 
 
 def _load_hidden_states(prepared: Prepared, rows: Rows, progress: Progress, cost: float) -> None:

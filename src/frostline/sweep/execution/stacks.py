@@ -50,9 +50,9 @@ def stack_size(
         note: Called with a sentence if the runs cannot be stacked.
         workers: The number of workers that share the runs.
     """
-    spec, pretrained, device = runs[0], context.pretrained, context.machine.device.type
-    one_token = context.states is not None and context.states.selection.head
-    head_only = one_token and context.cut(spec) == pretrained.anatomy.count
+    spec, device = runs[0], context.machine.device.type
+    context = context.for_run(spec)
+    head_only = context.one_token_cached and context.cut(spec) == context.pretrained.anatomy.count
     if len(runs) == 1 or wanted == 1 or spec.way.alone or (wanted == "auto" and device != "cuda" and not head_only):
         return 1
     key = (spec.stack_key, context.cut(spec), len(runs), wanted)

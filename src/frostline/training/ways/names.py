@@ -21,6 +21,7 @@ NAMED_WAYS: Mapping[str, Way] = {
     "l2-sp": Way(towards_pretrained=0.01),
     "mixout": Way(mixout=0.7),
     "uncorrected": Way(bias_correction=False),
+    "mean-pooled": Way(head_reads="mean"),
 }
 NUMBERED_WAYS = (
     "spectrum",
@@ -34,7 +35,9 @@ NUMBERED_WAYS = (
     "lp-ft",
     "reinit",
     "transferred",
+    "mean-pooled",
 )
+NONE_TOO = ("transferred", "mean-pooled")  # may have 0 as their number
 
 
 def way_named(tune: Tune, own: Mapping[str, Way]) -> Way | None:
@@ -77,7 +80,7 @@ def _numbered(name: str) -> Way | None:
     if kind not in NUMBERED_WAYS or not digits.isdecimal():
         return None
     count = int(digits)
-    if not count and kind != "transferred":
+    if not count and kind not in NONE_TOO:
         return None
     match kind:
         case "spectrum":

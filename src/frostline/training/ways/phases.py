@@ -4,7 +4,7 @@ from frostline.model.anatomy import Anatomy
 from frostline.statistics.tune import FULL
 from frostline.training.specification import RunSpec
 from frostline.training.steps import StepPlan
-from frostline.training.ways.way import PLAIN
+from frostline.training.ways.way import Way
 
 
 def trainings_of(spec: RunSpec, anatomy: Anatomy) -> list[RunSpec]:
@@ -14,7 +14,7 @@ def trainings_of(spec: RunSpec, anatomy: Anatomy) -> list[RunSpec]:
 
 def frozen(spec: RunSpec) -> RunSpec:
     """The run with all layers frozen, to read what the head reads."""
-    return spec.model_copy(update={"tune": 0, "way": PLAIN})
+    return spec.model_copy(update={"tune": 0, "way": Way(head_reads=spec.way.head_reads)})
 
 
 def phases_of(spec: RunSpec, anatomy: Anatomy) -> list[RunSpec]:

@@ -3,6 +3,7 @@
 from frostline import FrostlineError
 from frostline.data.specification import TOKENS
 from frostline.model.pretrained import Pretrained
+from frostline.model.reading import OWN
 from frostline.training.specification import RunSpec
 from frostline.training.steps import StepPlan
 from frostline.training.ways.head import last_linear
@@ -15,7 +16,13 @@ def require_suitable(spec: RunSpec, pretrained: Pretrained, task_type: str) -> N
     Raises:
         FrostlineError: The model has fewer layers, lacks a module, or the way is for another type of task.
     """
-    anatomy, way = pretrained.anatomy, spec.way
+    way = spec.way
+    if way.head_reads != OWN and task_type == TOKENS:
+        raise FrostlineError(
+            f"{spec.trainable}: head_reads = {way.head_reads!r} makes one vector of a text, but words have tags: leave it out."
+        )
+    pretrained = pretrained.reading(way.head_reads)
+    anatomy = pretrained.anatomy
     names = spec.to_train.parameters(anatomy)
     new_from = way.reinitialized if way.transferred is None else way.transferred
     if new_from > anatomy.count:

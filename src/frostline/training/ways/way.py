@@ -45,6 +45,10 @@ class Way(BaseModel):
         description="LoRA (Hu et al. 2022): the rank of the updates of the layers' weight matrices; 0: no LoRA",
     )
     low_rank_scale: Positive = Field(default=2.0, description="factor of the low-rank updates, alpha / rank in PEFT")
+    head_reads: Literal["type", "mean", "last"] = Field(
+        default="type",
+        description="what the head reads: what the model type reads, or with a new head the mean of all tokens or the last one",
+    )
     reinitialized: int = Field(
         default=0, ge=0, description="the top layers that start from new values, as does the pooler (Zhang et al. 2021)"
     )

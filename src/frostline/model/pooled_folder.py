@@ -1,0 +1,94 @@
+"""The folder of a classifier whose head reads the mean of all tokens or the last one: one of sentence-transformers.
+
+The folder itself has the base model and the tokenizer, as transformers reads them. ``1_Pooling`` says what the head reads, and
+``2_Dense`` has its linear module. ``SentenceTransformer(folder).encode(texts)`` then returns the logits.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, PreTrainedModel
+
+from frostline import FrostlineError
+from frostline.model.heads import PooledHead, on_base
+from frostline.model.model_files import quiet_loading, readable
+from frostline.model.reading import LAST, MEAN
+
+MODULES = "modules.json"
+POOLING, DENSE = "1_Pooling", "2_Dense"
+KINDS = {"": "Transformer", POOLING: "Pooling", DENSE: "Dense"}  # by folder
+POOLING_KEYS = {MEAN: "pooling_mode_mean_tokens", LAST: "pooling_mode_lasttoken"}
+OTHER_POOLING_KEYS = ("pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens")
+IDENTITY = "torch.nn.modules.linear.Identity"
+WEIGHTS = "model.safetensors"
+NEWER_MODES = {MEAN: "mean", LAST: "lasttoken"}  # the only mode, as sentence-transformers writes it since version 6
+
+
+def write_pooled(folder: Path, model: PreTrainedModel, max_length: int) -> None:
+    """Write a classifier with a pooled head into ``folder``, without its tokenizer."""
+    head = model.head
+    assert isinstance(head, PooledHead)
+    model.base_model.save_pretrained(folder)
+    modules = [
+        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for n, (path, kind) in enumerate(KINDS.items())
+    ]
+    _write(folder / MODULES, modules)
+    _write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    width, outputs = head.linear.in_features, head.linear.out_features
+    modes = {key: reads == head.reads for reads, key in POOLING_KEYS.items()} | dict.fromkeys(OTHER_POOLING_KEYS, False)
+    _write(folder / POOLING / "config.json", {"word_embedding_dimension": width, **modes})
+    dense = {"in_features": width, "out_features": outputs, "bias": True, "activation_function": IDENTITY}
+    _write(folder / DENSE / "config.json", dense)
+    weights = {f"linear.{name}": p.detach().cpu().contiguous() for name, p in head.linear.named_parameters()}
+    save_file(weights, folder / DENSE / WEIGHTS)
+
+
+def is_pooled(folder: Path) -> bool:
+    """Whether a folder has a transformer, pooling and a dense module of sentence-transformers, in this order."""
+    try:
+        modules = json.loads((folder / MODULES).read_bytes())
+        return {one["path"]: one["type"].rpartition(".")[2] for one in modules} == KINDS
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def read_pooled(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedModel:
+    """The classifier in such a folder.
+
+    Raises:
+        FrostlineError: A file is missing or damaged, or the modules compute something other than logits of the labels.
+    """
+    with quiet_loading():
+        base: PreTrainedModel = readable(
+            lambda: AutoModel.from_pretrained(folder, use_safetensors=True, trust_remote_code=trust_remote_code),
+            str(folder),
+            "transformers cannot load its base model",
+        )
+    head = readable(lambda: _read_head(folder), str(folder), f"the head in {POOLING} and {DENSE} cannot be loaded")
+    if head.linear.out_features != base.config.num_labels:
+        raise FrostlineError(
+            f"The model in {folder} is not a trained classifier: it has {base.config.num_labels} labels, but {DENSE} has "
+            f"{head.linear.out_features} outputs. Give the folder OUT/model of a sweep."
+        )
+    return on_base(base, base.base_model_prefix, head)
+
+
+def _read_head(folder: Path) -> PooledHead:
+    pooling, dense = (json.loads((folder / name / "config.json").read_bytes()) for name in (POOLING, DENSE))
+    modes = [name for name, on in pooling.items() if name.startswith("pooling_mode_") and on]
+    modes += [pooling["pooling_mode"]] if "pooling_mode" in pooling else []
+    reads = [reads for reads, key in POOLING_KEYS.items() if modes in ([key], [NEWER_MODES[reads]])]
+    if not reads or dense.get("activation_function") != IDENTITY:
+        raise ValueError(f"it reads {modes}, with the activation {dense.get('activation_function')}")
+    head = PooledHead(reads[0], int(dense["in_features"]), int(dense["out_features"]))
+    weights = load_file(folder / DENSE / WEIGHTS)
+    head.linear.load_state_dict({name.removeprefix("linear."): x for name, x in weights.items()})
+    return head
+
+
+def _write(file: Path, content: Any) -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,99 @@
+"""Heads that read the mean of all tokens or the last token, on the base models of several types."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from frostline import FrostlineError
+from frostline.frozen.check.exactness import check
+from frostline.model.anatomy import find_layers
+from frostline.model.heads import PooledHead, head_dropout, pooled, with_head, with_pooled_head
+from frostline.model.places import HEAD
+from frostline.model.reading import LAST, MEAN
+from small_models import small_batch, small_model
+
+LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=5)
+
+
+def padded(lengths, width=3):
+    """Random hidden states with their attention mask. Padding is filled with a value that would be noticed."""
+    mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+    hidden = torch.randn(*mask.shape, width, generator=torch.Generator().manual_seed(len(lengths)))
+    return hidden.masked_fill(mask[:, :, None] == 0, 1e6), mask
+
+
+@given(LENGTHS)
+def test_padding_is_not_read(lengths):
+    hidden, mask = padded(lengths)
+    means = torch.stack([hidden[n, :length].mean(0) for n, length in enumerate(lengths)])
+    lasts = torch.stack([hidden[n, length - 1] for n, length in enumerate(lengths)])
+    assert torch.allclose(pooled(hidden, mask, MEAN), means, atol=1e-6)
+    assert torch.equal(pooled(hidden, mask, LAST), lasts)
+
+
+def test_a_mean_of_low_precision_is_summed_in_float32():
+    hidden = torch.full((1, 4000, 1), 1.0, dtype=torch.bfloat16)  # beyond 256, a sum in bfloat16 stays as it is
+    found = pooled(hidden, torch.ones(1, 4000, dtype=torch.long), MEAN)
+    assert found.dtype == torch.bfloat16 and found.item() == 1
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "llama"])
+@pytest.mark.parametrize("reads", [MEAN, LAST])
+def test_the_cut_is_exact_with_such_a_head(kind, reads):
+    own = small_model(kind, layers=2)
+    model = with_pooled_head(own, reads, find_layers(own).width)
+    checks = check(model, tuned_layers=[0, 1, "all"])
+    assert not any(one.refused for one in checks) and {one.batches for one in checks} == {"packed"}
+    assert all((one.head_token is not None) == (reads == LAST) for one in checks)
+
+
+def test_both_classifiers_share_the_base_model_and_its_names():
+    own = small_model("bert", layers=2)
+    model = with_pooled_head(own, MEAN, 64)
+    ours, theirs = (dict(one.named_parameters()) for one in (model, own))
+    shared = ours.keys() & theirs.keys()
+    assert ours.keys() - shared == {"head.linear.weight", "head.linear.bias"}
+    assert theirs.keys() - shared == {"classifier.weight", "classifier.bias"}
+    assert all(ours[name] is theirs[name] for name in shared) and model.config is own.config
+
+
+def test_the_anatomy_follows_from_that_of_the_own_head():
+    own = small_model("gpt2", layers=2)
+    model = with_pooled_head(own, MEAN, 64)
+    assert find_layers(own).of_head(model) == find_layers(model)
+    assert {name for name, place in find_layers(model).places.items() if place == HEAD} == {
+        "head.linear.weight",
+        "head.linear.bias",
+    }
+
+
+def test_dropout_is_that_of_the_own_head():
+    own = small_model("roberta", layers=2)
+    own.classifier.dropout.p = 0.25
+    assert head_dropout(own) == with_pooled_head(own, MEAN, 64).head.dropout.p == 0.25
+    assert head_dropout(small_model("llama", layers=2)) == 0
+
+
+def test_the_last_token_is_found_by_the_mask_even_if_it_has_the_id_of_padding():
+    own = small_model("llama", layers=2)
+    model, batch = with_pooled_head(own, LAST, 64), small_batch(own, (6, 4))
+    batch["input_ids"][:, 3] = own.config.pad_token_id
+    whole = model(**batch).logits
+    alone = model(**{name: x[1:, :4] for name, x in batch.items()}).logits
+    assert torch.allclose(whole[1:], alone, atol=1e-5)
+
+
+def test_a_model_without_a_base_model_is_refused():
+    own = small_model("bert", layers=2)
+    own.base_model_prefix = "missing"
+    with pytest.raises(FrostlineError, match="The head of a bert cannot be replaced"):
+        with_head(own, nn.Identity())
+
+
+def test_the_head_is_dropout_and_one_linear_module():
+    head = PooledHead(MEAN, 3, 2, dropout=0.5)
+    hidden, mask = padded([2, 4])
+    expected = head.linear(pooled(hidden, mask, MEAN))
+    assert not torch.equal(head.train()(hidden, mask), expected) and torch.equal(head.eval()(hidden, mask), expected)

@@ -1,0 +1,124 @@
+"""The folder of a classifier with a pooled head, as sentence-transformers, transformers and frostline read it."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel
+
+from frostline import FrostlineError
+from frostline.model.classifier import load_classifier
+from frostline.model.model_files import quiet_loading
+from frostline.model.pooled_folder import is_pooled, read_pooled, write_pooled
+from frostline.model.reading import LAST, MEAN
+from model_folders import edit_config, load
+from task_models import random_texts, write_base
+from tiny import sentences
+
+TEXTS = [row["text"] for row in sentences(9)]
+
+
+def written(pretrained, folder, reads, max_length=12):
+    """The folder of the classifier, and its model."""
+    model = pretrained.reading(reads).model
+    with quiet_loading():
+        write_pooled(folder, model, max_length)
+    pretrained.tokenizer.save_pretrained(folder)
+    return folder, model
+
+
+def logits(model, tokenizer, texts, pairs=None, max_length=12):
+    batch = tokenizer(texts, pairs, padding=True, truncation=True, max_length=max_length, return_tensors="pt")
+    with torch.no_grad():
+        return model(**batch).logits.numpy()
+
+
+@pytest.fixture(scope="module")
+def pretrained(tiny_bert):
+    return load(tiny_bert)
+
+
+@pytest.fixture
+def folder(pretrained, tmp_path):
+    return written(pretrained, tmp_path / "m", MEAN)[0]
+
+
+def opened(folder):
+    """The folder as sentence-transformers opens it."""
+    from sentence_transformers import SentenceTransformer  # takes seconds
+
+    with quiet_loading():
+        return SentenceTransformer(str(folder), device="cpu")
+
+
+@pytest.mark.parametrize("reads", [MEAN, LAST])
+def test_sentence_transformers_gives_the_logits(pretrained, tmp_path, reads):
+    folder, model = written(pretrained, tmp_path / "m", reads)
+    found = opened(folder)
+    assert np.abs(found.encode(TEXTS) - logits(model, pretrained.tokenizer, TEXTS)).max() < 1e-5
+    pairs = [("good film", "a bad plot"), ("it was warm", "the cast")]
+    expected = logits(model, pretrained.tokenizer, *map(list, zip(*pairs, strict=True)))
+    assert np.abs(found.encode(pairs) - expected).max() < 1e-5
+    assert found.max_seq_length == 12 and found[0].auto_model.config.id2label == {0: "no", 1: "yes"}
+
+
+def test_the_last_token_of_a_decoder_is_that_before_the_padding(tmp_path):
+    pretrained = load(write_base(tmp_path / "base", "llama"))
+    folder, model = written(pretrained, tmp_path / "m", LAST, 64)
+    texts = random_texts(9)
+    assert np.abs(opened(folder).encode(texts) - logits(model, pretrained.tokenizer, texts, max_length=64)).max() < 1e-5
+
+
+def test_transformers_opens_the_base_model(pretrained, folder):
+    with quiet_loading():
+        base, info = AutoModel.from_pretrained(folder, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    expected = dict(pretrained.model.base_model.named_parameters())
+    assert all(torch.equal(p, expected[name]) for name, p in base.named_parameters())
+
+
+def test_frostline_opens_it_as_sentence_transformers_wrote_it_again(pretrained, folder, tmp_path):
+    with quiet_loading():
+        opened(folder).save(str(tmp_path / "again"))
+    for one in (folder, tmp_path / "again"):
+        classifier = load_classifier(one)
+        assert is_pooled(one)
+        found = logits(classifier.model, classifier.tokenizer, TEXTS)
+        assert np.abs(found - logits(pretrained.reading(MEAN).model, pretrained.tokenizer, TEXTS)).max() < 1e-5
+        assert classifier.model.config.id2label == {0: "no", 1: "yes"}
+
+
+def test_other_folders_are_none(tiny_bert, folder):
+    assert not is_pooled(tiny_bert)
+    (folder / "modules.json").write_text("[1]")
+    assert not is_pooled(folder)
+
+
+def edited(folder, name, **values):
+    file = folder / name / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def test_what_frostline_does_not_compute_is_refused(folder):
+    edited(folder, "2_Dense", activation_function="torch.nn.modules.activation.Tanh")
+    with pytest.raises(FrostlineError, match=r"the head in 1_Pooling and 2_Dense cannot be loaded .*Tanh"):
+        read_pooled(folder)
+
+
+def test_several_poolings_are_refused(folder):
+    edited(folder, "1_Pooling", pooling_mode_cls_token=True)
+    with pytest.raises(FrostlineError, match="pooling_mode_cls_token"):
+        read_pooled(folder)
+
+
+def test_a_head_without_weights_is_refused(folder):
+    (folder / "2_Dense" / "model.safetensors").unlink()
+    with pytest.raises(FrostlineError, match="cannot be loaded"):
+        read_pooled(folder)
+
+
+def test_a_head_for_other_labels_is_refused(folder):
+    edit_config(folder, id2label={"0": "a", "1": "b", "2": "c"}, label2id={"a": 0, "b": 1, "c": 2})
+    with pytest.raises(FrostlineError, match="it has 3 labels, but 2_Dense has 2 outputs"):
+        read_pooled(folder)

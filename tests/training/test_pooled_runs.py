@@ -1,0 +1,185 @@
+"""Runs whose head reads the mean of all tokens or the last one, against a loop over transformers' AutoModel."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import RidgeClassifier
+from torch import nn
+from transformers import AutoModel, AutoTokenizer, LlamaConfig, LlamaModel, RobertaConfig, RobertaModel
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from frostline.frozen.selection import StateSelection
+from frostline.model.model_files import quiet_loading
+from frostline.model.places import POOLER
+from frostline.training.context import starting_cut
+from frostline.training.rows import train_rows
+from frostline.training.run import restore, run, run_stacked
+from frostline.training.session import start_values
+from frostline.training.ways.way import Way
+from tiny import tiny_bert_folder
+from training.by_hand import gap, train_by_hand, way_spec
+from training.runs import context_of, largest_difference, outcome, spec_of, with_states
+
+SIZES = {
+    **{"vocab_size": 28, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 64},
+    **{"max_position_embeddings": 40, "initializer_range": 0.2, "pad_token_id": 0},
+}
+TYPES = {"roberta": (RobertaConfig, RobertaModel), "llama": (LlamaConfig, LlamaModel)}
+
+
+def folder_of(kind, folder, dropout=0.0):
+    """A small model of this type with the tokenizer of the tiny BERT."""
+    with quiet_loading():
+        tiny_bert_folder(folder, dropout=dropout)
+        if kind == "bert":
+            return folder
+        AutoTokenizer.from_pretrained(folder, model_input_names=["input_ids", "attention_mask"]).save_pretrained(folder)
+        rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+        config, model = TYPES[kind]
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            model(config(**SIZES, **(rates if kind == "roberta" else {}))).save_pretrained(folder)
+    return folder
+
+
+class ByHand(nn.Module):
+    """A base model of transformers, pooling, dropout and a linear module."""
+
+    def __init__(self, folder, reads, start, dropout):
+        super().__init__()
+        with quiet_loading():
+            self.base = AutoModel.from_pretrained(folder)
+        self.reads, self.dropout, self.linear = reads, nn.Dropout(dropout), nn.Linear(32, 2)
+        with torch.no_grad():
+            self.linear.weight.copy_(start["head.linear.weight"])
+            self.linear.bias.copy_(start["head.linear.bias"])
+
+    def forward(self, attention_mask, **inputs):
+        hidden = self.base(attention_mask=attention_mask, **inputs).last_hidden_state
+        lengths = attention_mask.sum(1)
+        vectors = [x[:n].mean(0) if self.reads == "mean" else x[n - 1] for x, n in zip(hidden, lengths, strict=True)]
+        return SequenceClassifierOutput(logits=self.linear(self.dropout(torch.stack(vectors))))
+
+
+def by_hand(spec, context, folder, dropout=0.0):
+    """The parameters that a plain loop trains, under frostline's names. With dropout, the model is in training mode."""
+    own = context.for_run(spec).pretrained
+    model = ByHand(folder, spec.way.head_reads, start_values(spec, context.for_run(spec)), dropout).train(dropout > 0)
+    base = f"{own.model.base_model_prefix}."
+    ours = {f"base.{name.removeprefix(base)}": name for name in own.anatomy.places if name.startswith(base)}
+    ours |= {"linear.weight": "head.linear.weight", "linear.bias": "head.linear.bias"}
+    trained = {ours[name]: p for name, p in model.named_parameters() if ours.get(name) in run_names(spec, own)}
+    with torch.random.fork_rng():
+        torch.manual_seed(spec.seed_for("dropout"))
+        return train_by_hand(model, trained, spec, context.for_run(spec))
+
+
+def run_names(spec, pretrained):
+    return spec.to_train.parameters(pretrained.anatomy)
+
+
+@pytest.fixture(scope="module", params=["bert", "roberta", "llama"])
+def kind(request, tmp_path_factory):
+    """The folder of a model, its context, and the same with cached hidden states."""
+    folder = folder_of(request.param, tmp_path_factory.mktemp(request.param))
+    context = context_of(folder)
+    return folder, context, with_states(context, tmp_path_factory.mktemp("states"))
+
+
+@pytest.mark.parametrize(("reads", "tune"), [("mean", 0), ("mean", "all"), ("last", 2)])
+def test_a_run_equals_a_loop_over_the_base_model(kind, reads, tune):
+    folder, context, cached = kind
+    spec = way_spec(Way(tune=tune, head_reads=reads))
+    expected = by_hand(spec, context, folder)
+    for one in (context, cached) if tune != "all" else (context,):
+        assert gap(run(spec, one), expected) < 1e-5
+    assert (
+        cached.cut(spec) == {0: 2, 2: 1, "all": None}[tune]
+    )  # only the own head's token is cached after the last layer
+
+
+def test_dropout_acts_on_what_the_linear_module_reads(tmp_path, monkeypatch):
+    """Without speed-ups, the same generator draws the masks of both loops."""
+    folder = folder_of("bert", tmp_path, dropout=0.1)
+    context, spec = context_of(folder, packed=False), way_spec(Way(head_reads="mean"))
+    monkeypatch.setenv("FROSTLINE_PLAIN", "1")
+    without = run(way_spec(Way(head_reads="mean"), seed=1), context_of(folder, packed=False))
+    expected = by_hand(spec, context, folder, dropout=0.1)
+    result = run(spec, context)
+    assert gap(result, expected) < 1e-5
+    assert not np.allclose(without.logits["validation_best"], result.logits["validation_best"])
+
+
+COMPOSED = {
+    "lora": Way(tune=2, head_reads="mean", low_rank=2),
+    "llrd": Way(tune=2, head_reads="mean", layer_decay=0.8),
+    "gradual": Way(tune=1, head_reads="mean", order="gradual"),
+    "lp-ft": Way(tune=1, head_reads="mean", order="head-first"),
+    "reinit": Way(tune=2, head_reads="mean", reinitialized=1),
+    "biases": Way(tune=2, head_reads="last", only="biases"),
+    "modules": Way(modules=("encoder.layer.1",), head_reads="mean"),
+    "l2-sp": Way(tune=1, head_reads="mean", towards_pretrained=0.1),
+}
+
+
+@pytest.mark.parametrize("way", COMPOSED.values(), ids=COMPOSED)
+def test_it_composes_with_the_other_fields(way, context, uncached):
+    spec = way_spec(way)
+    one, other = run(spec, context), run(spec, uncached)
+    assert largest_difference(one, other) < 1e-3
+    audit = one.facts["audit"]
+    assert POOLER not in audit["moved"] and audit["frozen_bytes_unchanged"]
+    assert {"head.linear.weight", "head.linear.bias"} <= one.learned.keys()
+    assert np.allclose(
+        restore(spec, context, {n: p.clone() for n, p in one.learned.items()}), one.logits["validation_best"], atol=1e-5
+    )
+
+
+def test_the_pooler_is_not_trained_and_costs_nothing_in_the_audit(context):
+    audit = run(spec_of("m", way=Way(head_reads="mean")), context).facts["audit"]
+    assert audit["by_place"][POOLER]["trained"] == 0 and "head" in audit["by_place"]
+    assert audit["trainable_parameters"] == audit["parameters"] - audit["by_place"][POOLER]["frozen"]
+
+
+def test_runs_of_other_heads_leave_no_trace(context):
+    """All heads share one base model, which each run starts from its pretrained weights."""
+    plain, mean = spec_of(1, num_train_epochs=1), way_spec(Way(tune=2, head_reads="mean"))
+    alone, other = outcome(run(plain, context)), outcome(run(mean, context))
+    assert outcome(run(plain, context)) == alone and outcome(run(mean, context)) == other
+
+
+def test_the_fitted_head_is_ridge_regression_on_the_means(context, uncached):
+    spec = way_spec(Way(tune=1, head_reads="mean", order="head-first"))
+    for own in (context.for_run(spec), uncached.for_run(spec)):
+        start_values(spec, own)
+        rows = train_rows(own, spec)
+        batch, model, targets = own.tokens.batch(rows), own.pretrained.model.eval(), own.problem.targets[rows]
+        with torch.no_grad():
+            hidden, logits = model.base_model(**batch).last_hidden_state.double(), model(**batch).logits
+        mask = batch["attention_mask"][:, :, None]
+        means = ((hidden * mask).sum(1) / mask.sum(1)).numpy()
+        scaled = (means - means.mean(0)) / means.std(0)
+        fits = [RidgeClassifier(alpha=alpha * len(rows)).fit(scaled, targets) for alpha in np.logspace(-4, 1, 11)]
+        margins = (logits[:, 1] - logits[:, 0]).numpy()
+        assert max(np.corrcoef(margins, fit.decision_function(scaled))[0, 1] for fit in fits) > 1 - 1e-6
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_stacked_runs_equal_single_ones(tmp_path, batched):
+    context = context_of(folder_of("bert", tmp_path))  # without dropout
+    specs = [way_spec(Way(tune=1, head_reads="mean"), seed=seed) for seed in (0, 1)]
+    stacked = run_stacked(specs, context, batched=batched)
+    assert all(largest_difference(run(spec, context), one) < 1e-3 for spec, one in zip(specs, stacked, strict=True))
+
+
+def test_the_token_of_the_own_head_is_no_start_for_another_head(context):
+    anatomy = context.pretrained.anatomy
+    one_token = StateSelection((1,), head=True)
+    head = spec_of("m", way=Way(tune=0, head_reads="mean"))
+    assert starting_cut(one_token, anatomy, spec_of(0)) == 3 and starting_cut(one_token, anatomy, head) == 1
+    assert starting_cut(StateSelection((1, 3), head=True), anatomy, head) == 3
+
+
+def test_a_number_to_predict_has_one_output(tiny_bert):
+    context, spec = context_of(tiny_bert, regression=True), way_spec(Way(tune=0, head_reads="mean", order="head-first"))
+    assert run(spec, context).learned["head.linear.weight"].shape == (1, 32)
