@@ -6,6 +6,7 @@ The loss is that of transformers.
 import copy
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 from transformers import get_scheduler
 
@@ -65,7 +66,9 @@ def train_by_hand(model, trained, spec, context, *, groups=None, around=None):
         around("before")
         labels = torch.from_numpy(context.problem.targets[batch])
         labels = labels.float() if labels.dtype == torch.bool else labels
-        model(**context.tokens.batch(batch), labels=labels).loss.backward()
+        output = model(**context.tokens.batch(batch), labels=labels)
+        loss = F.cross_entropy(output.logits, labels) if output.loss is None else output.loss
+        loss.backward()
         around("after")
         nn.utils.clip_grad_norm_(trained.values(), spec.max_grad_norm)
         optimizer.step()
