@@ -9,6 +9,10 @@ from frostline.report import formatting
 from frostline.report.names import metric
 from frostline.statistics.threshold_rule import RECALL
 
+COUNTED = {  # what counts as an example
+    "pairs": "Each pair of a text and a label is an example with two classes, yes and no.",
+    "words": "Each word is an example, and its tag is the class.",
+}
 WHO_APPLIES = "frostline predict applies what is saved; transformers ignores it."
 
 
@@ -29,13 +33,9 @@ def is_saved(answer: Mapping[str, Any]) -> bool:
 def calibration_sentences(calibration: Mapping[str, Any]) -> list[str]:
     """How far the probabilities are from the accuracy, what a temperature changes, and whether it is saved."""
     before, after = calibration["before"], calibration["after"]
-    pairs = (
-        "Each pair of a text and a label is an example with two classes, yes and no."
-        if calibration["of_pairs"]
-        else None
-    )
+    counted = COUNTED.get(calibration["counted"])
     sentences = [
-        *filter(None, [pairs]),
+        *([counted] if counted else []),
         f"The probability of the predicted class differs from the accuracy by {formatting.score(before['error'])} on average "
         "(expected calibration error).",
     ]
