@@ -57,7 +57,7 @@ def test_the_answer_has_thresholds_for_every_label(finished: Path) -> None:
     answer = answer_of(finished)
     assert answer["metric"] == "f1_micro" and answer["task_type"] == "multi-label-classification"
     assert answer["sizes"][0]["recommended"]["validation_best"] > 0.4 and 0.4 < answer["chance"] < 0.8
-    assert list(answer["threshold"]["by_label"]) == list(LABELS) and answer["calibration"]["of_pairs"]
+    assert list(answer["threshold"]["by_label"]) == list(LABELS) and answer["calibration"]["counted"] == "pairs"
     assert answer["calibration"]["examples"] == 3 * answer["validation_rows"]
     config = json.loads((finished / "model" / "config.json").read_bytes())
     assert config["problem_type"] == "multi_label_classification"

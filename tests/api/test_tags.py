@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from transformers import pipeline
@@ -49,7 +50,7 @@ def test_the_answer_is_about_entities(finished: Path) -> None:
     answer = json.loads((finished / "answer.json").read_bytes())
     assert answer["metric"] == "entity_f1" and answer["task_type"] == "token-classification"
     assert answer["sizes"][0]["recommended"]["validation_best"] > 0.5
-    assert 0 < answer["chance"] < 0.5 and answer["calibration"] is None and answer["threshold"] is None
+    assert 0 < answer["chance"] < 0.5 and answer["calibration"]["counted"] == "words" and answer["threshold"] is None
 
 
 def test_the_saved_model_opens_in_a_pipeline(finished: Path) -> None:
@@ -59,11 +60,23 @@ def test_the_saved_model_opens_in_a_pipeline(finished: Path) -> None:
     assert tagger.model.config.id2label == dict(enumerate(LABELS))
 
 
-@pytest.mark.parametrize("flag", ["calibrate", "threshold"])
-def test_what_words_do_not_have_is_refused(base: Path, tmp_path: Path, flag: str) -> None:
-    value = {"calibrate": True, "threshold": 0.4}[flag]
-    with pytest.raises(FrostlineError, match=f"--{flag} is for one label for each text"):
-        Sweep(model=base, train=table(60), out=tmp_path / "o", **{flag: value}, **SETTINGS).run()
+def test_a_threshold_is_refused(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(FrostlineError, match="--threshold is for labels of texts, but words have tags"):
+        Sweep(model=base, train=table(60), out=tmp_path / "o", threshold=0.4, **SETTINGS).run()
+
+
+def test_a_temperature_divides_the_logits_of_words(base: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    settings = {"model": base, "train": table(60), "out": out, "calibrate": True, "progress": Progress(), **SHORT}
+    calibration = Sweep(**settings).run()["calibration"]
+    logits = Folder(out).predictions(json.loads((out / "answer.json").read_bytes())["sizes"][0]["recommended"]["run"])
+    rows = pd.read_parquet(out / "validation.parquet")
+    found = frostline_predict(out / "model", [text.split("\n") for text in rows["text"]])
+    assert isinstance(found, TagPredictions) and found.temperature == calibration["temperature"] != 1
+    assert calibration["examples"] == sum(len(tags) for tags in found.tags)
+    for own, probabilities in zip(logits, found.probabilities, strict=True):
+        scaled = np.exp(own[: len(probabilities)] / found.temperature)
+        np.testing.assert_allclose((scaled / scaled.sum(1, keepdims=True)).max(1), probabilities, atol=1e-5)
 
 
 def test_predicted_tags_are_those_of_the_sweep(finished: Path) -> None:
@@ -143,8 +156,8 @@ def test_a_bundle_is_of_models_of_texts(finished: Path, tmp_path: Path) -> None:
 def test_the_report_shows_types_and_wrong_words(finished: Path) -> None:
     page = (finished / "report.html").read_text()
     assert (
-        "<h2>Scores by type</h2>" in page
-        and "Classes and probabilities" not in page
+        "<h2>Types and probabilities</h2>" in page
+        and "Scores by type" in page
         and "Words by tag" in page
         and "Entities of 2 types" in page
     )

@@ -115,7 +115,7 @@ def test_what_a_saved_threshold_changes_is_printed() -> None:
     half, more = {"f1": 0.7}, {"f1": 0.8}
     threshold = {"label": "yes", "threshold": 0.3, "rule": "f1", "metric": "f1", "at_half": half, "cross_fitted": more}
     judged = {"error": 0.1, "by_chance_high": 0.01, "log_loss": 0.5}
-    calibration = {"saved": False, "temperature": 2.0, "before": judged, "after": judged}
+    calibration = {"saved": False, "counted": "examples", "temperature": 2.0, "before": judged, "after": judged}
     answer = as_in_a_sweep(answer_of(make_runs(clear))) | {"threshold": threshold, "calibration": calibration}
     text = " ".join(line.text for line in answer_lines(answer, Path("o")))
     assert "The F1 changes from 0.700 at 0.5 to 0.800 on examples" in " ".join(text.split())

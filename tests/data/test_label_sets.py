@@ -105,6 +105,12 @@ LISTS = pd.DataFrame({"text": TEXTS, "labels": SETS})
         (LISTS, {"labels": ["price"]}, "'story' is not among --labels"),
         (LISTS, {"validation": LISTS.assign(labels=[["prize"], *SETS[1:]])}, "row 1, column 'labels': the label 'prize' (did"),
         (LISTS, {"validation": LISTS.assign(labels=[[]] * 40)}, "no row has a label"),
+        (
+            LISTS.assign(labels=["price;story", "story"] * 20),
+            {"label_separator": ";", "validation": LISTS.assign(labels=[""] * 40)},
+            "no row has a label",
+        ),
+        (FLAGS, {"indicator_columns": LABELS, "glue": "SST-2"}, "--indicator-columns cannot be given with --glue"),
         (FLAGS, {"indicator_columns": ["price", "plot"]}, "there is no column 'plot'"),
         (FLAGS, {"indicator_columns": ["price"]}, "is one label only"),
         (FLAGS, {"indicator_columns": ["price", "price"]}, "chosen for two purposes"),

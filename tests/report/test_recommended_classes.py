@@ -171,3 +171,22 @@ def test_every_key_is_documented(two: tuple[Path, dict[str, Any], Page]) -> None
     found = {name: two[1][name] for name in ("classes", "calibration", "threshold")}
     missing = {key for key in re.findall(r'"(\w+)":', json.dumps(found)) if f"`{key}`" not in text}
     assert not missing
+
+
+@pytest.mark.parametrize(
+    ("rule", "metric", "limits", "expected"),
+    [
+        ("0.3", None, (0.3, 0.3), ["at least 0.300.", "This was given.", "The micro F1 changes from 0.500 at 0.5 to 0.600."]),
+        ("recall=0.9", "recall", (0.2, 0.4), ["of its own, between 0.200 and 0.400", "a recall of at least 0.9 on"]),
+        ("best", "f1_macro", (0.2, 0.4), ["maximizes the macro F1", "macro F1 changes from 0.400 at 0.5 to 0.300 on examples"]),
+    ],
+)  # fmt: skip
+def test_sentences_on_the_thresholds_of_labels(
+    rule: str, metric: str | None, limits: tuple[float, float], expected: list[str]
+) -> None:
+    half, chosen = {"f1_micro": 0.5, "f1_macro": 0.4}, {"f1_micro": 0.6, "f1_macro": 0.3}
+    by_label = dict(zip(("price", "story"), limits, strict=True))
+    threshold = {"rule": rule, "metric": metric, "by_label": by_label, "at_half": half, "cross_fitted": chosen}
+    text = " ".join(threshold_sentences(threshold))
+    assert all(one in text for one in expected), text
+    assert ("That is a loss" in text) == (metric == "f1_macro") and "decision_thresholds" in text

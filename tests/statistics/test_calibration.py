@@ -155,3 +155,13 @@ def test_label_sets_are_examples_with_two_classes(seed: int, rows: int, sharp: f
     found = calibration(logits, targets, np.random.default_rng(0))
     assert found == calibration(*as_pairs, np.random.default_rng(0))
     assert sum(one["examples"] for one in found["bins"]) == 3 * rows
+
+
+def test_words_are_examples_and_those_that_were_cut_off_are_not() -> None:
+    logits, targets = drawn(0, 60)
+    sentences, tags = logits.reshape(12, 5, 3).copy(), targets.reshape(12, 5).copy()
+    sentences[3, 2:], tags[5, 4:] = np.nan, -100
+    kept = np.ones(60, bool)
+    kept[[17, 18, 19, 29]] = False
+    assert log_loss(sentences, tags) == log_loss(logits[kept], targets[kept])
+    assert fit_temperature(sentences, tags) == fit_temperature(logits[kept], targets[kept])

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline import FrostlineError
+from frostline.api.outputs import Outputs
 from frostline.data.examples import Texts
 from frostline.data.load import read_unlabelled
 from frostline.data.sentences import sentence, words_of
@@ -27,6 +28,7 @@ class TagPredictions:
         tags: For each sentence the tag of each word; None for a word after the model's length limit.
         probabilities: The probability of each of these tags.
         truncated: The number of sentences that were truncated to the model's length limit.
+        temperature: What the logits were divided by, from the model's config.json; 1 if it has none.
     """
 
     texts: Texts
@@ -34,6 +36,7 @@ class TagPredictions:
     tags: Sequence[Sequence[str | None]]
     probabilities: Sequence[Sequence[float | None]]
     truncated: int
+    temperature: float = 1.0
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dictionary per sentence: ``row``, ``tokens``, ``tags`` and ``probabilities``."""
@@ -59,13 +62,14 @@ def predict_tags(folder: Path, texts: Texts, *, trust_remote_code: bool = False)
         trust_remote_code: Whether to run code that comes with the model.
     """
     tagger = load_classifier(folder, of_words=True, trust_remote_code=trust_remote_code)
+    temperature = Outputs.of_config(tagger.model.config).temperature
     tokens, names = tagger.encode(texts), tagger.model.config.id2label
     (found,) = logits_of(
         tokens,
         lambda batch: [real_logits(tagger.model(**batch).logits, batch["attention_mask"])],
         lengths=tokens.lengths,
     )
-    best, index = found.softmax(-1).max(-1)
+    best, index = (found / temperature).softmax(-1).max(-1)
     tags: list[list[str | None]] = [[None] * len(words_of(text)) for text in texts.texts]
     probabilities: list[list[float | None]] = [[None] * len(of_text) for of_text in tags]
     first = tokens.labelled(np.arange(len(tokens)))
@@ -73,7 +77,7 @@ def predict_tags(folder: Path, texts: Texts, *, trust_remote_code: bool = False)
         tags[example][word] = names[int(index[position])]
         probabilities[example][word] = float(best[position])
     labels = tuple(names[n] for n in range(len(names)))
-    return TagPredictions(texts, labels, tags, probabilities, int((tokens.dropped > 0).sum()))
+    return TagPredictions(texts, labels, tags, probabilities, int((tokens.dropped > 0).sum()), temperature)
 
 
 def as_sentences(source: Any, text_column: str | None, trained: Any) -> Texts:

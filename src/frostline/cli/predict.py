@@ -134,8 +134,7 @@ def predict(
         rows, header, tasks, cut_off = list(predictions.rows()), predictions.columns(), "", predictions.truncated
     print(f"{file}: {columns}.", file=sys.stderr)
     for task, of_task in by_task.items():
-        if not of_words:
-            print_outputs(f"{task}: " if task else "", of_task)
+        print_outputs(f"{task}: " if task else "", of_task)
     replace_file(target, writers[target.suffix](rows, header))
     truncated = f"; {cut_off:,} truncated to the length that the model was trained with" if cut_off else ""
     unit = "sentence" if of_words else "text"
@@ -182,7 +181,7 @@ def print_outputs(task: str, predictions: Any) -> None:
             f"{min(limits):.3g}" if len(limits) == 1 else f"{min(limits):.3g} to {max(limits):.3g}, each with its own"
         )
         print(f"{task}Labels are predicted from probability {shown} on.", file=sys.stderr)
-    if limit := predictions.threshold:
+    if limit := getattr(predictions, "threshold", None):
         print(
             f"{task}The label {limit.label!r} is predicted from probability {limit.probability:.3g} on.",
             file=sys.stderr,

@@ -86,7 +86,8 @@ def has_no_label_sets(table: Table, columns: Columns) -> bool:
     if columns.indicators:
         return all(_shown(cell) in EMPTY for column in columns.indicators for cell in table.cells(column))
     assert columns.label is not None
-    return all(cell is None or (is_list(cell) and not len(cell)) for cell in table.cells(columns.label))
+    cells = table.cells(columns.label)
+    return not any(len(cell) if is_list(cell) else str(cell).strip() for cell in cells if cell is not None)
 
 
 def _lists(table: Table, columns: Columns) -> list[list[str]]:

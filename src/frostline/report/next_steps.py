@@ -60,5 +60,7 @@ def loading(answer: Answer, folder: Path) -> str | None:
             f'classify = pipeline("text-classification", {name}{every})\n'
             f"print(classify({text}))"
         )
+    if answer["task_type"] == TOKENS:
+        return f'import frostline\nfound = frostline.predict({name}, [["A", "sentence"]])\nprint(*found.rows())'
     texts = 'pandas.DataFrame({"text": ["A text."], "text_pair": ["Its pair."]})' if pair else '["A text."]'
     return f"import frostline{', pandas' if pair else ''}\nfound = frostline.predict({name}, {texts})\nprint(*found.rows())"

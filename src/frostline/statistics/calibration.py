@@ -1,7 +1,7 @@
 """Calibration of a classifier's probabilities: the expected calibration error, and temperature scaling.
 
-Targets are class indices ``[n]``, or bool ``[n, C]`` if a text can have any number of labels. Each pair of a text and a label is
-then an example with two classes, no and yes.
+Targets are class indices ``[n]``. If a text can have any number of labels (bool ``[n, C]``), each pair of a text and a label is
+an example with two classes, no and yes. Of tags (``[n, W]``, with logits ``[n, W, C]``), each word is an example.
 
 Source: Guo, Pleiss, Sun and Weinberger 2017, On Calibration of Modern Neural Networks (arXiv:1706.04599).
 """
@@ -14,7 +14,6 @@ from scipy import optimize, special
 
 Array = NDArray[np.float64]
 Targets = NDArray[np.int64]
-AnyTargets = Targets | NDArray[np.bool_]
 
 MOST_BINS, BIN_EXAMPLES = 15, 20  # Guo et al. use 15 bins; a bin has at least so many examples, if there are enough
 FOLDS = 5  # of the cross-fitting
@@ -28,25 +27,28 @@ def probabilities(logits: NDArray[Any], temperature: float = 1.0) -> Array:
     return found
 
 
-def two_classes(logits: NDArray[Any], targets: AnyTargets) -> tuple[NDArray[Any], Targets]:
-    """Label sets ``[n, C]`` as ``n * C`` examples with two classes, no and yes. Classes are returned unchanged."""
-    if targets.dtype != np.bool_:
-        return logits, targets.astype(np.int64)
-    yes = logits.reshape(-1)
-    return np.stack([np.zeros_like(yes), yes], 1), targets.reshape(-1).astype(np.int64)
+def class_examples(logits: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any], Targets]:
+    """Logits ``[m, K]`` and class indices ``[m]`` of pairs of a text and a label, of words, or of texts with one class."""
+    if targets.dtype == np.bool_:
+        yes = logits.reshape(-1)
+        return np.stack([np.zeros_like(yes), yes], 1), targets.reshape(-1).astype(np.int64)
+    if targets.ndim > 1:
+        known = (targets >= 0) & ~np.isnan(logits).any(-1)  # [n, W]; some words were cut off
+        return logits[known], targets[known]
+    return logits, targets.astype(np.int64)
 
 
-def log_loss(logits: NDArray[Any], targets: AnyTargets, temperature: float = 1.0) -> float:
+def log_loss(logits: NDArray[Any], targets: NDArray[Any], temperature: float = 1.0) -> float:
     """The mean negative log-likelihood of class indices ``[n]``, given logits ``[n, C]``.
 
     The loss of an example is at most 50, so that a class with a logit of minus infinity does not make it infinite.
     """
-    logits, targets = two_classes(logits, targets)
+    logits, targets = class_examples(logits, targets)
     logs = special.log_softmax(logits.astype(np.float64) / temperature, axis=1)
     return float(-np.maximum(logs[np.arange(len(targets)), targets], -50.0).mean())
 
 
-def best_temperature(logits: NDArray[Any], targets: AnyTargets) -> float:
+def best_temperature(logits: NDArray[Any], targets: NDArray[Any]) -> float:
     """The temperature with the lowest log loss, from exp(-5) to exp(5). The loss has a single minimum.
 
     If every example is classified correctly, there is no minimum: the lower the temperature, the better.
@@ -57,9 +59,9 @@ def best_temperature(logits: NDArray[Any], targets: AnyTargets) -> float:
     return float(np.exp(found.x))
 
 
-def fit_temperature(logits: NDArray[Any], targets: AnyTargets) -> float:
+def fit_temperature(logits: NDArray[Any], targets: NDArray[Any]) -> float:
     """The temperature with the lowest log loss; 1 if no example is misclassified, because then nothing limits it."""
-    logits, targets = two_classes(logits, targets)
+    logits, targets = class_examples(logits, targets)
     if not (logits.argmax(1) != targets).any():
         return 1.0
     return min(1.0, best_temperature(logits, targets), key=lambda t: log_loss(logits, targets, t))
@@ -71,7 +73,7 @@ def folds_of(rows: int, rng: np.random.Generator) -> list[tuple[Targets, Targets
     return [(np.setdiff1d(np.arange(rows), fold), np.sort(fold)) for fold in held_out]
 
 
-def cross_fitted(logits: NDArray[Any], targets: AnyTargets, rng: np.random.Generator) -> NDArray[Any]:
+def cross_fitted(logits: NDArray[Any], targets: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
     """The logits ``[n, C]``, each row divided by a temperature that was fitted without this row's fold."""
     scaled = logits.astype(np.float64)
     for rest, fold in folds_of(len(targets), rng):
@@ -79,12 +81,12 @@ def cross_fitted(logits: NDArray[Any], targets: AnyTargets, rng: np.random.Gener
     return scaled
 
 
-def calibration(logits: NDArray[Any], targets: AnyTargets, rng: np.random.Generator) -> dict[str, Any]:
+def calibration(logits: NDArray[Any], targets: NDArray[Any], rng: np.random.Generator) -> dict[str, Any]:
     """How well the probabilities of the predicted classes agree with their accuracy.
 
     Args:
         logits: ``[n, C]``, with n at least 1.
-        targets: Class indices ``[n]``, or label sets ``[n, C]``.
+        targets: Class indices, label sets or tags.
         rng: Draws the outcomes of ``by_chance``.
 
     Returns:
@@ -93,7 +95,7 @@ def calibration(logits: NDArray[Any], targets: AnyTargets, rng: np.random.Genera
         and its 95 % quantile if the probabilities were exactly right; ``log_loss``; and the ``bins``, each with its mean
         ``confidence``, its ``accuracy`` and its number of ``examples``.
     """
-    logits, targets = two_classes(logits, targets)
+    logits, targets = class_examples(logits, targets)
     found = probabilities(logits)
     confidence, right = found.max(1), found.argmax(1) == targets
     bins = _bins(confidence)

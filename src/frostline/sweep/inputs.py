@@ -137,10 +137,9 @@ def require_classes(spec: SweepSpec, data: Data) -> None:
     """Refuse class weights, calibration and thresholds that the task does not have."""
     if data.task.task_type != TOKENS and spec.label_all_tokens:
         raise FrostlineError(f"{data.task.name}: --label-all-tokens is for tags of words: leave it out.")
-    if data.task.task_type == TOKENS and (spec.calibrate or spec.threshold is not None):
-        flag = "--calibrate" if spec.calibrate else "--threshold"
+    if data.task.task_type == TOKENS and spec.threshold is not None:
         raise FrostlineError(
-            f"{data.task.name}: {flag} is for one label for each text, but words have tags: leave it out."
+            f"{data.task.name}: --threshold is for labels of texts, but words have tags: leave it out."
         )
     if not data.task.labels and spec.class_weights != "none":
         raise FrostlineError(

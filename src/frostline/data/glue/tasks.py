@@ -19,7 +19,7 @@ SCORES = (0.0, 5.0)  # range of STS-B
 FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",), "test": ("test.tsv",)}
 DECIDED_OPTIONS = (  # options that a GLUE task decides
     *("config", "column_names", "text_column", "text_pair_column", "label_column", "tag_column"),
-    *("task_type", "labels"),
+    *("indicator_columns", "label_separator", "task_type", "labels"),
 )
 
 

@@ -9,6 +9,10 @@ from frostline.report import formatting
 from frostline.report.names import metric
 from frostline.statistics.threshold_rule import RECALL
 
+COUNTED = {  # what counts as an example
+    "pairs": "Each pair of a text and a label is an example with two classes, yes and no.",
+    "words": "Each word is an example, and its tag is the class.",
+}
 WHO_APPLIES = "frostline predict applies what is saved; transformers ignores it."
 
 
@@ -29,13 +33,9 @@ def is_saved(answer: Mapping[str, Any]) -> bool:
 def calibration_sentences(calibration: Mapping[str, Any]) -> list[str]:
     """How far the probabilities are from the accuracy, what a temperature changes, and whether it is saved."""
     before, after = calibration["before"], calibration["after"]
-    pairs = (
-        "Each pair of a text and a label is an example with two classes, yes and no."
-        if calibration["of_pairs"]
-        else None
-    )
+    counted = COUNTED.get(calibration["counted"])
     sentences = [
-        *filter(None, [pairs]),
+        *([counted] if counted else []),
         f"The probability of the predicted class differs from the accuracy by {formatting.score(before['error'])} on average "
         "(expected calibration error).",
     ]
@@ -80,6 +80,7 @@ def _of_labels(threshold: Mapping[str, Any]) -> list[str]:
     """The same for the thresholds of several labels."""
     name = threshold["metric"] if threshold["metric"] in threshold["at_half"] else "f1_micro"
     half, chosen = (formatting.score(threshold[which][name]) for which in ("at_half", "cross_fitted"))
+    is_loss = name == threshold["metric"] and threshold["cross_fitted"][name] < threshold["at_half"][name]
     limits = [formatting.score(limit) for limit in threshold["by_label"].values()]
     lowest, highest = min(limits, key=float), max(limits, key=float)
     shown = lowest if lowest == highest else f"a threshold of its own, between {lowest} and {highest}"
@@ -94,6 +95,7 @@ def _of_labels(threshold: Mapping[str, Any]) -> list[str]:
         f"A label is predicted if its probability is at least {shown}.",
         origin,
         f"The {_name(name)} changes from {half} at 0.5 to {chosen}{where}.",
+        *(["That is a loss: 0.5 is the better threshold for new texts."] if is_loss else []),
         f"It is saved as {THRESHOLDS} in config.json.",
     ]
 

@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 from frostline.data.specification import MULTI_LABEL, TOKENS
 from frostline.report.answer.recommendation import cell_of
 from frostline.statistics.by_class import scores_by_class
-from frostline.statistics.calibration import calibration, cross_fitted, fit_temperature, folds_of, probabilities
+from frostline.statistics.calibration import (
+    calibration,
+    class_examples,
+    cross_fitted,
+    fit_temperature,
+    folds_of,
+    probabilities,
+)
 from frostline.statistics.metrics import score, scored_rows
 from frostline.statistics.outputs import OUTPUTS
 from frostline.statistics.predictions import Labelled, LogitsOf
@@ -17,6 +24,7 @@ from frostline.statistics.threshold import choose_threshold, choose_thresholds, 
 from frostline.statistics.threshold_rule import ThresholdRule
 from frostline.sweep.specification import SweepSpec
 
+COUNTED = {MULTI_LABEL: "pairs", TOKENS: "words"}  # what the calibration counts as examples, by task type
 SEED = 0  # of the random folds of the cross-fitting
 
 
@@ -24,7 +32,7 @@ def by_class(size: Mapping[str, Any], validation: Labelled, logits: LogitsOf, sp
     """The keys ``classes``, ``calibration`` and ``threshold`` of answer.json; None for a regression or without a recommendation.
 
     The classes are scored over all runs of the recommended k. Calibration and threshold are those of its best run. That run is
-    saved. A recommended model that trains no layer, or that predicts tags, has neither calibration nor threshold.
+    saved. A recommended model that trains no layer has neither calibration nor threshold.
 
     Args:
         size: One train size of the answer.
@@ -36,7 +44,7 @@ def by_class(size: Mapping[str, Any], validation: Labelled, logits: LogitsOf, sp
     if not validation.labels or not (size["recommended"] or size["decision"]):
         return unknown
     classes = scores_by_class(validation, [logits(run) for run in runs_of_choice(size)])
-    if size["recommended"] is None or validation.task_type == TOKENS:
+    if size["recommended"] is None:
         return {**unknown, "classes": classes}
     best = logits(size["recommended"]["run"])
     scored = np.flatnonzero(scored_rows(best))
@@ -52,8 +60,8 @@ def by_class(size: Mapping[str, Any], validation: Labelled, logits: LogitsOf, sp
     return {
         "classes": classes,
         "calibration": {
-            "examples": targets.size,
-            "of_pairs": validation.task_type == MULTI_LABEL,
+            "examples": len(class_examples(best, targets)[1]),
+            "counted": COUNTED.get(validation.task_type, "examples"),
             "saved": spec.calibrate,
             **_calibration(best, targets),
         },

@@ -10,7 +10,7 @@ from frostline.report.answer.output_sentences import (
     threshold_sentences,
 )
 from frostline.report.answer.recommended_classes import runs_of_choice
-from frostline.report.tables.by_class import calibration_table, class_scores_table, threshold_table
+from frostline.report.tables.by_class import PLURALS, calibration_table, class_scores_table, threshold_table
 
 
 def class_content(answer: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -26,6 +26,7 @@ def class_content(answer: Mapping[str, Any]) -> dict[str, Any] | None:
         tables["threshold"] = threshold_table(threshold)
     return {
         "tables": tables,
+        "of": PLURALS.get(answer["task_type"], "classes"),
         "calibration": calibration_sentences(calibration) if calibration else [],
         "threshold": threshold_sentences(threshold) if threshold else [],
         "saved": WHO_APPLIES if is_saved(answer) else "",

@@ -13,6 +13,8 @@ from frostline.statistics.calibration import FOLDS
 from frostline.statistics.threshold import SCORES as THRESHOLD_SCORES
 
 COUNTED = {TOKENS: ("type", "entities"), MULTI_LABEL: ("label", "examples")}  # all others: examples of classes
+CALIBRATED = {"pairs": "pairs of validation text and label", "words": "words of validation sentences"}
+PLURALS = {TOKENS: "types", MULTI_LABEL: "labels"}  # all others: classes
 TITLES = {"f1": "F1", "balanced_accuracy": "balanced\naccuracy", "matthews_correlation": "Matthews\ncorrelation"}
 
 
@@ -77,7 +79,7 @@ def calibration_table(calibration: Mapping[str, Any]) -> ReportTable:
         Column("log_loss", "log loss", formatting.score),
     )
     bins = len(calibration["before"]["bins"])
-    counted = "pairs of text and label" if calibration["of_pairs"] else "validation examples"
+    counted = CALIBRATED.get(calibration["counted"], "validation examples")
     caption = (
         f"On {calibration['examples']:,} {counted}, in {bins} {'bin' if bins == 1 else 'bins'} with equally many "
         "examples. Exact probabilities have an error, too, by chance: its mean and 95 % quantile. The second row is "
