@@ -49,6 +49,13 @@ def five_layers(tmp_path_factory):
     return folder, context, with_states(context, tmp_path_factory.mktemp("states"), (5, 4, 2))
 
 
+def lstm_share(context):
+    """The weights of the LSTM as a share of those of all layers."""
+    sizes = {name: p.numel() for name, p in context.pretrained.model.named_parameters()}
+    layers = sum(size for name, size in sizes.items() if ".layer." in name)
+    return sum(size for name, size in sizes.items() if "lstm" in name) / layers
+
+
 @pytest.mark.parametrize(("states", "cut"), [(1, 4), (4, 2)])
 def test_a_run_equals_a_plain_loop_with_and_without_cached_hidden_states(five_layers, states, cut):
     folder, context, cached = five_layers
@@ -57,6 +64,8 @@ def test_a_run_equals_a_plain_loop_with_and_without_cached_hidden_states(five_la
     model = ByHand(folder, states, start_values(spec, own)).eval()
     trained = {f"head.{name}": p for name, p in model.named_parameters() if not name.startswith("base.")}
     expected = train_by_hand(model, trained, spec, own)
+    share = run(spec, cached).facts["audit"]["tuned_share"]
+    assert share > (states - 1) / 5 and share == pytest.approx((states - 1) / 5 + lstm_share(own))
     assert cached.cut(spec) == cut and set(expected) == own.pretrained.new
     for one in (context, cached):
         assert gap(run(spec, one), expected) < 1e-5
