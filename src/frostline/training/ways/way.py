@@ -111,6 +111,11 @@ class Way(BaseModel):
         return HeadKind(self.head_reads, self.lstm_width, self.lstm_states if self.lstm_width else 1)
 
     @property
+    def head_only(self) -> bool:
+        """Whether only the head is trained."""
+        return self.trained == 0
+
+    @property
     def trained(self) -> Tune:
         """What is trained: a number of layers, ``all``, or ``named`` for modules."""
         return NAMED if self.modules else self.tune
