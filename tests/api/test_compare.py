@@ -162,7 +162,11 @@ def test_heads_that_read_something_else_share_the_cached_hidden_states(
     assert plan.cached == StateSelection((1, 2, 3), head=True)
     places = {tune: [group.places for group in groups if group.trained] for tune, groups in plan.groups.items()}
     assert places["mean-pooled-0"] == [("head",), ("head",)] and "pooler" in str(places[0])
-    sweep.run(save_model=False)
+    answer = sweep.run(save_model=False)
+    shares = {cell["trainable"]: cell["tuned_share"] for cell in answer["sizes"][0]["cells"]}
+    assert shares["mean-pooled-0"] == 0 and shares["mean-pooled-1"] == shares["last 1"] == pytest.approx(1 / 3)
+    costs = {choice["choice"]: choice["cost_of_full"] for choice in answer["sizes"][0]["choices"]}
+    assert costs.get("mean-pooled-0", 0) == 0
     cuts = {
         facts["spec"]["tune"]: facts["provenance"]["cut"] for facts in Folder(tmp_path / "o").store.results().values()
     }

@@ -18,6 +18,7 @@ from frostline.api.probe import probe
 from frostline.api.tags import TagPredictions
 from frostline.data.formats.reader import read_table
 from frostline.data.specification import TOKENS
+from frostline.report.next_steps import loading
 from frostline.statistics.metrics import predict
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
@@ -79,19 +80,21 @@ def test_a_temperature_divides_the_logits_of_words(base: Path, tmp_path: Path) -
         np.testing.assert_allclose((scaled / scaled.sum(1, keepdims=True)).max(1), probabilities, atol=1e-5)
 
 
-def test_predicted_tags_are_those_of_the_sweep(finished: Path) -> None:
-    rows = pd.read_parquet(finished / "validation.parquet")
-    folder, recommended = (
-        Folder(finished),
-        json.loads((finished / "answer.json").read_bytes())["sizes"][0]["recommended"],
-    )
-    expected = predict(folder.predictions(recommended["run"]), TOKENS)
-    found = frostline_predict(finished / "model", [text.split("\n") for text in rows["text"]])
+def require_predictions_of_the_sweep(out: Path) -> None:
+    """The saved model predicts the tags and words of the validation examples as its run did."""
+    rows, folder = pd.read_parquet(out / "validation.parquet"), Folder(out)
+    run = json.loads((out / "answer.json").read_bytes())["sizes"][0]["recommended"]["run"]
+    expected = predict(folder.predictions(run), TOKENS)
+    found = frostline_predict(out / "model", [text.split("\n") for text in rows["text"]])
     assert isinstance(found, TagPredictions) and found.labels == LABELS and found.truncated == 0
     for n, row in enumerate(found.rows()):
         assert row["tokens"] == rows["text"][n].split("\n")
         assert row["tags"] == [LABELS[tag] for tag in expected[n] if tag >= 0]
         assert all(0 < p <= 1 for p in row["probabilities"])
+
+
+def test_predicted_tags_are_those_of_the_sweep(finished: Path) -> None:
+    require_predictions_of_the_sweep(finished)
 
 
 def test_words_after_the_length_limit_have_no_tag(finished: Path) -> None:
@@ -194,3 +197,16 @@ def test_a_search_trains_without_probes(base: Path, tmp_path: Path) -> None:
 def test_probes_of_words_are_refused(base: Path) -> None:
     with pytest.raises(FrostlineError, match="cannot predict tags of words"):
         probe(model=str(base), train=table(40))
+
+
+def test_a_bilstm_on_frozen_states_is_saved_and_predicts_as_in_the_sweep(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, own = tmp_path / "o", {"lstm": {"tune": 0, "lstm_width": 12, "lstm_states": 2}}
+    given = {**SETTINGS, "tune": "0,lstm", "way": own, "price": 0, "head_learning_rate": 3e-2}
+    answer = Sweep(model=base, train=table(120), out=out, **given).run()
+    assert answer["decision"]["choice"] == "lstm" and answer["opened_by"] == "frostline"
+    require_predictions_of_the_sweep(out)
+    assert "The head has a BiLSTM." in (out / "model" / "README.md").read_text()
+    exec(str(loading(answer, out / "model")), {})
+    assert "'tags': [" in capsys.readouterr().out

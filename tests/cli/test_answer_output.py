@@ -30,7 +30,7 @@ def as_in_a_sweep(answer: dict[str, Any]) -> dict[str, Any]:
     found = answer["sizes"][0]["decision"]
     decision = found and {**found, "next_command": None}
     added = dict.fromkeys(("search", "columns", "classes", "calibration", "threshold"))
-    return {"tested": False, "head_reads": "type", **added, **answer, "decision": decision}
+    return {"tested": False, "opened_by": "transformers", **added, **answer, "decision": decision}
 
 
 def test_it_fits_on_a_screen() -> None:

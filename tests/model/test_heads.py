@@ -4,14 +4,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from frostline import FrostlineError
 from frostline.frozen.check.exactness import check
 from frostline.model.anatomy import find_layers
-from frostline.model.heads import PooledHead, head_dropout, pooled, with_head, with_pooled_head
+from frostline.model.heads import PooledHead, pooled
 from frostline.model.places import HEAD
-from frostline.model.reading import LAST, MEAN
+from frostline.model.reading import LAST, MEAN, HeadKind
+from frostline.model.with_head import head_dropout, with_head
 from small_models import small_batch, small_model
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=5)
@@ -43,7 +43,7 @@ def test_a_mean_of_low_precision_is_summed_in_float32():
 @pytest.mark.parametrize("reads", [MEAN, LAST])
 def test_the_cut_is_exact_with_such_a_head(kind, reads):
     own = small_model(kind, layers=2)
-    model = with_pooled_head(own, reads, find_layers(own).width)
+    model = with_head(own, HeadKind(reads), find_layers(own))
     checks = check(model, tuned_layers=[0, 1, "all"])
     assert not any(one.refused for one in checks) and {one.batches for one in checks} == {"packed"}
     assert all((one.head_token is not None) == (reads == LAST) for one in checks)
@@ -51,7 +51,7 @@ def test_the_cut_is_exact_with_such_a_head(kind, reads):
 
 def test_both_classifiers_share_the_base_model_and_its_names():
     own = small_model("bert", layers=2)
-    model = with_pooled_head(own, MEAN, 64)
+    model = with_head(own, HeadKind(MEAN), find_layers(own))
     ours, theirs = (dict(one.named_parameters()) for one in (model, own))
     shared = ours.keys() & theirs.keys()
     assert ours.keys() - shared == {"head.linear.weight", "head.linear.bias"}
@@ -61,7 +61,7 @@ def test_both_classifiers_share_the_base_model_and_its_names():
 
 def test_the_anatomy_follows_from_that_of_the_own_head():
     own = small_model("gpt2", layers=2)
-    model = with_pooled_head(own, MEAN, 64)
+    model = with_head(own, HeadKind(MEAN), find_layers(own))
     assert find_layers(own).of_head(model) == find_layers(model)
     assert {name for name, place in find_layers(model).places.items() if place == HEAD} == {
         "head.linear.weight",
@@ -72,13 +72,13 @@ def test_the_anatomy_follows_from_that_of_the_own_head():
 def test_dropout_is_that_of_the_own_head():
     own = small_model("roberta", layers=2)
     own.classifier.dropout.p = 0.25
-    assert head_dropout(own) == with_pooled_head(own, MEAN, 64).head.dropout.p == 0.25
+    assert head_dropout(own) == with_head(own, HeadKind(MEAN), find_layers(own)).head.dropout.p == 0.25
     assert head_dropout(small_model("llama", layers=2)) == 0
 
 
 def test_the_last_token_is_found_by_the_mask_even_if_it_has_the_id_of_padding():
     own = small_model("llama", layers=2)
-    model, batch = with_pooled_head(own, LAST, 64), small_batch(own, (6, 4))
+    model, batch = with_head(own, HeadKind(LAST), find_layers(own)), small_batch(own, (6, 4))
     batch["input_ids"][:, 3] = own.config.pad_token_id
     whole = model(**batch).logits
     alone = model(**{name: x[1:, :4] for name, x in batch.items()}).logits
@@ -87,13 +87,14 @@ def test_the_last_token_is_found_by_the_mask_even_if_it_has_the_id_of_padding():
 
 def test_a_model_without_a_base_model_is_refused():
     own = small_model("bert", layers=2)
+    anatomy = find_layers(own)
     own.base_model_prefix = "missing"
     with pytest.raises(FrostlineError, match="The head of a bert cannot be replaced"):
-        with_head(own, nn.Identity())
+        with_head(own, HeadKind(MEAN), anatomy)
 
 
 def test_the_head_is_dropout_and_one_linear_module():
-    head = PooledHead(MEAN, 3, 2, dropout=0.5)
+    head = PooledHead(HeadKind(MEAN), 3, 2, dropout=0.5)
     hidden, mask = padded([2, 4])
     expected = head.linear(pooled(hidden, mask, MEAN))
     assert not torch.equal(head.train()(hidden, mask), expected) and torch.equal(head.eval()(hidden, mask), expected)

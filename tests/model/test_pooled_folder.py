@@ -11,7 +11,7 @@ from frostline import FrostlineError
 from frostline.model.classifier import load_classifier
 from frostline.model.model_files import quiet_loading
 from frostline.model.pooled_folder import is_pooled, read_pooled, write_pooled
-from frostline.model.reading import LAST, MEAN
+from frostline.model.reading import LAST, MEAN, HeadKind
 from model_folders import edit_config, load
 from task_models import random_texts, write_base
 from tiny import sentences
@@ -21,7 +21,7 @@ TEXTS = [row["text"] for row in sentences(9)]
 
 def written(pretrained, folder, reads, max_length=12):
     """The folder of the classifier, and its model."""
-    model = pretrained.reading(reads).model
+    model = pretrained.with_head(HeadKind(reads)).model
     with quiet_loading():
         write_pooled(folder, model, max_length)
     pretrained.tokenizer.save_pretrained(folder)
@@ -85,7 +85,9 @@ def test_frostline_opens_it_as_sentence_transformers_wrote_it_again(pretrained, 
         classifier = load_classifier(one)
         assert is_pooled(one)
         found = logits(classifier.model, classifier.tokenizer, TEXTS)
-        assert np.abs(found - logits(pretrained.reading(MEAN).model, pretrained.tokenizer, TEXTS)).max() < 1e-5
+        assert (
+            np.abs(found - logits(pretrained.with_head(HeadKind(MEAN)).model, pretrained.tokenizer, TEXTS)).max() < 1e-5
+        )
         assert classifier.model.config.id2label == {0: "no", 1: "yes"}
 
 

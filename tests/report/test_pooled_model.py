@@ -40,7 +40,7 @@ def test_the_logits_are_those_of_the_run_with_and_without_frostline(
 
 def test_answer_card_and_page_say_what_the_head_reads(pooled: Path) -> None:
     card = " ".join((pooled / "model" / "README.md").read_text().split())
-    assert answer_of(pooled)["head_reads"] == "mean" and "library_name: sentence-transformers" in card
+    assert answer_of(pooled)["opened_by"] == "sentence-transformers" and "library_name: sentence-transformers" in card
     assert "The head reads the mean of all tokens." in card and "SentenceTransformer(" in card
     assert "SentenceTransformer(" in write_report(pooled).read_text(encoding="utf-8")
 
@@ -54,7 +54,5 @@ def test_pairs_are_loaded_as_pairs(pooled: Path) -> None:
 
 
 def test_a_bundle_refuses_it(pooled: Path, classified: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        FrostlineError, match="reads the mean of all tokens or the last one, which a bundle cannot hold"
-    ):
+    with pytest.raises(FrostlineError, match="has another head than its type, which a bundle cannot hold"):
         bundle([pooled, classified], out=tmp_path / "b", names=["a", "b"])

@@ -21,6 +21,7 @@ from frostline.training.gradients import backward
 from frostline.training.run import run, run_stacked
 from frostline.training.session import training_session
 from frostline.training.tagging import TagProblem
+from frostline.training.ways.way import Way
 from tagged import LABELS, aligned_labels, small_base, tagged
 from training.runs import largest_difference, losses, outcome, spec_of, with_states
 
@@ -161,3 +162,17 @@ def test_a_divided_batch_has_the_gradients_of_the_whole_batch(bert, every_token,
             found.append((logits, loss, [p.grad.clone() for p in learner.parameters.values()]))
     for parts in found[1:]:
         torch.testing.assert_close(parts, found[0], equal_nan=True, rtol=1e-4, atol=1e-6)
+
+
+def test_a_bilstm_tags_each_word_by_its_first_token(bert, tmp_path):
+    spec = spec_of("m", way=Way(tune=0, lstm_width=6, lstm_states=2), num_train_epochs=1)
+    cached = with_states(bert, tmp_path, (3, 2))
+    one, other = run(spec, cached), run(spec, bert)
+    assert cached.cut(spec) == 2 and largest_difference(one, other) < 1e-3
+    model, tokens = cached.for_run(spec).pretrained.model.eval(), cached.tokens
+    row, first = SPLITS["validation"][:1], tokens.labelled(SPLITS["validation"][:1]).position
+    with torch.no_grad():
+        states = model.base_model(**tokens.batch(row), output_hidden_states=True).hidden_states
+        by_hand = model.head.linear(model.head.lstm(torch.cat(states[-2:], 2))[0])[0, first]
+    found = torch.from_numpy(other.logits["validation_best"][0])
+    assert torch.allclose(found[~found.isnan().any(-1)], by_hand, atol=1e-5)

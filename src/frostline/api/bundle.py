@@ -27,6 +27,7 @@ from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.classifier import load_classifier
 from frostline.model.model_files import MODEL_FILES
 from frostline.model.pooled_folder import is_pooled
+from frostline.model.recurrent_folder import is_recurrent
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.words import FACTS as WORDS_FACTS
 
@@ -175,10 +176,10 @@ def _model_folder(folder: Path) -> Path:
         FrostlineError: There is no fine-tuned model, or its head does not belong to its type.
     """
     for candidate in (folder, folder / "model"):
-        if is_pooled(candidate):
+        if is_pooled(candidate) or is_recurrent(candidate):
             raise FrostlineError(
-                f"The head of the model in {candidate} reads the mean of all tokens or the last one, which a bundle cannot hold: "
-                "leave it out, and run `frostline predict` with it."
+                f"The model in {candidate} has another head than its type, which a bundle cannot hold: leave it out, and run "
+                "`frostline predict` with it."
             )
         if (candidate / "config.json").is_file():
             return candidate

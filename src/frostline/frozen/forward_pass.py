@@ -20,11 +20,11 @@ from frostline.frozen.cut import cut_at
 from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import Anatomy, position_limit
 from frostline.model.device import to_device
-from frostline.model.heads import padding_id
 from frostline.model.packed_layout import Layout
 from frostline.model.packing import packable
 from frostline.model.places import EMBEDDINGS
 from frostline.model.tokens import Tokens
+from frostline.model.with_head import padding_id
 
 
 @dataclass(frozen=True)

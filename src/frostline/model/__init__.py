@@ -2,7 +2,8 @@
 
 - ``loading``, ``model_files``: from a hub name or a folder to a ``Pretrained`` (``pretrained``).
 - ``anatomy``: the layers of a model and the place of each parameter. ``places``, ``trace`` and ``module_paths`` support it.
-- ``heads``: heads that read the mean of all tokens or the last one, and ``reading`` their names; ``pooled_folder``: their folder.
+- ``heads``: other heads than those of the model types, and ``reading`` their kinds; ``with_head`` puts them on a model.
+- ``pooled_folder``, ``recurrent_folder``: the folders of models with such heads.
 - ``classifier``: a trained classifier that labels new texts.
 - ``trainable``: the parameters that a run trains. Start here to add a new choice.
 - ``tokens``: encoded examples. ``packed_layout``, ``length_groups``, ``packing``: batches without padding.

@@ -22,6 +22,7 @@ from frostline.model.loading import LONGEST, MODEL_CLASSES, load_tokenizer
 from frostline.model.model_files import quiet_loading, readable, require_files
 from frostline.model.packed_layout import ALIGNED
 from frostline.model.pooled_folder import is_pooled, read_pooled
+from frostline.model.recurrent_folder import is_recurrent, is_recurrent_tagger, read_recurrent
 from frostline.model.tokens import Tokens, encode
 from frostline.model.trace import Batch
 
@@ -50,12 +51,12 @@ class Classifier:
 
 
 def is_tagger(folder: Path) -> bool:
-    """Whether the folder has a model of transformers that predicts a tag for each word."""
+    """Whether the folder has a model that predicts a tag for each word."""
     try:
         kinds = json.loads((folder / "config.json").read_bytes()).get("architectures") or [""]
     except (OSError, ValueError):
         return False  # the error is reported when the model is loaded
-    return str(kinds[0]).endswith("ForTokenClassification")
+    return str(kinds[0]).endswith("ForTokenClassification") or is_recurrent_tagger(folder)
 
 
 def load_classifier(folder: Path, *, of_words: bool = False, trust_remote_code: bool = False) -> Classifier:
@@ -71,6 +72,8 @@ def load_classifier(folder: Path, *, of_words: bool = False, trust_remote_code: 
         )
     if is_pooled(folder):
         model = read_pooled(folder, trust_remote_code=trust_remote_code)
+    elif is_recurrent(folder):
+        model = read_recurrent(folder, trust_remote_code=trust_remote_code)
     else:
         model = _read_classifier(folder, of_words=of_words, trust_remote_code=trust_remote_code)
     tokenizer = load_tokenizer(str(folder), folder, of_words=of_words, trust_remote_code=trust_remote_code)

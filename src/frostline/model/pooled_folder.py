@@ -12,9 +12,10 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, PreTrainedModel
 
 from frostline import FrostlineError
-from frostline.model.heads import PooledHead, on_base
+from frostline.model.heads import PooledHead
 from frostline.model.model_files import quiet_loading, readable
-from frostline.model.reading import LAST, MEAN
+from frostline.model.reading import LAST, MEAN, HeadKind
+from frostline.model.with_head import on_base
 
 MODULES = "modules.json"
 POOLING, DENSE = "1_Pooling", "2_Dense"
@@ -38,7 +39,9 @@ def write_pooled(folder: Path, model: PreTrainedModel, max_length: int) -> None:
     _write(folder / MODULES, modules)
     _write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     width, outputs = head.linear.in_features, head.linear.out_features
-    modes = {key: reads == head.reads for reads, key in POOLING_KEYS.items()} | dict.fromkeys(OTHER_POOLING_KEYS, False)
+    modes = {key: reads == head.kind.reads for reads, key in POOLING_KEYS.items()} | dict.fromkeys(
+        OTHER_POOLING_KEYS, False
+    )
     _write(folder / POOLING / "config.json", {"word_embedding_dimension": width, **modes})
     dense = {"in_features": width, "out_features": outputs, "bias": True, "activation_function": IDENTITY}
     _write(folder / DENSE / "config.json", dense)
@@ -83,7 +86,7 @@ def _read_head(folder: Path) -> PooledHead:
     reads = [reads for reads, key in POOLING_KEYS.items() if modes in ([key], [NEWER_MODES[reads]])]
     if not reads or dense.get("activation_function") != IDENTITY:
         raise ValueError(f"it reads {modes}, with the activation {dense.get('activation_function')}")
-    head = PooledHead(reads[0], int(dense["in_features"]), int(dense["out_features"]))
+    head = PooledHead(HeadKind(reads[0]), int(dense["in_features"]), int(dense["out_features"]))
     weights = load_file(folder / DENSE / WEIGHTS)
     head.linear.load_state_dict({name.removeprefix("linear."): x for name, x in weights.items()})
     return head

@@ -10,9 +10,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from frostline.fast.optimizer import clear_gradients
 from frostline.model.anatomy import Anatomy
-from frostline.model.heads import with_pooled_head
 from frostline.model.places import HEAD
-from frostline.model.reading import OWN
+from frostline.model.reading import OWN_HEAD, HeadKind
+from frostline.model.with_head import with_head
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Pretrained:
         max_length: The most tokens per example unless the user sets another limit.
         new: Names of parameters that each run initializes from its seed: the head, and all that the checkpoint lacks.
         use_cache: The configuration's own value, because training sets it to False; None if it has none.
-        reads: What the head reads: what the model type reads, or ``mean`` or ``last`` (:mod:`frostline.model.heads`).
+        head: The kind of its head.
     """
 
     name: str
@@ -45,30 +45,30 @@ class Pretrained:
     max_length: int
     new: frozenset[str]
     use_cache: bool | None = None
-    reads: str = OWN
+    head: HeadKind = OWN_HEAD
     _pretrained: dict[str, Tensor] = field(default_factory=dict)  # the pretrained values of parameters that hold a copy
-    _by_head: dict[str, "Pretrained"] = field(default_factory=dict)  # the same weights, by what another head reads
+    _by_head: dict[HeadKind, "Pretrained"] = field(default_factory=dict)  # the same weights with other heads
 
-    def reading(self, reads: str) -> "Pretrained":
-        """The same pretrained weights, in the same memory, with a head that reads something else.
+    def with_head(self, kind: HeadKind) -> "Pretrained":
+        """The same pretrained weights, in the same memory, with a head of another kind.
 
         Raises:
             FrostlineError: The head of this model type cannot be replaced.
         """
-        if reads == self.reads:
+        if kind == self.head:
             return self
-        if reads not in self._by_head:
-            self._by_head[self.reads] = self
-            self._by_head[reads] = self._with_pooled_head(reads)
-        return self._by_head[reads]
+        if kind not in self._by_head:
+            self._by_head[self.head] = self
+            self._by_head[kind] = self._with_new_head(kind)
+        return self._by_head[kind]
 
-    def _with_pooled_head(self, reads: str) -> "Pretrained":
-        assert self.reads == OWN
-        model = with_pooled_head(self.model, reads, self.anatomy.width)
+    def _with_new_head(self, kind: HeadKind) -> "Pretrained":
+        assert self.head == OWN_HEAD
+        model = with_head(self.model, kind, self.anatomy)
         anatomy = self.anatomy.of_head(model)
         head = {name for name, place in anatomy.places.items() if place == HEAD}
         new = frozenset(head | (self.new & anatomy.places.keys()))
-        return replace(self, model=model, anatomy=anatomy, new=new, reads=reads)
+        return replace(self, model=model, anatomy=anatomy, new=new, head=kind)
 
     def start_run(
         self, names: frozenset[str], generator_seed: int, reinitialized: Set[str] = frozenset()

@@ -13,7 +13,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.model.pretrained import Pretrained
-from frostline.model.reading import OWN
+from frostline.model.reading import opened_by
 from frostline.report import formatting, names
 from frostline.report.answer.output_sentences import output_sentences
 from frostline.report.answer.recommendation import cell_of
@@ -55,7 +55,7 @@ def model_card(
     data = ModelCardData(
         base_model=base,
         license=_license(pretrained.folder),
-        library_name="transformers" if pretrained.reads == OWN else "sentence-transformers",
+        library_name=opened_by(pretrained.head),
         pipeline_tag=TASKS[identity.task_type][0],
         tags=["frostline"],
         metrics=[identity.metric],
@@ -85,7 +85,7 @@ def model_card(
         tag=TASKS[identity.task_type][0],
         of_words=identity.task_type == TOKENS,
         of_label_sets=identity.task_type == MULTI_LABEL,
-        pooled=pretrained.reads != OWN,
+        opened_by=opened_by(pretrained.head),
         answer=answer,
         spec=spec,
         settings={

@@ -18,7 +18,8 @@ from frostline.model.loading import without_load_settings
 from frostline.model.output_keys import output_keys
 from frostline.model.pooled_folder import write_pooled
 from frostline.model.pretrained import Pretrained
-from frostline.model.reading import OWN
+from frostline.model.reading import opened_by
+from frostline.model.recurrent_folder import write_recurrent
 from frostline.report.card import VERSIONS, Saved, model_card
 from frostline.sweep.plan import Identity
 from frostline.training.specification import RunSpec
@@ -58,10 +59,7 @@ def save_model(
     try:
         aside.mkdir(parents=True)
         with _as_published(pretrained, identity.max_length):
-            if pretrained.reads == OWN:
-                pretrained.model.save_pretrained(aside)
-            else:
-                write_pooled(aside, pretrained.model, identity.max_length)
+            _write_model(aside, pretrained, identity.max_length)
             pretrained.tokenizer.save_pretrained(aside)
         if adapter:
             write_adapter(aside / ADAPTER, spec, pretrained)
@@ -81,6 +79,17 @@ def save_model(
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return target
+
+
+def _write_model(folder: Path, pretrained: Pretrained, max_length: int) -> None:
+    """Write the model in the format of the library that opens it."""
+    match opened_by(pretrained.head):
+        case "transformers":
+            pretrained.model.save_pretrained(folder)
+        case "sentence-transformers":
+            write_pooled(folder, pretrained.model, max_length)
+        case _:
+            write_recurrent(folder, pretrained.model)
 
 
 def _facts(identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: Saved) -> dict[str, Any]:

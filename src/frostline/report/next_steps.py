@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from frostline.data.specification import MULTI_LABEL, TOKENS
-from frostline.model.reading import OWN
 from frostline.report.answer.output_sentences import is_saved
 
 Answer = Mapping[str, Any]  # answer.json
@@ -39,14 +38,15 @@ def loading(answer: Answer, folder: Path) -> str | None:
     if recommended is None and decision is None:
         return None
     name, pair = json.dumps(str(folder), ensure_ascii=False), bool((answer["columns"] or {}).get("text_pair"))
-    if recommended and answer["head_reads"] != OWN and not is_saved(answer):
+    opener = answer["opened_by"]
+    if opener == "sentence-transformers" and recommended and not is_saved(answer):
         texts = '[("A text.", "Its pair.")]' if pair else '["A text."]'
         return (
             "from sentence_transformers import SentenceTransformer\n"
             f"model = SentenceTransformer({name})\n"
             f"print(model.encode({texts}))"
         )
-    if recommended and not is_saved(answer):
+    if opener == "transformers" and recommended and not is_saved(answer):
         if answer["task_type"] == TOKENS:
             return (
                 "from transformers import pipeline\n"
@@ -60,7 +60,7 @@ def loading(answer: Answer, folder: Path) -> str | None:
             f'classify = pipeline("text-classification", {name}{every})\n'
             f"print(classify({text}))"
         )
-    if answer["task_type"] == TOKENS:
-        return f'import frostline\nfound = frostline.predict({name}, [["A", "sentence"]])\nprint(*found.rows())'
     texts = 'pandas.DataFrame({"text": ["A text."], "text_pair": ["Its pair."]})' if pair else '["A text."]'
+    if answer["task_type"] == TOKENS:
+        texts = '[["A", "sentence"]]'
     return f"import frostline{', pandas' if pair else ''}\nfound = frostline.predict({name}, {texts})\nprint(*found.rows())"

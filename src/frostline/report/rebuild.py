@@ -8,7 +8,7 @@ from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.files import with_nulls, write_json
-from frostline.model.reading import OWN
+from frostline.model.reading import opened_by
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.next_command import next_command
 from frostline.report.answer.recommended_classes import by_class
@@ -70,7 +70,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
 
         answer = add_test_scores(answer, done, test, logits)
     answer["tested"] = test is not None
-    answer["head_reads"] = _head_reads(folder, first["recommended"])
+    answer["opened_by"] = _opened_by(folder, first["recommended"])
     answer["data"] = _data_facts(folder.out)
     answer["notes"], answer["columns"] = answer["data"]["notes"], answer["data"].get("columns")
     write_tables(folder.out, rows, folder.scores())
@@ -95,10 +95,11 @@ def settings_of(spec: SweepSpec) -> AnalysisSettings:
     return settings if spec.margin is None else replace(settings, margin=spec.margin, by_margin=True)
 
 
-def _head_reads(folder: Folder, recommended: Mapping[str, Any] | None) -> str:
-    """What the head of the recommended model reads (:mod:`frostline.model.reading`)."""
-    run = recommended and recommended["run"]
-    return next((spec.way.head_reads for spec in folder.runs if spec.digest == run), OWN)
+def _opened_by(folder: Folder, recommended: Mapping[str, Any] | None) -> str:
+    """The library that opens the recommended model."""
+    if recommended is None:
+        return "frostline"
+    return opened_by(next(spec.way.head for spec in folder.runs if spec.digest == recommended["run"]))
 
 
 def _labelled(folder: Folder, split: str) -> Labelled | None:

@@ -112,7 +112,8 @@ def _decide(
     ]
     # of the reference, as the costs of k are; a table of others may not know how many layers a way trains
     most = max((step["tuned_share"] or 0.0 for step in usable if is_k(step["trainable"])), default=0.0) or 1.0
-    ways = [min(1.0, (step["tuned_share"] or 1.0) / most) for step in usable if is_way(step["trainable"])]
+    shares = [step["tuned_share"] for step in usable if is_way(step["trainable"])]
+    ways = [1.0 if share is None else min(1.0, share / most) for share in shares]
     good = {step["trainable"]: cells[step["trainable"]].good for step in usable}
     choices = JointEstimate.of(good, depth, alternatives, evidence, ways).choices
     base = evidence.chance if settings.corrected else None

@@ -9,14 +9,16 @@ import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
 from frostline import FrostlineError
+from frostline.data.specification import CLASSIFICATION
 from frostline.model.anatomy import Anatomy, find_layers
-from frostline.model.heads import with_pooled_head
 from frostline.model.loading import load_config
-from frostline.model.reading import OWN
+from frostline.model.reading import OWN_HEAD
+from frostline.model.with_head import with_head
 from frostline.statistics.tune import NAMED, Tune
 from frostline.studies.protocol import FOLDER, Protocol
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.parameter_groups import Group, groups_by_tune
+from frostline.training.context import head_of
 from frostline.training.specification import RunSpec
 from frostline.training.ways.names import way_named
 from frostline.training.ways.start import planned
@@ -94,9 +96,10 @@ def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> d
 
 def _with_head_of(run: RunSpec, own: PreTrainedModel, anatomy: Anatomy) -> tuple[PreTrainedModel, Anatomy]:
     """The classifier ``own`` with the head that a run trains, and its layers."""
-    if run.way.head_reads == OWN:
+    kind = head_of(run, CLASSIFICATION)
+    if kind == OWN_HEAD:
         return own, anatomy
-    model = with_pooled_head(own, run.way.head_reads, anatomy.width)
+    model = with_head(own, kind, anatomy)
     return model, anatomy.of_head(model)
 
 

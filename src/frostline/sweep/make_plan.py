@@ -12,7 +12,7 @@ from frostline.frozen.batches import Rows
 from frostline.frozen.selection import StateSelection, selection_for
 from frostline.model.anatomy import Anatomy
 from frostline.model.pretrained import Pretrained
-from frostline.model.reading import OWN
+from frostline.model.reading import OWN_HEAD
 from frostline.model.tokens import Tokens
 from frostline.statistics.tune import NAMED
 from frostline.sweep.cache_space import CacheSpace
@@ -89,13 +89,15 @@ def _states_wanted(spec: SweepSpec, runs: Sequence[RunSpec], context: RunContext
     anatomy = context.pretrained.anatomy
     different = {(run.tune, run.to_train): run for run in runs}.values()
     trainings = [training for run in different for training in trainings_of(run, anatomy)]
-    cuts: dict[str, set[int]] = {OWN: set(), "all": set()}  # by what the head reads of the states after the last layer
+    own: set[int] = set()
+    others: set[int] = set()  # of heads that read all tokens
     for training in trainings:
         depth = None if spec.frozen_dropout else training.to_train.depth(anatomy)
         if depth is not None and depth != anatomy.count:
-            cuts[OWN if training.way.head_reads == OWN else "all"].add(anatomy.count - depth)
-    wanted = selection_for(sorted(cuts[OWN]), anatomy, context.head_reads)
-    wanted = replace(wanted, cuts=tuple(sorted({*wanted.cuts, *cuts["all"]})))
+            of_head = own if training.way.head == OWN_HEAD else others
+            of_head.add(anatomy.count - max(depth, training.way.head.layers))
+    wanted = selection_for(sorted(own), anatomy, context.head_reads)
+    wanted = replace(wanted, cuts=tuple(sorted({*wanted.cuts, *others})))
     return replace(wanted, pooled=tuple(range(anatomy.count + 1))) if probes else wanted
 
 

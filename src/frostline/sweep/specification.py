@@ -199,14 +199,14 @@ class SweepSpec(Settings):
     def learning_rate_pairs(self, tune: Tune) -> list[tuple[float, float | None]]:
         """The pairs (learning rate of the layers, learning rate of the head) at which this k is trained.
 
-        None for the head stands for the learning rate of the layers. For k = 0 the head's learning rate is the only one and
-        stands first. A way multiplies the learning rates of the layers by its factor, so all have as many.
+        None for the head stands for the learning rate of the layers. Where only the head is trained, its learning rate is the
+        only one and stands first. A way multiplies the learning rates by its factor, so all have as many.
         """
-        if tune != 0:
-            factor = self.way_of(tune).rate_factor
-            return [(factor * layers, self.head_learning_rate[0]) for layers in self.learning_rate]
+        way = self.way_of(tune)
+        if tune != 0 and not way.head_only:
+            return [(way.rate_factor * layers, self.head_learning_rate[0]) for layers in self.learning_rate]
         head = [self.learning_rate if one is None else (one,) for one in self.head_learning_rate]
-        return [(one, None) for one in dict.fromkeys(one for several in head for one in several)]
+        return [(way.rate_factor * one, None) for one in dict.fromkeys(one for several in head for one in several)]
 
     def way_of(self, tune: Tune) -> Way:
         """The way that a value of ``tune`` stands for."""

@@ -3,10 +3,12 @@
 from typing import Any
 
 import torch
+from torch import nn
 
 from frostline.fast.optimizer import gradient_of
 from frostline.model.anatomy import count_parameters
 from frostline.model.modes import frozen_modules
+from frostline.model.places import layer_number
 from frostline.model.pretrained import Pretrained
 from frostline.training.learner import Learner
 
@@ -31,15 +33,16 @@ class Audit:
             AssertionError: A frozen parameter changed, has a gradient, or was in train mode. Such a run has no result.
         """
         model, anatomy = self.pretrained.model, self.pretrained.anatomy
-        places, depth = anatomy.places, anatomy.depth(self.names)
+        places, depth, head = anatomy.places, anatomy.depth(self.names), self.pretrained.head
         parameters = dict(model.named_parameters())
         by_place: dict[str, dict[str, int]] = {}
         for name, place in places.items():
             counts = by_place.setdefault(place, {"trained": 0, "frozen": 0})
             counts["trained" if name in self.names else "frozen"] += parameters[name].numel()
+        share = 1.0 if depth is None else max(depth, head.layers) / anatomy.count
         facts = {
             "parameters": count_parameters(model),
-            "tuned_share": 1.0 if depth is None else depth / anatomy.count,
+            "tuned_share": min(1.0, share + self._share_of_lstm()),
             "by_place": by_place,
             "each_parameter_in_one_place": set(places) == set(parameters),
             "frozen_bytes_unchanged": self.pretrained.frozen_digest(self.names) == self.before,
@@ -49,6 +52,13 @@ class Audit:
         wrong = [name for name, value in facts.items() if value is False]
         assert wrong in ([], ["frozen_in_eval_mode"] if frozen_dropout else []), f"audit: {wrong}"
         return facts
+
+    def _share_of_lstm(self) -> float:
+        """The weights of LSTMs in the head, which run for every token, as a share of the weights of all layers."""
+        model, places = self.pretrained.model, self.pretrained.anatomy.places
+        lstm = sum(p.numel() for module in model.modules() if isinstance(module, nn.LSTM) for p in module.parameters())
+        layers = sum(p.numel() for name, p in model.named_parameters() if layer_number(places[name]) is not None)
+        return float(lstm / layers)
 
     def learner_facts(self, learner: Learner) -> dict[str, Any]:
         """Audit the parameters of one run of the stack. The returned facts become part of the result.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from frostline.data.specification import TOKENS
 from frostline.fast.last_layer import HeadTokenPart
 from frostline.frozen.batches import Rows, tokens_per_batch
 from frostline.frozen.cache.hidden_states import HiddenStates
@@ -14,7 +15,7 @@ from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import Anatomy
 from frostline.model.device import Machine
 from frostline.model.pretrained import Pretrained
-from frostline.model.reading import MEAN, OWN
+from frostline.model.reading import LAST, MEAN, OWN, OWN_HEAD, HeadKind
 from frostline.model.tokens import Tokens, chunks_within
 from frostline.training.problem import Problem
 from frostline.training.specification import RunSpec
@@ -35,7 +36,7 @@ class RunContext:
         folds: The fold of each training row; None without folds. With folds, each run is scored on the training rows of one
             fold.
         head_token: The part of the last layer that runs for the head's token only; None runs all of it for all tokens.
-        other_head_tokens: The same for heads that read something else, by what they read.
+        other_head_tokens: The same for other heads.
         states: The cached hidden states; None until they are loaded.
         workers: How many runs train at the same time and share the cores.
         as_trainer: Compute like transformers' Trainer, to time it: no scoring in chunks, and a gradient for every row of an
@@ -62,24 +63,24 @@ class RunContext:
     forward_pass_seconds: float = 0.0
     stack_sizes: dict[Hashable, tuple[int, str | None]] = field(default_factory=dict)
     micro_batches: dict[str, int] = field(default_factory=dict)
-    other_head_tokens: dict[str, HeadTokenPart | None] = field(default_factory=dict)
+    other_head_tokens: dict[HeadKind, HeadTokenPart | None] = field(default_factory=dict)
 
     def for_run(self, spec: RunSpec) -> "RunContext":
         """The context with the head that a run trains."""
-        reads = spec.way.head_reads
-        if reads == self.pretrained.reads:
+        kind = head_of(spec, self.problem.task_type)
+        if kind == self.pretrained.head:
             return self
         return replace(
             self,
-            pretrained=self.pretrained.reading(reads),
-            head_reads="all" if reads == MEAN else reads,
-            head_token=self.other_head_tokens.get(reads),
+            pretrained=self.pretrained.with_head(kind),
+            head_reads=LAST if kind.reads == LAST and not kind.lstm_width else "all",
+            head_token=self.other_head_tokens.get(kind),
         )
 
     @property
     def one_token_cached(self) -> bool:
         """Whether the hidden state of the one token is cached that the head reads after the last layer."""
-        return self.states is not None and self.states.selection.head and self.pretrained.reads == OWN
+        return self.states is not None and self.states.selection.head and self.pretrained.head == OWN_HEAD
 
     def micro_batch(self, spec: RunSpec) -> int:
         """How many examples of a run are computed together in training. Their gradients are added up to those of a batch."""
@@ -121,6 +122,12 @@ class RunContext:
         )
 
 
+def head_of(spec: RunSpec, task_type: str) -> HeadKind:
+    """The kind of head that a run trains. A BiLSTM reads each token for tags of words, and the mean of its outputs for a text."""
+    kind = spec.way.head
+    return replace(kind, reads=MEAN) if kind.lstm_width and kind.reads == OWN and task_type != TOKENS else kind
+
+
 def starting_cut(cached: StateSelection, anatomy: Anatomy, spec: RunSpec) -> int | None:
     """The cut from which a run starts: its own cut, or the nearest cached cut below it.
 
@@ -129,6 +136,6 @@ def starting_cut(cached: StateSelection, anatomy: Anatomy, spec: RunSpec) -> int
     tuned = spec.to_train.depth(anatomy)
     if tuned is None or spec.frozen_dropout:
         return None
-    cut = anatomy.count - tuned
-    one_token = tuned == 0 and cached.head and spec.way.head_reads == OWN
+    cut = anatomy.count - max(tuned, spec.way.head.layers)
+    one_token = tuned == 0 and cached.head and spec.way.head == OWN_HEAD
     return cut if one_token else max((c for c in cached.cuts if c <= cut), default=None)

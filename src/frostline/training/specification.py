@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from frostline.model.reading import OWN
+from frostline.model.reading import OWN_HEAD
 from frostline.statistics.tune import Tune, is_way, name_of
 from frostline.training.fields import Folds, HeadLearningRate, Positive, Strict, panel
 from frostline.training.seeds import generator_seed
@@ -197,7 +197,7 @@ class RunSpec(Settings):
         from frostline.model.trainable import Trainable
 
         way = self.way if is_way(self.tune) else None
-        pooler = self.tune_pooler and self.way.head_reads == OWN  # another head does not read the pooler
+        pooler = self.tune_pooler and self.way.head == OWN_HEAD  # another head does not read the pooler
         if way is None:
             return Trainable(self.tune, self.tune_modules, pooler)
         seed = generator_seed(self.seed, "layers") if way.layers == "random" else 0

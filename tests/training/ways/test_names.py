@@ -25,6 +25,8 @@ def test_a_number_is_that_of_layers() -> None:
     assert way_named("reinit-2", {}) == Way(reinitialized=2)
     assert way_named("transferred-4", {}) == Way(transferred=4)
     assert way_named("mean-pooled-0", {}) == Way(tune=0, head_reads="mean")
+    assert way_named("bilstm", {}) == Way(tune=0, lstm_width=768)
+    assert way_named("bilstm-4", {}) == Way(tune=0, lstm_width=768, lstm_states=4)
     assert way_named("gradual-2", {}) == Way(tune=2, order="gradual")
 
 

@@ -24,6 +24,8 @@ CHANGED = {
     "low_rank": 4,
     "low_rank_scale": 1.0,
     "head_reads": "mean",
+    "lstm_width": 768,
+    "lstm_states": 4,
     "reinitialized": 1,
     "transferred": 2,
     "rate_factor": 10.0,
@@ -38,7 +40,7 @@ CHANGED = {
 
 def test_every_field_changes_the_digest_of_a_run() -> None:
     assert set(CHANGED) == set(Way.model_fields)
-    needed = {"layers": {"tune": 2}}
+    needed = {"layers": {"tune": 2}, "lstm_states": {"lstm_width": 768}}
     ways = [Way(**{**needed.get(name, {}), name: value}) for name, value in CHANGED.items()]
     digests = {RunSpec(**RUN, way=way).digest for way in [PLAIN, *ways]}
     assert len(digests) == len(CHANGED) + 1
@@ -66,6 +68,8 @@ def test_every_field_changes_the_digest_of_a_run() -> None:
         ({"tune": "full"}, "'all'"),
         ({"reinitialized": 3, "tune": 2}, "would stay random"),
         ({"transferred": 3, "only": "norms"}, "transferred and only = 'norms' cannot be combined"),
+        ({"order": "head-first", "lstm_width": 8}, "fits a linear head, but lstm_width adds an LSTM"),
+        ({"lstm_states": 4}, "lstm_states is about a BiLSTM"),
         ({"mixout": 1.0}, "less than 1"),
         ({"low_ranks": 8}, "Extra inputs"),
     ],

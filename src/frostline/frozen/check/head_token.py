@@ -16,8 +16,8 @@ from frostline.fast.switch import enabled
 from frostline.frozen.check.differences import LAYER_ERRORS, weighted_sum
 from frostline.frozen.cut import cut_at, hidden_states_by_cut
 from frostline.model.anatomy import Anatomy
-from frostline.model.heads import padding_id
 from frostline.model.trace import Batch
+from frostline.model.with_head import padding_id
 
 
 def find_head_reads(model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> str:

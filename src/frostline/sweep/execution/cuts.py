@@ -6,7 +6,7 @@ from frostline import FrostlineError
 from frostline.fast.malloc import release_freed_memory
 from frostline.frozen.check.cut_comparison import Check
 from frostline.frozen.check.exactness import check
-from frostline.model.reading import OWN
+from frostline.model.reading import OWN_HEAD, HeadKind
 from frostline.statistics.tune import FULL, NAMED
 from frostline.sweep.prepare import Prepared
 from frostline.training.context import starting_cut
@@ -21,12 +21,11 @@ def check_cuts(prepared: Prepared) -> list[Check]:
     """
     if prepared.checks is not None:
         return prepared.checks
-    context, runs = prepared.context, prepared.plan.runs
-    by_head = {
-        reads: _checks(prepared, [spec for spec in runs if spec.way.head_reads == reads], reads)
-        for reads in dict.fromkeys((OWN, *(spec.way.head_reads for spec in runs)))
-    }
-    checks = [one for some in by_head.values() for one in some]
+    context, by_head = prepared.context, {OWN_HEAD: list[RunSpec]()}
+    for spec in prepared.plan.runs:
+        by_head.setdefault(context.for_run(spec).pretrained.head, []).append(spec)
+    checks_of = {kind: _checks(prepared, runs, kind) for kind, runs in by_head.items()}
+    checks = [one for some in checks_of.values() for one in some]
     release_freed_memory()
     refused = next((one for one in checks if one.refused), None)
     if refused:
@@ -36,28 +35,28 @@ def check_cuts(prepared: Prepared) -> list[Check]:
             "details, or choose another model."
         )
     context.packed = all(one.batches == "packed" for one in checks)
-    for reads, some in by_head.items():
+    for kind, some in checks_of.items():
         as_checked = all(one.head_token and one.batches == checks[0].batches for one in some)
         token = some[0].head_token if as_checked else None
-        if reads == OWN:
+        if kind == OWN_HEAD:
             context.head_token = token
         else:
-            context.other_head_tokens[reads] = token
+            context.other_head_tokens[kind] = token
     prepared.checks = checks
     return checks
 
 
-def _checks(prepared: Prepared, runs: Sequence[RunSpec], reads: str) -> list[Check]:
+def _checks(prepared: Prepared, runs: Sequence[RunSpec], kind: HeadKind) -> list[Check]:
     """The check of the smallest k and the largest one of some runs, and of full fine-tuning, with the head of these runs."""
-    pretrained, cached = prepared.pretrained.reading(reads), prepared.plan.cached
+    pretrained, cached = prepared.pretrained.with_head(kind), prepared.plan.cached
     last = {spec.tune: spec for spec in runs if spec.tune != NAMED}.values()
-    ks = {k for spec in last if (k := spec.to_train.depth(pretrained.anatomy)) is not None}
+    ks = {max(k, kind.layers) for spec in last if (k := spec.to_train.depth(pretrained.anatomy)) is not None}
     ends = {min(ks), max(ks)} if ks else set()
     all_cut = all(starting_cut(cached, pretrained.anatomy, spec) is not None for spec in runs)
     return check(
         pretrained.model,
         # always with full fine-tuning: a sweep to which it is added later then uses the same kind of batches
         tuned_layers=[*sorted(ends), FULL],
-        tune_modules=prepared.spec.tune_modules if reads == OWN else None,
+        tune_modules=prepared.spec.tune_modules if kind == OWN_HEAD else None,
         max_uncut_layers=max(ends) if ends and all_cut else None,
     )

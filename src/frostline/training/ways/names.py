@@ -22,6 +22,8 @@ NAMED_WAYS: Mapping[str, Way] = {
     "mixout": Way(mixout=0.7),
     "uncorrected": Way(bias_correction=False),
     "mean-pooled": Way(head_reads="mean"),
+    "bilstm": Way(tune=0, lstm_width=768),
+    "bilstm-4": Way(tune=0, lstm_width=768, lstm_states=4),
 }
 NUMBERED_WAYS = (
     "spectrum",

@@ -4,6 +4,7 @@ from frostline import FrostlineError
 from frostline.data.specification import TOKENS
 from frostline.model.pretrained import Pretrained
 from frostline.model.reading import OWN
+from frostline.training.context import head_of
 from frostline.training.specification import RunSpec
 from frostline.training.steps import StepPlan
 from frostline.training.ways.head import last_linear
@@ -21,7 +22,7 @@ def require_suitable(spec: RunSpec, pretrained: Pretrained, task_type: str) -> N
         raise FrostlineError(
             f"{spec.trainable}: head_reads = {way.head_reads!r} makes one vector of a text, but words have tags: leave it out."
         )
-    pretrained = pretrained.reading(way.head_reads)
+    pretrained = pretrained.with_head(head_of(spec, task_type))
     anatomy = pretrained.anatomy
     names = spec.to_train.parameters(anatomy)
     new_from = way.reinitialized if way.transferred is None else way.transferred

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
+from frostline.model.reading import HeadKind
 from frostline.statistics.tune import FULL, NAMED, Tune
 from frostline.training.fields import Positive, Strict
 
@@ -49,6 +50,13 @@ class Way(BaseModel):
         default="type",
         description="what the head reads: what the model type reads, or with a new head the mean of all tokens or the last one",
     )
+    lstm_width: int = Field(
+        default=0,
+        ge=0,
+        description="units of each direction of a two-layer BiLSTM between the hidden states and the head (Devlin et al. "
+        "2019, table 7); 0: none",
+    )
+    lstm_states: int = Field(default=1, ge=1, description="how many last hidden states are concatenated for the BiLSTM")
     reinitialized: int = Field(
         default=0, ge=0, description="the top layers that start from new values, as does the pooler (Zhang et al. 2021)"
     )
@@ -98,6 +106,16 @@ class Way(BaseModel):
         return "matrices" if self.low_rank else self.only
 
     @property
+    def head(self) -> HeadKind:
+        """The kind of the head."""
+        return HeadKind(self.head_reads, self.lstm_width, self.lstm_states if self.lstm_width else 1)
+
+    @property
+    def head_only(self) -> bool:
+        """Whether only the head is trained."""
+        return self.trained == 0
+
+    @property
     def trained(self) -> Tune:
         """What is trained: a number of layers, ``all``, or ``named`` for modules."""
         return NAMED if self.modules else self.tune
@@ -106,7 +124,12 @@ class Way(BaseModel):
     def alone(self) -> bool:
         """Whether such runs are trained one by one and not as stacks."""
         return self.order != "at-once" or bool(
-            self.low_rank or self.mixout or self.towards_pretrained or self.patience or self.layers == "random"
+            self.low_rank
+            or self.lstm_width
+            or self.mixout
+            or self.towards_pretrained
+            or self.patience
+            or self.layers == "random"
         )
 
     @property
@@ -145,6 +168,10 @@ class Way(BaseModel):
             raise ValueError(
                 f"low_rank changes weight matrices, but only = {self.only!r} leaves them frozen: choose one"
             )
+        if self.order == "head-first" and self.lstm_width:
+            raise ValueError("order = 'head-first' fits a linear head, but lstm_width adds an LSTM: choose one of them")
+        if self.lstm_states > 1 and not self.lstm_width:
+            raise ValueError("lstm_states is about a BiLSTM: give lstm_width = 768, for example")
         if self.order == "gradual" and self.low_rank:
             raise ValueError("low_rank and order = 'gradual' cannot be combined: choose one of them")
         if self.order == "gradual" and self.layers != "last":

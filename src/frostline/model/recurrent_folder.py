@@ -1,0 +1,71 @@
+"""The folder of a classifier with a BiLSTM, which only frostline opens.
+
+The folder itself has the base model and the tokenizer, as transformers reads them. ``head.json`` describes the head, and
+``head.safetensors`` has its weights. (The LSTM of sentence-transformers does not run after a transformer.)
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, PreTrainedModel
+
+from frostline.model.anatomy import find_layers
+from frostline.model.heads import RecurrentHead
+from frostline.model.model_files import quiet_loading, readable
+from frostline.model.reading import OWN, HeadKind
+from frostline.model.with_head import on_base
+
+HEAD, WEIGHTS = "head.json", "head.safetensors"
+
+
+def write_recurrent(folder: Path, model: PreTrainedModel) -> None:
+    """Write a classifier with a BiLSTM into ``folder``, without its tokenizer."""
+    head = model.head
+    assert isinstance(head, RecurrentHead)
+    model.base_model.save_pretrained(folder)
+    facts = {**asdict(head.kind), "width": head.width, "outputs": head.linear.out_features}
+    (folder / HEAD).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    save_file({name: p.detach().cpu().contiguous() for name, p in head.named_parameters()}, folder / WEIGHTS)
+
+
+def is_recurrent(folder: Path) -> bool:
+    """Whether a folder has a classifier with a BiLSTM."""
+    return (folder / HEAD).is_file()
+
+
+def is_recurrent_tagger(folder: Path) -> bool:
+    """Whether a folder has a classifier with a BiLSTM that predicts a tag for each word."""
+    try:
+        return bool(json.loads((folder / HEAD).read_bytes())["reads"] == OWN)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # the error is reported when the model is loaded
+
+
+def read_recurrent(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedModel:
+    """The classifier in such a folder.
+
+    Raises:
+        FrostlineError: A file is missing or damaged.
+    """
+    with quiet_loading():
+        base: PreTrainedModel = readable(
+            lambda: AutoModel.from_pretrained(folder, use_safetensors=True, trust_remote_code=trust_remote_code),
+            str(folder),
+            "transformers cannot load its base model",
+        )
+    head = readable(lambda: _read_head(folder), str(folder), f"the head in {HEAD} and {WEIGHTS} cannot be loaded")
+    anatomy = find_layers(base)
+    model: Any = on_base(base, base.base_model_prefix, head)
+    model.read_lower_states(anatomy.layers(base), anatomy.calls)
+    return model
+
+
+def _read_head(folder: Path) -> RecurrentHead:
+    facts = json.loads((folder / HEAD).read_bytes())
+    width, outputs = facts.pop("width"), facts.pop("outputs")
+    head = RecurrentHead(HeadKind(**facts), width, outputs)
+    head.load_state_dict(load_file(folder / WEIGHTS))
+    return head
