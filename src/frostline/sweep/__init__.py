@@ -6,6 +6,6 @@
 - ``slurm``: start workers on a cluster; ``ray/``: train runs as tasks of Ray.
 - ``execution/``: train the runs; ``forecast/``: predict their time and memory; ``progress``: the progress display.
 
-May import from data, statistics, fast, model, frozen and training. ``ray/`` and ``forecast/`` import from ``execution/``. That folder
+May import from data, statistics, fast, model, frozen and training. ``ray/`` and ``forecast/`` import from ``execution/``. It
 imports from the files here, ``results/`` and ``work/``. Start with ``prepare`` and ``execution/execute``.
 """
