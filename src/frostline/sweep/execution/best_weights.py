@@ -65,7 +65,8 @@ class BestWeights:
 
     def ranks(self) -> dict[str, Rank]:
         """The rank of the saved run of each k, by what the name of its file begins with."""
-        return {_k(file): _rank(file) for file in sorted(self.folder.glob("*.safetensors"))}
+        found = sorted((_rank(file), _k(file)) for file in self.folder.glob("*.safetensors"))
+        return {k: rank for rank, k in found}  # a killed process may have left a second file: the best one comes last
 
     def better_than(self, ranks: Mapping[str, Rank]) -> dict[str, tuple[float, bytes]]:
         """The score and the file of each saved run that has a higher rank than the run of the same k here, by digest."""
