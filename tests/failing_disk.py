@@ -3,12 +3,15 @@
 import errno
 import io
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-CHANGES = ("open", "mkdir", "fsync", "replace", "rename", "link", "unlink", "rmdir")  # functions of ``os``
+from frostline import FrostlineError
+
+CHANGES = ("open", "mkdir", "fsync", "replace", "rename", "link", "unlink", "rmdir", "posix_fallocate")  # of ``os``
 HOW = ("ENOSPC", "EIO", "kill")
 
 
@@ -71,5 +74,38 @@ def failing(fails: int, how: str) -> Iterator[Disk]:
         made = opened(file, mode, *args, **more)
         return _Written(made, disk) if "b" in mode else made
 
-    with patch.multiple(os, **{name: counted(name) for name in CHANGES}), patch("io.open", opening):
+    changes = {name: counted(name) for name in CHANGES if hasattr(os, name)}
+    with patch.multiple(os, **changes), patch("io.open", opening), patch("builtins.open", opening):
         yield disk
+
+
+def fail_at(
+    number: int,
+    how: str,
+    operation: Callable[[], object],
+    errors: tuple[type[Exception], ...] = (OSError, FrostlineError),
+) -> int:
+    """Carry out an operation on a disk that fails, in a fork if the process is killed. Returns the number of operations.
+
+    Args:
+        number: Which operation of the disk fails; 0: none.
+        how: One of ``HOW``.
+        operation: What is carried out.
+        errors: What it may raise then.
+    """
+    if how != "kill":
+        with failing(number, how) as disk:
+            try:
+                operation()
+            except errors:
+                assert number
+        return disk.count
+    with warnings.catch_warnings():  # Python warns of forks with threads; those of pytest-xdist are never used
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if not pid:
+        with failing(number, how):
+            operation()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    return 0

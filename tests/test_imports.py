@@ -25,7 +25,7 @@ ORDER = (
     "studies",
     "cli",
 )
-SWEEP = ("work", "results", "execution", "forecast")  # the subfolders of sweep/
+SWEEP = ("work", "results", "execution", "forecast", "ray")  # the subfolders of sweep/
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from frostline.report.rebuild import write_report
     from frostline.sweep.merge import merge
     from frostline.sweep.plan import Plan
+    from frostline.sweep.ray.cluster import Ray
     from frostline.sweep.specification import SweepSpec
     from frostline.training.probes.fitting import Probed
     from frostline.training.specification import RunSpec
@@ -37,6 +38,7 @@ __all__ = [
     "Plan",
     "Predictions",
     "Probed",
+    "Ray",
     "RunSpec",
     "Sweep",
     "SweepSpec",
@@ -61,6 +63,7 @@ _MODULES = {
     "Plan": "sweep.plan",
     "Predictions": "api.outputs",
     "Probed": "training.probes.fitting",
+    "Ray": "sweep.ray.cluster",
     "RunSpec": "training.specification",
     "Sweep": "api.sweep",
     "SweepSpec": "sweep.specification",

@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.training.specification import RunSpec
+from tiny import contents
 
 
 def spec_of(**values: object) -> RunSpec:
@@ -52,6 +53,22 @@ def test_more_examples_count_before_a_higher_score(tmp_path: Path) -> None:
     weights.save_if_best(large, 0.5, values(1))
     weights.save_if_best(small, 0.9, values(2))
     assert load(weights, large) and not load(weights, small)
+
+
+def test_what_is_better_elsewhere_is_added_by_the_same_rule(tmp_path: Path) -> None:
+    here, there = BestWeights.in_folder(tmp_path / "here"), BestWeights.in_folder(tmp_path / "there")
+    runs = {name: spec_of(tune=k, seed=seed) for name, k, seed in (("a", 1, 0), ("b", 1, 1), ("c", "all", 0))}
+    for folder in (here, there):
+        folder.folder.parent.mkdir()
+    here.save_if_best(runs["a"], 0.7, values(1))
+    there.save_if_best(runs["b"], 0.8, values(2))
+    there.save_if_best(runs["c"], 0.5, values(3))
+    better = there.better_than(here.ranks())
+    assert better.keys() == {runs["b"].digest, runs["c"].digest} and not here.better_than(there.ranks())
+    for run in (runs["b"], runs["c"]):
+        here.add(run, *better[run.digest])
+    assert here.ranks() == there.ranks() == {"all": (10, 0.5, 0), "last-1": (10, 0.8, -1)}
+    assert contents(here.folder) == contents(there.folder)
 
 
 @pytest.mark.parametrize("place", [0, 20, -5, None], ids=["size", "header", "value", "truncated"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import frostline.sweep.results.store as store_module
+import frostline.sweep.results.result_files as files_module
 from frostline import FrostlineError
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.merge import merge
@@ -97,7 +97,7 @@ def test_large_and_special_files_are_damage(here: Path, monkeypatch: pytest.Monk
         file.truncate(2**40)  # sparse
     (second / "result.json").unlink()
     os.mkfifo(second / "result.json")  # reading it would wait forever
-    monkeypatch.setattr(store_module, "ARRAY_BYTES", 100)
+    monkeypatch.setattr(files_module, "ARRAY_BYTES", 100)
     (third / "predictions.safetensors").write_bytes(bytes(101))
     said = list(Store(here).check())
     assert "result.json has 1,099,511,627,776 bytes, more than the 67,108,864 that are read" in "".join(said)

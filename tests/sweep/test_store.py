@@ -45,6 +45,29 @@ def test_a_run_without_test(tmp_path: Path) -> None:
     assert store.test("aa") is None and list(store.results()) == ["aa"]
 
 
+def test_the_files_of_a_result_are_published_elsewhere(tmp_path: Path) -> None:
+    here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
+    here.publish("aa", result("aa", 0.25))
+    there.fail("aa", {"digest": "aa", "reason": "no"})
+    assert there.add("aa", here.files("aa")) and not there.add("aa", here.files("aa"))
+    assert contents(there.runs) == contents(here.runs) and list((tmp_path / "there" / "retried").iterdir())
+
+
+def test_files_that_are_not_those_of_an_intact_result_are_refused(tmp_path: Path) -> None:
+    here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
+    here.publish("aa", result("aa"))
+    files = here.files("aa")
+    wrong = [("bb", files), ("aa", {}), ("aa", {**files, "../x": b""})]
+    for name in files:
+        changed = bytearray(files[name])
+        changed[len(changed) // 2] ^= 1
+        wrong += [("aa", {**files, name: bytes(changed)}), ("aa", {one: files[one] for one in files if one != name})]
+    for digest, refused in wrong:
+        with pytest.raises(ValueError):
+            there.add(digest, refused)
+    assert not (tmp_path / "there").exists()
+
+
 def test_publishing_never_overwrites(tmp_path: Path) -> None:
     store = Store(tmp_path)
     assert store.publish("aa", result("aa", 0.25))

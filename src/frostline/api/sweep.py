@@ -21,6 +21,8 @@ from frostline.sweep.make_spec import make_spec
 from frostline.sweep.plan import Plan, expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
+from frostline.sweep.ray.cluster import Ray, package
+from frostline.sweep.ray.driver import train_on_ray
 from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import record, record_measured
@@ -73,13 +75,16 @@ class Sweep:
                     self._check_and_forecast(prepared, self._requested(prepared), progress, plain=True)
             return prepared.plan
 
-    def run(self, *, save_model: bool = True, retry: Collection[str] = ("failed",)) -> dict[str, Any]:
+    def run(
+        self, *, save_model: bool = True, retry: Collection[str] = ("failed",), ray: Ray | None = None
+    ) -> dict[str, Any]:
         """Train every run that has no result yet, and write tables, answer, report and model into ``out``.
 
         Args:
             save_model: Whether to save the model of the recommended run.
             retry: Which runs that have ended are trained again: ``failed``, ``diverged``. What is known of them is kept in
                 ``retried/``.
+            ray: Train them as tasks of Ray instead of here.
 
         Returns:
             The answer, as in answer.json.
@@ -87,10 +92,12 @@ class Sweep:
         Raises:
             FrostlineError: Data, model or settings are unusable, or the folder contains another sweep.
         """
+        if ray is not None:
+            package()
         with self._shown() as progress:
             prepared = self._prepare(progress)
             with objects_frozen():
-                return self._run(prepared, progress, save_model=save_model, retry=retry)
+                return self._run(prepared, progress, save_model=save_model, retry=retry, ray=ray)
 
     def submit(self, *, tasks: int = TASKS, options: str = "", retry: Collection[str] = ("failed",)) -> str:
         """Plan the sweep in ``out``, and submit a SLURM job array that trains its runs. :meth:`run` then makes the answer.
@@ -148,17 +155,20 @@ class Sweep:
         return validation_curve(answer["sizes"][0], metric=answer["metric"], chance=answer["chance"])
 
     def _run(
-        self, prepared: Prepared, progress: Progress, *, save_model: bool, retry: Collection[str]
+        self, prepared: Prepared, progress: Progress, *, save_model: bool, retry: Collection[str], ray: Ray | None
     ) -> dict[str, Any]:
         requested = self._begin(prepared, progress, retry)
         ended = prepared.store.ended()
         missing = [spec for spec in requested if spec.digest not in ended]
         self._check_and_forecast(prepared, missing, progress)
         self._register(prepared)
+        weights = BestWeights.in_folder(self.out) if save_model else None
+        if ray is not None:
+            train_on_ray(prepared, requested, progress, ray, weights=weights)
+            return finish(prepared, progress, save_model=save_model)
         forecast = prepared.plan.forecast
         call = record(self.out, forecast) if missing and forecast else None
         begun = perf_counter()
-        weights = BestWeights.in_folder(self.out) if save_model else None
         execute(prepared, requested, progress, weights=weights)
         if call is not None:
             record_measured(

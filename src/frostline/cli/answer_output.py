@@ -1,7 +1,7 @@
 """Prints the answer of a sweep or a search, on one screen of a terminal: 25 lines of 80 characters."""
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from frostline.cli.program import FAILED_RUNS
 LINES, MIN_ROWS = 25, 4
 
 
-def run_and_print(sweep: Any, retry: Collection[str] = ("failed",)) -> None:
-    """Run a sweep and print its answer. ``retry``: which runs that have ended are trained again."""
-    print_answer(sweep.run(retry=retry), sweep.out)
+def run_and_print(sweep: Any, **options: Any) -> None:
+    """Run a sweep with these options and print its answer."""
+    print_answer(sweep.run(**options), sweep.out)
 
 
 def print_answer(answer: dict[str, Any], out: Path) -> None:

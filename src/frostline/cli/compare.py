@@ -4,12 +4,13 @@ from typing import Annotated, Any
 
 import typer
 
-from frostline.cli.answer_output import run_and_print
+from frostline.cli.executor import Address, Cpus, Executor, Gpus, Name, Print, Sbatch, Tasks
 from frostline.cli.flags import with_settings
 from frostline.cli.help import PanelCommand
 from frostline.cli.plan_output import print_groups, print_plan
 from frostline.cli.program import app
 from frostline.cli.sweep import DryRun
+from frostline.sweep.slurm import TASKS
 from frostline.training.ways.names import DEFAULT_WAYS
 
 Ways = Annotated[
@@ -27,8 +28,16 @@ Ways = Annotated[
 @with_settings(leave_out=("tune",), out="frostline-compare")
 def compare(
     settings: dict[str, Any],
+    *,
     ways: Ways = DEFAULT_WAYS,
     dry_run: DryRun = False,
+    executor: Name = "local",
+    tasks: Tasks = TASKS,
+    sbatch: Sbatch = "",
+    print_only: Print = False,
+    address: Address = None,
+    cpus: Cpus = 1,
+    gpus: Gpus = None,
 ) -> None:
     """Compare other ways to tune with the last k layers, and recommend one: score against cost.
 
@@ -39,9 +48,12 @@ def compare(
     """
     from frostline.api.compare import sweep_of
 
+    who = Executor(
+        name=executor, tasks=tasks, sbatch=sbatch, print_only=print_only, address=address, cpus=cpus, gpus=gpus
+    )
     sweep = sweep_of(ways, **settings)
     if not dry_run:
-        run_and_print(sweep)
+        who.run(sweep)
         return
     plan = sweep.plan(timed=False)
     print_plan(plan)

@@ -1,19 +1,17 @@
 """`frostline sweep` and `frostline plan`: run or only plan a grid of runs."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
-from frostline import FrostlineError
-from frostline.cli.answer_output import run_and_print
+from frostline.cli.executor import Address, Cpus, Executor, Gpus, Name, Print, Sbatch, Tasks
 from frostline.cli.flags import retry_kinds, retry_option, with_settings
 from frostline.cli.help import PanelCommand
 from frostline.cli.parameter_counts import print_parameter_counts
 from frostline.cli.plan_output import print_forecast, print_groups, print_plan
 from frostline.cli.program import app
-from frostline.sweep.slurm import FILE, TASKS, script
+from frostline.sweep.slurm import TASKS
 
-CLUSTER = "Cluster"
 PLANNED_FOLDER = "frostline-sweep"  # the default --out of a plan, which writes nothing
 
 DryRun = Annotated[
@@ -26,29 +24,6 @@ Study = Annotated[
 ]
 
 
-Executor = Annotated[
-    Literal["local", "slurm"],
-    typer.Option(
-        metavar="NAME",
-        help="Who trains the runs: local (this process), or slurm (the tasks of a job array; run the command without this flag "
-        "when they have ended).",
-        rich_help_panel=CLUSTER,
-    ),
-]
-Tasks = Annotated[int, typer.Option(min=1, help="Tasks of the job array.", rich_help_panel=CLUSTER)]
-Sbatch = Annotated[
-    str,
-    typer.Option(
-        metavar="OPTIONS",
-        help='Options of sbatch for each task, such as "--partition=gpu --gres=gpu:1 --time=2:00:00".',
-        rich_help_panel=CLUSTER,
-    ),
-]
-Print = Annotated[
-    bool, typer.Option("--print", help="Only print the script for sbatch; write nothing.", rich_help_panel=CLUSTER)
-]
-
-
 @app.command(cls=PanelCommand, short_help="Train a grid of runs and recommend a k.")
 @with_settings()
 def sweep(
@@ -56,10 +31,13 @@ def sweep(
     *,
     dry_run: DryRun = False,
     retry: Retry = "failed",
-    executor: Executor = "local",
+    executor: Name = "local",
     tasks: Tasks = TASKS,
     sbatch: Sbatch = "",
     print_only: Print = False,
+    address: Address = None,
+    cpus: Cpus = 1,
+    gpus: Gpus = None,
 ) -> None:
     """Train a grid of runs (k x train size x seed x learning rate) and recommend a k: score against cost.
 
@@ -70,23 +48,15 @@ def sweep(
     """
     from frostline.api.sweep import Sweep
 
-    if executor == "local" and (print_only or sbatch or tasks != TASKS):
-        raise FrostlineError("--tasks, --sbatch and --print are for --executor slurm: add it, or leave them out.")
+    who = Executor(
+        name=executor, tasks=tasks, sbatch=sbatch, print_only=print_only, address=address, cpus=cpus, gpus=gpus
+    )
     if dry_run:
         plan = Sweep(**{"out": PLANNED_FOLDER, **settings}).plan(timed=False)
         print_plan(plan)
         print_groups(plan.groups)
-    elif executor == "local":
-        run_and_print(Sweep(**settings), retry_kinds(retry))
-    elif print_only:
-        print(script(Sweep(**settings).out, tasks=tasks, options=sbatch), end="")
     else:
-        made = Sweep(**settings)
-        job = made.submit(tasks=tasks, options=sbatch, retry=retry_kinds(retry))
-        print(
-            f"Job {job} trains the runs: {tasks} tasks of {made.out / FILE}. `frostline status {made.out} --watch` shows them.\n"
-            "When they have ended, the same command without --executor writes the answer, the report and the model."
-        )
+        who.run(Sweep(**settings), retry_kinds(retry))
 
 
 @app.command(cls=PanelCommand, short_help="Show what a sweep would run, with its time, memory and disk space.")

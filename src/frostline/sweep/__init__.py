@@ -3,9 +3,9 @@
 - ``specification``, ``grids``, ``toml``: the settings; ``inputs``, ``prepare``: data, model and tokens for them.
 - ``plan``, ``make_plan``, ``cache_space``: the runs, and the hidden states that are cached for them.
 - ``work/``: count operations and memory; ``results/``: the folder of a sweep; ``register``, ``join``, ``merge``: add runs to it.
-- ``slurm``: start workers on a cluster.
+- ``slurm``: start workers on a cluster; ``ray/``: train runs as tasks of Ray.
 - ``execution/``: train the runs; ``forecast/``: predict their time and memory; ``progress``: the progress display.
 
-May import from data, statistics, fast, model, frozen and training. ``forecast/`` imports from ``execution/``, which imports from
-the files here, ``results/`` and ``work/``. Start with ``prepare`` and ``execution/execute``.
+May import from data, statistics, fast, model, frozen and training. ``ray/`` and ``forecast/`` import from ``execution/``. It
+imports from the files here, ``results/`` and ``work/``. Start with ``prepare`` and ``execution/execute``.
 """

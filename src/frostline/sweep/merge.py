@@ -87,7 +87,7 @@ def _require_same(one: Folder, other: Folder) -> None:
 def _add_results(sweep: Folder, merged: Store, before: Sequence[Folder]) -> None:
     """Add the results of a folder. A result that is there already, from one of the folders ``before``, must agree."""
     for run in sweep.requested:
-        if sweep.store.has(run.digest) and not merged.copy(sweep.store, run.digest):
+        if sweep.store.has(run.digest) and not merged.add(run.digest, sweep.store.files(run.digest)):
             first = next(folder for folder in before if folder.store.has(run.digest))
             _require_agreement(run, first.store, sweep.store)
 

@@ -92,6 +92,7 @@ def prepare(
     *,
     tunes: Callable[[int], tuple[Tune, ...]] | None = None,
     probes: bool = False,
+    data: Data | None = None,
 ) -> Prepared:
     """Read the data, load the model, tokenize and plan. Nothing is written.
 
@@ -101,6 +102,7 @@ def prepare(
         progress: Shows progress.
         tunes: Maps the number of layers to values of k, which replace those of ``spec``.
         probes: Also cache the hidden states that probes after every layer read.
+        data: The data, if they have been read before, maybe on another machine.
 
     Raises:
         FrostlineError: Anything that the user can correct.
@@ -110,7 +112,7 @@ def prepare(
     before = None if older is None else read_identity(older, store.out)
     _require_free_folder(store.out, older)
     machine = _machine(spec, before)
-    data = read_data(spec, sources)
+    data = read_data(spec, sources) if data is None else data
     require_classes(spec, data)
     metric = _metric(spec, data)
     progress.begin("loading the model")

@@ -11,7 +11,7 @@ from filelock import FileLock
 
 from frostline import FrostlineError
 from frostline.frozen.cache.recipe import cache_folder
-from frostline.frozen.cache.shard import find_damage
+from frostline.frozen.cache.shard import find_damage, remove_shard
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def remove_entries(keys: list[str] | None, folder: Path | None = None) -> list[C
         with FileLock(entry.folder / "lock"):  # wait for a process that is writing
             for path in entry.folder.iterdir():
                 if path.is_dir():
-                    shutil.rmtree(path)
+                    remove_shard(path)
             (entry.folder / "recipe.json").unlink()
         shutil.rmtree(entry.folder, ignore_errors=True)
     return removed

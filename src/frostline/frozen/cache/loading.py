@@ -16,7 +16,7 @@ from frostline.data.files import replace_file
 from frostline.frozen.batches import Rows
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.cache.recipe import UNREADABLE, Recipe, cache_folder
-from frostline.frozen.cache.shard import Shard, find_damage
+from frostline.frozen.cache.shard import Shard, find_damage, remove_shard
 from frostline.frozen.cache.writing import write_shard
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.frozen.selection import StateSelection
@@ -99,7 +99,7 @@ def _intact_shards(recipe_folder: Path, warn: Callable[[str], None]) -> Iterator
     for file in sorted(recipe_folder.glob("*/shard.json")):
         if damage := find_damage(file.parent):
             warn(f"Cached hidden states are computed again: {damage}.")
-            shutil.rmtree(file.parent)
+            remove_shard(file.parent)
         else:
             yield Shard(file.parent)
 

@@ -1,6 +1,8 @@
 """One shard of cached hidden states, and whether its files are intact."""
 
 import json
+import shutil
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,11 @@ def find_damage(shard: Path) -> str:
         if not file.exists() or file.stat().st_size != size or checksum(file) != expected:
             return f"{file} is {'damaged' if file.exists() else 'missing'}"
     return ""
+
+
+def remove_shard(shard: Path) -> None:
+    """Remove a shard. A process that is killed meanwhile leaves a folder that the next one removes, and no part of a shard."""
+    shutil.rmtree(shard.rename(shard.with_name(f"{uuid.uuid4().hex}.part")))
 
 
 def shard_name(facts: Any) -> str:

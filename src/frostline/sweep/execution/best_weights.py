@@ -19,7 +19,8 @@ from frostline.sweep.results.inside import require_inside
 from frostline.sweep.results.set_aside import DAMAGED, set_aside
 from frostline.training.specification import RunSpec
 
-NO_RANK = (0, 0.0, 0)  # lower than that of any run
+Rank = tuple[int, float, int]  # the train size, the score and the negative seed of a run: the highest is the best
+NO_RANK: Rank = (0, 0.0, 0)  # lower than that of any run
 UNUSABLE = (OSError, SafetensorError)  # what writing or reading a file can raise
 
 
@@ -47,17 +48,43 @@ class BestWeights:
         Raises:
             OSError, SafetensorError: The file cannot be written.
         """
+        about = {"run": run.digest, "train_size": str(run.train_size), "score": repr(score), "seed": str(run.seed)}
+
+        def write(part: Path) -> None:
+            save_file({name: p.detach().cpu().contiguous() for name, p in parameters.items()}, part, about)
+
+        self._save_if_best(run, (run.train_size, score, -run.seed), write)
+
+    def add(self, run: RunSpec, score: float, content: bytes) -> None:
+        """Save the content of the file of ``run`` from another folder, by the same rule.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self._save_if_best(run, (run.train_size, score, -run.seed), lambda part: part.write_bytes(content))
+
+    def ranks(self) -> dict[str, Rank]:
+        """The rank of the saved run of each k, by what the name of its file begins with."""
+        found = sorted((_rank(file), _k(file)) for file in self.folder.glob("*.safetensors"))
+        return {k: rank for rank, k in found}  # a killed process may have left a second file: the best one comes last
+
+    def better_than(self, ranks: Mapping[str, Rank]) -> dict[str, tuple[float, bytes]]:
+        """The score and the file of each saved run that has a higher rank than the run of the same k here, by digest."""
+        found = {file: _rank(file) for file in sorted(self.folder.glob("*.safetensors"))}
+        better = [file for file, rank in found.items() if rank > ranks.get(_k(file), NO_RANK)]
+        return {_about(file)["run"]: (found[file][1], file.read_bytes()) for file in better}
+
+    def _save_if_best(self, run: RunSpec, rank: Rank, write: Callable[[Path], object]) -> None:
         require_inside(self.folder, self.folder.parent)
         k = run.trainable.replace(" ", "-")
         self.folder.mkdir(exist_ok=True)
         with FileLock(self.folder / ".lock"):  # several runs may end at the same time
             older = sorted(self.folder.glob(f"{k}.*.safetensors"))
-            if (run.train_size, score, -run.seed) <= max(map(_rank, older), default=NO_RANK):
+            if rank <= max(map(_rank, older), default=NO_RANK):
                 return
             part = self.folder / f".{k}.{uuid.uuid4().hex[:8]}.part"
-            about = {"run": run.digest, "train_size": str(run.train_size), "score": repr(score), "seed": str(run.seed)}
             try:
-                save_file({name: p.detach().cpu().contiguous() for name, p in parameters.items()}, part, about)
+                write(part)
                 sync(part)
                 os.replace(part, self.folder / f"{k}.{checksum(part)}.safetensors")
             finally:
@@ -89,7 +116,20 @@ class BestWeights:
         return set_aside(file, self.folder.parent / DAMAGED)
 
 
-def _rank(file: Path) -> tuple[int, float, int]:
+def not_stored(run: RunSpec, error: Exception) -> str:
+    """A sentence about trained parameters that could not be stored."""
+    return (
+        f"The trained parameters of {run.trainable}, seed {run.seed} could not be stored ({error}). If this run is "
+        "recommended, it is trained again."
+    )
+
+
+def _k(file: Path) -> str:
+    """What the name of a file says about its k."""
+    return file.name.rsplit(".", 2)[0]
+
+
+def _rank(file: Path) -> Rank:
     """The train size, the score and the negative seed of the saved run; lower than any run if the file is damaged."""
     about = _about(file)
     return (int(about["train_size"]), float(about["score"]), -int(about["seed"])) if about else NO_RANK

@@ -15,7 +15,7 @@ from frostline.fast.malloc import memory_reused
 from frostline.frozen.batches import Rows
 from frostline.frozen.cache.loading import load_or_compute
 from frostline.sweep.cache_space import recipe_of
-from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
+from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights, not_stored
 from frostline.sweep.execution.checkpoints import RunCheckpoints
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.out_of_memory import memory_ran_out, smaller_parts
@@ -26,7 +26,7 @@ from frostline.sweep.execution.workers import run_concurrently, workers_for
 from frostline.sweep.make_plan import rows_needed
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
-from frostline.sweep.results.agreement import disagreement
+from frostline.sweep.results.agreement import other_result
 from frostline.sweep.results.checkpoint_files import CheckpointFiles
 from frostline.sweep.results.leases import SILENT_AFTER, Leases
 from frostline.sweep.work.workload import Workload
@@ -177,11 +177,8 @@ def _train_stack(
 
 def _compare(spec: RunSpec, prepared: Prepared, result: Result, progress: Progress) -> None:
     """Compare a result with that of another process, which was published first and stands."""
-    if gap := disagreement(prepared.store.predictions(spec.digest), result.logits):
-        progress.note(
-            f"Another process has also trained {spec.trainable}, seed {spec.seed}, with other predictions ({gap}): its result in "
-            f"{prepared.store.runs / spec.digest} stands."
-        )
+    if sentence := other_result(spec, prepared.store, result.logits):
+        progress.note(sentence)
 
 
 def _name(stack: Sequence[RunSpec]) -> str:
@@ -197,10 +194,7 @@ def _save_if_best(spec: RunSpec, result: Result, weights: BestWeights, progress:
     try:
         weights.save_if_best(spec, result.facts["validation_best"], result.learned)
     except UNUSABLE as error:
-        progress.note(
-            f"The trained parameters of {spec.trainable}, seed {spec.seed} could not be stored ({error}). If this run is "
-            "recommended, it is trained again."
-        )
+        progress.note(not_stored(spec, error))
 
 
 def prepare_hidden_states(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, cost: float = 0.0) -> None:

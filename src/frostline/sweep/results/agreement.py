@@ -1,12 +1,27 @@
 """Whether two results of one run agree, as they do if the exactness contract holds."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from frostline.sweep.results.store import Store
+    from frostline.training.specification import RunSpec
+
 TOLERANCE = 1e-5  # relative to the largest value: that of stacked runs and of the exactness check
+
+
+def other_result(run: "RunSpec", store: "Store", logits: Mapping[str, NDArray[Any]]) -> str:
+    """A sentence if these logits of a run differ from those that another process published first; else empty."""
+    gap = disagreement(store.predictions(run.digest), logits)
+    if not gap:
+        return ""
+    return (
+        f"Another process has also trained {run.trainable}, seed {run.seed}, with other predictions ({gap}): its result in "
+        f"{store.runs / run.digest} stands."
+    )
 
 
 def disagreement(one: Mapping[str, NDArray[Any]], other: Mapping[str, NDArray[Any]]) -> str:

@@ -85,7 +85,12 @@ class Leases:
         make_folder(self.folder)
         with suppress(OSError, NotImplementedError):  # a file system without locks
             self._lock.acquire()
-        self._write_beat(0)  # after the lock, so that a beat without a lock shows that its holder is dead
+        try:
+            self._write_beat(0)  # after the lock, so that a beat without a lock shows that its holder is dead
+        except OSError:  # a full disk
+            self._lock.release()
+            self._remove_signs(self.holder)
+            raise
         self._thread.start()
         return self
 
@@ -98,8 +103,7 @@ class Leases:
         busy = {lease.holder for lease in self.current()}
         for holder in {path.stem for path in self.folder.glob("*.beat")} - busy:
             if holder == self.holder or holder in self._dead or self._is_dead_here(holder):
-                for kind in ("beat", "lock"):
-                    self._file(holder, kind).unlink(missing_ok=True)
+                self._remove_signs(holder)
         if not any(self.folder.glob("*.beat")):  # nobody lives who could have been writing these
             for path in incomplete:
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
@@ -213,6 +217,11 @@ class Leases:
             count += 1
             with suppress(OSError):  # a full disk, or a network that is interrupted
                 self._write_beat(count)
+
+    def _remove_signs(self, holder: str) -> None:
+        """Remove the beat and the lock of a holder."""
+        for kind in ("beat", "lock"):
+            self._file(holder, kind).unlink(missing_ok=True)
 
     def _write_beat(self, count: int) -> None:
         self._file(self.holder, "beat").write_text(f"{kernel()} {count}")

@@ -15,7 +15,6 @@ enough to train the runs whose folder does not exist.
 read. Its result is then set aside in ``damaged/``.
 """
 
-import json
 import os
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -27,11 +26,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
 from frostline import FrostlineError
 from frostline.data.files import create_folder, json_bytes, replace_file
-from frostline.sweep.results.inside import ARRAY_BYTES, read_inside, require_inside
+from frostline.sweep.results.inside import read_inside, require_inside
+from frostline.sweep.results.result_files import (
+    PREDICTIONS,
+    RECORD,
+    TEST_PREDICTIONS,
+    TEST_RECORD,
+    read_all,
+    read_predictions,
+    read_record,
+    read_test,
+    require_intact,
+)
 from frostline.sweep.results.sealed import checksum, seal, unseal
 from frostline.sweep.results.search_record import FILE as SEARCH
 from frostline.sweep.results.set_aside import DAMAGED, RETRIED, set_aside
@@ -42,8 +52,6 @@ if TYPE_CHECKING:  # Result imports torch, which reading a folder does not need
     from frostline.training.specification import RunSpec
 
 T = TypeVar("T")
-RECORD, PREDICTIONS = "result.json", "predictions.safetensors"
-TEST_RECORD, TEST_PREDICTIONS = "test.json", "test.safetensors"
 FAILED = ".failed.json"
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 DAMAGE = (ValueError, KeyError, TypeError, RecursionError, SafetensorError)  # what reading a damaged file can raise
@@ -64,7 +72,6 @@ class Store:
 
     def publish(self, digest: str, result: "Result") -> bool:
         """Publish a result. Returns False, and changes nothing, if the run has one."""
-        require_inside(self.runs, self.out)
         files: dict[str, bytes] = {}
         if result.logits:
             files[PREDICTIONS] = save({name: np.ascontiguousarray(array) for name, array in result.logits.items()})
@@ -72,10 +79,7 @@ class Store:
             files[TEST_RECORD] = json_bytes(result.test_facts)
             files[TEST_PREDICTIONS] = save({"test": np.ascontiguousarray(result.test_logits)})
         sums = {name: checksum(content) for name, content in files.items()}
-        created = create_folder(self._result(digest), {**files, RECORD: seal({**result.facts, "files": sums})})
-        with suppress(FileNotFoundError):
-            set_aside(self._failure(digest), self.out / RETRIED)
-        return created
+        return self._create(digest, {**files, RECORD: seal({**result.facts, "files": sums})})
 
     def fail(self, digest: str, facts: Mapping[str, Any]) -> None:
         """Record why a run ended in an error. This replaces an older reason."""
@@ -99,9 +103,18 @@ class Store:
             with suppress(FileNotFoundError):  # another process has set it aside
                 set_aside(path, self.out / RETRIED)
 
-    def copy(self, other: "Store", digest: str) -> bool:
-        """Publish the result that another folder has. Returns False, and changes nothing, if the run has one."""
-        return create_folder(self._result(digest), other._intact(other._result(digest), _read_all))
+    def files(self, digest: str) -> dict[str, bytes]:
+        """The files of a result, by name."""
+        return self._intact(self._result(digest), read_all)
+
+    def add(self, digest: str, files: Mapping[str, bytes]) -> bool:
+        """Publish the files of a result from elsewhere. Returns False, and changes nothing, if the run has one.
+
+        Raises:
+            ValueError: They are not the files of an intact result of this run.
+        """
+        require_intact(digest, files)
+        return self._create(digest, files)
 
     def results(self) -> dict[str, dict[str, Any]]:
         """Every result in the folder, by digest."""
@@ -109,7 +122,7 @@ class Store:
 
     def result(self, digest: str) -> dict[str, Any]:
         """The result of one run."""
-        return self._intact(self._result(digest), _read_record)
+        return self._intact(self._result(digest), read_record)
 
     def failures(self) -> dict[str, dict[str, Any]]:
         """The records of all runs that ended in an error and have no result, by digest."""
@@ -147,7 +160,7 @@ class Store:
 
     def predictions(self, digest: str) -> dict[str, NDArray[np.float32]]:
         """Logits of a run on the rows that it was scored on: ``validation_best`` and ``validation_last``, ``[rows, C]``."""
-        return self._intact(self._result(digest), _read_predictions)
+        return self._intact(self._result(digest), read_predictions)
 
     def predictions_on_all_rows(
         self, run: "RunSpec", folds: NDArray[np.int64] | None, split: str = "validation_best"
@@ -168,7 +181,7 @@ class Store:
 
     def test(self, digest: str) -> tuple[dict[str, Any], NDArray[np.float32]] | None:
         """Score and logits on the test set; None if there is no test set, or if the run has no result."""
-        return self._intact(self._result(digest), _read_test) if self.has(digest) else None
+        return self._intact(self._result(digest), read_test) if self.has(digest) else None
 
     def check(self) -> Iterator[str]:
         """Verify every file of every result, and the record of a search.
@@ -180,7 +193,7 @@ class Store:
         results = [self._result(digest) for digest in sorted(self.done())]
         for path in [*results, *sorted(self.runs.glob(f"[!.]*{FAILED}")), *search]:
             try:
-                self._intact(path, _read_all if path.is_dir() else _read_sealed)
+                self._intact(path, read_all if path.is_dir() else _read_sealed)
             except DamagedError as error:
                 yield str(error)
 
@@ -204,6 +217,14 @@ class Store:
             raise FrostlineError(f"{path} cannot be read ({error.strerror}): choose another --out.") from error
         except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or too large
             raise FrostlineError(f"{path} is damaged ({error}): restore it, or choose another --out.") from error
+
+    def _create(self, digest: str, files: Mapping[str, bytes]) -> bool:
+        """Create the folder of a result, which ends an older failure."""
+        require_inside(self.runs, self.out)
+        created = create_folder(self._result(digest), files)
+        with suppress(FileNotFoundError):
+            set_aside(self._failure(digest), self.out / RETRIED)
+        return created
 
     def _in_state(self, state: str) -> set[str]:
         return {digest for digest, found in self.states().items() if found == state}
@@ -246,38 +267,3 @@ class DamagedError(FrostlineError):
 
 def _read_sealed(path: Path) -> dict[str, Any]:
     return unseal(read_inside(path, path.parent))
-
-
-def _read_record(path: Path) -> dict[str, Any]:
-    """The record in the folder of a result, verified."""
-    facts = unseal(read_inside(path / RECORD, path))
-    if facts["digest"] != path.name:
-        raise ValueError(f"{RECORD} belongs to another run")
-    if not set(facts["files"]) <= {PREDICTIONS, TEST_RECORD, TEST_PREDICTIONS}:
-        raise ValueError(f"{RECORD} names files that no result has")
-    return facts
-
-
-def _read_file(path: Path, name: str) -> bytes:
-    """The content of another file in the folder of a result, verified."""
-    expected, content = _read_record(path)["files"][name], read_inside(path / name, path, ARRAY_BYTES)
-    if checksum(content) != expected:
-        raise ValueError(f"the checksum of {name} is wrong")
-    return content
-
-
-def _read_all(path: Path) -> dict[str, bytes]:
-    """Every file in the folder of a result, verified."""
-    others = {name: _read_file(path, name) for name in _read_record(path)["files"]}
-    return {**others, RECORD: read_inside(path / RECORD, path)}
-
-
-def _read_predictions(path: Path) -> dict[str, NDArray[np.float32]]:
-    return load(_read_file(path, PREDICTIONS))
-
-
-def _read_test(path: Path) -> tuple[dict[str, Any], NDArray[np.float32]] | None:
-    if TEST_RECORD not in _read_record(path)["files"]:
-        return None
-    record: dict[str, Any] = json.loads(_read_file(path, TEST_RECORD))
-    return record, load(_read_file(path, TEST_PREDICTIONS))["test"]

@@ -1,7 +1,8 @@
-"""`frostline sweep --executor slurm`, with programs in place of those of SLURM."""
+"""`frostline sweep --executor`, with programs in place of those of SLURM, and a stand-in for Ray."""
 
 import os
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import frostline as package
 from frostline import FrostlineError, Sweep
 from frostline.sweep.results.folder import Folder
 from options import FAST
+from ray_here import RayHere
 from tiny import Frostline, sentences
 
 WORDS = ("sweep", "--model", "m", "--train", "t.csv", "--tune", "0,1", "--seeds", "2", "--out", "o", *FAST)
@@ -56,10 +58,41 @@ def test_print_shows_the_script_that_would_be_submitted_and_writes_nothing(
     assert f"work {shlex.quote(str(here / 'o'))} &\n" in got.out
 
 
-@pytest.mark.parametrize("flags", [("--print",), ("--tasks", "2"), ("--sbatch", "--partition=gpu")])
-def test_flags_of_a_cluster_need_a_cluster(frostline: Frostline, here: Path, flags: tuple[str, ...]) -> None:
-    got = frostline(*WORDS, *flags)
-    assert got.code == 2 and "are for --executor slurm" in got.err and not (here / "o").exists()
+@pytest.mark.parametrize("command", ["sweep", "compare"])
+@pytest.mark.parametrize(
+    ("executor", "flags"),
+    [
+        ("slurm", ("--print",)),
+        ("slurm", ("--tasks", "2", "--executor", "ray")),
+        ("slurm", ("--sbatch", "--partition=gpu")),
+        ("ray", ("--address", "auto", "--executor", "slurm")),
+        ("ray", ("--cpus", "2")),
+        ("ray", ("--gpus", "0")),
+    ],
+)
+def test_flags_of_a_cluster_need_that_cluster(
+    frostline: Frostline, here: Path, command: str, executor: str, flags: tuple[str, ...]
+) -> None:
+    got = frostline(command, "--model", "m", "--train", "t.csv", "--out", "o", *flags)
+    assert got.code == 2 and f"are for --executor {executor}: add it, or" in got.err and not (here / "o").exists()
+
+
+@pytest.mark.parametrize("words", [WORDS, ("compare", *WORDS[1:5], "--ways", "last-1,lora-1", *WORDS[7:])])
+def test_tasks_of_ray_train_the_runs(
+    frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", stand_in := RayHere())  # type: ignore[arg-type]
+    got = frostline(*words, "--executor", "ray", "--cpus", "1", "--learning-rate", "1e-3")
+    assert got.code == 0, got.err
+    assert Folder(here / "o").counts() == {"done": 4, "failed": 0, "pending": 0} and stand_in.options
+    assert "report.html" in got.out and (here / "o" / "model" / "frostline.json").exists()
+
+
+def test_without_ray_it_says_what_to_install(frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)  # type: ignore[arg-type]
+    got = frostline(*WORDS, "--executor", "ray")
+    assert got.code == 2 and 'needs the package ray: pip install "frostline[ray]"' in got.err
+    assert not (here / "o").exists()
 
 
 def test_tables_that_are_in_no_file_are_refused(tiny_bert: Path, tmp_path: Path) -> None:

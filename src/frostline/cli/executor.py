@@ -1,0 +1,107 @@
+"""Who trains the runs of a sweep: this process, the tasks of a SLURM job array, or tasks of Ray."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from frostline import FrostlineError
+from frostline.cli.answer_output import run_and_print
+from frostline.sweep.slurm import FILE, TASKS, script
+
+if TYPE_CHECKING:  # it imports torch, which --help does not need
+    from frostline.api.sweep import Sweep
+
+CLUSTER = "Cluster"
+SLURM, RAY = ("--tasks", "--sbatch", "--print"), ("--address", "--cpus", "--gpus")
+
+Name = Annotated[
+    Literal["local", "slurm", "ray"],
+    typer.Option(
+        "--executor",
+        metavar="NAME",
+        help="Who trains the runs: local (this process), slurm (the tasks of a job array; run the command without this flag "
+        "when they have ended), or ray (tasks of Ray).",
+        rich_help_panel=CLUSTER,
+    ),
+]
+Tasks = Annotated[int, typer.Option(min=1, help="SLURM: tasks of the job array.", rich_help_panel=CLUSTER)]
+Sbatch = Annotated[
+    str,
+    typer.Option(
+        metavar="OPTIONS",
+        help='SLURM: options of sbatch for each task, such as "--partition=gpu --gres=gpu:1 --time=2:00:00".',
+        rich_help_panel=CLUSTER,
+    ),
+]
+Print = Annotated[
+    bool,
+    typer.Option("--print", help="SLURM: only print the script for sbatch; write nothing.", rich_help_panel=CLUSTER),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Ray: the address of a cluster, such as auto. [default: RAY_ADDRESS, or a cluster on this machine for this command]",
+        show_default=False,
+        rich_help_panel=CLUSTER,
+    ),
+]
+Cpus = Annotated[int, typer.Option(min=1, help="Ray: CPU cores of each task.", rich_help_panel=CLUSTER)]
+Gpus = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        help="Ray: GPUs of each task, or a share such as 0.5. [default: 1 if the cluster has GPUs]",
+        show_default=False,
+        rich_help_panel=CLUSTER,
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executor:
+    """Who trains the runs, as the flags of a command say.
+
+    Raises:
+        FrostlineError: A flag is for another executor.
+    """
+
+    name: str
+    tasks: int
+    sbatch: str
+    print_only: bool
+    address: str | None
+    cpus: int
+    gpus: float | None
+
+    def __post_init__(self) -> None:
+        if self.name != "slurm" and (self.print_only or self.sbatch or self.tasks != TASKS):
+            raise FrostlineError(_misplaced(SLURM, "slurm"))
+        if self.name != "ray" and (self.address is not None or self.cpus != 1 or self.gpus is not None):
+            raise FrostlineError(_misplaced(RAY, "ray"))
+
+    def run(self, sweep: "Sweep", retry: Collection[str] = ("failed",)) -> None:
+        """Train the runs of a sweep and print its answer, or submit them and print what to do next."""
+        if self.name == "local":
+            run_and_print(sweep, retry=retry)
+        elif self.name == "ray":
+            from frostline.sweep.ray.cluster import Ray
+
+            ray = Ray(address=self.address, cpus=self.cpus, gpus=self.gpus)
+            run_and_print(sweep, retry=retry, ray=ray)
+        elif self.print_only:
+            print(script(sweep.out, tasks=self.tasks, options=self.sbatch), end="")
+        else:
+            job = sweep.submit(tasks=self.tasks, options=self.sbatch, retry=retry)
+            print(
+                f"Job {job} trains the runs: {self.tasks} tasks of {sweep.out / FILE}. `frostline status {sweep.out} --watch` "
+                "shows them.\nWhen they have ended, the same command without --executor writes the answer, the report and the "
+                "model."
+            )
+
+
+def _misplaced(flags: Collection[str], executor: str) -> str:
+    *first, last = flags
+    return f"{', '.join(first)} and {last} are for --executor {executor}: add it, or leave them out."

@@ -1,0 +1,185 @@
+"""Hand out runs to tasks of Ray, and publish their results."""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+from safetensors.numpy import load
+
+from frostline import FrostlineError
+from frostline.data.wording import first_line
+from frostline.sweep.execution.best_weights import BestWeights, not_stored
+from frostline.sweep.execution.sharing import POLL, shared_out
+from frostline.sweep.prepare import Prepared
+from frostline.sweep.progress import Progress
+from frostline.sweep.ray.cluster import ENDS_WITHIN, RETRIES, Cluster, Ray, connected
+from frostline.sweep.ray.node import Trained, Work, train
+from frostline.sweep.ray.tasks import in_tasks, memory_of, predicted_costs
+from frostline.sweep.results.agreement import other_result
+from frostline.sweep.results.leases import Leases
+from frostline.sweep.results.result_files import PREDICTIONS
+from frostline.training.specification import RunSpec
+
+
+def train_on_ray(
+    prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, ray: Ray, *, weights: BestWeights | None = None
+) -> None:
+    """Train those of ``runs`` that have no result as tasks of Ray, and publish their results. Other processes may join.
+
+    Args:
+        prepared: The sweep, which is registered in its folder.
+        runs: The requested runs.
+        progress: Shows progress.
+        ray: The cluster, and what each task asks of a node.
+        weights: Stores the trained parameters of the best run of each k; None stores none.
+
+    Raises:
+        FrostlineError: There is no such cluster, or a node cannot read the model.
+    """
+    store = prepared.store
+    ended = store.ended()
+    missing = [run for run in runs if run.digest not in ended]
+    if not missing:
+        return
+    progress.begin("connecting to Ray")
+    with connected(ray) as cluster:
+        driver = _Driver(prepared, progress, cluster, ray, weights)
+        costs, limit = predicted_costs(prepared, missing)
+        groups = in_tasks(missing, costs, limit, driver.capacity(missing))
+        progress.start(len(missing), sum(costs.values()))
+
+        def show(run: RunSpec) -> None:
+            progress.finish(costs[run.digest])
+            facts = store.result(run.digest) if store.has(run.digest) else store.failures().get(run.digest)
+            if facts is not None:
+                progress.result(facts, run.trainable)
+
+        shared = shared_out(groups, store, Leases(store.out), wait=True, on_other=show)
+        with closing(shared) as tasks:
+            for run in driver.ended(tasks):
+                show(run)
+
+
+@dataclass
+class _Driver:
+    """The tasks of a sweep that are under way."""
+
+    prepared: Prepared
+    progress: Progress
+    cluster: Cluster
+    ray: Ray
+    weights: BestWeights | None
+    under_way: dict[Any, list[RunSpec]] = field(default_factory=dict)  # by the reference to what the task returns
+
+    def __post_init__(self) -> None:
+        device = self.prepared.spec.device
+        automatic = 1.0 if device != "cpu" and self.cluster.has_gpus else 0.0
+        self.gpus = automatic if self.ray.gpus is None else self.ray.gpus
+        self.work = self.cluster.module.put(
+            Work(uuid.uuid4().hex, _written(self.prepared), self.prepared.data, self.ray.cpus, self.gpus > 0)
+        )
+        self.train = self.cluster.module.remote(max_retries=RETRIES)(train)
+
+    def needs(self, runs: Sequence[RunSpec]) -> dict[str, float]:
+        """What a task with these runs asks of a node. On a GPU, a forecast tells nothing of the memory of the node."""
+        on_gpu = self.gpus > 0 or self.prepared.context.machine.device.type != "cpu"
+        return {"CPU": self.ray.cpus, "GPU": self.gpus, "memory": 0 if on_gpu else memory_of(self.prepared, runs)}
+
+    def capacity(self, runs: Sequence[RunSpec]) -> int:
+        """How many tasks can run at the same time, whatever they train."""
+        found = self.cluster.capacity(needs := self.needs(runs))
+        if not found:
+            asked = ", ".join(f"{_amount(name, number)}" for name, number in needs.items() if number)
+            self.progress.note(f"No node of the cluster has {asked}: waiting until there is one.")
+        return found
+
+    def ended(self, groups: Iterator[list[RunSpec] | None]) -> Iterator[RunSpec]:
+        """Train all groups, and yield each run after its result is published. No task is left when this ends."""
+        more = True
+        try:
+            while more or self.under_way:
+                more = more and self._start(groups)
+                if not self.under_way:
+                    self.progress.begin("waiting for other processes")
+                    sleep(POLL if more else 0)
+                    continue
+                self.progress.begin(f"{len(self.under_way)} tasks of Ray on {len(self.cluster.nodes())} nodes")
+                ready, _ = self.cluster.module.wait(list(self.under_way), timeout=POLL)
+                for task in ready:
+                    yield from self._publish(task, self.under_way.pop(task))
+        finally:
+            self._cancel()
+
+    def _start(self, groups: Iterator[list[RunSpec] | None]) -> bool:
+        """Start tasks until as many wait as run, so that no node is idle. Returns False after the last group."""
+        runs = [run for group in self.under_way.values() for run in group]
+        while len(self.under_way) < 2 * max(1, self.cluster.capacity(self.needs(runs))):
+            try:
+                group = next(groups)
+            except StopIteration:
+                return False
+            if group is None:
+                break
+            needs, best = self.needs(group), None if self.weights is None else self.weights.ranks()
+            task = self.train.options(num_cpus=needs["CPU"], num_gpus=needs["GPU"], memory=needs["memory"])
+            self.under_way[task.remote(self.work, [run.digest for run in group], best)] = group
+        return True
+
+    def _publish(self, task: Any, group: Sequence[RunSpec]) -> Iterator[RunSpec]:
+        """Publish what a task returned, or record that it was lost."""
+        store, exceptions = self.prepared.store, self.cluster.module.exceptions
+        try:
+            trained: Trained = self.cluster.module.get(task)
+        except exceptions.RayTaskError as error:
+            if isinstance(error.cause, FrostlineError):
+                raise FrostlineError(str(error.cause)) from error
+            raise
+        except exceptions.RayError as error:  # its process or its node was lost again and again
+            reason = f"Ray lost the process of this run {RETRIES + 1} times ({first_line(error)})"
+            trained = Trained({}, {run.digest: _lost(run, reason) for run in group}, {}, [])
+        for run in group:
+            if run.digest in trained.failures:
+                store.fail(run.digest, trained.failures[run.digest])
+            elif not store.add(run.digest, files := trained.results[run.digest]):
+                trained.notes.append(other_result(run, store, load(files[PREDICTIONS])))
+            if self.weights is not None and run.digest in trained.weights:
+                try:
+                    self.weights.add(run, *trained.weights[run.digest])
+                except OSError as error:
+                    trained.notes.append(not_stored(run, error))
+            yield run
+        for note in filter(None, trained.notes):
+            self.progress.note(note)
+
+    def _cancel(self) -> None:
+        """End the tasks that are under way, and give them time to remove their folders."""
+        tasks = list(self.under_way)
+        for task in tasks:
+            self.cluster.module.cancel(task)
+        if tasks:
+            self.cluster.module.wait(tasks, num_returns=len(tasks), timeout=ENDS_WITHIN)
+        for task in tasks:
+            self.cluster.module.cancel(task, force=True)
+
+
+def _written(prepared: Prepared) -> dict[str, object]:
+    """The contents of sweep.toml for a node. A model in a folder has its whole path."""
+    written = prepared.store.read_spec()
+    assert written is not None
+    model = Path(str(written["model"])).expanduser()
+    return {**written, "model": str(model.absolute()) if model.exists() else written["model"]}
+
+
+def _lost(run: RunSpec, reason: str) -> dict[str, Any]:
+    """The record of a run whose task was lost."""
+    spec = run.model_dump(mode="json")
+    return {"digest": run.digest, "spec": spec, "status": "failed", "reason": reason, "traceback": reason}
+
+
+def _amount(name: str, number: float) -> str:
+    """A need in words."""
+    return f"{number / 1e9:.1f} GB of memory" if name == "memory" else f"{number:g} {name}"

@@ -1,0 +1,93 @@
+"""Whichever operation of the disk fails, hidden states are cached whole or not at all, and the next call gets the same ones."""
+
+import os
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from failing_disk import HOW, fail_at
+from frostline.frozen.cache.entries import remove_entries
+from frostline.frozen.cache.shard import find_damage
+from frostline.frozen.selection import StateSelection
+from frostline.model.anatomy import Anatomy, find_layers
+from frozen.cached import Cache, state_bytes
+from frozen.random_tokens import ragged_tokens
+from small_models import small_model
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")
+TOKENS, ROWS, SELECTION = ragged_tokens(6, longest=5), range(6), StateSelection((1,), head=True)
+
+
+@pytest.fixture(scope="module")
+def bert() -> tuple[Any, Anatomy]:
+    model = small_model("bert")
+    return model, find_layers(model)
+
+
+@pytest.fixture(autouse=True)
+def small_and_without_flushing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards are small. Flushing takes long and changes nothing that a reader finds; it still fails in its turn."""
+    monkeypatch.setattr("frostline.frozen.cache.loading.SHARD_ROWS", 4)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+def nothing(cache: Cache) -> None:
+    """No hidden states are cached yet."""
+
+
+def damaged(cache: Cache) -> None:
+    """The states of all rows were cached, but those of four are damaged."""
+    cache.load(TOKENS, ROWS, SELECTION)
+    large = max(cache.shards, key=lambda shard: (shard / "tokens-1.npy").stat().st_size)
+    with (large / "tokens-1.npy").open("rb+") as file:
+        file.write(b"damage")
+
+
+def intact(cache: Cache) -> set[str]:
+    return {shard.name for shard in cache.shards if shard.suffix != ".part" and not find_damage(shard)}
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_hidden_states_are_computed_again_whatever_failed_when_they_were_removed(
+    tmp_path: Path, bert: tuple[Any, Anatomy], how: str
+) -> None:
+    full = Cache(tmp_path / "full", *bert)
+    expected = state_bytes(full.load(TOKENS, ROWS, SELECTION), ROWS)
+    count = fail_at(0, "", partial(remove_entries, None, shutil.copytree(full.folder, tmp_path / "0")))
+    assert count >= 10
+    for number in range(1, count + 1):
+        cache = Cache(shutil.copytree(full.folder, tmp_path / f"{number}"), *bert)
+        fail_at(number, how, partial(remove_entries, None, cache.folder))
+        assert state_bytes(cache.load(TOKENS, ROWS, SELECTION), ROWS) == expected, number
+
+
+@pytest.mark.parametrize(("before", "how"), [(nothing, "kill"), *((damaged, how) for how in HOW)])
+def test_shards_are_whole_and_the_next_call_computes_what_is_missing(
+    tmp_path: Path, bert: tuple[Any, Anatomy], before: Any, how: str
+) -> None:
+    def folder(number: int) -> Cache:
+        return Cache(shutil.copytree(tmp_path / "before", tmp_path / f"{number}"), *bert)
+
+    def operation(cache: Cache) -> None:
+        cache.load(TOKENS, ROWS, SELECTION)
+
+    (tmp_path / "before").mkdir()
+    before(Cache(tmp_path / "before", *bert))
+    old = intact(folder(-1))
+    count = fail_at(0, "", partial(operation, new := folder(0)))
+    expected, all_of_them, seen = state_bytes(new.load(TOKENS, ROWS, SELECTION), ROWS), intact(new), set[int]()
+    assert count >= 15 and len(all_of_them) == 2 and old < all_of_them
+    for number in range(1, count + 1):
+        cache = folder(number)
+        fail_at(number, how, partial(operation, cache))
+        found = intact(cache)
+        assert old <= found <= all_of_them, number
+        seen.add(len(found))
+        assert state_bytes(cache.load(TOKENS, ROWS, SELECTION), ROWS) == expected, number
+        assert bool(cache.computed) == (found < all_of_them)
+        assert intact(cache) == all_of_them and not list(cache.folder.glob("*/*.part"))
+        assert {path.name for path in cache.folder.glob("*/*")} == {"lock", "recipe.json", *all_of_them}
+    assert seen >= set(range(len(old), 2))

@@ -1,0 +1,188 @@
+"""Runs as tasks of Ray, with a stand-in for the package: `tests/faults/test_ray.py` has a real cluster."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from finished_runs import assert_same_predictions
+from frostline import FrostlineError, Ray, Sweep
+from frostline.sweep.execution.best_weights import BestWeights
+from frostline.sweep.prepare import Prepared
+from frostline.sweep.progress import Progress
+from frostline.sweep.ray.driver import train_on_ray
+from frostline.sweep.register import register
+from frostline.sweep.results.forecast_record import Cell, Forecast
+from frostline.sweep.results.store import Store
+from ray_here import RayError, RayHere
+
+Train = Callable[..., Store]
+
+
+class Shown(Progress):
+    """Keeps the lines that a user reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+
+    def note(self, sentence: str) -> None:
+        self.notes.append(sentence)
+
+
+def stop(number: int) -> None:
+    """What Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> RayHere:
+    """The stand-in, in the place of the package."""
+    made = RayHere()
+    monkeypatch.setitem(sys.modules, "ray", made)  # type: ignore[arg-type]
+    return made
+
+
+@pytest.fixture
+def shown() -> Shown:
+    return Shown()
+
+
+@pytest.fixture
+def prepared(settings: dict[str, Any]) -> Prepared:
+    """A sweep with four runs."""
+    made = Sweep(**{**settings, "stack": 1, "progress": Progress()})._prepare(Progress())
+    register(made)
+    return made
+
+
+@pytest.fixture
+def train(prepared: Prepared, shown: Shown, here: RayHere) -> Train:
+    """A function that trains the runs of the sweep and returns its results."""
+
+    def call(**more: Any) -> Store:
+        weights = more.pop("weights", None)
+        train_on_ray(prepared, prepared.plan.runs, shown, Ray(**more), weights=weights)
+        return prepared.store
+
+    return call
+
+
+def test_the_results_are_those_of_this_process(train: Train, shown: Shown, here: RayHere, finished_small: Path) -> None:
+    store = train()
+    assert_same_predictions(store, Store(finished_small))
+    assert shown.runs_done == shown.runs == 4 and shown.done == pytest.approx(shown.total)
+    assert [note[:3] for note in shown.notes] == ["1/4", "2/4", "3/4", "4/4"]
+    assert not here.cancelled
+    assert {(one["num_cpus"], one["num_gpus"]) for one in here.options} == {(1, 0.0)}
+    train()
+    assert len(here.options) == 3  # the two runs of k = 0 shared a task, and now nothing is left to train
+
+
+def test_the_trained_parameters_of_the_best_runs_come_back(train: Train, prepared: Prepared) -> None:
+    weights = BestWeights.in_folder(prepared.store.out)
+    results = train(weights=weights).results().values()
+    usable = [one for one in results if one["outcome"] == "ok"]
+    best: dict[str, tuple[float, int]] = {}
+    for one in usable:
+        rank, k = (one["validation_best"], -one["spec"]["seed"]), f"last-{one['spec']['tune']}"
+        best[k] = max(rank, best.get(k, rank))
+    assert best and weights.ranks() == {k: (20, *rank) for k, rank in best.items()}
+
+
+@pytest.mark.parametrize(
+    ("node", "memory", "gpus"), [({"CPU": 2, "memory": 1e11}, [9e9, 9e9, 7e9], 0), ({"CPU": 8, "GPU": 1}, [0, 0], 1)]
+)
+def test_what_a_task_asks_for(
+    train: Train, prepared: Prepared, here: RayHere, node: dict[str, float], memory: list[float], gpus: int
+) -> None:
+    cell = Cell("last 0", 20, 2, 0.5, 0.5, 1.0, 7e9, None, True)
+    cells = (cell, replace(cell, trainable="last 1", seconds=9.0, memory_bytes=9e9))
+    prepared.plan = replace(prepared.plan, forecast=Forecast(cells, 0, 0))
+    here.resources = [node]
+    here.before = stop
+    with pytest.raises(KeyboardInterrupt):
+        train()
+    assert here.options == [{"num_cpus": 1, "num_gpus": gpus, "memory": needed} for needed in memory]
+
+
+def test_what_no_node_has_is_named(train: Train, here: RayHere, shown: Shown) -> None:
+    here.resources, here.before = [{"CPU": 0.5}], stop
+    with pytest.raises(KeyboardInterrupt):
+        train()
+    assert shown.notes[0] == "No node of the cluster has 1 CPU: waiting until there is one."
+
+
+def test_a_task_that_is_lost_for_good_is_a_failed_run(
+    train: Train, prepared: Prepared, here: RayHere, finished_small: Path
+) -> None:
+    def lose(number: int) -> None:
+        if number == 1:
+            raise RayError("The worker died unexpectedly.\nIts log is long.")
+
+    here.before = lose
+    store = train()
+    ((digest, failure),) = store.failures().items()
+    assert failure["reason"] == "Ray lost the process of this run 4 times (RayError: The worker died unexpectedly.)"
+    here.before = lambda number: None
+    store.retry([digest], ["failed"])
+    assert_same_predictions(train(), Store(finished_small))
+
+
+def test_a_node_that_cannot_read_the_model_is_named(train: Train, prepared: Prepared, here: RayHere) -> None:
+    spec = {**(prepared.store.read_spec() or {}), "model": "/nowhere/m"}
+    prepared.store.write_spec(spec)
+    with pytest.raises(FrostlineError, match=r"On the node \S+: .*/nowhere/m"):
+        train()
+    assert set(here.cancelled) == {1, 2} and not list((prepared.store.out / "leases").iterdir())
+
+
+def test_a_node_with_another_version_is_named(train: Train, prepared: Prepared, here: RayHere) -> None:
+    spec = {**(prepared.store.read_spec() or {}), "weight_decay": 0.5}
+    prepared.store.write_spec(spec)
+    with pytest.raises(FrostlineError, match=r"On the node .*of the runs are others here"):
+        train()
+
+
+def test_ctrl_c_ends_the_tasks_and_keeps_what_is_published(train: Train, prepared: Prepared, here: RayHere) -> None:
+    def interrupt(number: int) -> None:
+        if number == 1:
+            raise KeyboardInterrupt
+
+    here.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        train()
+    assert set(here.cancelled) == {1, 2} and len(prepared.store.done()) == 1
+    assert not list((prepared.store.out / "leases").iterdir())
+
+
+def test_what_another_process_publishes_first_stands(
+    train: Train, prepared: Prepared, here: RayHere, finished_small: Path, shown: Shown
+) -> None:
+    first, store = Store(finished_small), prepared.store
+
+    def publish_all(number: int) -> None:
+        for digest in first.done() - store.done():
+            store.add(digest, first.files(digest))
+
+    here.before = publish_all
+    train()
+    assert all(store.files(digest) == first.files(digest) for digest in first.done())
+    assert not [note for note in shown.notes if "Another process" in note]  # its predictions are the same
+    assert shown.runs_done == 4
+
+
+def test_tables_that_are_in_no_file_reach_the_nodes(
+    settings: dict[str, Any], here: RayHere, tiny_table: Path, finished_small: Path
+) -> None:
+    made = Sweep(**{**settings, "train": pd.read_csv(tiny_table), "stack": 1, "progress": Progress()})._prepare(
+        Progress()
+    )
+    register(made)
+    train_on_ray(made, made.plan.runs[:1], Progress(), Ray())
+    (digest,) = made.store.done()
+    assert made.store.predictions(digest).keys() == Store(finished_small).predictions(digest).keys()
