@@ -12,7 +12,8 @@ import torch
 from frostline import FrostlineError
 from frostline.data.load import Data
 from frostline.sweep.execution.best_weights import BestWeights, Rank
-from frostline.sweep.execution.execute import check_cuts, execute
+from frostline.sweep.execution.cuts import check_cuts
+from frostline.sweep.execution.execute import execute
 from frostline.sweep.plan import read_settings
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress
