@@ -17,6 +17,7 @@ from frostline.data.files import replace_folder
 from frostline.model.loading import without_load_settings
 from frostline.model.output_keys import output_keys
 from frostline.model.pretrained import Pretrained
+from frostline.model.saving import save_files
 from frostline.report.card import VERSIONS, Saved, model_card
 from frostline.sweep.plan import Identity
 from frostline.training.specification import RunSpec
@@ -56,7 +57,7 @@ def save_model(
     try:
         aside.mkdir(parents=True)
         with _as_published(pretrained, identity.max_length):
-            pretrained.model.save_pretrained(aside)
+            save_files(pretrained.model, aside)
             pretrained.tokenizer.save_pretrained(aside)
         if adapter:
             write_adapter(aside / ADAPTER, spec, pretrained)
