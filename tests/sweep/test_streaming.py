@@ -8,6 +8,9 @@ import torch
 from huggingface_hub import constants
 
 from frostline import FrostlineError, Sweep
+from frostline.model.shards import float32_bytes, weight_files
+from frostline.sweep import streaming
+from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from streamed_models import same_weights, sharded
@@ -101,3 +104,48 @@ def test_what_cannot_be_streamed_is_refused_before_anything_runs(
         Sweep(progress=Progress(), **own).plan()
     assert message in str(caught.value)
     assert "\n" not in str(caught.value) and not (tmp_path / "o").exists()
+
+
+def free(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """As if this many bytes of memory were free."""
+    monkeypatch.setattr(streaming, "free_memory", lambda device: count)
+
+
+def notes_of(own: dict[str, Any]) -> str:
+    return "\n".join(Sweep(progress=Progress(), **own).plan(timed=False).notes)
+
+
+@pytest.fixture(scope="module")
+def deep_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small BERT with 16 layers: full fine-tuning takes many times the memory of one layer."""
+    return sharded(tmp_path_factory.mktemp("deep") / "model", "bert", layers=16)
+
+
+def test_layers_are_streamed_by_themselves_if_the_weights_do_not_fit(
+    deep_model: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = settings(deep_model, tiny_table, tmp_path / "o")
+    needed = float32_bytes(weight_files(deep_model))
+    free(monkeypatch, needed)
+    assert "Streams" not in notes_of(own)
+    free(monkeypatch, needed - 1)
+    assert f"Streams (all weights take {needed / 1e6:.1f} MB" in notes_of(own)
+    assert "Streams" not in notes_of({**own, "stream": False})
+    assert f"14 of 16 layers are read from {deep_model} one at a time" in notes_of({**own, "stream": True})
+    with pytest.raises(FrostlineError, match=r"tune last 9 needs at least .* for its layers and their optimizer, but"):
+        notes_of({**own, "tune": "0,9"})
+
+
+def test_a_search_compares_what_fits(
+    deep_model: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free(monkeypatch, float32_bytes(weight_files(deep_model)) - 1)
+    spec = Sweep(**settings(deep_model, tiny_table, tmp_path / "o", tune=0)).spec
+    prepared = prepare(spec, {}, Progress(), tunes=lambda layers: (*range(layers + 1), "all"), probes=True)
+    last = prepared.requested.tune[-1]
+    assert prepared.requested.tune == tuple(range(last + 1)) and 1 < last < 15
+    stream = prepared.pretrained.stream
+    assert stream is not None
+    assert stream.absent == set(stream.in_layers(prepared.pretrained.anatomy, range(16 - last)))
+    limited = prepare(spec, {}, Progress(), tunes=lambda layers: (0, 1, 2), probes=True)
+    assert limited.requested.tune == (0, 1, 2)

@@ -116,10 +116,8 @@ def prepare(
     progress.begin("loading the model")
     pretrained = load_model(spec, data.task, machine, streams=whether_to_stream(spec, machine))
     if tunes is not None:
-        chosen = tunes(pretrained.anatomy.count)
-        spec = spec.model_copy(
-            update={"tune": searchable(chosen, pretrained, machine) if pretrained.stream else chosen}
-        )
+        chosen = searchable(tunes(pretrained.anatomy.count), pretrained, machine)
+        spec = spec.model_copy(update={"tune": chosen})
     spec = _with_ways(spec, pretrained)
     require_train_sizes(spec, data)
     requested, splits, max_length = spec, splits_of(data), length_limit(spec, pretrained)
@@ -144,8 +142,8 @@ def prepare(
         store=store,
         probes=probes and not data.train.of_words,
     )
-    plan = load_upper_layers(spec, plan, pretrained, machine)
     origin = Origin(str(Path.cwd()), tuple(name for name in SPLITS if name in sources))
+    plan = load_upper_layers(spec, plan, pretrained, machine)
     return Prepared(spec, data, pretrained, identity, context, plan, store, requested, origin)
 
 

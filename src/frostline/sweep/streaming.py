@@ -55,11 +55,11 @@ def require_no_choice_by_weights(spec: SweepSpec) -> None:
 
 
 def searchable(tunes: Sequence[Tune], pretrained: Pretrained, machine: Machine) -> tuple[Tune, ...]:
-    """Those of the values of ``tune`` that a search can stream: without full fine-tuning, and as many layers as fit.
+    """The values of ``tune`` for a search. If layers are streamed, full fine-tuning and layers that do not fit are left out.
 
     If the user has limited k, full fine-tuning is not among the values. Then nothing is left out.
     """
-    if FULL not in tunes:
+    if pretrained.stream is None or FULL not in tunes:
         return tuple(tunes)
     anatomy, free = pretrained.anatomy, free_memory(machine.device)
     numbers = [k for k in tunes if isinstance(k, int) and k < anatomy.count]
