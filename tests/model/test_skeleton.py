@@ -11,7 +11,7 @@ from model_folders import edit_weights, load
 from streamed_models import both, sharded
 from tiny import tiny_bert_folder
 
-TYPES = ("bert", "llama", "gpt2", "deberta-v2", "modernbert", "xlnet", "gemma2", "bloom")
+TYPES = ("bert", "llama", "gpt2", "deberta-v2", "modernbert", "electra", "gemma2", "bloom")
 FAST = ("gpt2", "modernbert")
 
 

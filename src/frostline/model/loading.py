@@ -32,7 +32,7 @@ from frostline.model.places import HEAD, POOLER
 from frostline.model.pretrained import Pretrained
 from frostline.model.shards import float32_bytes, weight_files
 from frostline.model.skeleton import Skeleton, skeleton
-from frostline.model.streaming import move, streamed
+from frostline.model.streaming import move, stream_of, streamed
 
 MODEL_CLASSES = {  # by task type
     CLASSIFICATION: AutoModelForSequenceClassification,
@@ -88,13 +88,14 @@ def load_pretrained(
     if streams(needed):
         made = skeleton(name, folder, read)
         move(made.model, made.sources, torch.device(device))
+        streamed(made.model, made.sources)
     else:
         made = Skeleton(*read(), sources={})
         made.model.to(device)
     model, info = made.model.eval(), made.info
     anatomy = find_layers(model)
-    if made.sources:
-        streamed(model, made.sources, anatomy)
+    if stream := stream_of(model):
+        stream.settle(anatomy)
     return Pretrained(
         name=name,
         folder=folder,

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from frostline.model.anatomy import Anatomy
+from frostline.model.anatomy import Anatomy, module_lists
 from frostline.model.shards import Source, read_weights, unread
 
 ATTRIBUTE = "weight_stream"  # of a model whose layers are streamed
@@ -57,21 +57,29 @@ class Stream:
         finally:
             self.release(lacking)
 
+    def settle(self, anatomy: Anatomy) -> None:
+        """Load the last layer and everything outside of the layers for good.
+
+        A gradient through the last layer shows which part of it the head needs. A backward pass needs its weights.
+        """
+        self.keep(self.sources.keys() - set(self.in_layers(anatomy, range(anatomy.count - 1))))
+
     def in_layers(self, anatomy: Anatomy, numbers: Collection[int]) -> list[str]:
         """Names of the parameters of these layers that the files have."""
         inside = tuple(f"{anatomy.path}.{number}." for number in numbers)
         return [name for name in self.sources if name.startswith(inside)]
 
 
-def streamed(model: PreTrainedModel, sources: Mapping[str, Source], anatomy: Anatomy) -> Stream:
-    """Load the last layer and everything outside of the layers, and let each other layer be loaded when it runs.
+def streamed(model: PreTrainedModel, sources: Mapping[str, Source]) -> Stream:
+    """Load everything outside of lists of modules, and let each module of a list be loaded when it runs.
 
-    A gradient through the last layer shows which part of it the head needs. A backward pass needs its weights.
+    Which of the lists holds the layers is found by running the model. :meth:`Stream.settle` then loads the others for good.
     """
     stream = Stream(model, sources)
-    stream.keep(sources.keys() - set(stream.in_layers(anatomy, range(anatomy.count - 1))))
-    for number, layer in enumerate(anatomy.layers(model)):
-        layer.forward = _loading(stream, layer, stream.in_layers(anatomy, [number]))
+    layers = {f"{path}.{number}.": layer for path, stack in module_lists(model) for number, layer in enumerate(stack)}
+    stream.keep([name for name in sources if not name.startswith(tuple(layers))])
+    for prefix, layer in layers.items():
+        layer.forward = _loading(stream, layer, [name for name in sources if name.startswith(prefix)])
     setattr(model, ATTRIBUTE, stream)
     return stream
 
