@@ -39,13 +39,13 @@ def main() -> None:
             f"{len(prepared.data.train) + len(prepared.data.validation):,} rows read, tokenized and planned in {loaded:.0f} s"
         )
         print(f"plan: {plan.rows:,} distinct texts, {plan.tokens:,} tokens, {size_of(plan.cache_bytes)}")
-        before, passed = anonymous_memory(process), 0
+        before, passed = anonymous_memory(process), 0.0
 
-        def progress(rows: int) -> None:
+        def progress(rows: float) -> None:
             nonlocal passed
             passed += rows
             if passed // 10_000 > (passed - rows) // 10_000:
-                print(f"{passed:,} rows, {perf_counter() - start:.0f} s", flush=True)
+                print(f"{passed:,.0f} rows, {perf_counter() - start:.0f} s", flush=True)
 
         forward_pass = context.forward_pass(plan.cached)
         with sampled_peak(lambda: anonymous_memory(process)) as peak:

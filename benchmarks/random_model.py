@@ -18,7 +18,7 @@ SIZES = {  # layers, width, heads, vocabulary
 
 
 def write_model(folder: Path, layers: int, width: int, heads: int, vocabulary: int, positions: int = 512) -> None:
-    """Write a BERT with random weights and a tokenizer that has the words w0, w1, ..."""
+    """Write a BERT with random weights and a tokenizer."""
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=vocabulary,
@@ -30,6 +30,11 @@ def write_model(folder: Path, layers: int, width: int, heads: int, vocabulary: i
     )
     with quiet_loading():
         BertForSequenceClassification(config).save_pretrained(folder)
+    write_tokenizer(folder, vocabulary, positions)
+
+
+def write_tokenizer(folder: Path, vocabulary: int, positions: int, **settings: object) -> None:
+    """Write a tokenizer that has the words w0, w1, ..., with further settings of transformers."""
     words = (*SPECIAL, *(f"w{n}" for n in range(vocabulary - len(SPECIAL))))
     tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -39,6 +44,7 @@ def write_model(folder: Path, layers: int, width: int, heads: int, vocabulary: i
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         model_max_length=positions,
+        **settings,
         **{f"{name[1:-1].lower()}_token": name for name in SPECIAL},
     ).save_pretrained(folder)
 

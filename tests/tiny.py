@@ -20,8 +20,8 @@ OTHER = ("the", "film", "was", "a", "plot", "and", "very", "not", "story", "cast
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
-def tiny_bert_folder(folder: Path, *, layers: int = 3, seed: int = 0, dropout: float = 0.1) -> Path:
-    """Write the model and its tokenizer into ``folder``."""
+def tiny_tokenizer(*inputs: str) -> PreTrainedTokenizerFast:
+    """A tokenizer of the words of :func:`sentences`, for a model with these inputs."""
     vocabulary = {word: n for n, word in enumerate((*SPECIAL, *GOOD, *BAD, *OTHER))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
@@ -31,17 +31,22 @@ def tiny_bert_folder(folder: Path, *, layers: int = 3, seed: int = 0, dropout: f
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])],
     )
-    fast = PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="[PAD]",
         unk_token="[UNK]",
         cls_token="[CLS]",
         sep_token="[SEP]",
         model_max_length=32,
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        model_input_names=list(inputs),
     )
+
+
+def tiny_bert_folder(folder: Path, *, layers: int = 3, seed: int = 0, dropout: float = 0.1) -> Path:
+    """Write the model and its tokenizer into ``folder``."""
+    fast = tiny_tokenizer("input_ids", "token_type_ids", "attention_mask")
     config = BertConfig(
-        vocab_size=len(vocabulary),
+        vocab_size=len(fast),
         hidden_size=32,
         num_hidden_layers=layers,
         num_attention_heads=2,

@@ -65,6 +65,11 @@ def find(
         make_folder(prepared.store.out)
         for note in prepared.plan.notes:
             shown.note(note)
+        if max_k is None and FULL not in prepared.requested.tune:
+            shown.note(
+                f"The search compares k = 0 to {prepared.requested.tune[-1]}, as many layers as fit into memory beside their "
+                "optimizer. Full fine-tuning cannot be streamed."
+            )
         return Search.start(prepared, shown, budget).run(exhaustive=exhaustive)
     finally:
         shown.close()

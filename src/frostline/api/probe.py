@@ -184,9 +184,9 @@ def _hidden_states(pretrained: Pretrained, machine: Machine, tokens: Tokens, pro
         )
     progress.begin("forward pass over the examples")
     progress.start(0, len(rows))
-    done = 0
+    done = 0.0
 
-    def advance(more: int) -> None:
+    def advance(more: float) -> None:
         nonlocal done
         done += more
         progress.set_done(done)

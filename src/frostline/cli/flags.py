@@ -93,7 +93,7 @@ def _settings(
     names = [name for name in names if only is None or name in only]
     for name in sorted(names, key=lambda name: (PANELS.index(panel_of(name)), name in Settings.model_fields)):
         field = SweepSpec.model_fields[name]
-        boolean = field.annotation is bool
+        boolean = field.annotation in (bool, bool | None)
         kind: Any = Optional[bool] if boolean else Optional[str]  # noqa: UP045
         flag = name.replace("_", "-")
         assert field.description is not None

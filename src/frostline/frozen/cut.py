@@ -74,8 +74,8 @@ class UpperModel:
 
         Args:
             batch: The model's inputs, padded on the right.
-            hidden: Cached hidden states of the real tokens, ``[1, T, D]``, in the order of the batch. Without packing they can
-                also be those of all positions, ``[B, S, D]``. Required with a cut.
+            hidden: Cached hidden states of the real tokens, ``[1, T, D]``, in the order of the batch. They can also be those of
+                all positions, as a tap gets them: ``[B, S, D]``, or packed ``[1, capacity, D]``. Required with a cut.
             lengths: ``[B]`` on the host, the number of tokens of each example; None: they are read from the device.
             capacity: Copies fill a packed batch up to this many tokens; see :mod:`frostline.model.packing`.
             examples: Copies fill a packed batch up to this many examples.
@@ -100,18 +100,23 @@ class UpperModel:
     def _arranged(self, hidden: Tensor) -> Tensor:
         """The given hidden states as the first layer reads them: packed ``[K, T, D]``, or padded ``[B, S, D]``."""
         assert self._layout is not None
-        if not self.packing and hidden.shape[:2] == (self._layout.batch_size, self._layout.length):
+        layout = self._layout
+        whole = (1, layout.capacity) if self.packing else (layout.batch_size, layout.length)
+        if hidden.shape[:2] == whole:
             return hidden
-        by_run = self._layout.split_by_run(hidden)
-        return by_run if self.packing else self._layout.unpack(by_run)
+        by_run = layout.split_by_run(hidden)
+        return by_run if self.packing else layout.unpack(by_run)
 
     def skipped_forward(self, number: int) -> Callable[..., Any]:
-        """The forward function of a skipped layer. It returns the layer's input; the last layer returns cached hidden states."""
+        """The forward function of a skipped layer. It returns the layer's input.
+
+        If all layers are skipped, the last one returns the cached hidden states.
+        """
         call, last = self.anatomy.calls[number], number == self.anatomy.count - 1
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             hidden = args[call.hidden] if isinstance(call.hidden, int) else kwargs[call.hidden]
-            if last and self._hidden is not None:
+            if last and self.cut == self.anatomy.count and self._hidden is not None:
                 assert self._layout is not None
                 hidden = self._layout.unpack(self._hidden) if self.packing else self._hidden
             return call.output(hidden)

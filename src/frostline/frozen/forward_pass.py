@@ -7,8 +7,9 @@ Shapes: B examples in a batch, T tokens, D width.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -68,31 +69,51 @@ class ForwardPass:
         Yields:
             For each batch, tensors by name: ``tokens-<cut>`` ``[T, D]``, ``head`` ``[B, D]``, ``pooled-<layers>`` ``[B, 3 D]``.
         """
-        model, selection, last = self.model, self.selection, self.anatomy.count
-        by_cut: dict[int, Tensor] = {}
-        stop = selection.depth(last)
-        assert self.head_token is None or last not in (*selection.pooled, *selection.cuts)
+        with self.layers(tokens, None, self.depth) as compute:
+            for batch in batches:
+                yield compute(batch, None).selected
+
+    @property
+    def depth(self) -> int:
+        """How many layers must run."""
+        return self.selection.depth(self.anatomy.count)
+
+    @contextmanager
+    def layers(
+        self, tokens: Tokens, cut: int | None, stop: int
+    ) -> Iterator[Callable[[ForwardBatch, Tensor | None], "Computed"]]:
+        """A function that runs the layers from ``cut`` to ``stop`` for a batch, given its hidden states at the cut.
+
+        A cut of None begins with the embeddings, and needs no hidden states.
+        """
+        model, last = self.model, self.anatomy.count
+        assert self.head_token is None or last not in (*self.selection.pooled, *self.selection.cuts)
         head_token = self.head_token if stop == last else None
+        by_cut: dict[int, Tensor] = {}
         model.eval()
+
+        def compute(batch: ForwardBatch, hidden: Tensor | None) -> Computed:
+            inputs = batch.inputs(tokens)
+            lengths = inputs["attention_mask"].sum(1)  # on the host
+            inputs = {name: to_device(x, model.device) for name, x in inputs.items()}
+            with self.autocast():
+                upper(inputs, hidden, lengths=lengths, capacity=batch.capacity, examples=batch.examples)
+            ours = range(0 if cut is None else cut + 1, stop + 1)
+            found = {number: states for number, states in by_cut.items() if number in ours}
+            by_cut.clear()
+            return Computed(self._selected(found, inputs, lengths[: len(batch.rows)]), found[stop])
+
         with (
             packable(model) if self.packed else nullcontext() as packing,
             cut_at(
-                model, self.anatomy, None, packing=packing, tap=by_cut.__setitem__, stop=stop, head_token=head_token
-            ) as whole,
+                model, self.anatomy, cut, packing=packing, tap=by_cut.__setitem__, stop=stop, head_token=head_token
+            ) as upper,
             torch.no_grad(),
         ):
-            for batch in batches:
-                inputs = batch.inputs(tokens)
-                lengths = inputs["attention_mask"].sum(1)  # on the host
-                inputs = {name: to_device(x, model.device) for name, x in inputs.items()}
-                with self.autocast():
-                    whole(inputs, lengths=lengths, capacity=batch.capacity, examples=batch.examples)
-                selected = self._selected(by_cut, inputs, lengths[: len(batch.rows)])
-                by_cut.clear()
-                yield selected
+            yield compute
 
     def _selected(self, by_cut: dict[int, Tensor], inputs: dict[str, Tensor], lengths: Tensor) -> dict[str, Tensor]:
-        """The selected hidden states of the first examples of a batch, whose ``lengths`` are on the host.
+        """The selected ones of these hidden states of the first examples of a batch, whose ``lengths`` are on the host.
 
         Copies after them are ignored.
         """
@@ -103,13 +124,20 @@ class ForwardPass:
             hidden = by_cut[cut]
             return hidden[0, :count] if self.packed else hidden.flatten(0, 1).index_select(0, layout.grid_index)
 
-        selected = {f"tokens-{cut}": real(cut) for cut in selection.cuts}
-        if selection.head:
+        selected = {f"tokens-{cut}": real(cut) for cut in selection.cuts if cut in by_cut}
+        if selection.head and self.anatomy.count in by_cut:
             mask = inputs["attention_mask"][: len(ids)]
             at = head_position(self.head_reads, ids, mask, padding_id(self.model))
             selected["head"] = real(self.anatomy.count)[layout.head_index(at, packed=True)]
-        pooled = {f"pooled-{cut}": _pooled(real(cut).float(), lengths) for cut in selection.pooled}
+        pooled = {f"pooled-{cut}": _pooled(real(cut).float(), lengths) for cut in selection.pooled if cut in by_cut}
         return selected | pooled
+
+
+class Computed(NamedTuple):
+    """What some layers compute for a batch: the selected hidden states by name, and all of those after the last layer."""
+
+    selected: dict[str, Tensor]
+    states: Tensor
 
 
 def embeddings_are_lookups(model: PreTrainedModel, anatomy: Anatomy) -> bool:

@@ -120,7 +120,7 @@ def find_layers(model: PreTrainedModel, batch: Batch | None = None) -> Anatomy:
             "encoder's output beside the hidden states. Choose an encoder or a decoder."
         )
     batch = probe_batch(model) if batch is None else batch
-    stacks = _stacks(model)
+    stacks = module_lists(model)
     problem = (
         "its largest list of modules holds no layers that are called as modules"
         if stacks
@@ -147,7 +147,7 @@ def find_layers(model: PreTrainedModel, batch: Batch | None = None) -> Anatomy:
     raise FrostlineError(f"A model of type {kind!r} cannot be cut: {problem}. Choose another model.")
 
 
-def _stacks(model: nn.Module) -> list[tuple[str, nn.ModuleList]]:
+def module_lists(model: nn.Module) -> list[tuple[str, nn.ModuleList]]:
     """The module lists that no other list contains, by path; the one with the most parameters comes first."""
     lists = {name: m for name, m in model.named_modules() if isinstance(m, nn.ModuleList) and len(m)}
     outer = {name: m for name, m in lists.items() if not any(name.startswith(f"{other}.") for other in lists)}

@@ -1,6 +1,6 @@
 """Load a model, its configuration and its tokenizer for classification."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,9 @@ from frostline.model.model_files import (
 )
 from frostline.model.places import HEAD, POOLER
 from frostline.model.pretrained import Pretrained
+from frostline.model.shards import float32_bytes, weight_files
+from frostline.model.skeleton import Skeleton, skeleton
+from frostline.model.streaming import move, stream_of, streamed
 
 MODEL_CLASSES = {  # by task type
     CLASSIFICATION: AutoModelForSequenceClassification,
@@ -44,6 +47,7 @@ PROBLEM_TYPES = {  # transformers' names, by task type
     TOKENS: None,
 }
 LOAD_SETTINGS = ("name_or_path", "is_local", "local_files_only", "max_length")  # of a tokenizer; not part of the model
+UNLOADABLE = "transformers cannot load it for classification"
 LONGEST = 512  # tokens of an example, unless the user or the model sets another limit
 
 
@@ -55,8 +59,12 @@ def load_pretrained(
     revision: str | None = None,
     trust_remote_code: bool = False,
     device: torch.device | str = "cpu",
+    streams: Callable[[int], bool] = lambda weight_bytes: False,
 ) -> Pretrained:
     """Load a hub model or a model folder as a classifier with these ``labels`` (no labels: regression).
+
+    ``streams`` decides whether the layers are streamed (:mod:`frostline.model.streaming`). It is called with the bytes of all
+    weights in float32.
 
     Raises:
         FrostlineError: There is no such model or it has no tokenizer, its weights are not safetensors, or it cannot be cut.
@@ -75,12 +83,21 @@ def load_pretrained(
     if use_cache is not None:
         config.use_cache = False
 
-    def read() -> tuple[PreTrainedModel, Any]:
-        return _read_model(name, folder, config, task_type, **trust)
+    def read(values: Mapping[str, Any] | None = None) -> tuple[PreTrainedModel, Any]:
+        return _read_model(name, folder, config, task_type, values, **trust)
 
-    model, info = read()
-    model.to(device).eval()
+    needed = readable(lambda: float32_bytes(weight_files(folder)), name, UNLOADABLE)
+    if streams(needed):
+        made = skeleton(name, folder, read)
+        move(made.model, made.sources, torch.device(device))
+        streamed(made.model, made.sources)
+    else:
+        made = Skeleton(*read(), sources={})
+        made.model.to(device)
+    model, info = made.model.eval(), made.info
     anatomy = find_layers(model)
+    if stream := stream_of(model):
+        stream.settle(anatomy)
     return Pretrained(
         name=name,
         folder=folder,
@@ -106,23 +123,33 @@ def _set_labels(config: PreTrainedConfig, labels: Sequence[str], task_type: str)
 
 
 def _read_model(
-    name: str, folder: Path, config: PreTrainedConfig, task_type: str, **trust: bool
+    name: str,
+    folder: Path,
+    config: PreTrainedConfig,
+    task_type: str,
+    values: Mapping[str, Any] | None,
+    **trust: bool,
 ) -> tuple[PreTrainedModel, Any]:
-    """The model in float32, and transformers' report of missing and mismatched weights."""
-    with quiet_loading():
-        return readable(  # type: ignore[no-any-return]
-            lambda: MODEL_CLASSES[task_type].from_pretrained(
-                folder,
-                config=config,
-                dtype=torch.float32,
-                use_safetensors=True,
-                ignore_mismatched_sizes=True,
-                output_loading_info=True,
-                **trust,
-            ),
-            name,
-            "transformers cannot load it for classification",
+    """The model in float32, and transformers' report of missing and mismatched weights.
+
+    ``values`` are used instead of the weights in the folder, if they are given.
+    """
+    kind: Any = MODEL_CLASSES[task_type]
+    options = {"config": config, "dtype": torch.float32, "ignore_mismatched_sizes": True, "output_loading_info": True}
+
+    def load() -> Any:
+        if values is None:
+            return kind.from_pretrained(folder, use_safetensors=True, **options, **trust)
+        return kind._model_mapping[type(config)].from_pretrained(None, state_dict=values, **options)
+
+    if values is not None and type(config) not in kind._model_mapping:
+        raise FrostlineError(
+            f"The weights of {name} cannot be streamed, because it has code of its own: leave --stream out."
         )
+    with quiet_loading():
+        model, info = readable(load, name, UNLOADABLE)
+    model.name_or_path = model.config.name_or_path = str(folder)
+    return model, info
 
 
 def load_config(name: str, *, revision: str | None = None) -> PreTrainedConfig:

@@ -12,6 +12,8 @@ from frostline.fast.optimizer import clear_gradients
 from frostline.model.anatomy import Anatomy
 from frostline.model.places import HEAD
 from frostline.model.reading import OWN_HEAD, HeadKind
+from frostline.model.shards import is_unread
+from frostline.model.streaming import Stream, stream_of
 from frostline.model.with_head import with_head
 
 
@@ -131,14 +133,23 @@ class Pretrained:
         """Whether all parameters inside a module are in ``names``."""
         return all(f"{path}.{name}" in names for name, _ in self.model.get_submodule(path).named_parameters())
 
+    @property
+    def stream(self) -> Stream | None:
+        """Where the layers that are not in memory come from; None if the whole model is in memory."""
+        return stream_of(self.model)
+
     def frozen_digest(self, trained: frozenset[str]) -> str:
-        """A digest of all parameters that are neither trained nor new."""
+        """A digest of all parameters that are neither trained nor new; of streamed ones, that they are not in memory."""
         import xxhash
 
         digest = xxhash.xxh3_128()
         for name, parameter in self.model.named_parameters():
             if name not in trained and name not in self.new:
-                digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+                value = parameter.detach()
+                if is_unread(value):
+                    digest.update(name.encode())
+                    value = value[(0,) * value.dim()].reshape(1)
+                digest.update(value.cpu().contiguous().view(torch.uint8).numpy().data)
         return digest.hexdigest()
 
 

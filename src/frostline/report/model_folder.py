@@ -20,6 +20,7 @@ from frostline.model.pooled_folder import write_pooled
 from frostline.model.pretrained import Pretrained
 from frostline.model.reading import opened_by
 from frostline.model.recurrent_folder import write_recurrent
+from frostline.model.saving import save_files
 from frostline.report.card import VERSIONS, Saved, model_card
 from frostline.sweep.plan import Identity
 from frostline.training.specification import RunSpec
@@ -85,7 +86,7 @@ def _write_model(folder: Path, pretrained: Pretrained, max_length: int) -> None:
     """Write the model in the format of the library that opens it."""
     match opened_by(pretrained.head):
         case "transformers":
-            pretrained.model.save_pretrained(folder)
+            save_files(pretrained.model, folder)
         case "sentence-transformers":
             write_pooled(folder, pretrained.model, max_length)
         case _:

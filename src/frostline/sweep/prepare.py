@@ -41,6 +41,7 @@ from frostline.sweep.plan import Identity, Origin, Plan, expand, read_identity, 
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
+from frostline.sweep.streaming import load_upper_layers, require_no_choice_by_weights, searchable, whether_to_stream
 from frostline.training.context import RunContext
 from frostline.training.multi_label import MultiLabelProblem
 from frostline.training.problem import Problem
@@ -116,9 +117,10 @@ def prepare(
     require_classes(spec, data)
     metric = _metric(spec, data)
     progress.begin("loading the model")
-    pretrained = load_model(spec, data.task, machine)
+    pretrained = load_model(spec, data.task, machine, streams=whether_to_stream(spec, machine))
     if tunes is not None:
-        spec = spec.model_copy(update={"tune": tunes(pretrained.anatomy.count)})
+        chosen = searchable(tunes(pretrained.anatomy.count), pretrained, machine)
+        spec = spec.model_copy(update={"tune": chosen})
     spec = _with_ways(spec, pretrained)
     require_train_sizes(spec, data)
     requested, splits, max_length = spec, splits_of(data), length_limit(spec, pretrained)
@@ -144,6 +146,7 @@ def prepare(
         probes=probes and not data.train.of_words,
     )
     origin = Origin(str(Path.cwd()), tuple(name for name in SPLITS if name in sources))
+    plan = load_upper_layers(spec, plan, pretrained, machine)
     return Prepared(spec, data, pretrained, identity, context, plan, store, requested, origin)
 
 
@@ -151,6 +154,8 @@ def _with_ways(spec: SweepSpec, pretrained: Pretrained) -> SweepSpec:
     """The sweep with the modules that its ways choose by their weights."""
     if spec.keep_adapter:
         require_peft()
+    if pretrained.stream:
+        require_no_choice_by_weights(spec)
     ways = {name: spec.way_of(name) for name in spec.values_of("tune") if is_way(name)}
     chosen = with_modules(ways, pretrained.model, pretrained.anatomy)
     return spec.model_copy(update={"way": {**spec.way, **chosen}})
@@ -217,8 +222,10 @@ def _metric(spec: SweepSpec, data: Data) -> str:
     return check_metric(requested, data.task.task_type, len(data.task.labels), data.task.labels)
 
 
-def load_model(spec: SweepSpec, task: Task, machine: Machine) -> Pretrained:
-    """The model of a sweep with a classifier head for its task."""
+def load_model(
+    spec: SweepSpec, task: Task, machine: Machine, *, streams: Callable[[int], bool] = lambda weight_bytes: False
+) -> Pretrained:
+    """The model of a sweep with a classifier head for its task; ``streams`` is that of :func:`load_pretrained`."""
     return load_pretrained(
         spec.model,
         labels=task.labels,
@@ -226,6 +233,7 @@ def load_model(spec: SweepSpec, task: Task, machine: Machine) -> Pretrained:
         revision=spec.revision,
         trust_remote_code=spec.trust_remote_code,
         device=machine.device,
+        streams=streams,
     )
 
 

@@ -137,6 +137,11 @@ class SweepSpec(Settings):
         description="disk space for cached hidden states, in GB",
         json_schema_extra=panel("resources", "free disk space"),
     )
+    stream: bool | None = Field(
+        None,
+        description="read frozen layers from the model folder one at a time, so that only the last layers are in memory",
+        json_schema_extra=panel("resources", "if the weights do not fit into memory"),
+    )
     workers: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         "auto",
         description="runs trained at the same time, one CPU core each; 1: one run on all cores",

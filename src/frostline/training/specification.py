@@ -149,7 +149,7 @@ class Settings(BaseModel):
         assert info.field_name is not None
         expected = cls.model_fields[info.field_name].annotation
         given = value if isinstance(value, list | tuple) else [value]
-        if expected is not bool and any(isinstance(one, bool) for one in given):
+        if expected not in (bool, bool | None) and any(isinstance(one, bool) for one in given):
             raise ValueError("give a number or a word, not true or false")
         return value
 

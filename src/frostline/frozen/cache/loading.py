@@ -33,7 +33,7 @@ def load_or_compute(
     recipe: Recipe,
     *,
     folder: Path | None = None,
-    progress: Callable[[int], None] = lambda examples: None,
+    progress: Callable[[float], None] = lambda examples: None,
     warn: Callable[[str], None] = lambda sentence: None,
 ) -> HiddenStates:
     """Load the cached hidden states of these rows of ``tokens``. Compute and cache the missing ones.
@@ -44,7 +44,8 @@ def load_or_compute(
         rows: Positions in the table.
         recipe: Identifies the folder of the hidden states in the cache.
         folder: The cache folder; by default :func:`cache_folder`.
-        progress: Called first with the number of cached examples, then with the number of examples of each computed batch.
+        progress: Called first with the number of cached examples, then after each batch with the number of examples
+            that it is worth.
         warn: Called with a sentence for each damaged shard. Its hidden states are computed again.
 
     Raises:

@@ -16,12 +16,13 @@ import numpy as np
 from frostline.frozen.batches import Lengths, Rows
 from frostline.frozen.cache.shard import checksum, shard_name
 from frostline.frozen.forward_pass import ForwardPass
+from frostline.frozen.layer_by_layer import states_of_batches
 from frostline.frozen.selection import POOLED, StateSelection
 from frostline.model.tokens import Tokens
 
 
 def write_shard(
-    folder: Path, forward_pass: ForwardPass, tokens: Tokens, rows: Rows, progress: Callable[[int], None]
+    folder: Path, forward_pass: ForwardPass, tokens: Tokens, rows: Rows, progress: Callable[[float], None]
 ) -> Path:
     """Compute the hidden states of these rows of ``tokens`` and write them as a shard into ``folder``.
 
@@ -30,7 +31,7 @@ def write_shard(
         forward_pass: Computes the hidden states.
         tokens: The token table.
         rows: Positions in the table. No two rows may have the same tokens.
-        progress: Called after every batch with its number of examples.
+        progress: Called after every batch with the number of examples that it is worth.
 
     Returns:
         The folder of the shard.
@@ -49,10 +50,10 @@ def write_shard(
                 name: opened.enter_context(_array_file(part / f"{name}.npy", shape))
                 for name, shape in _shapes(selection, lengths, forward_pass.anatomy.width).items()
             }
-            for batch, states in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
+            for states, examples in states_of_batches(forward_pass, tokens, batches, part):
                 for name, array in states.items():
                     files[name].write(array.float().cpu().contiguous().numpy().data)
-                progress(len(batch.rows))
+                progress(examples)
         sizes = {file.name: (file.stat().st_size, checksum(file)) for file in sorted(part.iterdir())}
         seconds = perf_counter() - begun
         facts = {"rows": len(rows), **asdict(selection), "seconds": seconds, "files": sizes}

@@ -227,9 +227,9 @@ def _load_hidden_states(prepared: Prepared, rows: Rows, progress: Progress, cost
     context, pretrained, cached = prepared.context, prepared.pretrained, prepared.plan.cached
     progress.begin("hidden states")
     pretrained.restore()  # an earlier call on the same sweep leaves the parameters as its last run trained them
-    loaded = 0
+    loaded = 0.0
 
-    def advance(more: int) -> None:
+    def advance(more: float) -> None:
         nonlocal loaded
         loaded += more
         progress.set_done(cost * loaded / len(rows))

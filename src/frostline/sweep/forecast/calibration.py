@@ -3,7 +3,8 @@
 import os
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -11,10 +12,13 @@ from time import perf_counter
 import numpy as np
 
 from frostline.fast.malloc import memory_reused
-from frostline.frozen.batches import Rows
+from frostline.frozen.batches import ForwardBatch, Rows
+from frostline.frozen.forward_pass import Computed, ForwardPass
 from frostline.frozen.selection import StateSelection
 from frostline.model.device import Machine
 from frostline.model.memory import peak_memory
+from frostline.model.streaming import stream_of
+from frostline.model.tokens import Tokens
 from frostline.statistics.tune import FULL, Tune
 from frostline.sweep.forecast.pace import TimedPoints
 from frostline.sweep.forecast.random_states import RandomStates
@@ -44,14 +48,25 @@ def forward_pass_speed(workload: Workload, rows: Rows) -> float:
     forward_pass, speeds = context.forward_pass(need), []
     batches = forward_pass.batches(tokens.lengths, rows)
     chosen = [batches[n] for n in evenly_spaced(len(batches), TIMED_BATCHES)]
-    with memory_reused():
+    with memory_reused(), _first_layers(forward_pass, tokens) as (compute, share):
         for batch in [chosen[0], *chosen]:
             begun = perf_counter()
-            for states in forward_pass.hidden_states(tokens, [batch]):
-                for array in states.values():
-                    array.float().cpu()
-            speeds.append(workload.batch_operations(batch) / (perf_counter() - begun))
+            for array in compute(batch, None).selected.values():
+                array.float().cpu()
+            speeds.append(share * workload.batch_operations(batch) / (perf_counter() - begun))
     return statistics.median(speeds[1:])  # the first is a warm-up
+
+
+@contextmanager
+def _first_layers(
+    forward_pass: ForwardPass, tokens: Tokens
+) -> Iterator[tuple[Callable[[ForwardBatch, None], Computed], float]]:
+    """A function that runs the layers to time, and their share of all that run: of a streamed model, the first one."""
+    stream, depth = stream_of(forward_pass.model), forward_pass.depth
+    timed = depth if stream is None else min(1, depth)
+    names = stream.in_layers(forward_pass.anatomy, range(timed)) if stream else []
+    with stream.loaded(names) if stream else nullcontext(), forward_pass.layers(tokens, None, timed) as compute:
+        yield compute, timed / depth if depth else 1.0
 
 
 def disk_speed(folder: Path) -> float:

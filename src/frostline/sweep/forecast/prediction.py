@@ -68,7 +68,8 @@ def make_forecast(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = 
     if not known:
         return None
     calibration = known[len(known) // 2]  # the median
-    plain_points = calibrate_plain(workload, cases, speed) if plain else None
+    fits = prepared.pretrained.stream is None  # otherwise Trainer could not train it
+    plain_points = calibrate_plain(workload, cases, speed) if plain and fits else None
     forward_pass_seconds = forward_pass_operations / speed
     if len(uncached):
         written = cached.bytes(len(uncached), int(context.tokens.lengths[uncached].sum()), workload.anatomy.width)

@@ -1,0 +1,72 @@
+"""Read single weights from the safetensors files of a model folder."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the value of a parameter is."""
+
+    file: Path
+    key: str
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that transformers reads: one file, or those that an index names. Empty if there is neither."""
+    if (folder / WHOLE).is_file():
+        return [folder / WHOLE]
+    if not (folder / INDEX).is_file():
+        return []
+    names = json.loads((folder / INDEX).read_bytes())["weight_map"].values()
+    return [folder / Path(name).name for name in sorted(set(names))]
+
+
+def shapes_in(files: Iterable[Path]) -> Iterator[tuple[Source, tuple[int, ...], bool]]:
+    """For each weight: where it is, its shape, and whether it holds floating-point numbers. Only headers are read."""
+    for file in files:
+        with safe_open(file, "pt") as opened:
+            for key in opened.keys():  # noqa: SIM118 -- it is no dictionary
+                part = opened.get_slice(key)
+                yield Source(file, key), tuple(part.get_shape()), "F" in part.get_dtype()
+
+
+def float32_bytes(files: Iterable[Path]) -> int:
+    """The bytes that the weights take in memory as float32."""
+    return sum(4 * prod(shape) for _, shape, _ in shapes_in(files))
+
+
+def read_weights(sources: Mapping[str, Source]) -> Iterator[tuple[str, Tensor]]:
+    """The value of each parameter by name, file by file.
+
+    The values are mapped from their files. Their memory is returned when no tensor of a file is left.
+    """
+    by_file: dict[Path, list[str]] = {}
+    for name, source in sources.items():
+        by_file.setdefault(source.file, []).append(name)
+    for file, names in by_file.items():
+        with safe_open(file, "pt") as opened:
+            for name in names:
+                yield name, opened.get_slice(sources[name].key)[...]
+
+
+def unread(shape: Iterable[int], device: torch.device | str = "cpu") -> Tensor:
+    """A value that stands for one that is not in memory: NaN everywhere, in the memory of one number.
+
+    Every result that depends on it is NaN.
+    """
+    return torch.full((), torch.nan, device=device).expand(*shape)
+
+
+def is_unread(value: Tensor) -> bool:
+    """Whether a value is one of :func:`unread`."""
+    return value.dim() > 0 and not any(value.stride())

@@ -1,0 +1,165 @@
+"""Whether a sweep streams the layers of its model, and which of them its runs need in memory.
+
+Streamed layers are read from the model folder one at a time (:mod:`frostline.model.streaming`). Only the forward pass over the
+frozen layers can do that, so each run must start from cached hidden states.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import psutil
+import torch
+
+from frostline import FrostlineError
+from frostline.model.anatomy import Anatomy, count_parameters
+from frostline.model.device import Machine
+from frostline.model.places import layer_number
+from frostline.model.pretrained import Pretrained
+from frostline.model.streaming import Stream
+from frostline.model.trainable import Trainable
+from frostline.statistics.tune import FULL, Tune
+from frostline.sweep.plan import Plan
+from frostline.sweep.specification import SweepSpec
+from frostline.sweep.work.memory import COPIES, COPY_BYTES
+from frostline.training.context import starting_cut
+from frostline.training.specification import RunSpec
+from frostline.training.ways.phases import trainings_of
+
+LOAD_ANYWAY = "or load the whole model with --no-stream"
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes of memory that are free on the device."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return int(psutil.virtual_memory().available)
+
+
+def whether_to_stream(spec: SweepSpec, machine: Machine) -> Callable[[int], bool]:
+    """From the bytes of all weights in float32 to whether the layers are streamed: as asked, or else if they do not fit."""
+    return lambda needed: needed > free_memory(machine.device) if spec.stream is None else spec.stream
+
+
+def require_no_choice_by_weights(spec: SweepSpec) -> None:
+    """Refuse ways that choose modules by weights which are not in memory.
+
+    Raises:
+        FrostlineError: There is such a way.
+    """
+    for name in spec.values_of("tune"):
+        way = spec.way_of(name)
+        if way.signal_share and way.modules is None:
+            raise FrostlineError(
+                f"{name} compares the weights of all layers, so they cannot be streamed: leave it out, {LOAD_ANYWAY}."
+            )
+
+
+def searchable(tunes: Sequence[Tune], pretrained: Pretrained, machine: Machine) -> tuple[Tune, ...]:
+    """The values of ``tune`` for a search. If layers are streamed, full fine-tuning and layers that do not fit are left out.
+
+    If the user has limited k, full fine-tuning is not among the values. Then nothing is left out.
+    """
+    if pretrained.stream is None or FULL not in tunes:
+        return tuple(tunes)
+    anatomy, free = pretrained.anatomy, free_memory(machine.device)
+    numbers = [k for k in tunes if isinstance(k, int) and k < anatomy.count]
+    fit = [k for k in numbers if _bytes_for(pretrained, k, Trainable(k).parameters(anatomy)) <= free]
+    return tuple(fit if len(fit) > 1 else numbers[:2])
+
+
+def load_upper_layers(spec: SweepSpec, plan: Plan, pretrained: Pretrained, machine: Machine) -> Plan:
+    """Load the layers that the runs need for good. Returns the plan with a sentence about streaming.
+
+    Raises:
+        FrostlineError: A run cannot start from cached hidden states, or its layers do not fit into memory.
+    """
+    stream = pretrained.stream
+    if stream is None:
+        return plan
+    anatomy = pretrained.anatomy
+    different = {run.trainable: run for run in plan.runs}
+    lowest = min(_lowest_cut(spec, plan, run, anatomy) for run in different.values())
+    free = free_memory(machine.device)
+    needs = {
+        name: _bytes_for(pretrained, anatomy.count - lowest, run.to_train.parameters(anatomy))
+        for name, run in different.items()
+    }
+    largest = max(needs, key=lambda name: needs[name])
+    if needs[largest] > free and len(plan.done) < len(plan.runs):
+        raise FrostlineError(
+            f"tune {largest} needs at least {_gb(needs[largest])} for its layers and their optimizer, but {_gb(free)} of memory "
+            "are free: tune fewer layers, or free memory."
+        )
+    stream.keep(stream.in_layers(anatomy, range(lowest, anatomy.count)))
+    note = (
+        f"{_note(spec, pretrained, stream, free)} Training takes at least {_gb(needs[largest])} for weights and optimizer "
+        f"(tune {largest})."
+    )
+    return replace(plan, notes=(note, *plan.notes))
+
+
+def _lowest_cut(spec: SweepSpec, plan: Plan, run: RunSpec, anatomy: Anatomy) -> int:
+    """The lowest cut from which a training of this run starts.
+
+    Raises:
+        FrostlineError: One of its trainings needs the whole model.
+    """
+    cuts = []
+    for training in trainings_of(run, anatomy):
+        cut = starting_cut(plan.cached, anatomy, training)
+        if cut is None:
+            depth = training.to_train.depth(anatomy)
+            raise FrostlineError(_refusal(spec, run, uncached=depth is not None and depth < anatomy.count))
+        cuts.append(cut)
+    return min(cuts)
+
+
+def _refusal(spec: SweepSpec, run: RunSpec, *, uncached: bool) -> str:
+    """Why this run cannot be streamed, and what to do."""
+    what = f"tune {run.trainable} cannot be streamed"
+    if spec.frozen_dropout:
+        return f"{what}, because with --frozen-dropout no hidden states are cached: leave that out, {LOAD_ANYWAY}."
+    if uncached:
+        return (
+            f"{what}, because its hidden states do not fit on the disk (--cache-limit): free disk space, {LOAD_ANYWAY}."
+        )
+    return f"{what}, because it needs all layers in every step: tune fewer layers, {LOAD_ANYWAY}."
+
+
+def _bytes_for(pretrained: Pretrained, depth: int, trained: frozenset[str]) -> int:
+    """Bytes of the weights above a cut at this depth, and of what a run holds for the parameters that it trains."""
+    anatomy, model = pretrained.anatomy, pretrained.model
+    lower = range(anatomy.count - max(1, depth))  # the last layer is always in memory
+    held = frozenset(name for name, place in anatomy.places.items() if layer_number(place) not in lower)
+    return COPY_BYTES * (count_parameters(model, held) + COPIES * count_parameters(model, trained))
+
+
+def _note(spec: SweepSpec, pretrained: Pretrained, stream: Stream, free: int) -> str:
+    """The sentences about streaming in a plan."""
+    model, anatomy = pretrained.model, pretrained.anatomy
+    numbers = sorted({n for name in stream.absent if (n := layer_number(anatomy.places[name])) is not None})
+    sizes = [COPY_BYTES * count_parameters(model, frozenset(stream.in_layers(anatomy, [n]))) for n in numbers]
+    held = frozenset(anatomy.places) - stream.absent
+    why = (
+        "--stream"
+        if spec.stream
+        else f"all weights take {_gb(COPY_BYTES * count_parameters(model))}, {_gb(free)} are free"
+    )
+    tied = _tied(pretrained)
+    return (
+        f"Streams ({why}): {len(numbers)} of {anatomy.count} layers are read from {pretrained.folder} one at a time, "
+        f"{_gb(max(sizes, default=0))} each. Embeddings, head and the other layers stay in memory: "
+        f"{_gb(COPY_BYTES * count_parameters(model, held))}." + (f" Tied weights count once: {tied}." if tied else "")
+    )
+
+
+def _tied(pretrained: Pretrained) -> str:
+    """The names of parameters that are the same as others."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in pretrained.model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return ", ".join(" = ".join(same) for same in names.values() if len(same) > 1)
+
+
+def _gb(count: float) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 5e7 else f"{count / 1e6:.1f} MB"

@@ -1,0 +1,151 @@
+"""A sweep with streamed layers: the same results as with the whole model in memory, and what cannot be streamed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from huggingface_hub import constants
+
+from frostline import FrostlineError, Sweep
+from frostline.model.shards import float32_bytes, weight_files
+from frostline.sweep import streaming
+from frostline.sweep.prepare import prepare
+from frostline.sweep.progress import Progress
+from frostline.sweep.results.store import Store
+from streamed_models import same_weights, sharded
+from tiny import QUICK, SMALL, run_sweep
+
+
+def settings(model: Path, table: Path, out: Path, **other: Any) -> dict[str, Any]:
+    return {"model": model, "train": table, "tune": "0,2", "seeds": 1, "out": out, **SMALL, "test": None, **other}
+
+
+def own_cache(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_ASSETS_CACHE", str(out.with_suffix(".cache")))
+
+
+def bytes_of(paths: Any) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in paths}
+
+
+def compare_runs(loaded: Sweep, streamed: Sweep) -> None:
+    """The predictions, hidden states, scores and audits of all runs have the same bits. The cache has the same keys."""
+    prepared = streamed._prepare(Progress())
+    assert prepared.pretrained.stream and loaded._prepare(Progress()).pretrained.stream is None
+    stores = [Store(one.out) for one in (loaded, streamed)]
+    assert stores[0].done() == stores[1].done() == {one.digest for one in prepared.plan.runs}
+    for digest in stores[0].done():
+        facts, other = (store.result(digest) for store in stores)
+        assert {**facts, "cost": None} == {**other, "cost": None}
+        expected, found = (store.predictions(digest) for store in stores)
+        assert {k: v.tobytes() for k, v in expected.items()} == {k: v.tobytes() for k, v in found.items()}
+    caches = [sorted(one.out.with_suffix(".cache").rglob("*.npy")) for one in (loaded, streamed)]
+    assert [path.parts[-3:] for path in caches[0]] == [path.parts[-3:] for path in caches[1]]
+    assert bytes_of(caches[0]) == bytes_of(caches[1])
+
+
+@pytest.mark.parametrize(
+    ("model_type", "dtype", "precision"),
+    [
+        ("bert", torch.float32, "float32"),
+        ("llama", torch.bfloat16, "bfloat16"),
+        pytest.param("llama", torch.float32, "float32", marks=pytest.mark.slow),
+        pytest.param("bert", torch.bfloat16, "bfloat16", marks=pytest.mark.slow),
+        pytest.param("gpt2", torch.bfloat16, "float32", marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_streamed_equals_loaded(
+    model_type: str,
+    dtype: torch.dtype,
+    precision: str,
+    tiny_table: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = sharded(tmp_path / "model", model_type, dtype=dtype)
+    made = []
+    for name, stream in (("loaded", False), ("streamed", True)):
+        own_cache(tmp_path / name, monkeypatch)
+        made.append(run_sweep(settings(model, tiny_table, tmp_path / name, stream=stream, precision=precision)))
+    compare_runs(*made)
+
+
+@pytest.mark.slow
+def test_a_whole_sweep_with_its_saved_model(tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, made = sharded(tmp_path / "model", "llama", dtype=torch.bfloat16), []
+    for name, stream in (("loaded", False), ("streamed", True)):
+        own_cache(tmp_path / name, monkeypatch)
+        own = settings(model, tiny_table, tmp_path / name, stream=stream, **{**QUICK, "train_size": None})
+        made.append(Sweep(progress=Progress(), **own))
+        made[-1].run()
+    compare_runs(*made)
+    same_weights(*(one.out / "model" for one in made))
+
+
+REFUSED = {
+    "tune all cannot be streamed, because it needs all layers in every step: tune fewer layers, or load": {
+        "tune": "1,all"
+    },
+    "tune last 3 cannot be streamed, because it needs all layers": {"tune": "3"},
+    "because its hidden states do not fit on the disk (--cache-limit)": {"cache_limit": 0.0},
+    "with --frozen-dropout no hidden states are cached": {"frozen_dropout": True},
+    "spectrum-25 compares the weights of all layers, so they cannot be streamed": {"tune": "1,spectrum-25"},
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_cannot_be_streamed_is_refused_before_anything_runs(
+    message: str, tiny_bert: Path, tiny_table: Path, tmp_path: Path
+) -> None:
+    own = settings(tiny_bert, tiny_table, tmp_path / "o", **{"stream": True, **REFUSED[message]})
+    with pytest.raises(FrostlineError) as caught:
+        Sweep(progress=Progress(), **own).plan()
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value) and not (tmp_path / "o").exists()
+
+
+def free(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """As if this many bytes of memory were free."""
+    monkeypatch.setattr(streaming, "free_memory", lambda device: count)
+
+
+def notes_of(own: dict[str, Any]) -> str:
+    return "\n".join(Sweep(progress=Progress(), **own).plan(timed=False).notes)
+
+
+@pytest.fixture(scope="module")
+def deep_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small BERT with 16 layers: full fine-tuning takes many times the memory of one layer."""
+    return sharded(tmp_path_factory.mktemp("deep") / "model", "bert", layers=16)
+
+
+def test_layers_are_streamed_by_themselves_if_the_weights_do_not_fit(
+    deep_model: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = settings(deep_model, tiny_table, tmp_path / "o")
+    needed = float32_bytes(weight_files(deep_model))
+    free(monkeypatch, needed)
+    assert "Streams" not in notes_of(own)
+    free(monkeypatch, needed - 1)
+    assert f"Streams (all weights take {needed / 1e6:.1f} MB" in notes_of(own)
+    assert "Streams" not in notes_of({**own, "stream": False})
+    assert f"14 of 16 layers are read from {deep_model} one at a time" in notes_of({**own, "stream": True})
+    with pytest.raises(FrostlineError, match=r"tune last 9 needs at least .* for its layers and their optimizer, but"):
+        notes_of({**own, "tune": "0,9"})
+
+
+def test_a_search_compares_what_fits(
+    deep_model: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free(monkeypatch, float32_bytes(weight_files(deep_model)) - 1)
+    spec = Sweep(**settings(deep_model, tiny_table, tmp_path / "o", tune=0)).spec
+    prepared = prepare(spec, {}, Progress(), tunes=lambda layers: (*range(layers + 1), "all"), probes=True)
+    last = prepared.requested.tune[-1]
+    assert prepared.requested.tune == tuple(range(last + 1)) and 1 < last < 15
+    stream = prepared.pretrained.stream
+    assert stream is not None
+    assert stream.absent == set(stream.in_layers(prepared.pretrained.anatomy, range(16 - last)))
+    limited = prepare(spec, {}, Progress(), tunes=lambda layers: (0, 1, 2), probes=True)
+    assert limited.requested.tune == (0, 1, 2)
