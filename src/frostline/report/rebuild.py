@@ -1,6 +1,7 @@
 """Rebuild the answer, the tables and the page of a sweep from the results in its folder."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
             first["sentence"] += f" To be surer: `{command}`."
     answer["sentence"], answer["decision"] = first["sentence"], first["decision"]
     answer["search"] = search and search.to_json()
-    answer |= by_class(answer["sizes"][0], validation, predictions, folder.spec)
+    answer |= by_class(answer["sizes"][0], validation, predictions, _of_outputs(folder.spec, first["recommended"]))
     test = _labelled(folder, "test") if folder.is_complete else None
     if test is not None:
         done = [row for row in rows if row["test"] is not None]
@@ -90,6 +91,12 @@ def settings_of(spec: SweepSpec) -> AnalysisSettings:
     sure = spec.sure or (LIKELY if given else None)
     settings = AnalysisSettings(target=spec.target or AnalysisSettings.target, price=spec.price * POINT, sure=sure)
     return settings if spec.margin is None else replace(settings, margin=spec.margin, by_margin=True)
+
+
+def _of_outputs(spec: SweepSpec, recommended: Mapping[str, Any] | None) -> SweepSpec:
+    """The sweep without a temperature and a threshold if the recommended model cannot be saved with them."""
+    saved = recommended is None or spec.way_of(recommended["trainable"]).in_loop
+    return spec if saved else spec.model_copy(update={"calibrate": False, "threshold": None})
 
 
 def _labelled(folder: Folder, split: str) -> Labelled | None:

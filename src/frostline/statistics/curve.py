@@ -54,7 +54,8 @@ def compare(
     points = _points(steps, of_reference, settings)
     main = main_point({"operating_points": points, "deciding_point": settings.deciding_point})
     ways = [cell for cell in described if is_way(cell["trainable"])]
-    decision, choices = _decide([*steps, *ways], cells, evidence, settings, reference, alternatives)
+    others = [name for name in alternatives if name not in cells]
+    decision, choices = _decide([*steps, *ways], cells, evidence, settings, reference, others)
     undecided = main["not_ruled_out"] if main["verdict"] == UNDECIDED else None
     return {
         "train_size": runs[0]["train_size"],
@@ -112,7 +113,11 @@ def _decide(
     ]
     # of the reference, as the costs of k are; a table of others may not know how many layers a way trains
     most = max((step["tuned_share"] or 0.0 for step in usable if is_k(step["trainable"])), default=0.0) or 1.0
-    ways = [min(1.0, (step["tuned_share"] or 1.0) / most) for step in usable if is_way(step["trainable"])]
+    ways = [
+        min(1.0, (1.0 if step["tuned_share"] is None else step["tuned_share"]) / most)
+        for step in usable
+        if is_way(step["trainable"])
+    ]
     good = {step["trainable"]: cells[step["trainable"]].good for step in usable}
     choices = JointEstimate.of(good, depth, alternatives, evidence, ways).choices
     base = evidence.chance if settings.corrected else None

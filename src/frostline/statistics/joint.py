@@ -20,12 +20,14 @@ class JointEstimate:
         costs: Of each, the share of layers that it tunes. Measured times would make the decisions of equal sweeps differ.
         observed: Their scores.
         posterior: Of their mean scores.
+        ways: The positions of the ways to tune.
     """
 
     names: tuple[str, ...]
     costs: tuple[float, ...]
     observed: Observed
     posterior: Posterior
+    ways: range = range(0)
 
     @classmethod
     def of(
@@ -48,14 +50,20 @@ class JointEstimate:
         runs = [*cells.values(), *([alternative_run(name)] for name in alternatives)]
         observed = evidence.observed(runs, [*depth, *(None for _ in (*ways, *alternatives))])
         costs = (*(min(1.0, place) for place in depth), *ways, *(0.0 for _ in alternatives))
-        return cls((*cells, *alternatives), costs, observed, posterior(observed))
+        return cls((*cells, *alternatives), costs, observed, posterior(observed), range(len(depth), len(cells)))
 
     @cached_property
     def choices(self) -> tuple[Choice, ...]:
         """The choices that have a score, the cheapest first."""
         means = zip(self.observed.seen.tolist(), self.observed.means, strict=True)
         choices = [
-            Choice(name=self.names[n], score=float(mean), cost=self.costs[n], draws=self.posterior.draws[:, n])
+            Choice(
+                name=self.names[n],
+                score=float(mean),
+                cost=self.costs[n],
+                draws=self.posterior.draws[:, n],
+                is_way=n in self.ways,
+            )
             for n, mean in means
         ]
         return tuple(sorted(choices, key=lambda choice: choice.cost))  # stable: k = 0 before the models without layers

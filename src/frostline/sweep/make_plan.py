@@ -81,7 +81,8 @@ def _states_wanted(spec: SweepSpec, runs: Sequence[RunSpec], context: RunContext
     """The hidden states that these runs (and probes) could use, if there were enough disk space."""
     anatomy = context.pretrained.anatomy
     different = {(run.tune, run.to_train): run for run in runs}.values()
-    trainings = [training for run in different for training in trainings_of(run, anatomy)]
+    probes = probes or any(run.way.reads_features for run in different)
+    trainings = [training for run in different if run.way.in_loop for training in trainings_of(run, anatomy)]
     depths = {None if spec.frozen_dropout else training.to_train.depth(anatomy) for training in trainings}
     cuts = {anatomy.count - depth for depth in depths if depth is not None and depth != anatomy.count}
     wanted = selection_for(sorted(cuts), anatomy, context.head_reads)

@@ -31,7 +31,7 @@ class Group:
 
 def groups_by_tune(runs: Sequence[RunSpec], model: nn.Module, anatomy: Anatomy) -> dict[Tune, tuple[Group, ...]]:
     """The groups of each value of ``tune``. They are the same for every seed and train size."""
-    alike: dict[Tune, dict[float, RunSpec]] = {}
+    alike: dict[Tune, dict[float | None, RunSpec]] = {}
     for run in runs:
         alike.setdefault(run.tune, {}).setdefault(run.learning_rate, run)
     return {tune: groups_of(list(by_rate.values()), model, anatomy) for tune, by_rate in alike.items()}

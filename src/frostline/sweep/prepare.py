@@ -42,7 +42,9 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
 from frostline.training.context import RunContext
+from frostline.training.estimators.by_name import estimator_of
 from frostline.training.problem import Problem
+from frostline.training.rows import subset_rows
 from frostline.training.specification import RunSpec
 from frostline.training.tagging import TagProblem
 from frostline.training.ways.adapter import require_peft
@@ -105,6 +107,9 @@ def prepare(
         FrostlineError: Anything that the user can correct.
     """
     store = Store(Path(spec.out).expanduser())
+    for tune in spec.values_of("tune"):
+        if estimator := estimator_of(spec.way_of(tune)):
+            estimator.require_installed()
     older = store.read_spec()
     before = None if older is None else read_identity(older, store.out)
     _require_free_folder(store.out, older)
@@ -128,6 +133,8 @@ def prepare(
     runs = expand(spec, identity)
     for run in {(run.tune, run.train_size): run for run in runs}.values():
         require_suitable(run, pretrained, data.task.task_type)
+        if estimator := estimator_of(run.way):
+            estimator.require_suitable(run, data.train.take(subset_rows(run, data.train.targets, data.folds)))
     encoded = encode_splits(spec, splits, max_length, pretrained, trained=rows_trained(runs, data))
     context = _context(spec, pretrained, machine, data, encoded, metric=metric)
     plan = make_plan(
@@ -192,7 +199,13 @@ def _context(
         weights = torch.from_numpy(class_weights(own, spec.class_weights, data.task.labels)).float()
     problem = _problem(spec, data, tokens, weights, metric)
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
-    return RunContext(pretrained, machine, problem, tokens, rows, reads, packed=False, folds=data.folds)
+    return RunContext(
+        *(pretrained, machine, problem, tokens, rows, reads),
+        packed=False,
+        folds=data.folds,
+        examples=splits_of(data),
+        labels=data.task.labels,
+    )
 
 
 def _problem(spec: SweepSpec, data: Data, tokens: Tokens, weights: torch.Tensor | None, metric: str) -> Problem:

@@ -1,11 +1,12 @@
 """The model, the encoded examples and the cached hidden states that all runs of one worker share."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from frostline.data.examples import Examples
 from frostline.fast.last_layer import HeadTokenPart
 from frostline.frozen.batches import Rows, tokens_per_batch
 from frostline.frozen.cache.hidden_states import HiddenStates
@@ -35,6 +36,7 @@ class RunContext:
             fold.
         head_token: The part of the last layer that runs for the head's token only; None runs all of it for all tokens.
         states: The cached hidden states; None until they are loaded.
+        examples: The texts of each split, and ``labels`` the names of the classes, for runs that are not trained in the loop.
         workers: How many runs train at the same time and share the cores.
         as_trainer: Compute like transformers' Trainer, to time it: no scoring in chunks, and a gradient for every row of an
             embedding table.
@@ -55,11 +57,17 @@ class RunContext:
     folds: Rows | None = None
     head_token: HeadTokenPart | None = None
     states: HiddenStates | None = None
+    examples: Mapping[str, Examples] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
     workers: int = 1
     as_trainer: bool = False
     forward_pass_seconds: float = 0.0
     stack_sizes: dict[Hashable, tuple[int, str | None]] = field(default_factory=dict)
     micro_batches: dict[str, int] = field(default_factory=dict)
+
+    def examples_of(self, rows: Rows, split: str) -> Examples:
+        """The texts of rows of a split, given as rows of the pool."""
+        return self.examples[split].take(rows - self.splits[split][0])
 
     def micro_batch(self, spec: RunSpec) -> int:
         """How many examples of a run are computed together in training. Their gradients are added up to those of a batch."""
@@ -103,8 +111,11 @@ class RunContext:
 def starting_cut(cached: StateSelection, anatomy: Anatomy, spec: RunSpec) -> int | None:
     """The cut from which a run starts: its own cut, or the nearest cached cut below it.
 
-    None runs the whole model: the embeddings are trained, dropout is on in frozen layers, or no such cut is cached.
+    None runs the whole model: the embeddings are trained, dropout is on in frozen layers, or no such cut is cached. A run that
+    reads frozen features starts after the last layer if they are cached.
     """
+    if not spec.way.in_loop:
+        return anatomy.count if spec.way.reads_features and cached.pooled else None
     tuned = spec.to_train.depth(anatomy)
     if tuned is None or spec.frozen_dropout:
         return None

@@ -165,7 +165,7 @@ class RunSpec(Settings):
     phase: int = 0  # the number of this training among those of a run in several phases
     seed: int
     train_size: int
-    learning_rate: float
+    learning_rate: float | None  # None: nothing has one
     head_learning_rate: HeadLearningRate = HEAD_LEARNING_RATE  # None: the same as for the layers; always None for k = 0
 
     @cached_property
@@ -198,6 +198,8 @@ class RunSpec(Settings):
         way = self.way if is_way(self.tune) else None
         if way is None:
             return Trainable(self.tune, self.tune_modules, self.tune_pooler)
+        if not way.trains_model:
+            return Trainable(0, pooler=False, head=False)
         seed = generator_seed(self.seed, "layers") if way.layers == "random" else 0
         return Trainable(
             way.trained,

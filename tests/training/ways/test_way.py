@@ -16,6 +16,7 @@ RUN = {
     "learning_rate": 1e-3,
 }
 CHANGED = {
+    "estimator": "probe",
     "tune": 2,
     "layers": "first",
     "only": "biases",
@@ -66,6 +67,7 @@ def test_every_field_changes_the_digest_of_a_run() -> None:
         ({"reinitialized": 3, "tune": 2}, "would stay random"),
         ({"transferred": 3, "only": "norms"}, "transferred and only = 'norms' cannot be combined"),
         ({"mixout": 1.0}, "less than 1"),
+        ({"estimator": "probe", "tune": 2}, "tune is about fine-tuning, but estimator = 'probe'"),
         ({"low_ranks": 8}, "Extra inputs"),
     ],
 )

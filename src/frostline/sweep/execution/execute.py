@@ -189,7 +189,7 @@ def _name(stack: Sequence[RunSpec]) -> str:
 
 def _save_if_best(spec: RunSpec, result: Result, weights: BestWeights, progress: Progress) -> None:
     """Store the trained parameters of a run if it is the best of its k so far."""
-    if result.facts["outcome"] != "ok" or result.facts["validation_best"] is None:
+    if not result.learned or result.facts["outcome"] != "ok" or result.facts["validation_best"] is None:
         return
     try:
         weights.save_if_best(spec, result.facts["validation_best"], result.learned)
@@ -234,7 +234,7 @@ def check_cuts(prepared: Prepared) -> list[Check]:
     if prepared.checks is not None:
         return prepared.checks
     pretrained, context = prepared.pretrained, prepared.context
-    last = {spec.tune: spec for spec in prepared.plan.runs if spec.tune != NAMED}.values()
+    last = {spec.tune: spec for spec in prepared.plan.runs if spec.tune != NAMED and spec.way.in_loop}.values()
     ks = {k for spec in last if (k := spec.to_train.depth(pretrained.anatomy)) is not None}
     ends = {min(ks), max(ks)} if ks else set()
     cached = prepared.plan.cached

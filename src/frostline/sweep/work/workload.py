@@ -7,6 +7,8 @@ import numpy as np
 
 from frostline.frozen.batches import ForwardBatch, Lengths, Rows
 from frostline.frozen.selection import StateSelection
+from frostline.model.trainable import Trainable
+from frostline.statistics.tune import FULL
 from frostline.sweep.work.operations import (
     BatchTotals,
     OperationCounter,
@@ -16,6 +18,7 @@ from frostline.sweep.work.operations import (
     sorted_batch_totals,
 )
 from frostline.training.context import RunContext, starting_cut
+from frostline.training.estimators.by_name import estimator_of
 from frostline.training.rows import train_rows, validation_rows
 from frostline.training.specification import RunSpec
 from frostline.training.steps import StepPlan
@@ -96,6 +99,10 @@ class Workload:
 
     def operations(self, spec: RunSpec) -> float:
         """Operations of a whole run."""
+        if estimator := estimator_of(spec.way):
+            epoch = random_batch_totals(self.lengths(spec), spec.batch_size)
+            whole = self.matrices.training(Trainable(FULL).parameters(self.anatomy), epoch, None)
+            return estimator.operations(spec, self.context, whole)
         work, cut = self.run_work(spec), self.cut(spec)
         return self.training_operations(spec, work) + self.matrices.forward(work.scored, cut or 0)
 

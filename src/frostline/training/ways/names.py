@@ -21,6 +21,8 @@ NAMED_WAYS: Mapping[str, Way] = {
     "l2-sp": Way(towards_pretrained=0.01),
     "mixout": Way(mixout=0.7),
     "uncorrected": Way(bias_correction=False),
+    "probe": Way(estimator="probe"),
+    "words": Way(estimator="words"),
 }
 NUMBERED_WAYS = (
     "spectrum",
