@@ -18,6 +18,7 @@ from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
 from frostline.frozen.bundle.folder import is_bundle
 from frostline.model.classifier import is_tagger, load_classifier, logits_of
 from frostline.model.output_keys import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL
+from frostline.training.estimators.saved_encoder import saved_encoder
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.saved import saved_probe
 from frostline.training.probes.words import FACTS as WORDS_FACTS
@@ -185,6 +186,11 @@ def predict(
         labels = tuple(about["labels"])
         values = model_of_words.predictions(texts).astype(np.float32)
         return Predictions(texts, labels, values, 0, threshold=_threshold({}, labels, threshold))
+    if encoder := saved_encoder(folder):
+        labels = tuple(encoder.about["labels"])
+        decision = _threshold({}, labels, threshold)
+        values, truncated = encoder.values(texts, trust_remote_code=trust_remote_code)
+        return Predictions(texts, labels, values, truncated, threshold=decision)
     classifier = load_classifier(Path(folder), trust_remote_code=trust_remote_code)
     config = classifier.model.config
     _outputs(config, threshold)  # an unusable threshold is refused before anything is computed

@@ -197,7 +197,8 @@ class SweepSpec(Settings):
             return [(None, None)]
         if tune != 0:
             factor = way.rate_factor
-            return [(factor * layers, self.head_learning_rate[0]) for layers in self.learning_rate]
+            head_rate = self.head_learning_rate[0] if way.in_loop else None
+            return [(factor * layers, head_rate) for layers in self.learning_rate]
         head = [self.learning_rate if one is None else (one,) for one in self.head_learning_rate]
         return [(one, None) for one in dict.fromkeys(one for several in head for one in several)]
 

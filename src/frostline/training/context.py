@@ -36,7 +36,8 @@ class RunContext:
             fold.
         head_token: The part of the last layer that runs for the head's token only; None runs all of it for all tokens.
         states: The cached hidden states; None until they are loaded.
-        examples: The texts of each split, and ``labels`` the names of the classes, for runs that are not trained in the loop.
+        examples: The texts of each split, with ``labels``, the names of the classes, and ``max_length``, the most tokens of an
+            example: what runs need that are not trained in the loop.
         workers: How many runs train at the same time and share the cores.
         as_trainer: Compute like transformers' Trainer, to time it: no scoring in chunks, and a gradient for every row of an
             embedding table.
@@ -59,6 +60,7 @@ class RunContext:
     states: HiddenStates | None = None
     examples: Mapping[str, Examples] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
+    max_length: int | None = None
     workers: int = 1
     as_trainer: bool = False
     forward_pass_seconds: float = 0.0

@@ -200,6 +200,8 @@ class RunSpec(Settings):
             return Trainable(self.tune, self.tune_modules, self.tune_pooler)
         if not way.trains_model:
             return Trainable(0, pooler=False, head=False)
+        if not way.in_loop:
+            return Trainable(way.tune, pooler=False)  # a sentence encoder has no pooler
         seed = generator_seed(self.seed, "layers") if way.layers == "random" else 0
         return Trainable(
             way.trained,

@@ -2,12 +2,17 @@
 
 from collections.abc import Mapping
 
+from frostline.training.estimators.contrastive import SetFitEstimator
 from frostline.training.estimators.estimator import Estimator
 from frostline.training.estimators.probe import ProbeEstimator
 from frostline.training.estimators.words import WordsEstimator
 from frostline.training.ways.way import Way
 
-ESTIMATORS: Mapping[str, Estimator] = {"probe": ProbeEstimator(), "words": WordsEstimator()}
+ESTIMATORS: Mapping[str, Estimator] = {
+    "probe": ProbeEstimator(),
+    "words": WordsEstimator(),
+    "setfit": SetFitEstimator(),
+}
 
 
 def estimator_of(way: Way) -> Estimator | None:

@@ -14,6 +14,7 @@ from frostline.training.context import RunContext
 from frostline.training.specification import RunSpec
 
 Logits = NDArray[np.float32]
+NEVER = -1e4  # the logit of a class without training examples, whose probability is zero; scores need a finite number
 
 
 class Fitted(Protocol):

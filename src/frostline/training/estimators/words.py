@@ -12,13 +12,12 @@ from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.frozen.batches import Rows
 from frostline.training.context import RunContext
-from frostline.training.estimators.estimator import Logits
+from frostline.training.estimators.estimator import NEVER, Logits
 from frostline.training.estimators.probe import require_one_target
 from frostline.training.probes.words import WordsModel
 from frostline.training.rows import train_rows
 from frostline.training.specification import RunSpec
 
-NEVER = -1e4  # the logit of a class without training examples, whose probability is zero; scores need a finite number
 PER_TOKEN = 20_000.0  # operations that fitting takes for each token, at the speed of a forward pass
 
 

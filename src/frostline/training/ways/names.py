@@ -23,6 +23,7 @@ NAMED_WAYS: Mapping[str, Way] = {
     "uncorrected": Way(bias_correction=False),
     "probe": Way(estimator="probe"),
     "words": Way(estimator="words"),
+    "setfit": Way(estimator="setfit"),
 }
 NUMBERED_WAYS = (
     "spectrum",

@@ -21,10 +21,10 @@ class Way(BaseModel):
 
     model_config = Strict
 
-    estimator: Literal["fine-tuning", "probe", "words"] = Field(
+    estimator: Literal["fine-tuning", "probe", "words", "setfit"] = Field(
         default=FINE_TUNING,
         description="what learns: fine-tuning of the layers, or without the training loop: probe (a linear probe on frozen "
-        "features) or words (a TF-IDF model)",
+        "features), words (a TF-IDF model) or setfit (contrastive fine-tuning of a sentence encoder)",
     )
     tune: Annotated[int, Field(ge=0)] | Literal["all"] = Field(
         default="all", description="the number of tuned layers, or all: all layers and the embeddings"
