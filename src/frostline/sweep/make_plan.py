@@ -13,7 +13,7 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
 from frostline.statistics.tune import NAMED
 from frostline.sweep.cache_space import CacheSpace
-from frostline.sweep.parameter_groups import groups_by_tune
+from frostline.sweep.parameter_groups import groups_by_tune, notes_on_seeds
 from frostline.sweep.plan import Identity, Plan
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
@@ -70,7 +70,11 @@ def make_plan(
         truncated={name: tokens.truncated() for name, tokens in encoded.items()},
         truncated_by_class=_truncated_by_class(identity, data, encoded["train"]),
         max_length=identity.max_length,
-        notes=(*data.notes, *_notes_on_named_modules(runs, context.pretrained)),
+        notes=(
+            *data.notes,
+            *_notes_on_named_modules(runs, context.pretrained),
+            *notes_on_seeds(runs, anatomy),
+        ),
         results_bytes=len(runs)
         * (scored * 4 * max(1, len(identity.labels)) * prod(context.problem.predictions_per_row) + 12_000),
         model_bytes=4 * sum(p.numel() for p in model.parameters()),
