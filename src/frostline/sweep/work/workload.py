@@ -76,8 +76,9 @@ class Workload:
         steps, times = self._steps(spec, lengths)
         size = spec.per_device_eval_batch_size
         parts = {name: sorted_batch_totals(some, size) for name, some in self._splits(spec).items()}
-        scored = parts.pop("validation") * times + sorted_batch_totals(lengths[: spec.train_score_rows], size)
-        scored, scorings = sum(parts.values(), scored), 2 * times + 1 + len(parts)
+        phases = len(phases_of(spec, self.anatomy))  # each one scores some training rows at its end
+        scored = parts.pop("validation") * times + sorted_batch_totals(lengths[: spec.train_score_rows], size) * phases
+        scored, scorings = sum(parts.values(), scored), 2 * times + phases + len(parts)
         batch = spec.per_device_train_batch_size
         longest = max(self.context.computed_tokens(lengths[n : n + batch]) for n in range(0, len(lengths), batch))
         all_scored = (lengths, *self._splits(spec).values())
@@ -138,10 +139,11 @@ class Workload:
         return TimingCase(spec, names, self.cut(spec), work.steps.mean, work.scored.mean, tuple(stackable))
 
     def _steps(self, spec: RunSpec, lengths: Lengths) -> tuple[BatchTotals, int]:
-        """The totals of all training steps of a run, and how often it is scored on validation."""
+        """The totals of all training steps of a run, and how often it is scored on validation in all its phases."""
         epoch = random_batch_totals(lengths, spec.batch_size)
         steps = StepPlan.of(spec, len(lengths))
-        return epoch * (steps.total / steps.per_epoch), len(steps.evaluate_after)
+        phases = [StepPlan.of(phase, len(lengths)) for phase in phases_of(spec, self.anatomy)]
+        return epoch * (steps.total / steps.per_epoch), sum(len(phase.evaluate_after) for phase in phases)
 
     def _splits(self, spec: RunSpec) -> dict[str, Lengths]:
         """The number of tokens in each example of the splits that a run is scored on."""
