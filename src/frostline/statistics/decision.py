@@ -9,8 +9,8 @@ is worth: two points by default. Training time grows in proportion to the tuned 
 same in equal sweeps.
 
 Expected scores are means of the posterior (``posterior.py``), so a k that looks best by luck is pulled towards its
-neighbours. Other ways to tune and models that train no layer have no neighbours. A choice is never recommended if another one
-has measured at least its score at no higher cost.
+neighbours, and a way towards the k of its cost. Models that train no layer have no neighbours. A choice is never recommended
+if another one has measured at least its score at no higher cost.
 
 With a wanted certainty, the recommended choice is instead the cheapest one that reaches the goal with that probability.
 """
