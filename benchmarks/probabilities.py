@@ -12,7 +12,7 @@ The last table compares the recommended k with rules that people use. It uses on
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +62,7 @@ def runs(random: np.random.Generator, truth: Array, seeds: int, rows: int, fail:
     return scores[0], groups[0]
 
 
-def observed(scores: Array, groups: Array, rows: int, depth: list[float]) -> Observed:
+def observed(scores: Array, groups: Array, rows: int, depth: Sequence[float | None]) -> Observed:
     """What an answer knows about these runs: those of each k that did not fail."""
     every = [run(str(k), seed, score) for seed, some in enumerate(scores) for k, score in enumerate(some)]
     known = with_outcomes(every, BASELINE, CLEAR / 2 / np.sqrt(rows))

@@ -1,11 +1,13 @@
 """`frostline.compare` on a tiny model: the runs, the answer, the saved model, and a folder that grows."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 from transformers import AutoModelForSequenceClassification
 
 import frostline
@@ -20,8 +22,10 @@ from frostline.statistics.outcomes import ANSWERS
 from frostline.statistics.tune import tune_of
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.forecast_record import recorded
 from frostline.training.ways.names import DEFAULT_WAYS, way_named
 from tagged import conll, tagged
+from tiny import sentences, write_csv
 
 SETTINGS = {"seeds": 2, "learning_rate": "1e-3,3e-3", "num_train_epochs": 2}
 
@@ -207,3 +211,64 @@ def test_the_table_of_a_comparison_can_be_analyzed(compared: tuple[Path, dict[st
     groups = load_groups([compared[0] / "results.csv"])
     assert {run["trainable"] for run in groups[0].runs} >= {"lora-1", "gradual", "all"}
     assert analyze(groups, AnalysisSettings())["groups"][0]["sentence"]
+
+
+@pytest.fixture(scope="module")
+def beside_a_probe(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A comparison with models that train no layer, one of which is best. Tests must not write into it."""
+    folder, rows = tmp_path_factory.mktemp("probe"), sentences(160)
+    tables = {
+        name: write_csv(folder / f"{name}.csv", some)
+        for name, some in (("train", rows[:120]), ("validation", rows[120:]))
+    }
+    given = {"model": tiny_bert, **tables, "test": "none", "out": folder / "o", **SETTINGS, "learning_rate": 1e-3}
+    return folder, frostline.compare(ways="head,probe,full", progress=Progress(), **given)
+
+
+def test_a_probe_is_one_run_for_each_seed(beside_a_probe: tuple[Path, dict[str, Any]]) -> None:
+    folder = Folder(beside_a_probe[0] / "o")
+    runs = [run for run in folder.runs if run.trainable == "probe"]
+    assert [(run.seed, run.learning_rate) for run in runs] == [(0, None), (1, None)]
+    # it reads cached features, whose time it shares
+    assert {folder.store.result(run.digest)["provenance"]["cut"] for run in runs} == {3}
+
+
+def test_a_probe_competes_at_no_cost(beside_a_probe: tuple[Path, dict[str, Any]]) -> None:
+    folder, answer = beside_a_probe
+    choices = {choice["choice"]: choice for choice in answer["sizes"][0]["choices"]}
+    assert choices["probe"]["cost_of_full"] == 0.0
+    assert choices["probe"]["beside_k"]["choice"] == "last 0"
+    assert answer["decision"]["choice"] == "probe" and "A linear probe on frozen features" in answer["sentence"]
+    page = (folder / "o" / "report.html").read_text(encoding="utf-8")
+    assert "Ways to tune" in page and "linear probe" in page
+
+
+def test_the_probe_is_that_of_frostline_probe(beside_a_probe: tuple[Path, dict[str, Any]], tiny_bert: Path) -> None:
+    path, answer = beside_a_probe
+    tables = {name: path / f"{name}.csv" for name in ("train", "validation")}
+    (probed,) = frostline.probe(model=tiny_bert, progress=Progress(), **tables)
+    folder, saved = Folder(path / "o"), json.loads((path / "o" / "model" / "probe.json").read_bytes())
+    assert (tuple(saved["layers"]), saved["pooled"]) == (probed.best.input.layers, probed.best.input.pooled)
+    cell = next(cell for cell in answer["sizes"][0]["cells"] if cell["trainable"] == "probe")
+    assert [point["validation_best"] for point in cell["points"]] == [probed.best.validation] * 2
+    logits = folder.store.predictions(answer["sizes"][0]["recommended"]["run"])["validation_best"]
+    np.testing.assert_allclose(logits, probed.best.probe.inverse_temperature * probed.best.predicted, atol=1e-4)
+    examples = folder.split("validation")
+    assert examples is not None
+    predicted = frostline.predict(path / "o" / "model", list(examples.texts)).values
+    np.testing.assert_allclose(predicted, softmax(logits, 1), atol=1e-5)
+
+
+def test_a_comparison_with_probes_goes_on_and_grows(
+    beside_a_probe: tuple[Path, dict[str, Any]], tiny_bert: Path, tmp_path: Path
+) -> None:
+    out = shutil.copytree(beside_a_probe[0] / "o", tmp_path / "o")
+    tables = {name: beside_a_probe[0] / f"{name}.csv" for name in ("train", "validation")}
+    given = {"model": tiny_bert, **tables, "test": "none", "out": out, **SETTINGS, "learning_rate": 1e-3}
+    saved = (out / "model" / "probe.json").stat().st_mtime_ns
+    answer = sweep_of("probe,full", progress=Progress(), **given).run()
+    assert answer["runs"]["done"] == 6 and (out / "model" / "probe.json").stat().st_mtime_ns == saved
+    answer = sweep_of("words,full", progress=Progress(), **given).run()
+    assert answer["runs"] == {"done": 8, "failed": 0, "pending": 0}
+    (cell,) = recorded(out)[-1]["predicted"]["cells"]
+    assert (cell["trainable"], cell["runs"]) == ("words", 2) and 0 < cell["seconds"] < 60

@@ -11,6 +11,7 @@ import pytest
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import group_of
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.learning_rates import runs_at_best_learning_rate
 from frostline.statistics.results_table.read import read_results
 from frostline.statistics.scores import Scores
 from frostline.studies.comparison import compare, gap_summary
@@ -81,6 +82,27 @@ def test_one_learning_rate_for_all_is_the_best_of_full() -> None:
     )
     assert [cell["learning_rate"] for cell in each] == [1e-4] * 4 + [1e-5]
     assert [cell["learning_rate"] for cell in one] == [1e-5] * 5
+
+
+def test_one_learning_rate_is_multiplied_by_the_factor_of_a_way() -> None:
+    def runs_of(name: str, best: float, rates: tuple[float, ...]) -> list[dict[str, Any]]:
+        return [
+            {"trainable": name, "seed": seed, "train_size": 9, "status": "done", "outcome": "ok", "learning_rate": rate}
+            | {"validation_best": 0.9 if rate == best else 0.8}
+            for rate in rates
+            for seed in (0, 1)
+        ]
+
+    cells = {
+        "all": runs_of("all", 1e-4, (1e-5, 1e-4)),
+        "lora-2": runs_of("lora-2", 1e-4, (1e-4, 1e-3)),
+        "llrd": runs_of("llrd", 1e-5, (1e-5, 1e-4)),
+        "mine": runs_of("mine", 1e-5, (1e-5, 1e-4, 1e-3)),
+        "probe": [{**run, "learning_rate": None} for run in runs_of("probe", 0.0, (0.0,))],
+    }
+    for one, expected in ((False, [1e-4, 1e-4, 1e-5, 1e-5, None]), (True, [1e-4, 1e-3, 1e-4, 1e-4, None])):
+        found = runs_at_best_learning_rate(cells, 0.5, AnalysisSettings(one_learning_rate=one))
+        assert [runs[0]["learning_rate"] for runs in found.values()] == expected
 
 
 def test_failures_are_counted_by_learning_rate_and_excluded_by_choice() -> None:

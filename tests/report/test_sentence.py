@@ -141,6 +141,14 @@ def test_a_way_is_recommended_by_its_name() -> None:
     assert [point["estimate"] for point in size["operating_points"]] == ["all"] * len(size["operating_points"])
 
 
+def test_a_probe_is_recommended_as_a_model_that_trains_no_layer() -> None:
+    answer = answer_of(make_runs(lambda k, *_: 0.6 if k == 1 else 0.9, ks=(1, "probe", "all")))
+    assert answer["sentence"].startswith(
+        "Train no layer, but fit a linear probe on frozen features: accuracy 0.900 against"
+    )
+    assert answer["sizes"][0]["recommended"]["trainable"] == "probe"
+
+
 def test_a_way_that_comes_next_is_named() -> None:
     answer = answer_of(make_runs(lambda k, *_: {"llrd": 0.88, "all": 0.9}.get(k, 0.6), ks=(1, "llrd", "all")))
     assert ". Tuning with llrd reaches 0.880" in answer["sentence"]

@@ -1,5 +1,7 @@
 """The recommendation as a decision."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -79,6 +81,7 @@ def test_a_way_is_compared_with_the_largest_k_that_costs_at_most_as_much() -> No
     full, two, one = choice("all", 0.90, 1.0, seed=1), choice("last 2", 0.86, 0.3, seed=2), choice("last 1", 0.80, 0.2)
     lora, llrd = choice("lora-2", 0.88, 0.3, seed=3), choice("llrd", 0.89, 1.0, spread=0.01, seed=4)
     early, probe = choice("early", 0.7, 0.1), choice("probe", 0.7, 0.0)
+    lora, llrd, early = (replace(one, is_way=True) for one in (lora, llrd, early))
     _, facts = decide([probe, early, one, two, lora, llrd, full], full, Rule(goal=GOAL), base=0.5, margin=0.01)
     beside = {fact["choice"]: fact["beside_k"] for fact in facts}
     assert beside["lora-2"]["choice"] == "last 2" and beside["lora-2"]["probability"] > 0.99

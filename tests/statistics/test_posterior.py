@@ -1,5 +1,7 @@
 """Draws of the mean scores of all choices."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +14,9 @@ from frostline.statistics.posterior import UNKNOWN_SPREAD, Observed, SeedNoise, 
 DEPTH = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def observed(*scores: tuple[float, ...], rows: float | None = None, depth: tuple[float, ...] | None = None) -> Observed:
+def observed(
+    *scores: tuple[float, ...], rows: float | None = None, depth: tuple[float | None, ...] | None = None
+) -> Observed:
     """Choices with these scores of seeds 0, 1, ...; ``rows``: the standard error that the validation rows cause."""
     covariance = None if rows is None else rows**2 * (0.7 + 0.3 * np.eye(len(scores)))
     return Observed(
@@ -43,6 +47,25 @@ def test_validation_rows_bound_the_certainty_of_a_mean() -> None:
     assert draws.std(0) == pytest.approx(0.02, rel=0.15)
     difference = draws[:, 1] - draws[:, 0]
     assert difference.std() < 0.02 * 0.6**0.5 * 1.1  # rows are shared, and neighbours score alike
+
+
+def beside_full(*ways: float, seeds: int = 3) -> NDArray[np.float64]:
+    """Expected scores of a curve that ends at 0.80, and of ways beside its last k."""
+    scores = [(score,) * seeds for score in (0.70, 0.78, 0.80, *ways)]
+    known = observed(*scores, rows=0.02, depth=(0.0, 0.5, 1.0, *[None] * len(ways)))
+    tied, flat = (draw_means(replace(known, beside=beside)) for beside in (dict.fromkeys(range(3, len(scores)), 2), {}))
+    return np.stack([tied.mean(0), flat.mean(0)])[:, 3:]
+
+
+def test_the_best_of_many_ways_is_pulled_towards_its_k() -> None:
+    tied, flat = beside_full(0.82, 0.795, 0.80, 0.805, 0.80, 0.798)
+    assert flat[0] == pytest.approx(0.82, abs=0.003)
+    assert 0.80 < tied[0] < 0.815 and np.argmax(tied) == 0
+
+
+def test_a_way_that_is_clearly_worse_stays_so_and_ties_no_other() -> None:
+    tied, _ = beside_full(0.60, 0.80, 0.80, 0.80)
+    assert tied[0] < 0.63 and tied[1:] == pytest.approx(0.80, abs=0.006)
 
 
 def test_a_lucky_run_is_pulled_towards_its_neighbours() -> None:

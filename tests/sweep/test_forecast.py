@@ -52,13 +52,13 @@ def test_a_plan_forecasts_every_cell_and_leaves_no_trace(
     tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))
-    sweep = sweep_of(tiny_bert, tiny_table, tmp_path / "o", train_size="20,40")
+    sweep = sweep_of(tiny_bert, tiny_table, tmp_path / "o", tune="0,1,2,all,probe", train_size="20,40")
     prepared = sweep._prepare(Progress())
     model, before = prepared.pretrained.model, states(prepared.pretrained.model)
     found = sweep.plan().forecast
-    assert found is not None and found.runs == 16 and found.forward_pass_seconds > 0
+    assert found is not None and found.runs == 20 and found.forward_pass_seconds > 0
     assert {(cell.trainable, cell.train_size) for cell in found.cells} == {
-        (k, n) for k in ("last 0", "last 1", "last 2", "all") for n in (20, 40)
+        (k, n) for k in ("last 0", "last 1", "last 2", "all", "probe") for n in (20, 40)
     }
     assert all(cell.seconds > 0 and cell.trainer_seconds and cell.memory_bytes > 0 for cell in found.cells)
     assert found.seconds == pytest.approx(

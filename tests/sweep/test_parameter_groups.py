@@ -1,9 +1,14 @@
 """Names of the parameter groups: merged paths lose no layer and no part."""
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.sweep.parameter_groups import merged_paths
+from frostline.model.anatomy import Anatomy
+from frostline.sweep.parameter_groups import merged_paths, notes_on_seeds
+from frostline.training.ways.way import Way
+from training.runs import spec_of
 
 
 @given(st.sets(st.integers(0, 30)), st.sampled_from(["", ".output", ".attention.query"]))
@@ -22,3 +27,16 @@ def test_parts_of_the_same_layers_are_merged() -> None:
         "head",
         "layer 3 .. 4",
     )
+
+
+def test_a_way_that_trains_other_layers_with_each_seed_is_noted() -> None:
+    anatomy = Anatomy("l", 3, {f"l.{n}.weight": f"layer {n}" for n in range(3)}, (), 1)
+    random, fixed = Way(tune=1, layers="random"), Way(tune=1, layers="first")
+    seeds = range(4)
+    runs = [spec_of(name, way=way, seed=seed) for seed in seeds for name, way in (("random-1", random), ("f", fixed))]
+    (note,) = notes_on_seeds(runs, anatomy)
+    layers = [re.search(rf"(layer \d) \(seed {seed}\)", note) for seed in seeds]
+    trained = [run.to_train.parameters(anatomy) for run in runs if run.tune == "random-1"]
+    for found, names in zip(layers, trained, strict=True):
+        assert found is not None and {anatomy.places[name] for name in names} >= {found[1]}
+    assert len({found[1] for found in layers if found}) > 1 and note.startswith("random-1 trains other layers")

@@ -32,7 +32,7 @@ def test_a_saved_probe_gives_the_predictions_of_the_fitted_probe(
         folder = tmp_path / labels / "probe"
         texts, _ = read_unlabelled(tables["validation"])
         result = frostline.predict(folder, texts)
-        features = got.best.values if labels == "words" else got.best.values.argmax(1)
+        features = got.best.predicted if labels == "words" else got.best.predicted.argmax(1)
         if labels == "words":
             np.testing.assert_allclose(result.values, features, rtol=1e-5)
             assert not result.labels

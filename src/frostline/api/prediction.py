@@ -15,6 +15,7 @@ from frostline.data.load import read_unlabelled
 from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
 from frostline.frozen.bundle.folder import is_bundle
 from frostline.model.classifier import is_tagger, load_classifier, logits_of
+from frostline.training.estimators.saved_encoder import saved_encoder
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.saved import saved_probe
 from frostline.training.probes.words import FACTS as WORDS_FACTS
@@ -89,6 +90,9 @@ def predict(
         model_of_words, about = words
         outputs = Outputs.of_task(about["task_type"], about["labels"], threshold)
         return outputs.of_values(texts, model_of_words.predictions(texts).astype(np.float32), 0)
+    if encoder := saved_encoder(folder):
+        outputs = Outputs.of_task(encoder.about["task_type"], encoder.about["labels"], threshold)
+        return outputs.of_values(texts, *encoder.values(texts, trust_remote_code=trust_remote_code))
     classifier = load_classifier(Path(folder), trust_remote_code=trust_remote_code)
     outputs = Outputs.of_config(classifier.model.config, threshold)  # an unusable threshold is refused here
     tokens = classifier.encode(texts)

@@ -18,7 +18,8 @@ Ways = Annotated[
     typer.Option(
         metavar="LIST",
         help="Ways to tune: last-2, full, lora-2, lora-all, llrd, gradual, lp-ft, reinit-2, transferred-4, bitfit, norms, l2-sp, "
-        "mixout, uncorrected, first-2, middle-2, spread-2, random-2, spectrum-25, or names of [way.NAME] in the TOML file.",
+        "mixout, uncorrected, first-2, middle-2, spread-2, random-2, spectrum-25, probe, words, setfit, or names of "
+        "[way.NAME] in the TOML file.",
         rich_help_panel="Grid",
     ),
 ]

@@ -25,6 +25,7 @@ def _print_shared(plan: Any) -> None:
     """Print which hidden states all runs share."""
     states = [f"of all tokens after layer {cut}" for cut in plan.cached.cuts]
     states += ["of the token that the head reads"] * plan.cached.head
+    states += ["of first, mean and last token after every layer"] * bool(plan.cached.pooled)
     if states:
         print(
             f"\nShared: one forward pass of {plan.rows:,} examples ({plan.tokens:,} tokens) through the frozen layers caches\n"
@@ -96,7 +97,7 @@ def print_forecast(forecast: Any) -> None:
             "eight examples per evaluation batch)."
         )
     if between := [cell.trainable for cell in forecast.cells if not cell.timed]:
-        print(f"Interpolated from the others, not timed: {', '.join(dict.fromkeys(between))}.")
+        print(f"Not timed, but estimated from the others: {', '.join(dict.fromkeys(between))}.")
 
 
 def print_groups(all_groups: Mapping[Any, Any]) -> None:

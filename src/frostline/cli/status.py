@@ -62,7 +62,7 @@ def _as_text(sweep: "Folder", leases: "Leases", *, all_runs: bool) -> str:
     with redirect_stdout(io.StringIO()) as text:
         print_run_counts(sweep.out, sweep.counts())
         if all_runs or len(sweep.runs) <= LISTED:
-            rows = [{**row, "learning_rate": f"{row['learning_rate']:g}"} for row in sweep.rows()]
+            rows = [{**row, "learning_rate": _rate(row["learning_rate"])} for row in sweep.rows()]
             print_table(rows, SHOWN)
         else:
             print_table(_by_cell(sweep), ("trainable", "train_size", "done", "failed", "pending"))
@@ -70,6 +70,11 @@ def _as_text(sweep: "Folder", leases: "Leases", *, all_runs: bool) -> str:
             print()
             print_table(trained, TRAINED_NOW)
     return text.getvalue()
+
+
+def _rate(learning_rate: float | None) -> str:
+    """A learning rate as text; empty for a run that has none."""
+    return "" if learning_rate is None else f"{learning_rate:g}"
 
 
 def _by_cell(sweep: "Folder") -> Iterator[dict[str, Any]]:
@@ -90,7 +95,7 @@ def _trained_now(sweep: "Folder", leases: "Leases") -> Iterator[dict[str, Any]]:
             "trainable": run.trainable,
             "train_size": run.train_size,
             "seed": run.seed,
-            "learning_rate": f"{run.learning_rate:g}",
+            "learning_rate": _rate(run.learning_rate),
             "process": f"{lease.pid} on {lease.host}",
             "since": lease.since.replace("T", " "),
             "sign_of_life": leases.sign_of_life(lease),

@@ -17,7 +17,7 @@ from frostline.statistics.tune import FULL, NAMED, Tune
 
 @dataclass(frozen=True)
 class Trainable:
-    """Which part of a model is trained. The classifier head is always trained, because it is newly initialized.
+    """Which part of a model is trained. The classifier head is trained, because it is newly initialized.
 
     Attributes:
         tune: The number of last layers to train, k; ``all`` to train everything; ``named`` to train ``modules``.
@@ -28,6 +28,7 @@ class Trainable:
         only: ``all`` of their parameters, their ``biases``, the parameters of their ``norms``, or the ``matrices`` of their
             linear modules, without embeddings. Head and pooler are trained as a whole.
         seed: Draws the random layers.
+        head: Whether the head is trained; False if nothing is.
         pooler_with_modules: Whether the pooler is trained with ``modules``, too.
     """
 
@@ -37,6 +38,7 @@ class Trainable:
     layers: str = "last"
     only: str = "all"
     seed: int = 0
+    head: bool = True
     pooler_with_modules: bool = False
 
     def parameters(self, anatomy: Anatomy) -> frozenset[str]:
@@ -51,7 +53,7 @@ class Trainable:
             assert self.modules
             beside = {HEAD, *[POOLER] * self.pooler_with_modules}
             return parameters_in(anatomy, self.modules) | _in_places(anatomy, beside)
-        head = _in_places(anatomy, {HEAD, *[POOLER] * self.pooler})
+        head = _in_places(anatomy, {*[HEAD] * self.head, *[POOLER] * self.pooler})
         return head | self._kept(self._below_head(anatomy), anatomy)
 
     def _below_head(self, anatomy: Anatomy) -> frozenset[str]:

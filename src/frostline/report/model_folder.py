@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from transformers.utils import logging
 
 from frostline import FrostlineError
-from frostline.data.files import replace_folder
+from frostline.data.files import replace_folder, write_json
 from frostline.model.loading import without_load_settings
 from frostline.model.output_keys import output_keys
 from frostline.model.pooled_folder import write_pooled
@@ -23,6 +23,7 @@ from frostline.model.recurrent_folder import write_recurrent
 from frostline.model.saving import save_files
 from frostline.report.card import VERSIONS, Saved, model_card
 from frostline.sweep.plan import Identity
+from frostline.training.estimators.estimator import Fitted
 from frostline.training.specification import RunSpec
 from frostline.training.ways.adapter import write_adapter
 
@@ -56,9 +57,7 @@ def save_model(
     Raises:
         FrostlineError: The folder cannot be written.
     """
-    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
-    try:
-        aside.mkdir(parents=True)
+    with _replacing(target) as aside:
         with _as_published(pretrained, identity.max_length):
             _write_model(aside, pretrained, identity.max_length)
             pretrained.tokenizer.save_pretrained(aside)
@@ -71,6 +70,34 @@ def save_model(
         readme.write_text(str(model_card(pretrained, identity, answer, spec, saved)), encoding="utf-8")
         for file in (path for path in aside.rglob("*") if path.is_file()):
             file.chmod(readme.stat().st_mode)  # the weights are written readable by their owner only
+    return target
+
+
+def save_fitted(
+    target: Path, fitted: Fitted, identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: Saved
+) -> Path:
+    """Write a model that an estimator has fitted, for ``frostline predict``; the arguments are those of :func:`save_model`."""
+    about = {
+        **{name: getattr(identity, name) for name in ("task", "task_type", "labels", "max_length")},
+        **{name: answer[name] for name in ("columns", "sentence")},
+    }
+    with _replacing(target) as aside:
+        fitted.save(aside, about)
+        write_json(aside / "frostline.json", _facts(identity, answer, spec, saved))
+    return target
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """A new folder that takes the place of ``target`` when this is closed.
+
+    Raises:
+        FrostlineError: The folder cannot be written.
+    """
+    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
+    try:
+        aside.mkdir(parents=True)
+        yield aside
         replace_folder(aside, target)
     except (OSError, SafetensorError) as error:
         raise FrostlineError(
@@ -79,7 +106,6 @@ def save_model(
         ) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    return target
 
 
 def _write_model(folder: Path, pretrained: Pretrained, max_length: int) -> None:

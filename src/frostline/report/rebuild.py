@@ -58,7 +58,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
             first["sentence"] += f" To be surer: `{command}`."
     answer["sentence"], answer["decision"] = first["sentence"], first["decision"]
     answer["search"] = search and search.to_json()
-    answer |= by_class(answer["sizes"][0], validation, predictions, folder.spec)
+    answer |= by_class(answer["sizes"][0], validation, predictions, _of_outputs(folder.spec, first["recommended"]))
     test = _labelled(folder, "test") if folder.is_complete else None
     if test is not None:
         done = [row for row in rows if row["test"] is not None]
@@ -100,6 +100,12 @@ def _opened_by(folder: Folder, recommended: Mapping[str, Any] | None) -> str:
     if recommended is None:
         return "frostline"
     return opened_by(next(spec.way.head for spec in folder.runs if spec.digest == recommended["run"]))
+
+
+def _of_outputs(spec: SweepSpec, recommended: Mapping[str, Any] | None) -> SweepSpec:
+    """The sweep without a temperature and a threshold if the recommended model cannot be saved with them."""
+    saved = recommended is None or spec.way_of(recommended["trainable"]).in_loop
+    return spec if saved else spec.model_copy(update={"calibrate": False, "threshold": None})
 
 
 def _labelled(folder: Folder, split: str) -> Labelled | None:

@@ -16,13 +16,17 @@ from frostline.sweep.execution.execute import prepare_hidden_states
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
+from frostline.training.estimators.by_name import estimator_of
+from frostline.training.estimators.estimator import Estimator
 from frostline.training.probes.alternatives import Alternatives
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.words import FACTS as WORDS_FACTS
+from frostline.training.rows import validation_rows
 from frostline.training.run import restore, run
+from frostline.training.specification import RunSpec
 
 ONLY_FINE_TUNED = (
-    "A temperature and a threshold are saved with fine-tuned models only, and this model trains no layer: "
+    "A temperature and a threshold are saved with models of transformers only, and the recommended one is none: "
     "`frostline predict --threshold` sets a threshold."
 )
 
@@ -60,6 +64,10 @@ def save_recommended(
         alternatives.save(decision["choice"], target)
         return target
     spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended["run"])
+    if estimator := estimator_of(spec.way):
+        _save_fitted(prepared, answer, progress, spec, estimator)
+        weights.remove()
+        return target
     adapter = prepared.requested.keep_adapter and bool(spec.way.low_rank)
     if not _is_saved(target, recommended["run"], answer) or (adapter and not (target / ADAPTER).is_dir()):
         prepare_hidden_states(prepared, [spec], progress)
@@ -74,6 +82,35 @@ def save_recommended(
         save_model(target, pretrained, prepared.identity, answer, spec, saved, adapter=adapter)
     weights.remove()
     return target
+
+
+def _save_fitted(
+    prepared: Prepared, answer: Mapping[str, Any], progress: Progress, spec: RunSpec, estimator: Estimator
+) -> None:
+    """Save the model of an estimator, restored from what its run learned, or fitted again."""
+    from frostline.report.card import Saved
+    from frostline.report.model_folder import save_fitted
+
+    if prepared.requested.calibrate or prepared.requested.threshold is not None:
+        progress.note(ONLY_FINE_TUNED)
+    target, context = prepared.store.out / "model", prepared.context
+    if _facts_in(target / "frostline.json") == (spec.digest, answer["sentence"]):
+        return
+    prepare_hidden_states(prepared, [spec], progress)
+    learned = BestWeights.in_folder(prepared.store.out).load(spec.digest, progress.note)
+    fitted = estimator.fit(spec, context) if learned is None else estimator.restore(spec, context, learned)
+    logits = fitted.logits(validation_rows(context, spec), "validation")
+    gap = float(abs(prepared.store.predictions(spec.digest)["validation_best"] - logits).max())
+    save_fitted(target, fitted, prepared.identity, answer, spec, Saved(gap, trained_again=learned is None))
+
+
+def _facts_in(path: Path) -> tuple[Any, Any] | None:
+    """The run and the sentence of a saved model; None if there is none."""
+    try:
+        facts = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return facts.get("run"), facts.get("sentence")
 
 
 def _is_saved(folder: Path, run: str, answer: Mapping[str, Any]) -> bool:

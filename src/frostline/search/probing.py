@@ -55,7 +55,7 @@ def fit_alternatives(
     probed, estimates = _probes(prepared, data, rows, words) or (None, {})
     values = {}
     if probed is not None:
-        values[PROBE] = expand_to_all_rows(probed.best.values.astype(np.float32), scored)
+        values[PROBE] = expand_to_all_rows(probed.best.predicted.astype(np.float32), scored)
     if words is not None:
         values[WORDS] = expand_to_all_rows(words.values(data.validation).astype(np.float32), scored)
     for run in runs[1:]:

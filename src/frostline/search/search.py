@@ -81,7 +81,9 @@ class Search:
         prepared.set_damage_aside(progress)
         earlier = read_search(prepared.store.out)
         runs = {
-            Trial(run.tune, run.learning_rate, run.seed): run for run in expand(prepared.requested, prepared.identity)
+            Trial(run.tune, run.learning_rate, run.seed): run
+            for run in expand(prepared.requested, prepared.identity)
+            if run.learning_rate is not None
         }
         alternatives, estimates = _alternatives(prepared, runs, progress)
         identity, validation = prepared.identity, prepared.data.validation
@@ -206,7 +208,7 @@ def _race_settings(prepared: Prepared, runs: Runs, chance: float, budget: float 
         ks=tuple(k for k in ks if isinstance(k, int)),
         reference=reference,
         learning_rates=tuple(sorted(spec.learning_rate)),
-        head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(0)),
+        head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(0) if rate is not None),
         seeds=spec.seeds,
         chance=chance,
         rule=Rule.of(settings_of(spec), chance),

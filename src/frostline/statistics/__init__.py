@@ -5,7 +5,7 @@ of one train size:
 
 - ``outcomes``, ``learning_rates``, ``cells``: the runs that count, and their summary by k.
 - ``inference/``: the formulas; ``evidence`` with ``scores`` and ``predictions``: the scores that they are applied to.
-- ``posterior``, ``joint``: what is known about all choices together; ``decision``: which one is recommended;
+- ``posterior``, ``priors``, ``joint``: what is known about all choices together; ``decision``: which one is recommended;
   ``next_step``: what more runs would gain; ``alternatives``: the models that train no layer.
 - ``operating_points``, ``curve_rules``, ``pareto``: rules that select k; ``goal``: their target.
 - ``analysis_settings``: the settings of all of it.

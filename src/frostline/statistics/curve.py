@@ -54,7 +54,8 @@ def compare(
     points = _points(steps, of_reference, settings)
     main = main_point({"operating_points": points, "deciding_point": settings.deciding_point})
     ways = [cell for cell in described if is_way(cell["trainable"])]
-    decision, choices = _decide([*steps, *ways], cells, evidence, settings, reference, alternatives)
+    others = [name for name in alternatives if name not in cells]
+    decision, choices = _decide([*steps, *ways], cells, evidence, settings, reference, others)
     undecided = main["not_ruled_out"] if main["verdict"] == UNDECIDED else None
     return {
         "train_size": runs[0]["train_size"],

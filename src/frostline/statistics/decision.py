@@ -9,8 +9,8 @@ is worth: two points by default. Training time grows in proportion to the tuned 
 same in equal sweeps.
 
 Expected scores are means of the posterior (``posterior.py``), so a k that looks best by luck is pulled towards its
-neighbours. Other ways to tune and models that train no layer have no neighbours. A choice is never recommended if another one
-has measured at least its score at no higher cost.
+neighbours, and a way towards the k of its cost. Models that train no layer have no neighbours. A choice is never recommended
+if another one has measured at least its score at no higher cost.
 
 With a wanted certainty, the recommended choice is instead the cheapest one that reaches the goal with that probability.
 """
@@ -22,10 +22,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.analysis_settings import POINT, PRICE, TARGETS, AnalysisSettings
 from frostline.statistics.goal import Goal
-from frostline.statistics.tune import is_k, is_way
+from frostline.statistics.tune import is_k
 
 Array = NDArray[np.float64]
 
@@ -39,12 +38,14 @@ class Choice:
         score: The mean of its measured scores.
         cost: The share of layers that it tunes; 1 for full fine-tuning.
         draws: Of its mean score, from the posterior, ``[draws]``.
+        is_way: Whether it is a way to tune, which is compared with the k of the same cost.
     """
 
     name: str
     score: float
     cost: float
     draws: Array
+    is_way: bool = False
 
     @property
     def expected(self) -> float:
@@ -144,7 +145,7 @@ def _beside_k(choice: Choice, choices: Sequence[Choice]) -> dict[str, Any] | Non
     The points that the way is expected to score above it, with their 95 % interval, and the probability that it does.
     """
     ks = [one for one in choices if is_k(one.name) and one.cost <= choice.cost]
-    if not is_way(choice.name) or choice.name in ALTERNATIVES or not ks:
+    if not choice.is_way or not ks:
         return None
     k = max(reversed(ks), key=lambda one: one.cost)
     above = (choice.draws - k.draws) / POINT

@@ -1,7 +1,7 @@
 """The joint estimate of all choices: every k, other ways to tune, and the models that train no layer."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -20,12 +20,14 @@ class JointEstimate:
         costs: Of each, the share of layers that it tunes. Measured times would make the decisions of equal sweeps differ.
         observed: Their scores.
         posterior: Of their mean scores.
+        ways: The positions of the ways to tune.
     """
 
     names: tuple[str, ...]
     costs: tuple[float, ...]
     observed: Observed
     posterior: Posterior
+    ways: range = range(0)
 
     @classmethod
     def of(
@@ -46,16 +48,35 @@ class JointEstimate:
             ways: The cost of each way.
         """
         runs = [*cells.values(), *([alternative_run(name)] for name in alternatives)]
-        observed = evidence.observed(runs, [*depth, *(None for _ in (*ways, *alternatives))])
         costs = (*(min(1.0, place) for place in depth), *ways, *(0.0 for _ in alternatives))
-        return cls((*cells, *alternatives), costs, observed, posterior(observed))
+        observed = evidence.observed(runs, [*depth, *(None for _ in (*ways, *alternatives))])
+        observed = replace(observed, beside=_beside(costs[: len(depth)], ways))
+        return cls((*cells, *alternatives), costs, observed, posterior(observed), range(len(depth), len(cells)))
 
     @cached_property
     def choices(self) -> tuple[Choice, ...]:
         """The choices that have a score, the cheapest first."""
         means = zip(self.observed.seen.tolist(), self.observed.means, strict=True)
         choices = [
-            Choice(name=self.names[n], score=float(mean), cost=self.costs[n], draws=self.posterior.draws[:, n])
+            Choice(
+                name=self.names[n],
+                score=float(mean),
+                cost=self.costs[n],
+                draws=self.posterior.draws[:, n],
+                is_way=n in self.ways,
+            )
             for n, mean in means
         ]
         return tuple(sorted(choices, key=lambda choice: choice.cost))  # stable: k = 0 before the models without layers
+
+
+def _beside(ks: Sequence[float], ways: Sequence[float]) -> dict[int, int]:
+    """For each way that runs layers in training, the position of the largest k that costs at most as much.
+
+    A way that trains no layer reads other features than k = 0 does, so it is not expected to score as that.
+    """
+    return {
+        len(ks) + n: max((k for k, price in enumerate(ks) if price <= cost), key=lambda k: (ks[k], k))
+        for n, cost in enumerate(ways)
+        if cost > 0 and min(ks, default=cost + 1) <= cost
+    }

@@ -8,7 +8,7 @@ import numpy as np
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.evidence import Run
 from frostline.statistics.outcomes import done, near_the_best, scored
-from frostline.statistics.tune import is_k
+from frostline.statistics.tune import is_k, is_way
 
 
 def runs_at_best_learning_rate(
@@ -17,12 +17,13 @@ def runs_at_best_learning_rate(
     """The runs of each k at the learning rate that represents it.
 
     By default that is the k's own best learning rate on validation. With ``one_learning_rate`` it is the best one of the largest
-    k, if the k has runs with it. A learning rate that a search selected takes precedence over both.
+    k, if the k has runs with it. For a way that trains at a multiple of these learning rates, it is the same multiple of the best
+    one. A learning rate that a search selected takes precedence over both.
     """
     best = {k: best_learning_rate(runs, chance, settings) for k, runs in cells.items()}
     largest = next((k for k in reversed(list(cells)) if is_k(k)), None)
     if settings.one_learning_rate and largest is not None:
-        best |= {k: best[largest] for k, runs in cells.items() if _has(runs, best[largest])}
+        best |= {k: rate for k, runs in cells.items() if (rate := _alike(k, runs, cells[largest], best[largest]))}
     best |= {k: rate for k, rate in settings.learning_rates.items() if _has(cells.get(k, ()), rate)}
     return {k: [run for run in runs if run["learning_rate"] == best[k]] for k, runs in cells.items()}
 
@@ -51,6 +52,16 @@ def best_learning_rate(runs: Sequence[Run], chance: float | None, settings: Anal
         return float(np.mean(values)) if values else -np.inf
 
     return max(by_rate, key=mean)
+
+
+def _alike(k: str, runs: Sequence[Run], others: Sequence[Run], best: float | None) -> float | None:
+    """The learning rate among those of ``runs`` that stands for the ``best`` one of ``others``; None if there is none."""
+    ours, theirs = (sorted({run["learning_rate"] or 0.0 for run in some}) for some in (runs, others))
+    if is_way(k) and best is not None and len(ours) == len(theirs) and all([*ours, *theirs]):
+        factors = np.array(ours) / theirs
+        if np.allclose(factors, factors[0]):
+            return ours[theirs.index(best)]
+    return best if _has(runs, best) else None
 
 
 def _has(runs: Sequence[Run], learning_rate: float | None) -> bool:

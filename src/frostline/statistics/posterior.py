@@ -11,7 +11,9 @@ how much better it is than all others. Both come from draws of the joint posteri
 - **The curve.** Neighbouring values of k score alike. The differences between neighbours are Student's t with 3 degrees of
   freedom around a common slope, so most are small and some are large. The slope is Cauchy. Differences vary more near k = 0,
   where curves rise. The prior of the level is flat.
-- **Beside the curve.** Another way to tune, a linear probe or a TF-IDF model has no neighbours. The prior of its mean is flat.
+- **Ways.** Another way to tune is expected to score as the k of the same cost. Differences are Student's t with 3 degrees of
+  freedom around zero, with a common scale. The best of many ways is therefore pulled towards its k, unless it is clearly better.
+- **Beside the curve.** A linear probe or a TF-IDF model has no neighbours. The prior of its mean is flat.
 
 A Gibbs sampler draws from the posterior: means given scales are normal, and the curve's scales given means are inverse gamma.
 Each chain has its own draw of the variances over seeds. A simulation (``benchmarks/probabilities.py``) shows how often a
@@ -19,18 +21,14 @@ statement with a probability of, for example, 70 to 80 % is true.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from frostline.statistics.priors import CHAINS, Array, Curve, Ways
 
-CHAINS, SWEEPS, BURN_IN = 200, 30, 10
-TAIL = 3.0  # degrees of freedom of the differences between neighbouring k
-RISE = 3.3  # how much faster curves rise at k = 0 than at full fine-tuning: exp(RISE) times
-TYPICAL_STEP = 0.02  # the prior's scale of the differences along a whole curve, in score
-TYPICAL_SLOPE = 0.05  # the prior's scale of the rise along a whole curve, in score
+SWEEPS, BURN_IN = 30, 10
 SEED_SHARE, LEAST_SPREAD, UNKNOWN_SPREAD = 0.5, 0.003, 0.01  # prior standard deviation over seeds: see ``prior_spread``
 PRIOR_SEEDS = 3.0  # how many degrees of freedom that prior is worth
 ALIKE = 8.0  # degrees of freedom with which a choice's own variance is drawn around the common one
@@ -46,11 +44,13 @@ class Observed:
         row_covariance: ``[J, J]``, of the mean scores; NaN for a choice without scores. None if predictions are unknown.
         depth: Of each choice on the curve, rising: 0 for k = 0, 1 for the largest number of layers, more with the embeddings.
             None, after all others: the choice is not on the curve.
+        beside: For ways to tune, by position: the position of the k that they are expected to score as.
     """
 
     scores: Sequence[Mapping[str, float]]
     row_covariance: Array | None
     depth: Sequence[float | None]
+    beside: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def seen(self) -> NDArray[np.int64]:
@@ -139,7 +139,7 @@ class Posterior:
         draws: Of the mean scores, ``[draws, J]``.
         noise: How scores vary over seeds.
         spreads: The standard deviation over seeds of each choice in each chain, ``[CHAINS, J]``; without scores the common one.
-        curves: The precision of the means by the prior of the curve alone, in each chain, ``[CHAINS, J, J]``.
+        curves: The precision of the means by the prior of curve and ways alone, in each chain, ``[CHAINS, J, J]``.
     """
 
     draws: Array
@@ -162,15 +162,17 @@ def posterior(observed: Observed) -> Posterior:
     spreads = np.repeat(common[:, None], len(observed.depth), 1)
     spreads[:, observed.seen] = own
     precision, evidence = _from_scores(observed, scaled(noise.correlation, own))
-    curve = _Curve(on_curve, len(observed.depth) - count, random)
+    curve = Curve(on_curve, len(observed.depth) - count, random)
+    ways = Ways(observed.beside, len(observed.depth), random)
     draws = []
     for sweep in range(SWEEPS):
-        value = _normal(precision + curve.precision, evidence + curve.evidence, random)
+        value = _normal(precision + curve.precision + ways.precision, evidence + curve.evidence, random)
         if count > 1:
             curve.update(np.diff(value[:, :count], axis=1))
+        ways.update(value)
         if sweep >= BURN_IN:
             draws.append(value)
-    return Posterior(np.concatenate(draws), noise, spreads, curve.precision)
+    return Posterior(np.concatenate(draws), noise, spreads, curve.precision + ways.precision)
 
 
 def scaled(correlation: Array, spreads: Array) -> Array:
@@ -188,52 +190,6 @@ def _from_scores(observed: Observed, by_seeds: Array) -> tuple[Array, Array]:
     return precision, evidence
 
 
-class _Curve:
-    """The prior of the curve in each chain: the slope, and the scales of the differences between neighbours.
-
-    Differences are ``[CHAINS, n - 1]`` for the n choices on the curve. Given the slope and the scales they are normal.
-    """
-
-    def __init__(self, depth: Sequence[float], others: int, random: np.random.Generator) -> None:
-        """``depth``: of the n choices on the curve; ``others``: the number of choices that are not on it."""
-        self.lengths, self.random = np.diff(_warped(depth)), random
-        self.slope, self.scale = np.zeros(CHAINS), np.full(CHAINS, TYPICAL_STEP**2)
-        self.steepness = np.full(CHAINS, TYPICAL_SLOPE**2)  # the variance of the slope, which makes it Cauchy
-        self.local = np.ones((CHAINS, len(self.lengths)))
-        steps = np.diff(np.eye(len(depth)), axis=0)
-        self.differences = np.pad(steps, ((0, 0), (0, others)))  # [n - 1, J]
-
-    @property
-    def weights(self) -> Array:
-        """The precision of each difference."""
-        weights: Array = 1 / (self.scale[:, None] * self.lengths * self.local)
-        return weights
-
-    @property
-    def precision(self) -> Array:
-        """Of the means, ``[CHAINS, J, J]``."""
-        precision: Array = np.einsum("ij,ci,ik->cjk", self.differences, self.weights, self.differences)
-        return precision
-
-    @property
-    def evidence(self) -> Array:
-        """``precision`` times the means that the slope alone expects, ``[CHAINS, J]``."""
-        evidence: Array = (self.weights * self.slope[:, None] * self.lengths) @ self.differences
-        return evidence
-
-    def update(self, differences: Array) -> None:
-        """Draw the slope and the scales given the differences."""
-        weights, shape = self.weights, differences.shape
-        certainty = 1 / self.steepness + (weights * self.lengths**2).sum(1)
-        mean = (weights * self.lengths * differences).sum(1) / certainty
-        self.slope = mean + self.random.standard_normal(CHAINS) / np.sqrt(certainty)
-        self.steepness = (TYPICAL_SLOPE**2 + self.slope**2) / (2 * self.random.gamma(1.0, 1, CHAINS))
-        squares = (differences - self.slope[:, None] * self.lengths) ** 2 / self.lengths
-        self.local = (TAIL + squares / self.scale[:, None]) / (2 * self.random.gamma((TAIL + 1) / 2, 1, shape))
-        total = TYPICAL_STEP**2 + (squares / self.local).sum(1)
-        self.scale = total / (2 * self.random.gamma(1 + shape[1] / 2, 1, CHAINS))
-
-
 def _normal(precision: Array, evidence: Array, random: np.random.Generator) -> Array:
     """One draw for each chain from the normal distribution with this precision and ``precision @ mean == evidence``."""
     lower = np.linalg.cholesky(precision)
@@ -241,13 +197,6 @@ def _normal(precision: Array, evidence: Array, random: np.random.Generator) -> A
     mean = np.linalg.solve(precision, evidence[..., None])
     drawn: Array = (mean + np.linalg.solve(np.swapaxes(lower, 1, 2), noise))[..., 0]
     return drawn
-
-
-def _warped(depth: Sequence[float]) -> Array:
-    """Positions on a curve whose differences are proportional to the prior variance of the scores' differences."""
-    place = np.asarray(depth, float)
-    warped: Array = (1 - np.exp(-RISE * place)) / (1 - np.exp(-RISE))
-    return warped
 
 
 def _deviations(scores: Mapping[str, float]) -> dict[str, float]:

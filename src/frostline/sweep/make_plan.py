@@ -16,7 +16,7 @@ from frostline.model.reading import OWN_HEAD
 from frostline.model.tokens import Tokens
 from frostline.statistics.tune import NAMED
 from frostline.sweep.cache_space import CacheSpace
-from frostline.sweep.parameter_groups import groups_by_tune
+from frostline.sweep.parameter_groups import groups_by_tune, notes_on_seeds
 from frostline.sweep.plan import Identity, Plan
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
@@ -73,7 +73,11 @@ def make_plan(
         truncated={name: tokens.truncated() for name, tokens in encoded.items()},
         truncated_by_class=_truncated_by_class(identity, data, encoded["train"]),
         max_length=identity.max_length,
-        notes=(*data.notes, *_notes_on_named_modules(runs, context.pretrained)),
+        notes=(
+            *data.notes,
+            *_notes_on_named_modules(runs, context.pretrained),
+            *notes_on_seeds(runs, context.pretrained.anatomy),
+        ),
         results_bytes=len(runs)
         * (scored * 4 * max(1, len(identity.labels)) * prod(context.problem.predictions_per_row) + 12_000),
         model_bytes=4 * sum(p.numel() for p in model.parameters()),
@@ -88,7 +92,8 @@ def _states_wanted(spec: SweepSpec, runs: Sequence[RunSpec], context: RunContext
     """The hidden states that these runs (and probes) could use, if there were enough disk space."""
     anatomy = context.pretrained.anatomy
     different = {(run.tune, run.to_train): run for run in runs}.values()
-    trainings = [training for run in different for training in trainings_of(run, anatomy)]
+    probes = probes or any(run.way.reads_features for run in different)
+    trainings = [training for run in different if run.way.in_loop for training in trainings_of(run, anatomy)]
     own: set[int] = set()
     others: set[int] = set()  # of heads that read all tokens
     for training in trainings:

@@ -32,15 +32,35 @@ class Group:
 def groups_by_tune(
     runs: Sequence[RunSpec], model_of: Callable[[RunSpec], tuple[nn.Module, Anatomy]]
 ) -> dict[Tune, tuple[Group, ...]]:
-    """The groups of each value of ``tune``. They are the same for every seed and train size.
+    """The groups of each value of ``tune``. Those of its first seed, if it trains other layers with each seed.
 
     ``model_of`` gives the model of a run, with its head, and the layers of the model.
     """
-    alike: dict[Tune, dict[float, RunSpec]] = {}
+    alike: dict[Tune, dict[float | None, RunSpec]] = {}
     for run in runs:
         alike.setdefault(run.tune, {}).setdefault(run.learning_rate, run)
     by_tune = {tune: list(by_rate.values()) for tune, by_rate in alike.items()}
     return {tune: groups_of(some, *model_of(some[0])) for tune, some in by_tune.items()}
+
+
+def notes_on_seeds(runs: Sequence[RunSpec], anatomy: Anatomy) -> Iterator[str]:
+    """A note on each value of ``tune`` that trains other layers with each seed."""
+    alike: dict[Tune, dict[int, RunSpec]] = {}
+    for run in runs:
+        alike.setdefault(run.tune, {}).setdefault(run.seed, run)
+    for by_seed in alike.values():
+        first, *others = by_seed.values()
+        if all(one.to_train == first.to_train for one in others):
+            continue
+        parts = []
+        for seed, run in by_seed.items():
+            places = {anatomy.places[name] for name in run.to_train.parameters(anatomy)}
+            layers = {place: number for place in places if (number := layer_number(place)) is not None}
+            parts.append(f"{', '.join(merged_paths(sorted(layers, key=layers.__getitem__), LAYER))} (seed {seed})")
+        yield (
+            f"{first.trainable} trains other layers with each seed: {'; '.join(parts)}. The plan shows the parameters of seed "
+            f"{first.seed}."
+        )
 
 
 def groups_of(runs: Sequence[RunSpec], model: nn.Module, anatomy: Anatomy) -> tuple[Group, ...]:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:  # both import torch, which reading a folder does not need
     from frostline.frozen.selection import StateSelection
     from frostline.sweep.parameter_groups import Group
 
-Cell = tuple[int, int, float, Tune, float | None]  # train size, seed, learning rate, k, learning rate of the head
+Cell = tuple[
+    int, int, float | None, Tune, float | None
+]  # train size, seed, learning rate, k, learning rate of the head
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def _run(spec: SweepSpec, common: Mapping[str, Any], cell: Cell) -> RunSpec:
 
 def _cell_order(cell: Cell) -> tuple[Any, ...]:
     size, seed, rate, k, _ = cell
-    return size, seed, k != 0, rate, *sort_key(name_of(k))
+    return size, seed, k != 0, rate or 0.0, *sort_key(name_of(k))
 
 
 @dataclass(frozen=True)

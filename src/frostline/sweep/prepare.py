@@ -43,8 +43,10 @@ from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
 from frostline.sweep.streaming import load_upper_layers, require_no_choice_by_weights, searchable, whether_to_stream
 from frostline.training.context import RunContext
+from frostline.training.estimators.by_name import estimator_of
 from frostline.training.multi_label import MultiLabelProblem
 from frostline.training.problem import Problem
+from frostline.training.rows import subset_rows
 from frostline.training.specification import RunSpec
 from frostline.training.tagging import TagProblem
 from frostline.training.ways.adapter import require_peft
@@ -109,6 +111,7 @@ def prepare(
         FrostlineError: Anything that the user can correct.
     """
     store = Store(Path(spec.out).expanduser())
+    _require_installed(spec)
     older = store.read_spec()
     before = None if older is None else read_identity(older, store.out)
     _require_free_folder(store.out, older)
@@ -131,10 +134,9 @@ def prepare(
         spec = join_existing(spec, identity, older, store.out)
     progress.begin("tokenizing the examples")
     runs = expand(spec, identity)
-    for run in {(run.tune, run.train_size): run for run in runs}.values():
-        require_suitable(run, pretrained, data.task.task_type)
+    _require_suitable(runs, pretrained, data)
     encoded = encode_splits(spec, splits, max_length, pretrained, trained=rows_trained(runs, data))
-    context = _context(spec, pretrained, machine, data, encoded, metric=metric)
+    context = _context(spec, pretrained, machine, data, encoded, metric=metric, max_length=max_length)
     plan = make_plan(
         spec=spec,
         identity=identity,
@@ -148,6 +150,21 @@ def prepare(
     origin = Origin(str(Path.cwd()), tuple(name for name in SPLITS if name in sources))
     plan = load_upper_layers(spec, plan, pretrained, machine)
     return Prepared(spec, data, pretrained, identity, context, plan, store, requested, origin)
+
+
+def _require_installed(spec: SweepSpec) -> None:
+    """Refuse ways whose packages are missing."""
+    for tune in spec.values_of("tune"):
+        if estimator := estimator_of(spec.way_of(tune)):
+            estimator.require_installed()
+
+
+def _require_suitable(runs: Sequence[RunSpec], pretrained: Pretrained, data: Data) -> None:
+    """Refuse runs that the model, the task or the number of examples does not allow."""
+    for run in {(run.tune, run.train_size): run for run in runs}.values():
+        require_suitable(run, pretrained, data.task.task_type)
+        if estimator := estimator_of(run.way):
+            estimator.require_suitable(run, data.train.take(subset_rows(run, data.train.targets, data.folds)))
 
 
 def _with_ways(spec: SweepSpec, pretrained: Pretrained) -> SweepSpec:
@@ -188,7 +205,14 @@ def _identity(
 
 
 def _context(
-    spec: SweepSpec, pretrained: Pretrained, machine: Machine, data: Data, encoded: Mapping[str, Tokens], *, metric: str
+    spec: SweepSpec,
+    pretrained: Pretrained,
+    machine: Machine,
+    data: Data,
+    encoded: Mapping[str, Tokens],
+    *,
+    metric: str,
+    max_length: int,
 ) -> RunContext:
     """The context of all runs: the model, and the examples of all splits in one pool."""
     tokens = Tokens.join(list(encoded.values()))
@@ -201,7 +225,14 @@ def _context(
         weights = torch.from_numpy(class_weights(own, spec.class_weights, data.task.labels)).float()
     problem = _problem(spec, data, tokens, weights, metric)
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
-    return RunContext(pretrained, machine, problem, tokens, rows, reads, packed=False, folds=data.folds)
+    return RunContext(
+        *(pretrained, machine, problem, tokens, rows, reads),
+        packed=False,
+        folds=data.folds,
+        examples=splits_of(data),
+        labels=data.task.labels,
+        max_length=max_length,
+    )
 
 
 def _problem(spec: SweepSpec, data: Data, tokens: Tokens, weights: torch.Tensor | None, metric: str) -> Problem:

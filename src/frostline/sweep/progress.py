@@ -74,7 +74,8 @@ class Progress:
 def describe(facts: Mapping[str, Any], trainable: str) -> str:
     """One line for a result."""
     spec, value = facts["spec"], facts.get("validation_best")
-    run = f"{trainable:<7} seed {spec['seed']}  {spec['train_size']} examples  lr {spec['learning_rate']:g}"
+    rate = "" if spec["learning_rate"] is None else f"  lr {spec['learning_rate']:g}"
+    run = f"{trainable:<7} seed {spec['seed']}  {spec['train_size']} examples{rate}"
     if facts["status"] == "failed":
         return f"{run}  failed: {facts['reason']}"
     score = "" if value is None else f"  {facts['metric']} {value:.4f}"

@@ -201,15 +201,19 @@ class SweepSpec(Settings):
         plain = self.model_copy(update={"grid": ()})
         return [plain, *(plain.model_copy(update=part.values()) for part in self.grid)]
 
-    def learning_rate_pairs(self, tune: Tune) -> list[tuple[float, float | None]]:
+    def learning_rate_pairs(self, tune: Tune) -> list[tuple[float | None, float | None]]:
         """The pairs (learning rate of the layers, learning rate of the head) at which this k is trained.
 
         None for the head stands for the learning rate of the layers. Where only the head is trained, its learning rate is the
-        only one and stands first. A way multiplies the learning rates by its factor, so all have as many.
+        only one and stands first. A way multiplies the learning rates by its factor, so all have as many. What trains no
+        parameter of the model has none, and is fitted once.
         """
         way = self.way_of(tune)
+        if not way.trains_model:
+            return [(None, None)]
         if tune != 0 and not way.head_only:
-            return [(way.rate_factor * layers, self.head_learning_rate[0]) for layers in self.learning_rate]
+            head_rate = self.head_learning_rate[0] if way.in_loop else None
+            return [(way.rate_factor * layers, head_rate) for layers in self.learning_rate]
         head = [self.learning_rate if one is None else (one,) for one in self.head_learning_rate]
         return [(way.rate_factor * one, None) for one in dict.fromkeys(one for several in head for one in several)]
 

@@ -12,5 +12,6 @@
 - audit.py: checks which parameters were frozen and which were trained
 - result.py: the result, as it is written to disk
 - step_profile.py: time and memory of a training step
-- probes/: linear probes on frozen features
+- ways/: what is trained, from what, how fast and in which order
+- probes/: linear probes on frozen features; estimators/: ways that do not use the training loop
 """

@@ -1,11 +1,12 @@
 """The model, the encoded examples and the cached hidden states that all runs of one worker share."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from frostline.data.examples import Examples
 from frostline.data.specification import TOKENS
 from frostline.fast.last_layer import HeadTokenPart
 from frostline.frozen.batches import Rows, tokens_per_batch
@@ -38,6 +39,8 @@ class RunContext:
         head_token: The part of the last layer that runs for the head's token only; None runs all of it for all tokens.
         other_head_tokens: The same for other heads.
         states: The cached hidden states; None until they are loaded.
+        examples: The texts of each split, with ``labels``, the names of the classes, and ``max_length``, the most tokens of an
+            example: what runs need that are not trained in the loop.
         workers: How many runs train at the same time and share the cores.
         as_trainer: Compute like transformers' Trainer, to time it: no scoring in chunks, and a gradient for every row of an
             embedding table.
@@ -58,6 +61,9 @@ class RunContext:
     folds: Rows | None = None
     head_token: HeadTokenPart | None = None
     states: HiddenStates | None = None
+    examples: Mapping[str, Examples] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+    max_length: int | None = None
     workers: int = 1
     as_trainer: bool = False
     forward_pass_seconds: float = 0.0
@@ -81,6 +87,10 @@ class RunContext:
     def one_token_cached(self) -> bool:
         """Whether the hidden state of the one token is cached that the head reads after the last layer."""
         return self.states is not None and self.states.selection.head and self.pretrained.head == OWN_HEAD
+
+    def examples_of(self, rows: Rows, split: str) -> Examples:
+        """The texts of rows of a split, given as rows of the pool."""
+        return self.examples[split].take(rows - self.splits[split][0])
 
     def micro_batch(self, spec: RunSpec) -> int:
         """How many examples of a run are computed together in training. Their gradients are added up to those of a batch."""
@@ -131,8 +141,11 @@ def head_of(spec: RunSpec, task_type: str) -> HeadKind:
 def starting_cut(cached: StateSelection, anatomy: Anatomy, spec: RunSpec) -> int | None:
     """The cut from which a run starts: its own cut, or the nearest cached cut below it.
 
-    None runs the whole model: the embeddings are trained, dropout is on in frozen layers, or no such cut is cached.
+    None runs the whole model: the embeddings are trained, dropout is on in frozen layers, or no such cut is cached. A run that
+    reads frozen features starts after the last layer if they are cached.
     """
+    if not spec.way.in_loop:
+        return anatomy.count if spec.way.reads_features and cached.pooled else None
     tuned = spec.to_train.depth(anatomy)
     if tuned is None or spec.frozen_dropout:
         return None

@@ -12,6 +12,7 @@ from frostline.statistics.metrics import defined
 from frostline.training.context import RunContext
 from frostline.training.learner import TrainingRecord
 from frostline.training.specification import RunSpec
+from frostline.training.ways.phases import trainings_of
 
 SCHEMA_VERSION = 1
 
@@ -101,12 +102,18 @@ def _facts(spec: RunSpec, context: RunContext, record: TrainingRecord, measured:
             "packed": context.packed,
             "head_token": context.head_token is not None,
             "cut": context.cut(spec),
+            "from_cache": _from_cache(spec, context),
             "stacked": measured.stacked,
             "micro_batch": context.micro_batch(spec),
             "continued_after": list(measured.continued_after),
             "workers": context.workers,
         },
     }
+
+
+def _from_cache(spec: RunSpec, context: RunContext) -> bool:
+    """Whether the run, one of its phases or the fit of its head starts from cached hidden states."""
+    return any(context.cut(one) is not None for one in trainings_of(spec, context.pretrained.anatomy))
 
 
 def _scores(record: TrainingRecord) -> list[dict[str, Any]]:
@@ -134,7 +141,7 @@ def _cost(spec: RunSpec, context: RunContext, record: TrainingRecord, measured: 
         "train_seconds": record.train_seconds / context.workers,
         "evaluation_seconds": record.evaluation_seconds / context.workers,
         # for all runs together
-        "forward_pass_seconds": states.seconds if states and context.cut(spec) is not None else 0.0,
+        "forward_pass_seconds": states.seconds if states and _from_cache(spec, context) else 0.0,
         "peak_memory_bytes": measured.peak_memory_bytes,
         "run_seconds": measured.run_seconds / context.workers,
         "steps": record.steps,

@@ -13,6 +13,8 @@ from frostline.training.audit import Audit
 from frostline.training.checkpoint import NONE, Checkpoints
 from frostline.training.context import RunContext
 from frostline.training.course import Course, Phase
+from frostline.training.estimators.by_name import estimator_of
+from frostline.training.estimators.fitting import fit_run
 from frostline.training.forward import forward_function
 from frostline.training.learner import Learner, joined
 from frostline.training.loop import train
@@ -35,6 +37,8 @@ def run(
     On a CPU the same specification gives a bitwise identical result. The initial head, the order of the rows and dropout have
     separate random generators. Their seeds depend only on the run's seed, so they are the same for every k.
     """
+    if estimator := estimator_of(spec.way):
+        return fit_run(spec, context, estimator)
     return run_stacked([spec], context, on_step=on_step, checkpoints=checkpoints)[0]
 
 

@@ -166,7 +166,7 @@ class RunSpec(Settings):
     phase: int = 0  # the number of this training among those of a run in several phases
     seed: int
     train_size: int
-    learning_rate: float
+    learning_rate: float | None  # None: nothing has one
     head_learning_rate: HeadLearningRate = HEAD_LEARNING_RATE  # None: the same as for the layers; always None for k = 0
 
     @cached_property
@@ -200,6 +200,10 @@ class RunSpec(Settings):
         pooler = self.tune_pooler and self.way.head == OWN_HEAD  # another head does not read the pooler
         if way is None:
             return Trainable(self.tune, self.tune_modules, pooler)
+        if not way.trains_model:
+            return Trainable(0, pooler=False, head=False)
+        if not way.in_loop:
+            return Trainable(way.tune, pooler=False)  # a sentence encoder has no pooler
         seed = generator_seed(self.seed, "layers") if way.layers == "random" else 0
         return Trainable(
             way.trained,

@@ -16,6 +16,7 @@ RUN = {
     "learning_rate": 1e-3,
 }
 CHANGED = {
+    "estimator": "probe",
     "tune": 2,
     "layers": "first",
     "only": "biases",
@@ -71,6 +72,7 @@ def test_every_field_changes_the_digest_of_a_run() -> None:
         ({"order": "head-first", "lstm_width": 8}, "fits a linear head, but lstm_width adds an LSTM"),
         ({"lstm_states": 4}, "lstm_states is about a BiLSTM"),
         ({"mixout": 1.0}, "less than 1"),
+        ({"estimator": "probe", "tune": 2}, "tune is about fine-tuning, but estimator = 'probe'"),
         ({"low_ranks": 8}, "Extra inputs"),
     ],
 )

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.tune import LAST
 
 FIRST_SEEDS = 5  # what one seed is followed by
@@ -28,12 +27,12 @@ def next_command(
     decision, choices = curve["decision"], curve["choices"]
     if decision is None or not curve["learned"]:
         return None
-    others = [one for one in choices if one["choice"] not in (decision["reference"], *ALTERNATIVES)]
+    cells = {cell["trainable"]: cell for cell in curve["cells"]}
+    others = [one for one in choices if one["choice"] in cells and one["choice"] != decision["reference"]]
     known = [decision] if decision["choice"] != decision["reference"] else others
     wanted_sure = max(SURE, sure or 0.0)
     if all(one["probability"] >= wanted_sure or one["probability"] <= 1 - wanted_sure for one in known):
         return None
-    cells = {cell["trainable"]: cell for cell in curve["cells"]}
     rival = decision if decision["choice"] in cells else None
     if decision["choice"] == decision["reference"]:
         rival = max(others, key=lambda one: float(one["probability"]))

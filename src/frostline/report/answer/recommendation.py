@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.outcomes import ANSWERS
 
 
 def recommend(curve: Mapping[str, Any], point: Mapping[str, Any], *, by_mean: bool) -> dict[str, Any] | None:
-    """The recommended k with its best run; None if no run has a usable score, or if a model without layers is recommended.
+    """The recommended k or way with its best run; None if no run has a usable score, or if no run trained what is recommended.
 
     Args:
         curve: Of one train size, with its decision.
@@ -19,7 +18,7 @@ def recommend(curve: Mapping[str, Any], point: Mapping[str, Any], *, by_mean: bo
     decision = curve["decision"]
     decided = (by_mean and point["estimate"]) or (decision and decision["choice"])
     name = decided or best_mean(curve["cells"])
-    return None if name is None or name in ALTERNATIVES else with_best_run(curve["cells"], name)
+    return with_best_run(curve["cells"], name) if name and cell_of(curve, name) else None
 
 
 def best_mean(cells: Sequence[CellSummary]) -> str | None:

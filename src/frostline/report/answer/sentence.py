@@ -10,7 +10,7 @@ from frostline.report.answer.comparison import Comparison
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.formatting import points, probability, score
 from frostline.report.names import tuning
-from frostline.statistics.alternatives import alternative_run
+from frostline.statistics.alternatives import ALTERNATIVES, alternative_run
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.tune import NAMED, is_way
 
@@ -154,6 +154,8 @@ def _cost(cell: CellSummary, full: CellSummary) -> str:
 def _instruction(found: Recommendation) -> str:
     """What to tune, as an instruction."""
     recommended, layers = found.answer["recommended"], found.layers
+    if recommended["trainable"] in ALTERNATIVES:
+        return f"Train no layer, but fit {tuning(recommended['trainable'])}"
     if is_way(recommended["trainable"]):
         return f"Tune with {recommended['trainable']}"
     if recommended["tune_embeddings"]:

@@ -83,7 +83,7 @@ def machines(provenances: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     found: dict[str, dict[str, int]] = {}
     for provenance in provenances:
         for name, value in provenance.items():
-            if name not in ("cut", "continued_after"):
+            if name not in ("cut", "from_cache", "continued_after"):
                 counts = found.setdefault(name, {})
                 counts[str(value)] = counts.get(str(value), 0) + 1
     return {

@@ -8,6 +8,7 @@ from frostline.report.answer.recommendation import cell_of
 from frostline.report.answer.scores_on_test import sentences_on_test
 from frostline.report.names import baseline
 from frostline.report.pages.sentences import explain_uncertainty
+from frostline.report.tables.audit import is_checked
 from frostline.report.tables.choices import choices_table
 from frostline.report.tables.costs import costs_table
 from frostline.report.tables.failures import failures_table
@@ -47,7 +48,9 @@ def size_content(size: Curve, answer: Mapping[str, Any], results: Mapping[str, A
             **({"ways": ways} if (ways := ways_table(size, results, suffix=suffix)) else {}),
         },
         "audits": [
-            (cell["trainable"], results[cell["points"][0]["run"]]["audit"]) for cell in size["cells"] if cell["points"]
+            (cell["trainable"], audit)
+            for cell in size["cells"]
+            if cell["points"] and is_checked(audit := results[cell["points"][0]["run"]]["audit"])
         ],
         "tuned": _tuned(results[recommended["run"]]["audit"]["by_place"]) if recommended else None,
     }

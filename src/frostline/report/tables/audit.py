@@ -47,6 +47,11 @@ def audit_table(samples: Sequence[tuple[str, Mapping[str, Any]]]) -> ReportTable
     return ReportTable("audit", "Audit", caption, columns, tuple(rows))
 
 
+def is_checked(audit: Mapping[str, Any]) -> bool:
+    """Whether a run was trained in the training loop, which checks what it trains."""
+    return CHECKS.keys() <= audit.keys()
+
+
 def trained_parts(by_place: Mapping[str, Mapping[str, int]]) -> str:
     """The trained parts of the model as text, such as ``layers 4 to 6, head``."""
     trained = [place for place, counts in by_place.items() if counts["trained"]]

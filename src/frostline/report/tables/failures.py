@@ -168,7 +168,7 @@ def _size_column(runs: Sequence[Run]) -> tuple[Column, ...]:
 
 
 def _order(run: Run) -> tuple[Any, ...]:
-    return -run["train_size"], sort_key(run["trainable"]), run["learning_rate"], run["seed"]
+    return -run["train_size"], sort_key(run["trainable"]), run["learning_rate"] or 0.0, run["seed"]
 
 
 def _is(name: str) -> Callable[[Values], bool]:

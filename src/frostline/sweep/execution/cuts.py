@@ -22,7 +22,7 @@ def check_cuts(prepared: Prepared) -> list[Check]:
     if prepared.checks is not None:
         return prepared.checks
     context, by_head = prepared.context, {OWN_HEAD: list[RunSpec]()}
-    for spec in prepared.plan.runs:
+    for spec in (spec for spec in prepared.plan.runs if spec.way.in_loop):
         by_head.setdefault(context.for_run(spec).pretrained.head, []).append(spec)
     checks_of = {kind: _checks(prepared, runs, kind) for kind, runs in by_head.items()}
     checks = [one for some in checks_of.values() for one in some]

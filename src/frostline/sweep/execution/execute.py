@@ -189,7 +189,7 @@ def _name(stack: Sequence[RunSpec]) -> str:
 
 def _save_if_best(spec: RunSpec, result: Result, weights: BestWeights, progress: Progress) -> None:
     """Store the trained parameters of a run if it is the best of its k so far."""
-    if result.facts["outcome"] != "ok" or result.facts["validation_best"] is None:
+    if not result.learned or result.facts["outcome"] != "ok" or result.facts["validation_best"] is None:
         return
     try:
         weights.save_if_best(spec, result.facts["validation_best"], result.learned)

@@ -20,6 +20,7 @@ from frostline.sweep.forecast.calibration import (
     disk_speed,
     forward_pass_speed,
 )
+from frostline.sweep.forecast.estimated import estimated_cells
 from frostline.sweep.forecast.pace import TimedPoints
 from frostline.sweep.forecast.timer import SLOWDOWN
 from frostline.sweep.make_plan import rows_needed
@@ -59,8 +60,14 @@ def make_forecast(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = 
     forward_pass_operations = workload.forward_pass_operations(uncached)
     rough_seconds = SLOWDOWN * (forward_pass_operations + sum(workload.operations(run) for run in missing)) / speed
     budget = PLAN_SECONDS if plain else min(MAX_SECONDS, TIMING_SHARE * rough_seconds) - (perf_counter() - begun)
-    cases, workers = workload.timing_cases(missing), workers_for(prepared, runs)
+    in_loop = [run for run in missing if run.way.in_loop]
+    cases, workers = workload.timing_cases(in_loop), workers_for(prepared, runs)
     concurrent = min(workers, len(missing))
+    others = [run for run in missing if not run.way.in_loop]
+    estimated = partial(estimated_cells, workload, others, speed / SLOWDOWN)
+    if not in_loop:
+        forward_pass_seconds = forward_pass_operations / speed
+        return Forecast(tuple(estimated(0.0, plain=False)), forward_pass_seconds, perf_counter() - begun, concurrent)
     timed = partial(calibrate, workload, cases, speed / workers, budget=budget, ends=plain, workers=workers)
     # all workers time at the same moment, because they slow each other down in the sweep, too
     each = run_in_each_worker(workers, partial(timed, stack=prepared.spec.stack))
@@ -75,7 +82,10 @@ def make_forecast(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = 
         written = cached.bytes(len(uncached), int(context.tokens.lengths[uncached].sum()), workload.anatomy.width)
         forward_pass_seconds += written / disk_speed(nearest_existing(cache_folder()))
     return Forecast(
-        cells=tuple(_cells(workload, calibration, plain_points, missing, concurrent)),
+        cells=(
+            *_cells(workload, calibration, plain_points, in_loop, concurrent),
+            *estimated(calibration.memory_bytes, plain=plain),
+        ),
         workers=concurrent,
         forward_pass_seconds=forward_pass_seconds,
         calibration_seconds=perf_counter() - begun,

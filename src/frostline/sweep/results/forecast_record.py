@@ -29,7 +29,7 @@ class Cell:
     evaluation_seconds: float
     seconds: float  # training, evaluation, and the overhead of beginning and ending a run
     memory_bytes: float
-    trainer_seconds: float | None  # of one run with plain transformers; None if that was not requested
+    trainer_seconds: float | None  # with plain transformers (an estimator: the same); None if that was not requested
     timed: bool  # whether steps of this k were timed; otherwise they are interpolated
 
 

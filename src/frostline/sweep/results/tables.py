@@ -106,7 +106,10 @@ def _forward_pass_share(finished: Iterable[Mapping[str, Any]]) -> float:
 
 
 def _starts_from_cache(facts: Mapping[str, Any]) -> bool:
-    return facts["provenance"]["cut"] is not None
+    provenance = facts["provenance"]
+    return bool(
+        provenance.get("from_cache", provenance["cut"] is not None)
+    )  # results of earlier versions have no such key
 
 
 def _depth_columns(spec: RunSpec, audit: Mapping[str, Any] | None, layers: int) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import numpy as np
 
 from frostline.frozen.batches import ForwardBatch, Lengths, Rows
 from frostline.frozen.selection import StateSelection
+from frostline.model.trainable import Trainable
+from frostline.statistics.tune import FULL
 from frostline.sweep.work.operations import (
     BatchTotals,
     OperationCounter,
@@ -16,6 +18,7 @@ from frostline.sweep.work.operations import (
     sorted_batch_totals,
 )
 from frostline.training.context import RunContext, starting_cut
+from frostline.training.estimators.by_name import estimator_of
 from frostline.training.rows import train_rows, validation_rows
 from frostline.training.specification import RunSpec
 from frostline.training.steps import StepPlan
@@ -73,8 +76,9 @@ class Workload:
         steps, times = self._steps(spec, lengths)
         size = spec.per_device_eval_batch_size
         parts = {name: sorted_batch_totals(some, size) for name, some in self._splits(spec).items()}
-        scored = parts.pop("validation") * times + sorted_batch_totals(lengths[: spec.train_score_rows], size)
-        scored, scorings = sum(parts.values(), scored), 2 * times + 1 + len(parts)
+        phases = len(phases_of(spec, self.anatomy))  # each one scores some training rows at its end
+        scored = parts.pop("validation") * times + sorted_batch_totals(lengths[: spec.train_score_rows], size) * phases
+        scored, scorings = sum(parts.values(), scored), 2 * times + phases + len(parts)
         batch = spec.per_device_train_batch_size
         longest = max(self.context.computed_tokens(lengths[n : n + batch]) for n in range(0, len(lengths), batch))
         all_scored = (lengths, *self._splits(spec).values())
@@ -96,6 +100,10 @@ class Workload:
 
     def operations(self, spec: RunSpec) -> float:
         """Operations of a whole run."""
+        if estimator := estimator_of(spec.way):
+            epoch = random_batch_totals(self.lengths(spec), spec.batch_size)
+            whole = self.matrices.training(Trainable(FULL).parameters(self.anatomy), epoch, None)
+            return estimator.operations(spec, self.context, whole)
         work, cut = self.run_work(spec), self.cut(spec)
         return self.training_operations(spec, work) + self.matrices.forward(work.scored, cut or 0)
 
@@ -131,10 +139,11 @@ class Workload:
         return TimingCase(spec, names, self.cut(spec), work.steps.mean, work.scored.mean, tuple(stackable))
 
     def _steps(self, spec: RunSpec, lengths: Lengths) -> tuple[BatchTotals, int]:
-        """The totals of all training steps of a run, and how often it is scored on validation."""
+        """The totals of all training steps of a run, and how often it is scored on validation in all its phases."""
         epoch = random_batch_totals(lengths, spec.batch_size)
         steps = StepPlan.of(spec, len(lengths))
-        return epoch * (steps.total / steps.per_epoch), len(steps.evaluate_after)
+        phases = [StepPlan.of(phase, len(lengths)) for phase in phases_of(spec, self.anatomy)]
+        return epoch * (steps.total / steps.per_epoch), sum(len(phase.evaluate_after) for phase in phases)
 
     def _splits(self, spec: RunSpec) -> dict[str, Lengths]:
         """The number of tokens in each example of the splits that a run is scored on."""

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -31,22 +31,33 @@ Vectors = Callable[[int], Any]  # from a layer to its pooled vectors, [n, 3, D]
 
 
 @dataclass(frozen=True)
-class ScoredProbe:
-    """A fitted probe and its scores.
+class FittedProbe:
+    """A fitted probe and its score on training rows.
 
     Attributes:
         input: The features of the probe.
         probe: The fitted probe.
         held_out: The cross-validated score on the training rows; NaN if it is undefined.
-        validation: The score on the validation rows.
-        values: The predictions for the validation rows, ``[n, C]``.
     """
 
     input: ProbeInput
     probe: Probe
     held_out: float
+
+    def values(self, vectors: Vectors) -> Any:
+        """The predictions ``[n, C]`` for the rows that ``vectors`` are of."""
+        return self.probe.values(self.input.features(vectors))
+
+
+P = TypeVar("P", bound=FittedProbe)
+
+
+@dataclass(frozen=True)
+class ScoredProbe(FittedProbe):
+    """A fitted probe with its validation score, and its predictions for the validation rows, ``[n, C]``."""
+
     validation: float
-    values: Any
+    predicted: Any
 
 
 @dataclass(frozen=True)
@@ -101,15 +112,12 @@ def fit_probes(
     task = data.task
     train = Labelled(data.train.targets, task.task_type, task.labels, metric)
     validation = Labelled(data.validation.targets, task.task_type, task.labels, metric)
-    train_vectors, validation_vectors = (_vectors(states, rows[split]) for split in ("train", "validation"))
+    train_vectors, validation_vectors = (pooled_vectors(states, rows[split]) for split in ("train", "validation"))
 
     def fit(inputs: ProbeInput) -> ScoredProbe:
-        features = inputs.features(train_vectors)
-        probe = FITS[kind](features, data.train.targets, len(task.labels))
-        values = probe.values(inputs.features(validation_vectors))
-        # If all examples have the same features, holding out a row only makes its class rarer: the score is undefined.
-        held_out = _score(train, probe.held_out) if np.ptp(features, 0).any() else np.nan
-        return ScoredProbe(inputs, probe, held_out, _score(validation, values), values)
+        one = _fit(inputs, train_vectors, train, kind)
+        values = one.values(validation_vectors)
+        return ScoredProbe(one.input, one.probe, one.held_out, _score(validation, values), values)
 
     probes = _fit_all(fit, pretrained.anatomy.count)
     best = max(probes, key=_rank)
@@ -131,6 +139,26 @@ def fit_probes(
     return Probed({**facts, "sentence": describe(facts)}, best, pretrained, machine)
 
 
+def best_probe(vectors: Vectors, train: Labelled, layers: int, kind: str = "ridge") -> FittedProbe:
+    """The probe with the best cross-validated score on training rows, as :func:`fit_probes` chooses it.
+
+    Args:
+        vectors: The pooled vectors of the training rows, by layer.
+        train: The targets of these rows, and the metric.
+        layers: The number of layers of the model.
+        kind: ``ridge`` or ``logistic``.
+    """
+    return max(_fit_all(lambda inputs: _fit(inputs, vectors, train, kind), layers), key=_rank)
+
+
+def _fit(inputs: ProbeInput, vectors: Vectors, train: Labelled, kind: str) -> FittedProbe:
+    """Fit one probe on the rows that ``vectors`` are of."""
+    features = inputs.features(vectors)
+    probe = FITS[kind](features, train.targets, len(train.labels))
+    # If all examples have the same features, holding out a row only makes its class rarer: the score is undefined.
+    return FittedProbe(inputs, probe, _score(train, probe.held_out) if np.ptp(features, 0).any() else np.nan)
+
+
 def refitted(probed: Probed, data: Data, states: HiddenStates, rows: Mapping[str, Rows]) -> Any:
     """The validation predictions ``[n, C]`` of the best probe, fitted again on the training rows of another fold.
 
@@ -141,7 +169,7 @@ def refitted(probed: Probed, data: Data, states: HiddenStates, rows: Mapping[str
         rows: The rows of ``train`` and ``validation`` in ``states``.
     """
     inputs, fit = probed.best.input, FITS[probed.facts["kind"]]
-    train, validation = (inputs.features(_vectors(states, rows[split])) for split in ("train", "validation"))
+    train, validation = (inputs.features(pooled_vectors(states, rows[split])) for split in ("train", "validation"))
     return fit(train, data.train.targets, len(data.task.labels)).values(validation)
 
 
@@ -149,7 +177,7 @@ def _score(split: Labelled, values: Any) -> float:
     return split.score(values, np.arange(len(split.targets)))
 
 
-def _vectors(states: HiddenStates, rows: Rows) -> Vectors:
+def pooled_vectors(states: HiddenStates, rows: Rows) -> Vectors:
     """The pooled vectors of these rows by layer. The most recently read layers stay in memory."""
     cached, lock = lru_cache(LAST_LAYERS)(lambda layer: states.pooled(layer, rows).numpy()), Lock()
 
@@ -160,7 +188,7 @@ def _vectors(states: HiddenStates, rows: Rows) -> Vectors:
     return of
 
 
-def _fit_all(fit: Callable[[ProbeInput], ScoredProbe], layers: int) -> list[ScoredProbe]:
+def _fit_all(fit: Callable[[ProbeInput], P], layers: int) -> list[P]:
     """Probes after every single layer, and one on the last layers together, with the vector of the best single probe."""
     cores = torch.get_num_threads()
     threads = min(MAX_THREADS, cores)
@@ -170,14 +198,14 @@ def _fit_all(fit: Callable[[ProbeInput], ScoredProbe], layers: int) -> list[Scor
     return [*probes, *map(fit, last_layers_inputs(layers, vector))]
 
 
-def _rank(probe: ScoredProbe) -> tuple[float, int, int]:
+def _rank(probe: FittedProbe) -> tuple[float, int, int]:
     """The key to sort by: the score on held-out training rows. Of equal scores, the probe with fewer layers is better."""
     score = -np.inf if np.isnan(probe.held_out) else probe.held_out
     return score, -probe.input.layers[-1], -len(probe.input.layers)
 
 
 def _probe_facts(probes: Sequence[ScoredProbe], best: ScoredProbe, validation: Labelled) -> dict[str, Any]:
-    scored = RunPredictions(validation, {"best": best.values}.__getitem__).alone("best")
+    scored = RunPredictions(validation, {"best": best.predicted}.__getitem__).alone("best")
     return {
         "probes": [
             {

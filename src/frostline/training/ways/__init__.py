@@ -9,5 +9,5 @@
 - restraint.py: what the training loop calls before and after each backward pass
 - low_rank.py, mixout.py, towards_pretrained.py: such restraints
 
-No other module asks which way a run takes.
+No other module asks which way a run takes. :mod:`frostline.training.estimators` learns ways without the training loop.
 """

@@ -24,6 +24,9 @@ NAMED_WAYS: Mapping[str, Way] = {
     "mean-pooled": Way(head_reads="mean"),
     "bilstm": Way(tune=0, lstm_width=768),
     "bilstm-4": Way(tune=0, lstm_width=768, lstm_states=4),
+    "probe": Way(estimator="probe"),
+    "words": Way(estimator="words"),
+    "setfit": Way(estimator="setfit"),
 }
 NUMBERED_WAYS = (
     "spectrum",

@@ -1,6 +1,6 @@
 """A way to tune, as data. Its defaults are those of tuning the last k layers."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
@@ -8,6 +8,8 @@ from frostline.model.reading import HeadKind
 from frostline.statistics.tune import FULL, NAMED, Tune
 from frostline.training.fields import Positive, Strict
 
+FINE_TUNING: Final = "fine-tuning"
+OF_FROZEN_MODEL = ("probe", "words")  # estimators that train no parameter of the model
 # fields that say which layers are trained, or need to know it
 BY_LAYER = ("tune", "layers", "only", "low_rank", "reinitialized", "transferred", "order")
 
@@ -20,6 +22,11 @@ class Way(BaseModel):
 
     model_config = Strict
 
+    estimator: Literal["fine-tuning", "probe", "words", "setfit"] = Field(
+        default=FINE_TUNING,
+        description="what learns: fine-tuning of the layers, or without the training loop: probe (a linear probe on frozen "
+        "features), words (a TF-IDF model) or setfit (contrastive fine-tuning of a sentence encoder)",
+    )
     tune: Annotated[int, Field(ge=0)] | Literal["all"] = Field(
         default="all", description="the number of tuned layers, or all: all layers and the embeddings"
     )
@@ -101,6 +108,21 @@ class Way(BaseModel):
         return ", ".join(f"{name} {value}" for name, value in shown.items())
 
     @property
+    def in_loop(self) -> bool:
+        """Whether the training loop trains such runs, and not an estimator of :mod:`frostline.training.estimators`."""
+        return self.estimator == FINE_TUNING
+
+    @property
+    def trains_model(self) -> bool:
+        """Whether parameters of the model are trained, with a learning rate."""
+        return self.estimator not in OF_FROZEN_MODEL
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether such runs read the frozen features after every layer."""
+        return self.estimator == "probe"
+
+    @property
     def parameters(self) -> str:
         """Which parameters of the chosen layers change (:class:`frostline.model.trainable.Trainable`)."""
         return "matrices" if self.low_rank else self.only
@@ -123,13 +145,17 @@ class Way(BaseModel):
     @property
     def alone(self) -> bool:
         """Whether such runs are trained one by one and not as stacks."""
-        return self.order != "at-once" or bool(
-            self.low_rank
-            or self.lstm_width
-            or self.mixout
-            or self.towards_pretrained
-            or self.patience
-            or self.layers == "random"
+        return (
+            not self.in_loop
+            or self.order != "at-once"
+            or bool(
+                self.low_rank
+                or self.lstm_width
+                or self.mixout
+                or self.towards_pretrained
+                or self.patience
+                or self.layers == "random"
+            )
         )
 
     @property
@@ -153,6 +179,11 @@ class Way(BaseModel):
     @model_validator(mode="after")
     def _compose(self) -> Self:
         """Refuse fields that contradict each other."""
+        given = self.model_dump(exclude_defaults=True, exclude={"estimator"})
+        if given and not self.in_loop:
+            raise ValueError(
+                f"{next(iter(given))} is about fine-tuning, but estimator = {self.estimator!r}: choose one of them"
+            )
         rewriting = [name for name in ("low_rank", "mixout", "towards_pretrained") if getattr(self, name)]
         if len(rewriting) > 1:
             raise ValueError(f"{' and '.join(rewriting)} both change how the same weights learn: choose one of them")

@@ -1,0 +1,172 @@
+"""SetFit (Tunstall et al. 2022, arXiv:2209.11055): contrastive fine-tuning of a sentence encoder, then logistic regression.
+
+Its own package trains. A run gives it the examples, the seed, the learning rate, the batch size, the weight decay and the limit
+of tokens. All else is the package's default: one epoch over all pairs of examples. The encoder is that of sentence-transformers,
+which reads the mean of all tokens unless the model's folder says otherwise.
+"""
+
+import importlib.util
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers.utils import logging
+
+from frostline import FrostlineError
+from frostline.data.examples import Examples
+from frostline.frozen.batches import Rows
+from frostline.model.places import HEAD
+from frostline.training.context import RunContext
+from frostline.training.estimators.estimator import Logits
+from frostline.training.estimators.probe import require_one_target
+from frostline.training.estimators.saved_encoder import LinearHead, save_encoder
+from frostline.training.rows import train_rows
+from frostline.training.specification import RunSpec
+
+MOST = 64  # examples a class; the number of pairs grows with their square
+BODY, HEAD_PARTS = "body.", ("classes_", "coef_", "intercept_")  # names of what a run learns
+EPOCHS = 1.0
+
+
+@dataclass(frozen=True)
+class RunSetFit:
+    """The model of a run: a ``SetFitModel``, and how many steps and parameters its encoder was trained with."""
+
+    model: Any
+    context: RunContext
+    parameters: int
+    steps: int
+    epochs = EPOCHS
+
+    @property
+    def learned(self) -> Mapping[str, Tensor]:
+        body = {f"{BODY}{name}": value.detach().clone() for name, value in self.model.model_body.state_dict().items()}
+        head = {name: torch.from_numpy(np.array(getattr(self.model.model_head, name))) for name in HEAD_PARTS}
+        return {**body, **head, "steps": torch.tensor(self.steps)}
+
+    def logits(self, rows: Rows, split: str) -> Logits:
+        texts = list(self.context.examples_of(rows, split).texts)
+        with _quiet():
+            return self._head.logits(self.model.encode(texts, show_progress_bar=False))
+
+    def save(self, folder: Path, about: Mapping[str, Any]) -> None:
+        with _quiet():
+            self.model.labels = list(about["labels"])
+            self.model.save_pretrained(folder)
+        save_encoder(folder, self._head, about)
+
+    @property
+    def _head(self) -> LinearHead:
+        head = self.model.model_head
+        return LinearHead.of(head.classes_, head.coef_, head.intercept_, len(self.context.labels))
+
+
+class SetFitEstimator:
+    """Trains a ``SetFitModel`` with its own ``Trainer``."""
+
+    def require_installed(self) -> None:
+        if importlib.util.find_spec("setfit") is None:
+            raise FrostlineError("setfit needs its package: install it with `pip install setfit`, or leave setfit out.")
+
+    def require_suitable(self, spec: RunSpec, train: Examples) -> None:
+        require_one_target(spec, train)
+        if train.targets.dtype.kind == "f":
+            raise FrostlineError(f"{spec.trainable} learns classes, but the task is a regression: leave it out.")
+        if train.pairs is not None:
+            raise FrostlineError(f"{spec.trainable} reads single texts, but the examples are pairs: leave it out.")
+        counts = np.bincount(train.targets)
+        if counts.max() > MOST:
+            raise FrostlineError(
+                f"{spec.trainable} is for at most {MOST} examples a class, but {spec.train_size:,} examples have "
+                f"{counts.max():,} of one class: leave it out, or run it with a smaller --train-size and the same --out."
+            )
+        if np.count_nonzero(counts) < 2:
+            raise FrostlineError(
+                f"{spec.trainable} needs two classes, but {spec.train_size} examples have one: give a larger --train-size."
+            )
+
+    def fit(self, spec: RunSpec, context: RunContext) -> RunSetFit:
+        from datasets import Dataset
+        from setfit import Trainer, TrainingArguments
+        from transformers import ProgressCallback
+
+        examples = context.examples_of(train_rows(context, spec), "train")
+        with _quiet(), TemporaryDirectory() as folder:
+            model = _new_model(context)
+            arguments = TrainingArguments(
+                output_dir=folder,
+                batch_size=spec.per_device_train_batch_size,
+                body_learning_rate=spec.learning_rate,
+                l2_weight=spec.weight_decay,
+                seed=spec.seed,
+                report_to="none",
+                logging_strategy="no",
+                logging_first_step=False,
+                save_strategy="no",
+                show_progress_bar=False,
+            )
+            rows = Dataset.from_dict({"text": list(examples.texts), "label": examples.targets.tolist()})
+            trainer = Trainer(model=model, args=arguments, train_dataset=rows)
+            trainer.pop_callback(ProgressCallback)
+            trainer.st_trainer.args.dataloader_pin_memory = context.machine.device.type == "cuda"
+            trainer.train()
+        return _fitted(spec, context, model, trainer.st_trainer.state.global_step)
+
+    def restore(self, spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -> RunSetFit:
+        with _quiet():
+            model = _new_model(context)
+        body = {name.removeprefix(BODY): value for name, value in learned.items() if name.startswith(BODY)}
+        model.model_body.load_state_dict(body)
+        for name in HEAD_PARTS:
+            setattr(model.model_head, name, learned[name].numpy())
+        return _fitted(spec, context, model, int(learned["steps"]))
+
+    def operations(self, spec: RunSpec, context: RunContext, training: float) -> float:
+        """Each text is trained on once for each pair that it is in. There are as many equal as different pairs."""
+        counts = np.bincount(context.problem.targets[train_rows(context, spec)])
+        equal, pairs = float((counts * (counts + 1) / 2).sum()), spec.train_size * (spec.train_size + 1) / 2
+        return training * 4 * max(equal, pairs - equal) / spec.train_size
+
+
+def _new_model(context: RunContext) -> Any:
+    """The pretrained encoder with an unfitted logistic regression."""
+    from setfit import SetFitModel
+
+    pretrained = context.pretrained
+    model = SetFitModel.from_pretrained(str(pretrained.folder), device=str(context.machine.device))
+    model.model_body.max_seq_length = context.max_length
+    return model
+
+
+def _fitted(spec: RunSpec, context: RunContext, model: Any, steps: int) -> RunSetFit:
+    """The model of a run. Its trained parameters are those of layers and embeddings, and of the logistic regression."""
+    anatomy, parameters = context.pretrained.anatomy, dict(context.pretrained.model.named_parameters())
+    names = [name for name in spec.to_train.parameters(anatomy) if anatomy.places[name] != HEAD]
+    head = sum(getattr(model.model_head, name).size for name in HEAD_PARTS[1:])
+    return RunSetFit(model, context, sum(parameters[name].numel() for name in names) + head, steps)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """While this is open, SetFit and what it uses print nothing but warnings."""
+    import datasets
+    from setfit import logging as own
+
+    bars, verbosity, shown = datasets.is_progress_bar_enabled(), own.get_verbosity(), logging.is_progress_bar_enabled()
+    datasets.disable_progress_bars()
+    own.set_verbosity_warning()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        own.set_verbosity(verbosity)
+        if bars:
+            datasets.enable_progress_bars()
+        if shown:
+            logging.enable_progress_bar()

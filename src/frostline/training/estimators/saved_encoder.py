@@ -1,0 +1,116 @@
+"""A saved SetFit model, for ``frostline predict``: a folder of sentence-transformers, and a linear head beside it.
+
+The folder also has the pickle that ``SetFitModel.from_pretrained`` reads. It is not read here, because a pickle from others can
+run code.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+from scipy.special import softmax
+
+from frostline import FrostlineError
+from frostline.data.examples import Texts
+from frostline.data.files import replace_file, write_json
+from frostline.model.tokens import encode
+from frostline.training.estimators.estimator import NEVER
+
+FORMAT = 1
+FACTS, WEIGHTS = "encoder.json", "encoder.safetensors"
+CARD = """# {task}
+
+{sentence}
+
+A [SetFit](https://github.com/huggingface/setfit) model with the classes {labels}. `SetFitModel.from_pretrained` opens it, and
+`frostline predict` predicts with it.
+"""
+
+
+@dataclass(frozen=True)
+class LinearHead:
+    """Logits are ``embeddings @ weights + bias``, with weights ``[D, C]`` and bias ``[C]``."""
+
+    weights: NDArray[np.float64]
+    bias: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, present: Any, coefficients: Any, intercepts: Any, classes: int) -> Self:
+        """The head of a logistic regression of scikit-learn.
+
+        Args:
+            present: The classes that it knows. Others are never predicted.
+            coefficients: ``[1, D]`` for two classes, else ``[present, D]``.
+            intercepts: ``[1]`` for two classes, else ``[present]``.
+            classes: The number of classes of the task.
+        """
+        if len(present) == 2:  # its logit is that of the second class; the first one has 0
+            coefficients, intercepts = (np.concatenate([0 * x, x]) for x in (coefficients, intercepts))
+        weights, bias = np.zeros((coefficients.shape[1], classes)), np.full(classes, NEVER)
+        weights[:, present], bias[present] = coefficients.T, intercepts
+        return cls(weights, bias)
+
+    def logits(self, embeddings: Any) -> NDArray[np.float32]:
+        return np.asarray(embeddings @ self.weights + self.bias, np.float32)
+
+
+def save_encoder(folder: Path, head: LinearHead, about: Mapping[str, Any]) -> None:
+    """Add the head and facts ``about`` the task to a folder of SetFit, whose card would show training examples."""
+    arrays = {"weights": np.ascontiguousarray(head.weights), "bias": head.bias}
+    replace_file(folder / WEIGHTS, save(arrays))
+    write_json(folder / FACTS, {"format": FORMAT, **about})
+    card = CARD.format(**{**about, "labels": ", ".join(about["labels"])})
+    replace_file(folder / "README.md", card.encode())
+
+
+@dataclass(frozen=True)
+class SavedEncoder:
+    """A SetFit model that was loaded from a folder, with the facts about it."""
+
+    folder: Path
+    about: Mapping[str, Any]
+    head: LinearHead
+
+    def values(self, texts: Texts, *, trust_remote_code: bool = False) -> tuple[NDArray[np.float32], int]:
+        """Probabilities ``[N, C]`` of new examples, and the number of truncated ones.
+
+        Raises:
+            FrostlineError: The package sentence-transformers is missing.
+        """
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError as error:
+            raise FrostlineError(
+                f"The model in {self.folder} needs a package: install it with `pip install sentence-transformers`."
+            ) from error
+        if not texts.texts:
+            return np.zeros((0, len(self.head.bias)), np.float32), 0
+        model = SentenceTransformer(str(self.folder), device="cpu", trust_remote_code=trust_remote_code)
+        tokens = encode(model.tokenizer, texts.texts, None, self.about["max_length"])
+        logits = self.head.logits(model.encode(list(texts.texts), show_progress_bar=False))
+        return softmax(logits, 1), int((tokens.dropped > 0).sum())
+
+
+def saved_encoder(folder: str | Path) -> SavedEncoder | None:
+    """The SetFit model in a folder; None if there is none.
+
+    Raises:
+        FrostlineError: The model is damaged.
+    """
+    folder = Path(folder)
+    if not (folder / FACTS).is_file():
+        return None
+    try:
+        return SavedEncoder(
+            folder, json.loads((folder / FACTS).read_bytes()), LinearHead(**load_file(folder / WEIGHTS))
+        )
+    except (OSError, ValueError, TypeError, SafetensorError) as error:
+        raise FrostlineError(
+            f"The model in {folder} is damaged ({error}): run the command of the comparison again."
+        ) from error

@@ -1,0 +1,122 @@
+"""SetFit: the same scores as its own package by hand, the same model after it was stored, and what is refused."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import frostline
+from frostline import FrostlineError
+from frostline.data.examples import Examples
+from frostline.sweep.progress import Progress
+from frostline.training.context import RunContext
+from frostline.training.estimators.contrastive import SetFitEstimator
+from frostline.training.rows import train_rows
+from frostline.training.run import run
+from frostline.training.ways.way import Way
+from tiny import sentences
+from training.runs import SIZES, context_of, spec_of
+
+SPEC = spec_of(
+    "setfit", way=Way(estimator="setfit"), train_size=12, learning_rate=3e-3, head_learning_rate=None, max_length=32
+)
+ABOUT = {"task": "films", "sentence": "It is good.", "columns": {"text": "text"}, "max_length": 32}
+
+
+def examples(texts: list[str], targets: Any, pairs: tuple[str, ...] | None = None) -> Examples:
+    return Examples(
+        texts=tuple(texts), pairs=pairs, rows=np.arange(len(texts)), name="films", targets=np.asarray(targets)
+    )
+
+
+@pytest.fixture(scope="module")
+def texts_of_films(tiny_bert: Path) -> RunContext:
+    """A context with texts."""
+    context = context_of(tiny_bert)
+    rows = [row["text"] for row in sentences(sum(SIZES.values()))]
+    context.labels, context.max_length = ("negative", "positive"), 32
+    context.examples = {
+        split: examples([rows[n] for n in own], context.problem.targets[own]) for split, own in context.splits.items()
+    }
+    return context
+
+
+def test_it_equals_its_own_package_by_hand(texts_of_films: RunContext, tiny_bert: Path, tmp_path: Path) -> None:
+    setfit = pytest.importorskip("setfit")
+    from datasets import Dataset
+
+    context = texts_of_films
+    result = run(SPEC, context)
+    model = setfit.SetFitModel.from_pretrained(str(tiny_bert), device="cpu")
+    arguments = setfit.TrainingArguments(
+        output_dir=str(tmp_path), batch_size=8, body_learning_rate=3e-3, seed=0, report_to="none", save_strategy="no"
+    )
+    train = context.examples_of(train_rows(context, SPEC), "train")
+    rows = Dataset.from_dict({"text": list(train.texts), "label": train.targets.tolist()})
+    trainer = setfit.Trainer(model=model, args=arguments, train_dataset=rows)
+    trainer.st_trainer.args.dataloader_pin_memory = False  # else torch warns on a machine without a GPU
+    trainer.train()
+    validation = context.examples_of(context.splits["validation"], "validation")
+    by_hand = model.predict_proba(list(validation.texts), as_numpy=True)
+    logits = result.logits["validation_best"]
+    np.testing.assert_allclose(np.exp(logits) / np.exp(logits).sum(1, keepdims=True), by_hand, atol=1e-6)
+    assert result.facts["cost"]["steps"] == trainer.st_trainer.state.global_step == 11  # 2 * 42 pairs in batches of 8
+    body = sum(p.numel() for name, p in model.model_body.named_parameters() if "pooler" not in name)
+    assert result.facts["audit"]["trainable_parameters"] == body + 32 + 1
+    assert result.facts["audit"]["tuned_share"] == 1.0
+    assert not np.array_equal(run(SPEC.model_copy(update={"seed": 1}), context).logits["validation_best"], logits)
+
+
+def test_a_stored_model_is_restored_and_saved(texts_of_films: RunContext, tmp_path: Path) -> None:
+    setfit = pytest.importorskip("setfit")
+    context = texts_of_films
+    result = run(SPEC, context)
+    fitted = SetFitEstimator().restore(SPEC, context, result.learned)
+    rows = context.splits["validation"]
+    np.testing.assert_array_equal(fitted.logits(rows, "validation"), result.logits["validation_best"])
+    fitted.save(tmp_path, {**ABOUT, "labels": context.labels, "task_type": "text-classification"})
+    texts = list(context.examples_of(rows, "validation").texts)
+    opened = setfit.SetFitModel.from_pretrained(str(tmp_path), device="cpu")
+    probabilities = opened.predict_proba(texts, as_numpy=True)
+    (tmp_path / "model_head.pkl").unlink()  # frostline does not read it
+    predicted = frostline.predict(tmp_path, texts)
+    assert isinstance(predicted, frostline.Predictions)
+    np.testing.assert_allclose(predicted.values, probabilities, atol=1e-6)
+    assert predicted.predicted == [opened.labels[n] for n in probabilities.argmax(1)]
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "It is good." in card and not any(text in card for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (examples(["a"] * 66, [0] * 65 + [1]), "at most 64 examples a class, but 12 examples have 65 of one class"),
+        (examples(["a", "b"], [1, 1]), "needs two classes"),
+        (examples(["a", "b"], [0, 1], pairs=("c", "d")), "the examples are pairs"),
+        (examples(["a", "b"], [0.5, 1.0]), "the task is a regression"),
+        (examples(["a", "b"], [[0, 1], [1, 0]]), "words have tags"),
+    ],
+)
+def test_what_it_cannot_learn_is_refused(given: Examples, message: str) -> None:
+    with pytest.raises(FrostlineError, match=message):
+        SetFitEstimator().require_suitable(SPEC, given)
+
+
+def test_without_the_package_it_is_refused_before_anything_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "setfit" else find(name, *more)
+    )
+    with pytest.raises(FrostlineError, match="install it with `pip install setfit`"):
+        frostline.compare(
+            ways="setfit,full", model="none", train=tmp_path / "none.csv", out=tmp_path / "o", progress=Progress()
+        )
+
+
+def test_the_number_of_pairs_is_that_of_the_package(texts_of_films: RunContext) -> None:
+    """12 examples of two classes have 42 pairs of one class, and 36 others, which are repeated until they are as many."""
+    assert SetFitEstimator().operations(SPEC, texts_of_films, 12.0) == 2 * 2 * 42

@@ -1,0 +1,50 @@
+"""The TF-IDF model of a run."""
+
+import numpy as np
+import pytest
+
+from frostline import FrostlineError
+from frostline.data.examples import Examples
+from frostline.training.estimators.estimator import NEVER
+from frostline.training.estimators.words import WordsEstimator
+from frostline.training.probes.words import WordsModel
+from frostline.training.rows import train_rows
+from frostline.training.ways.way import Way
+from tiny import sentences
+from training.runs import SIZES, context_of, spec_of
+
+SPEC = spec_of("words", way=Way(estimator="words"), learning_rate=None)
+
+
+def examples(texts, targets) -> Examples:
+    count = len(texts)
+    return Examples(texts=tuple(texts), pairs=None, rows=np.arange(count), name="train", targets=np.array(targets))
+
+
+def test_the_model_is_that_of_the_texts_of_the_run(tiny_bert) -> None:
+    context, rows = context_of(tiny_bert), sentences(sum(SIZES.values()))
+    context.labels = ("negative", "positive")
+    for split, own in context.splits.items():
+        texts = [rows[n]["text"] for n in own]
+        context.examples = {**context.examples, split: examples(texts, context.problem.targets[own])}
+    fitted = WordsEstimator().fit(SPEC, context)
+    train = train_rows(context, SPEC)
+    by_hand = WordsModel.fit(examples([rows[n]["text"] for n in train], context.problem.targets[train]), 2)
+    assert by_hand is not None and fitted.parameters == by_hand.weights.size + 2
+    test = context.splits["test"]
+    expected = by_hand.values(examples([rows[n]["text"] for n in test], context.problem.targets[test]))
+    np.testing.assert_allclose(fitted.logits(test, "test"), expected, rtol=1e-5)
+
+
+def test_a_class_without_examples_has_a_finite_logit(tiny_bert) -> None:
+    context = context_of(tiny_bert)
+    context.labels, texts = ("a", "b", "c"), [f"word{n % 2} x" for n in range(sum(SIZES.values()))]
+    for split, own in context.splits.items():
+        context.examples = {**context.examples, split: examples([texts[n] for n in own], context.problem.targets[own])}
+    logits = WordsEstimator().fit(SPEC, context).logits(context.splits["test"], "test")
+    assert (logits[:, 2] == NEVER).all() and np.isfinite(logits).all()
+
+
+def test_texts_without_words_are_refused() -> None:
+    with pytest.raises(FrostlineError, match="words needs texts of words"):
+        WordsEstimator().require_suitable(SPEC, examples(["?", "!!"], [0, 1]))
