@@ -10,6 +10,7 @@ and at the end, over all tasks in DIR:
 
 Each way has two learning rates, multiplied by ten for LoRA. Runs are scored once, after their last step, on the task's own
 validation set. 50 examples are trained for 10 epochs with 5 seeds, 200 for 5 epochs and 1,000 for 3 epochs, both with 3 seeds.
+``--ways`` compares others: what the head reads decides how many layers are enough, for example.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from frostline.sweep.progress import LineProgress
 
 WAYS = (
     *("last-2", "full", "lora-2", "lora-all", "llrd", "gradual", "lp-ft", "reinit-2", "l2-sp", "mixout"),
-    *("random-2", "spectrum-33"),
+    *("random-2", "spectrum-33", "mean-pooled-2", "mean-pooled"),
 )
 GRIDS: Mapping[str, Mapping[str, Any]] = {  # by the number of examples
     "50": {"train_size": 50, "num_train_epochs": 10, "seeds": 5},
@@ -36,11 +37,11 @@ RATES = (1e-4, 3e-4)
 CELL = ("trainable", "learning_rate", "trainable_parameters", "seconds", "peak_memory_bytes", "tuned_share")
 
 
-def train(folder: Path, sizes: Sequence[str], settings: Mapping[str, str]) -> None:
-    """Compare all ways on one task, with results in ``folder``."""
+def train(folder: Path, ways: Sequence[str], sizes: Sequence[str], settings: Mapping[str, str]) -> None:
+    """Compare these ways on one task, with results in ``folder``."""
     for size in sizes:
         fixed = {"learning_rate": RATES, "evaluations_per_epoch": 0, "test": "none", **GRIDS[size]}
-        sweep_of(WAYS, progress=LineProgress(), out=folder / size, **{**fixed, **settings}).run(save_model=False)
+        sweep_of(ways, progress=LineProgress(), out=folder / size, **{**fixed, **settings}).run(save_model=False)
 
 
 def summary(folder: Path) -> list[dict[str, Any]]:
@@ -112,11 +113,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder of all tasks")
     parser.add_argument("--name", help="name of this task")
+    parser.add_argument("--ways", default=",".join(WAYS), help="the ways to compare")
     parser.add_argument("--sizes", default=",".join(GRIDS), help="numbers of training examples")
     parser.add_argument("--json", type=Path, help="write the summary of all tasks here")
     known, others = parser.parse_known_args()
     if known.name:
-        train(known.out / known.name, known.sizes.split(","), settings_of(others))
+        train(known.out / known.name, known.ways.split(","), known.sizes.split(","), settings_of(others))
     if known.json:
         folders = sorted(path for path in known.out.iterdir() if path.is_dir())
         sizes = [size for folder in folders for size in summary(folder)]
