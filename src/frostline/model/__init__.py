@@ -2,6 +2,8 @@
 
 - ``loading``, ``model_files``: from a hub name or a folder to a ``Pretrained`` (``pretrained``).
 - ``anatomy``: the layers of a model and the place of each parameter. ``places``, ``trace`` and ``module_paths`` support it.
+- ``streaming``: layers that are read when they run, for models larger than memory. ``skeleton`` and ``shards`` support it.
+- ``saving``: write a model.
 - ``classifier``: a trained classifier that labels new texts.
 - ``trainable``: the parameters that a run trains. Start here to add a new choice.
 - ``tokens``: encoded examples. ``packed_layout``, ``length_groups``, ``packing``: batches without padding.
