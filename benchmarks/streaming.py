@@ -3,8 +3,8 @@
     python benchmarks/streaming.py
 
 The model is a Llama with random weights, by default 6.1 GiB of float32 in one file for each layer. Each side runs in its own
-process with a cache of its own: it loads the model, checks the cut, computes hidden states and trains the last layers. The streamed
-side also saves the model, which transformers then opens. Anonymous memory cannot be given back to the disk; files that are mapped
+process with a cache of its own: it loads the model, checks the cut, computes hidden states and trains the last layers. The first
+one also saves the model, which transformers then opens. Anonymous memory cannot be given back to the disk; files that are mapped
 into memory can, but then they are read again in every batch. Both sides must predict the same bits.
 """
 

@@ -73,6 +73,19 @@ def test_streamed_equals_loaded(
 
 
 @pytest.mark.slow
+def test_ways_and_several_workers(tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with phases of a run, and in a sweep that grows."""
+    model, made = sharded(tmp_path / "model", "bert"), []
+    ways = {"near": {"tune": 2, "towards_pretrained": 0.01}, "mixed": {"tune": 2, "mixout": 0.5}}
+    for name, stream in (("loaded", False), ("streamed", True)):
+        own_cache(tmp_path / name, monkeypatch)
+        own = settings(model, tiny_table, tmp_path / name, stream=stream, workers=2, seeds=2, way=ways)
+        run_sweep(own, tune="1")
+        made.append(run_sweep(own, tune="0,1,lora-2,gradual-2,lp-ft-1,near,mixed"))
+    compare_runs(*made)
+
+
+@pytest.mark.slow
 def test_a_whole_sweep_with_its_saved_model(tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, made = sharded(tmp_path / "model", "llama", dtype=torch.bfloat16), []
     for name, stream in (("loaded", False), ("streamed", True)):

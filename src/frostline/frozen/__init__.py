@@ -4,6 +4,7 @@
 - ``selection``: which hidden states are computed and cached.
 - ``batches``: split examples into batches for the forward pass over the frozen layers.
 - ``forward_pass``: compute hidden states of many examples.
+- ``layer_by_layer``: the same with one layer in memory.
 - ``cache/``: the hidden states on disk.
 - ``check/``: the exactness check of the cut.
 - ``bundle/``: several classifiers that share their frozen layers.

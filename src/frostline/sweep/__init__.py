@@ -3,6 +3,7 @@
 - ``specification``, ``grids``, ``toml``: the settings; ``inputs``, ``prepare``: data, model and tokens for them.
 - ``plan``, ``make_plan``, ``cache_space``: the runs, and the hidden states that are cached for them.
 - ``work/``: count operations and memory; ``results/``: the folder of a sweep; ``register``, ``join``, ``merge``: add runs to it.
+- ``streaming``: whether and how much of the model is streamed.
 - ``slurm``: start workers on a cluster; ``ray/``: train runs as tasks of Ray.
 - ``execution/``: train the runs; ``forecast/``: predict their time and memory; ``progress``: the progress display.
 
