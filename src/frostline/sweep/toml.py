@@ -27,7 +27,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise FrostlineError(
             f"{path} cannot be read ({error.strerror}): give a TOML file; a model goes with --model."
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FrostlineError(
             f"{path} is not valid TOML: {error}. Correct it; a table of examples goes with --train."
         ) from error

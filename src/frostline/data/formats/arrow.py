@@ -9,6 +9,9 @@ import numpy as np
 
 from frostline import FrostlineError
 from frostline.data.table import Table, refuse_repeated_columns
+from frostline.data.wording import first_line
+
+DAMAGE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)  # what reading damaged features can raise
 
 
 def read_parquet(path: Path) -> Table:
@@ -18,9 +21,10 @@ def read_parquet(path: Path) -> Table:
 
     try:
         table = pq.read_table(path)
+        table.validate(full=True)  # also that text is UTF-8
     except pa.ArrowInvalid:
         raise FrostlineError(
-            f"{path}: this is not a Parquet file; write it again, or correct the ending of its name."
+            f"{path}: this is not a Parquet file, or a damaged one; write it again, or correct the ending of its name."
         ) from None
     if not table.num_rows:
         raise FrostlineError(f"{path}: the file has no rows; give one with an example per row.")
@@ -34,10 +38,15 @@ def from_arrow(table: Any, name: str) -> Table:
     if b"huggingface" in (table.schema.metadata or {}):
         from datasets import Features
 
-        class_names = _class_names(Features.from_arrow_schema(table.schema))
+        try:
+            class_names = _class_names(Features.from_arrow_schema(table.schema))
+        except DAMAGE as error:
+            raise FrostlineError(
+                f"{name}: what datasets has written about its columns cannot be read ({first_line(error)}); write it again."
+            ) from error
     columns = {one: table.column(one) for one in table.column_names}
     note = (table.schema.metadata or {}).get(b"note")
-    notes = () if note is None else (note.decode(),)
+    notes = () if note is None else (note.decode(errors="replace"),)
     return Table(name=name, columns=columns, rows=np.arange(1, len(table) + 1), class_names=class_names, notes=notes)
 
 

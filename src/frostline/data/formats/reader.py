@@ -101,7 +101,8 @@ def _read_file(
     except UnicodeDecodeError:
         raise FrostlineError(not_utf8(path)) from None
     except OSError as error:
-        raise FrostlineError(f"{path}: the file cannot be read ({error.strerror or error}); check the file.") from None
+        said = " ".join(str(error.strerror or error).split())  # that of pyarrow has several lines
+        raise FrostlineError(f"{path}: the file cannot be read ({said}); check the file.") from None
 
 
 def _similar_file(path: Path) -> str:

@@ -10,6 +10,7 @@ from frostline.data.files import replace_file
 from frostline.data.parsing import NUMBER
 from frostline.model.places import EMBEDDINGS, layer_number
 from frostline.statistics.tune import FULL
+from frostline.sweep.results.record_form import scores_on_test, well_formed
 from frostline.sweep.results.store import Store
 from frostline.training.specification import RunSpec
 
@@ -62,14 +63,14 @@ def run_rows(
     with_test: bool,
 ) -> list[dict[str, Any]]:
     """One row for each run, done or not, in the order of ``specs``. ``layers`` is the number of layers, L."""
-    results, failures = store.results(), store.failures()
+    results, failures = well_formed(store), store.failures()
     share = _forward_pass_share([results[spec.digest] for spec in specs if spec.digest in results])
     rows = []
     for spec in specs:
         facts = results.get(spec.digest, {})
         failure = failures.get(spec.digest, {})
         status = "done" if facts else "failed" if failure else "pending"
-        test = store.test(spec.digest) if with_test else None
+        on_test = scores_on_test(store, spec.digest) if with_test and facts else {}
         rows.append(
             {
                 "model": model,
@@ -81,7 +82,7 @@ def run_rows(
                 "learning_rate": spec.learning_rate,
                 "status": status,
                 "reason": facts.get("reason", failure.get("reason", "")),
-                "test": test[0]["scores"][facts["metric"]] if facts and test else None,
+                "test": on_test.get(facts["metric"]) if facts else None,
                 "trainable_parameters": facts.get("audit", {}).get("trainable_parameters"),
                 "concurrent_runs": facts.get("provenance", {}).get("workers"),
                 "run": spec.digest,
@@ -134,14 +135,13 @@ def _depth_columns(spec: RunSpec, audit: Mapping[str, Any] | None, layers: int) 
 
 def score_rows(specs: Iterable[RunSpec], store: Store, *, with_test: bool) -> list[dict[str, Any]]:
     """Every score of every run. The epoch of a test score is the epoch of the best validation score."""
-    results, rows = store.results(), []
+    results, rows = well_formed(store), list[dict[str, Any]]()
     for spec in specs:
         facts = results.get(spec.digest)
         if facts is None:
             continue
         rows += [{"run": spec.digest, **score} for score in facts["scores"]]
-        test = store.test(spec.digest) if with_test else None
-        for name, value in (test[0]["scores"] if test else {}).items():
+        for name, value in (scores_on_test(store, spec.digest) if with_test else {}).items():
             rows.append(
                 {"run": spec.digest, "split": "test", "epoch": facts["best_epoch"], "metric": name, "value": value}
             )

@@ -1,0 +1,123 @@
+"""The form of a result's record. A checksum shows damage, but somebody else may have written something else from the start."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
+
+from frostline import FrostlineError
+from frostline.sweep.results.store import Store
+
+Number = FiniteFloat | None
+
+
+class Form(BaseModel):
+    """What tables, answer and report read. There may be more."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class ScoreForm(Form):
+    """A row of the scores."""
+
+    split: str
+    epoch: Number
+    metric: str
+    value: Number
+
+
+class CostForm(Form):
+    """The costs of a run."""
+
+    train_seconds: FiniteFloat
+    evaluation_seconds: FiniteFloat
+    forward_pass_seconds: FiniteFloat
+    peak_memory_bytes: FiniteFloat
+    run_seconds: Number = None
+
+
+class CountsForm(Form):
+    """The parameters of one place in the model."""
+
+    trained: int
+    frozen: int
+
+
+class AuditForm(Form):
+    """What was trained."""
+
+    parameters: int
+    trainable_parameters: int
+    by_place: dict[str, CountsForm]
+    tuned_share: Number = None
+
+
+class ProvenanceForm(Form):
+    """Where and how a run was trained."""
+
+    cut: int | None
+    workers: int | None = None
+    threads: int | None = None
+    device_name: str = ""
+    instructions: str = ""
+    torch: str = ""
+
+
+class RecordForm(Form):
+    """The record of a result."""
+
+    outcome: str
+    reason: str
+    metric: str
+    best_epoch: Number
+    validation_best: Number
+    validation_last: Number
+    train_last: Number
+    scores: list[ScoreForm]
+    cost: CostForm
+    audit: AuditForm
+    provenance: ProvenanceForm
+
+
+class OnTestForm(Form):
+    """The record of a score on the test set."""
+
+    scores: dict[str, Number]
+
+
+def well_formed(store: Store) -> dict[str, dict[str, Any]]:
+    """Every result in the folder, by digest.
+
+    Raises:
+        FrostlineError: A result does not have the form of one.
+    """
+    found = store.results()
+    for digest, facts in found.items():
+        _require(RecordForm, facts, store, digest)
+    return found
+
+
+def scores_on_test(store: Store, digest: str) -> Mapping[str, float | None]:
+    """The scores of a run on the test set; empty if there is none.
+
+    Raises:
+        FrostlineError: Its record does not have the form of one.
+    """
+    found = store.test(digest)
+    if found is None:
+        return {}
+    _require(OnTestForm, found[0], store, digest)
+    scores: Mapping[str, float | None] = found[0]["scores"]
+    return scores
+
+
+def _require(form: type[Form], facts: Mapping[str, Any], store: Store, digest: str) -> None:
+    try:
+        form.model_validate(facts)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where, said = ".".join(map(str, first["loc"])), first["msg"].lower()
+        raise FrostlineError(
+            f"{store.runs / digest} does not have the form of a result ({where}: {said}): remove it, and the sweep's command "
+            "trains that run again."
+        ) from error

@@ -1,0 +1,103 @@
+"""Random changes of bytes and of JSON values, and a watch over the files that a process changes."""
+
+import os
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PIECES = (
+    *(b"", b"\x00", b"\n", b"\r\n", b'"', b"'", b",", b"\t", b"[", b"]", b"{", b"}", b"=", b"#", b"\\", b"\xff", b"\xed\xa0\x80"),
+    *(b"\xef\xbb\xbf", b"\\u0000", b"../", b"/etc/passwd", b"1e999", b"-1", b"NaN", b"null", b"9" * 40, b"O\n\n", b"B-", b"I-"),
+    "\u2028".encode(), "é".encode() * 3, b"A" * 2000, b"[" * 1500,
+)  # fmt: skip
+VALUES: tuple[Any, ...] = (
+    *(None, True, -1, 0, 1e308, 10**30, "", "../x", "é", "\ud800", [], {}, [[]], {"": None}, "nan", float("nan")),
+    *("/etc/passwd", ["x"] * 3, {"x": 1}, 2**63, -0.0),
+)
+CHANGING = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
+
+
+def mutated(content: bytes, rng: random.Random) -> bytes:
+    """The content with one to four changes: bytes flipped, removed, repeated, moved or inserted."""
+    changed = bytearray(content)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        size = len(changed)
+        start = rng.randrange(size + 1)
+        end = min(size, start + rng.choice((1, 1, 2, 8, 64, 1024)))
+        kind = rng.randrange(6)
+        if kind == 0 and start < size:
+            changed[start] ^= 1 << rng.randrange(8)
+        elif kind == 1:
+            del changed[start:end]
+        elif kind == 2:
+            changed[start:start] = changed[start:end] * rng.choice((1, 3))
+        elif kind == 3:
+            changed[start:end] = rng.choice(PIECES)
+        elif kind == 4:
+            changed[start:start] = rng.choice(PIECES)
+        else:
+            del changed[start:]
+    return bytes(changed)
+
+
+def with_other_value(facts: Any, rng: random.Random) -> Any:
+    """JSON-like facts with one value replaced, one key removed, or one key added, at a random place."""
+    if not isinstance(facts, dict | list) or not facts or rng.random() < 0.15:
+        return rng.choice(VALUES)
+    copy: Any = facts.copy()
+    keys: Sequence[Any] = list(copy) if isinstance(copy, dict) else range(len(copy))
+    key = rng.choice(keys)
+    kind = rng.randrange(8)
+    if kind == 0:
+        del copy[key]
+    elif kind == 1 and isinstance(copy, dict):
+        copy[rng.choice(("../x", "", "é", "seed"))] = rng.choice(VALUES)
+    else:
+        copy[key] = with_other_value(copy[key], rng)
+    return copy
+
+
+class Watch:
+    """The paths that this process has changed outside of a folder, while it was watched."""
+
+    def __init__(self) -> None:
+        self.folder: str | None = None
+        self.outside: list[str] = []
+        sys.addaudithook(self._see)
+
+    def _see(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.folder is None or event not in CHANGING:
+            return
+        if event == "open" and not (
+            isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        ):
+            return
+        within = (
+            arguments[1] if event in ("os.remove", "os.rmdir") else -1
+        )  # the folder, if it is given as a descriptor
+        for path in arguments[: 2 if event in ("os.rename", "os.link", "os.symlink") else 1]:
+            if isinstance(path, str | bytes | os.PathLike):
+                folder = os.readlink(f"/proc/self/fd/{within}") if within >= 0 else ""
+                real = os.path.realpath(os.path.join(folder, os.fsdecode(path)))
+                if os.path.commonpath([real, self.folder]) != self.folder:
+                    self.outside.append(real)
+
+
+_WATCH: list[Watch] = []  # an audit hook stays for the life of the process, so there is one
+
+
+@contextmanager
+def changes_nothing_outside(folder: Path) -> Iterator[None]:
+    """Fail if this process writes, moves or removes a file that is not in the folder."""
+    if not _WATCH:
+        _WATCH.append(Watch())
+    watch = _WATCH[0]
+    watch.folder, watch.outside = os.path.realpath(folder), []
+    try:
+        yield
+    finally:
+        watch.folder = None
+    assert not watch.outside, watch.outside
