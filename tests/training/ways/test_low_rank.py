@@ -7,13 +7,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from frostline import FrostlineError
+from frostline.data.specification import CLASSIFICATION
 from frostline.model.places import layer_number
 from frostline.training.run import restore, run
 from frostline.training.ways.low_rank import DOWN, UP, factors_of, matrix_of, planned_factors
+from frostline.training.ways.names import way_named
+from frostline.training.ways.start import rank_of
+from frostline.training.ways.suitable import require_suitable
 from frostline.training.ways.way import Way
 from small_models import small_model
 from training.by_hand import context_without_dropout, gap, started, train_by_hand, way_spec
-from training.runs import largest_difference, with_states
+from training.runs import largest_difference, spec_of, with_states
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +86,14 @@ def test_the_learned_matrices_are_stored_merged(context, tmp_path):
     saved = load_file(tmp_path / "model.safetensors")
     assert all(torch.equal(saved[name], value) for name, value in learned.items())
     assert abs(restore(spec, context, learned) - result.logits["validation_best"]).max() < 1e-6
+
+
+def test_a_rank_gives_as_many_parameters_as_the_last_layers(context):
+    spec, pretrained = way_spec(way_named("lora-like-2", {})), context.pretrained
+    rank = rank_of(spec, pretrained.model, pretrained.anatomy)
+    result, last = run(spec, context), run(spec_of(2), context)
+    counts = [one.facts["audit"]["trainable_parameters"] for one in (result, last)]
+    by_rank = sum(sum(p.shape) for name, p in result.learned.items() if ".layer." in name)
+    assert rank > 1 and abs(counts[0] - counts[1]) <= by_rank / 2
+    with pytest.raises(FrostlineError, match="lora-like-9: 9 layers were requested, but the model has 3"):
+        require_suitable(spec_of("lora-like-9", way=way_named("lora-like-9", {})), pretrained, CLASSIFICATION)

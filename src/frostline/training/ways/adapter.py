@@ -12,7 +12,7 @@ from frostline.model.module_paths import module_of
 from frostline.model.places import layer_number
 from frostline.model.pretrained import Pretrained
 from frostline.training.specification import RunSpec
-from frostline.training.ways.start import transposed_in
+from frostline.training.ways.start import rank_of, transposed_in
 
 PREFIX = "base_model.model."  # before the name of each parameter in an adapter's file
 
@@ -41,16 +41,17 @@ def write_adapter(folder: Path, spec: RunSpec, pretrained: Pretrained) -> None:
     changed = {n: p for n, p in model.named_parameters() if n in spec.to_train.parameters(pretrained.anatomy)}
     matrices = {name: p for name, p in changed.items() if layer_number(places[name]) is not None}
     transposed, scale = transposed_in(model, matrices), spec.way.low_rank_scale
+    rank = rank_of(spec, model, pretrained.anatomy)
     tensors: dict[str, Tensor] = {}
     for name, weight in matrices.items():
         update = weight - pretrained.pretrained_value(name)
-        up, down = _factors((update.T if name in transposed else update) / scale, spec.way.low_rank)
+        up, down = _factors((update.T if name in transposed else update) / scale, rank)
         path = PREFIX + module_of(name)
         tensors |= {f"{path}.lora_A.weight": down, f"{path}.lora_B.weight": up}
     tensors |= {PREFIX + name: p for name, p in changed.items() if name not in matrices}
     config = LoraConfig(
-        r=spec.way.low_rank,
-        lora_alpha=scale * spec.way.low_rank,
+        r=rank,
+        lora_alpha=scale * rank,
         target_modules=sorted(map(module_of, matrices)),
         modules_to_save=sorted({module_of(name) for name in changed if name not in matrices}),
         fan_in_fan_out=bool(transposed),

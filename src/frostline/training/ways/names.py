@@ -31,6 +31,7 @@ NAMED_WAYS: Mapping[str, Way] = {
 NUMBERED_WAYS = (
     "spectrum",
     "lora",
+    "lora-like",
     "first",
     "middle",
     "spread",
@@ -92,6 +93,8 @@ def _numbered(name: str) -> Way | None:
             return Way(signal_share=count / 100) if count <= 100 else None
         case "lora":
             return Way(tune=count, low_rank=LORA_RANK, rate_factor=LORA_RATES)
+        case "lora-like":
+            return Way(low_rank=f"last {count}", rate_factor=LORA_RATES)
         case "first" | "middle" | "spread" | "random":
             return Way(tune=count, layers=kind)
         case "reinit":

@@ -73,7 +73,8 @@ def _low_rank(spec: RunSpec, pretrained: Pretrained, parameters: Mapping[str, Te
         name: weight.detach().clone() if name in new else pretrained.pretrained_value(name)
         for name, weight in weights.items()
     }
-    factors = factors_of(weights, transposed, spec.way.low_rank, spec.seed_for("low rank"))
+    rank = rank_of(spec, pretrained.model, pretrained.anatomy)
+    factors = factors_of(weights, transposed, rank, spec.seed_for("low rank"))
     return Start({**factors, **whole}, [LowRank(weights, before, factors, transposed, scale=spec.way.low_rank_scale)])
 
 
@@ -84,7 +85,19 @@ def planned(spec: RunSpec, model: nn.Module, anatomy: Anatomy) -> dict[str, Tens
     if not spec.way.low_rank:
         return dict(parameters)
     weights, whole = _with_updates(parameters, anatomy)
-    return {**dict(planned_factors(weights, transposed_in(model, weights), spec.way.low_rank)), **whole}
+    return {**dict(planned_factors(weights, transposed_in(model, weights), rank_of(spec, model, anatomy))), **whole}
+
+
+def rank_of(spec: RunSpec, model: nn.Module, anatomy: Anatomy) -> int:
+    """The rank of the updates. If they shall be as large as the last layers, the one with the nearest number of parameters."""
+    rank = spec.way.low_rank
+    if isinstance(rank, int):
+        return rank
+    last = {f"layer {n}" for n in range(anatomy.count - spec.way.low_rank_like, anatomy.count)}
+    parameters, names = dict(model.named_parameters()), spec.to_train.parameters(anatomy)
+    wanted = sum(p.numel() for name, p in parameters.items() if anatomy.places[name] in last)
+    weights, _ = _with_updates({name: p for name, p in parameters.items() if name in names}, anatomy)
+    return max(1, round(wanted / sum(sum(weight.shape) for weight in weights.values())))
 
 
 def _with_updates(parameters: Parameters, anatomy: Anatomy) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

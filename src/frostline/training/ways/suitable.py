@@ -25,10 +25,10 @@ def require_suitable(spec: RunSpec, pretrained: Pretrained, task_type: str) -> N
     pretrained = pretrained.with_head(head_of(spec, task_type))
     anatomy = pretrained.anatomy
     names = spec.to_train.parameters(anatomy)
-    new_from = way.reinitialized if way.transferred is None else way.transferred
-    if new_from > anatomy.count:
+    layers = max(way.reinitialized, way.transferred or 0, way.low_rank_like)
+    if layers > anatomy.count:
         raise FrostlineError(
-            f"{spec.trainable}: {new_from} layers were requested, but the model has {anatomy.count}: give at most that many."
+            f"{spec.trainable}: {layers} layers were requested, but the model has {anatomy.count}: give at most that many."
         )
     if way.patience and not (spec.evaluations_per_epoch and spec.load_best_model_at_end):
         raise FrostlineError(

@@ -47,10 +47,10 @@ class Way(BaseModel):
         le=1,
         description="train this share of the weight matrices, those with the highest signal-to-noise ratios (Spectrum)",
     )
-    low_rank: int = Field(
+    low_rank: Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^last [1-9]\d*$")] = Field(
         default=0,
-        ge=0,
-        description="LoRA (Hu et al. 2022): the rank of the updates of the layers' weight matrices; 0: no LoRA",
+        description="LoRA (Hu et al. 2022): the rank of the updates of the layers' weight matrices, or last 2: as many "
+        "parameters as the last 2 layers have; 0: no LoRA",
     )
     low_rank_scale: Positive = Field(default=2.0, description="factor of the low-rank updates, alpha / rank in PEFT")
     head_reads: Literal["type", "mean", "last"] = Field(
@@ -157,6 +157,11 @@ class Way(BaseModel):
                 or self.layers == "random"
             )
         )
+
+    @property
+    def low_rank_like(self) -> int:
+        """The number of last layers that have as many parameters as the low-rank updates; 0 if the rank is given."""
+        return int(self.low_rank.split()[1]) if isinstance(self.low_rank, str) else 0
 
     @property
     def in_one_training(self) -> "Way":
