@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from frostline.data.examples import Examples
+from frostline.data.sentences import words_of
 from frostline.model.places import HEAD, POOLER
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.prepare import prepare
@@ -71,12 +72,15 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, examples: Examples, rows: Any) -> None:
-    """Write one JSON object for each row: the text, the second text of a pair, the target."""
+    """Write one JSON object for each row: the text or its words, the second text of a pair, the target or one for each word."""
     with path.open("w", encoding="utf-8") as file:
         for row in rows:
             pair = {} if examples.pairs is None else {"pair": examples.pairs[row]}
-            target = examples.targets[row].item()
-            file.write(json.dumps({"text": examples.texts[row], **pair, "target": target}) + "\n")
+            text, target = examples.texts[row], examples.targets[row].tolist()
+            if examples.of_words:
+                text = words_of(text)
+                target = target[: len(text)]
+            file.write(json.dumps({"text": text, **pair, "target": target}) + "\n")
 
 
 def read_task(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:

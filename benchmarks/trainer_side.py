@@ -23,17 +23,21 @@ from same_rows import read_task
 from torch import nn
 from transformers import (
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     AutoTokenizer,
+    DataCollatorForTokenClassification,
     DataCollatorWithPadding,
     Trainer,
     TrainingArguments,
     set_seed,
 )
 
+from frostline.data.specification import TOKENS
 from frostline.model.device import this_machine
 from frostline.statistics.metrics import score
 
 BEST_EVAL_BATCH = 64
+IGNORED = -100  # the label of tokens that do not count
 
 
 class Grid:
@@ -41,12 +45,14 @@ class Grid:
 
     def __init__(self, folder: Path, best: bool) -> None:
         self.task, train, validation = read_task(folder)
-        self.best = best
+        self.best, self.of_words = best, self.task["task_type"] == TOKENS
         self.tokenizer = AutoTokenizer.from_pretrained(self.task["model"])
         self.train, self.validation = self._encoded(train), self._encoded(validation)
 
     def _encoded(self, rows: list[dict[str, Any]]) -> Dataset:
         table = Dataset.from_list(rows)
+        if self.of_words:
+            return table.map(self._with_tags, batched=True, remove_columns=table.column_names)
 
         def encode(batch: dict[str, list[Any]]) -> dict[str, Any]:
             texts = [batch[name] for name in ("text", "pair") if name in batch]
@@ -54,6 +60,18 @@ class Grid:
             return {**encoded, "labels": batch["target"]}
 
         return table.map(encode, batched=True, remove_columns=table.column_names)
+
+    def _with_tags(self, batch: dict[str, list[Any]]) -> dict[str, Any]:
+        """Encoded words. The first token of a word has its tag, as in the example of transformers."""
+        encoded = self.tokenizer(
+            batch["text"], is_split_into_words=True, truncation=True, max_length=self.task["max_length"]
+        )
+        labels = []
+        for n, tags in enumerate(batch["target"]):
+            words = encoded.word_ids(n)
+            firsts = [word is not None and word != before for word, before in zip(words, [None, *words], strict=False)]
+            labels.append([tags[word] if first else IGNORED for word, first in zip(words, firsts, strict=True)])
+        return {**encoded, "labels": labels}
 
     def arguments(self, cell: dict[str, Any], folder: str) -> TrainingArguments:
         """The settings of the sweep, and Trainer's defaults for everything else. ``trainer-best`` adds settings for speed."""
@@ -84,9 +102,8 @@ class Grid:
         """Run one cell; returns scores and the seconds of training, of evaluation, and of all with loading the model."""
         task, start = self.task, perf_counter()
         set_seed(cell["seed"])
-        model = AutoModelForSequenceClassification.from_pretrained(
-            task["model"], num_labels=len(task["labels"]) or 1, dtype=torch.float32
-        )
+        kind = AutoModelForTokenClassification if self.of_words else AutoModelForSequenceClassification
+        model = kind.from_pretrained(task["model"], num_labels=len(task["labels"]) or 1, dtype=torch.float32)
         names = set(task["trained"][cell["k"]])
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name in names)
@@ -95,8 +112,9 @@ class Grid:
         train = self.train.select(task["subsets"][str(cell["seed"])])
 
         def scores(prediction: Any) -> dict[str, float]:
-            return score(prediction.label_ids, prediction.predictions, task["task_type"])
+            return score(prediction.label_ids, prediction.predictions, task["task_type"], task["labels"])
 
+        collator = DataCollatorForTokenClassification if self.of_words else DataCollatorWithPadding
         with TemporaryDirectory() as folder:
             arguments = self.arguments(cell, folder)
             model.to(arguments.device)
@@ -105,7 +123,7 @@ class Grid:
                 args=arguments,
                 train_dataset=list(train) if self.best else train,
                 eval_dataset=list(self.validation) if self.best else self.validation,
-                data_collator=DataCollatorWithPadding(self.tokenizer),
+                data_collator=collator(self.tokenizer),
                 processing_class=self.tokenizer,
                 compute_metrics=scores,
                 optimizers=(self._optimizer(model, cell["rate"], cell["head_rate"]), None),
