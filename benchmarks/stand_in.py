@@ -20,12 +20,12 @@ from frostline.training.specification import RunSpec
 STEPS = 5
 
 
-def stand_in(seconds: float) -> Callable[..., Result]:
-    """A function in place of :func:`frostline.training.run.run`, which takes this long on average."""
+def stand_in(seconds: float, *, equal: bool = False) -> Callable[..., Result]:
+    """A function in place of :func:`frostline.training.run.run`, which takes this long: on average, or always if ``equal``."""
 
     def run(spec: RunSpec, context: RunContext, *, on_step: Callable[[int, int], None]) -> Result:
         rng = np.random.default_rng(int(hashlib.sha256(spec.digest.encode()).hexdigest(), 16))
-        pause = rng.uniform(0, 2 * seconds) / STEPS
+        pause = (seconds if equal else rng.uniform(0, 2 * seconds)) / STEPS
         for step in range(STEPS):
             time.sleep(pause)
             on_step(step + 1, STEPS)
@@ -41,9 +41,9 @@ def stand_in(seconds: float) -> Callable[..., Result]:
     return run
 
 
-def install(seconds: float) -> None:
+def install(seconds: float, *, equal: bool = False) -> None:
     """Let every run of this process, and of its forks, be a stand-in. Use it with ``--stack 1``."""
-    setattr(execute_module, "run", stand_in(seconds))  # noqa: B010  mypy refuses an assignment
+    setattr(execute_module, "run", stand_in(seconds, equal=equal))  # noqa: B010  mypy refuses an assignment
 
 
 def _logits(rng: np.random.Generator, context: RunContext, rows: Any) -> Any:

@@ -148,12 +148,18 @@ def test_a_node_with_another_version_is_named(train: Train, prepared: Prepared, 
         train()
 
 
-def test_ctrl_c_ends_the_tasks_and_keeps_what_is_published(train: Train, prepared: Prepared, here: RayHere) -> None:
-    def interrupt(number: int) -> None:
-        if number == 1:
+@pytest.mark.parametrize("when", ["while it waits", "while it shows a result"])
+def test_ctrl_c_ends_the_tasks_and_keeps_what_is_published(
+    train: Train, prepared: Prepared, here: RayHere, shown: Shown, when: str
+) -> None:
+    def interrupt(*_: object) -> None:
+        if prepared.store.done():
             raise KeyboardInterrupt
 
-    here.before = interrupt
+    if when == "while it waits":
+        here.before = interrupt
+    else:
+        shown.result = interrupt  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         train()
     assert set(here.cancelled) == {1, 2} and len(prepared.store.done()) == 1

@@ -1,7 +1,7 @@
 """Hand out runs to tasks of Ray, and publish their results."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,8 +59,8 @@ def train_on_ray(
                 progress.result(facts, run.trainable)
 
         shared = shared_out(groups, store, Leases(store.out), wait=True, on_other=show)
-        with closing(shared) as tasks:
-            for run in driver.ended(tasks):
+        with closing(shared) as tasks, closing(driver.ended(tasks)) as ended_here:
+            for run in ended_here:
                 show(run)
 
 
@@ -97,7 +97,7 @@ class _Driver:
             self.progress.note(f"No node of the cluster has {asked}: waiting until there is one.")
         return found
 
-    def ended(self, groups: Iterator[list[RunSpec] | None]) -> Iterator[RunSpec]:
+    def ended(self, groups: Iterator[list[RunSpec] | None]) -> Generator[RunSpec, None, None]:
         """Train all groups, and yield each run after its result is published. No task is left when this ends."""
         more = True
         try:
@@ -117,7 +117,8 @@ class _Driver:
     def _start(self, groups: Iterator[list[RunSpec] | None]) -> bool:
         """Start tasks until as many wait as run, so that no node is idle. Returns False after the last group."""
         runs = [run for group in self.under_way.values() for run in group]
-        while len(self.under_way) < 2 * max(1, self.cluster.capacity(self.needs(runs))):
+        most = 2 * max(1, self.cluster.capacity(self.needs(runs)))
+        while len(self.under_way) < most:
             try:
                 group = next(groups)
             except StopIteration:
