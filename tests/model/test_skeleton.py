@@ -1,12 +1,16 @@
 """A model without its weights: every parameter and buffer is where transformers puts it, and conversions are refused."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from frostline import FrostlineError
-from frostline.model.shards import is_unread
+from frostline.model.shards import Source, is_unread
+from frostline.model.skeleton import skeleton
 from model_folders import edit_weights, load
 from streamed_models import both, sharded
 from tiny import tiny_bert_folder
@@ -63,3 +67,20 @@ def test_a_checkpoint_that_lacks_weights_is_refused(tmp_path: Path) -> None:
     edit_weights(folder, lambda weights: weights.pop("encoder.layer.0.output.dense.weight"))
     with pytest.raises(FrostlineError, match="weights lack 1 parameters of its body"):
         load(folder, streams=lambda weight_bytes: True)
+
+
+def test_buffers_and_whole_numbers_are_read(tmp_path: Path) -> None:
+    stored = {"weight": torch.ones(3, 2), "scale": torch.tensor([2.0, 3.0]), "ids": torch.arange(4)}
+    save_file(stored, tmp_path / "model.safetensors")
+
+    def load(values: Mapping[str, Any]) -> Any:
+        module: Any = torch.nn.Module()
+        module.weight = torch.nn.Parameter(values["weight"][...])
+        module.register_buffer("scale", values["scale"][...])
+        module.register_buffer("ids", values["ids"][...])
+        return module, {}
+
+    made = skeleton("this one", tmp_path, load)
+    assert made.sources == {"weight": Source(tmp_path / "model.safetensors", "weight")}
+    assert is_unread(made.model.weight) and made.model.weight.shape == (3, 2)
+    assert torch.equal(made.model.scale, stored["scale"]) and torch.equal(made.model.ids, stored["ids"])

@@ -140,16 +140,16 @@ def _read_model(
     def load() -> Any:
         if values is None:
             return kind.from_pretrained(folder, use_safetensors=True, **options, **trust)
-        return kind._model_mapping[type(config)].from_pretrained(None, state_dict=values, **options)
+        model, info = kind._model_mapping[type(config)].from_pretrained(None, state_dict=values, **options)
+        model.name_or_path = model.config.name_or_path = str(folder)
+        return model, info
 
     if values is not None and type(config) not in kind._model_mapping:
         raise FrostlineError(
-            f"The weights of {name} cannot be streamed, because it has code of its own: leave --stream out."
+            f"The weights of {name} cannot be streamed, because it has code of its own: load the whole model with --no-stream."
         )
     with quiet_loading():
-        model, info = readable(load, name, UNLOADABLE)
-    model.name_or_path = model.config.name_or_path = str(folder)
-    return model, info
+        return readable(load, name, UNLOADABLE)  # type: ignore[no-any-return]
 
 
 def load_config(name: str, *, revision: str | None = None) -> PreTrainedConfig:

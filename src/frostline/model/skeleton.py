@@ -88,7 +88,7 @@ def skeleton(name: str, folder: Path, load: Callable[[Mapping[str, Any]], tuple[
     if watch.touched:
         raise FrostlineError(
             f"The weights of {name} cannot be streamed: transformers computes some of them from others in its files "
-            f"({min(watch.touched)}). Leave --stream out, or write the model anew with save_pretrained(..., "
+            f"({min(watch.touched)}). Load the whole model with --no-stream, or write it anew with save_pretrained(..., "
             "save_original_format=False)."
         )
     for _, buffer in model.named_buffers():  # they are small

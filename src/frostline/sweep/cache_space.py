@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from frostline.frozen.batches import Rows
-from frostline.frozen.cache.loading import RESERVED_BYTES, missing_rows
+from frostline.frozen.cache.loading import RESERVED_BYTES, SHARD_ROWS, missing_rows
 from frostline.frozen.cache.recipe import Recipe, cache_folder, similar_recipes
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.frozen.selection import StateSelection
@@ -48,7 +48,10 @@ class CacheSpace:
         lacking = (missing_rows(context.tokens, self.unique, selection, one) for one in recipes)
         missing = min(lacking, key=len, default=self.unique)
         lengths = context.tokens.lengths[missing]
-        more = selection.bytes(len(missing), int(lengths.sum()), context.pretrained.anatomy.width)
+        width = context.pretrained.anatomy.width
+        more = selection.bytes(len(missing), int(lengths.sum()), width)
+        if context.pretrained.stream:  # the hidden states between two layers, in two files
+            more += 2 * 4 * width * int(np.sort(lengths)[-SHARD_ROWS:].sum())
         return more <= self.free and self.bytes(selection) <= self.limit
 
 
