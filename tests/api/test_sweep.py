@@ -84,7 +84,8 @@ def test_files_of_a_finished_sweep(finished_sweep: Path) -> None:
     assert not [path for path in finished_sweep.rglob("*") if path.name.endswith(".part")]
     assert not (finished_sweep / "weights").exists()  # the saved model has them now
     answer = json.loads((finished_sweep / "answer.json").read_text())
-    assert answer["columns"] == {"text": "text", "text_pair": None, "label": "label"}
+    columns = {"text": "text", "text_pair": None, "label": "label", "indicators": [], "separator": None}
+    assert answer["columns"] == columns
     assert any("text is column 'text', label is column 'label'" in note for note in answer["notes"])
 
 

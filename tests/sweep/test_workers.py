@@ -43,7 +43,10 @@ def name_of(task: object) -> str:
 
 
 def children() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    """The forks of this process that live; a browser of other tests is no fork."""
+    own = psutil.Process().exe()
+    living = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in living if child.exe() == own]
 
 
 @pytest.mark.parametrize("workers", [2, 3, 9])

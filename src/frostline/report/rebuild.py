@@ -99,7 +99,8 @@ def _opened_by(folder: Folder, recommended: Mapping[str, Any] | None) -> str:
     """The library that opens the recommended model."""
     if recommended is None:
         return "frostline"
-    return opened_by(next(spec.way.head for spec in folder.runs if spec.digest == recommended["run"]))
+    way = next(spec.way for spec in folder.runs if spec.digest == recommended["run"])
+    return opened_by(way.head) if way.in_loop else "frostline"
 
 
 def _of_outputs(spec: SweepSpec, recommended: Mapping[str, Any] | None) -> SweepSpec:

@@ -104,6 +104,8 @@ def _lowest_cut(spec: SweepSpec, plan: Plan, run: RunSpec, anatomy: Anatomy) -> 
     Raises:
         FrostlineError: One of its trainings needs the whole model.
     """
+    if not run.way.reads_model:
+        return anatomy.count
     cuts = []
     for training in trainings_of(run, anatomy):
         cut = starting_cut(plan.cached, anatomy, training)

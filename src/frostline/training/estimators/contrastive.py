@@ -76,6 +76,10 @@ class SetFitEstimator:
 
     def require_suitable(self, spec: RunSpec, train: Examples) -> None:
         require_one_target(spec, train)
+        if train.has_label_sets:
+            raise FrostlineError(
+                f"{spec.trainable} learns one class for each text, but texts have several labels: leave it out."
+            )
         if train.targets.dtype.kind == "f":
             raise FrostlineError(f"{spec.trainable} learns classes, but the task is a regression: leave it out.")
         if train.pairs is not None:

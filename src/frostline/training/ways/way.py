@@ -118,6 +118,11 @@ class Way(BaseModel):
         return self.estimator not in OF_FROZEN_MODEL
 
     @property
+    def reads_model(self) -> bool:
+        """Whether such runs read the model at all, or only the texts."""
+        return self.estimator != "words"
+
+    @property
     def reads_features(self) -> bool:
         """Whether such runs read the frozen features after every layer."""
         return self.estimator == "probe"
