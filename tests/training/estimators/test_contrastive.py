@@ -97,6 +97,7 @@ def test_a_stored_model_is_restored_and_saved(texts_of_films: RunContext, tmp_pa
         (examples(["a", "b"], [0, 1], pairs=("c", "d")), "the examples are pairs"),
         (examples(["a", "b"], [0.5, 1.0]), "the task is a regression"),
         (examples(["a", "b"], [[0, 1], [1, 0]]), "words have tags"),
+        (examples(["a", "b"], [[True, True], [False, True]]), "texts have several labels"),
     ],
 )
 def test_what_it_cannot_learn_is_refused(given: Examples, message: str) -> None:
