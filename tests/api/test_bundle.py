@@ -153,6 +153,8 @@ def test_sweeps_and_models_are_accepted_and_tasks_are_named_after_their_folders(
 def test_unusable_arguments_are_refused(models: list[Path], tmp_path: Path) -> None:
     (tmp_path / "probe").mkdir()
     (tmp_path / "probe" / "probe.json").write_text("{}")
+    (tmp_path / "setfit").mkdir()
+    (tmp_path / "setfit" / "encoder.json").write_text("{}")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("precious")
     cases: list[tuple[list[Any], dict[str, Any], str]] = [
@@ -160,6 +162,7 @@ def test_unusable_arguments_are_refused(models: list[Path], tmp_path: Path) -> N
         ([models[0], models[0]], {}, r"two and .*two would both be called 'two': name all tasks with --names"),
         ([models[0], tmp_path / "nothing"], {}, r"nothing contains no model \(no config.json\)"),
         ([models[0], tmp_path / "probe"], {}, "probe is a probe or a TF-IDF model, which is not fine-tuned"),
+        ([models[0], tmp_path / "setfit"], {}, "setfit is one of SetFit, which a bundle cannot hold"),
         (models[:2], {"names": ("a",)}, "--names has 1 names for 2 models"),
         (models[:2], {"names": ("a", "A")}, "would both be called 'A'"),
         (models[:2], {"names": ("a", "../b")}, r"'\.\./b' cannot be the name of a task"),

@@ -17,6 +17,7 @@ from frostline.api.sweep import Sweep
 from frostline.frozen.selection import StateSelection
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import load_groups
+from frostline.report.next_steps import loading
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.outcomes import ANSWERS
 from frostline.statistics.tune import tune_of
@@ -238,6 +239,7 @@ def test_a_probe_competes_at_no_cost(beside_a_probe: tuple[Path, dict[str, Any]]
     choices = {choice["choice"]: choice for choice in answer["sizes"][0]["choices"]}
     assert choices["probe"]["cost_of_full"] == 0.0
     assert choices["probe"]["beside_k"]["choice"] == "last 0"
+    assert answer["opened_by"] == "frostline" and str(loading(answer, folder)).startswith("import frostline")
     assert answer["decision"]["choice"] == "probe" and "A linear probe on frozen features" in answer["sentence"]
     page = (folder / "o" / "report.html").read_text(encoding="utf-8")
     assert "Ways to tune" in page and "linear probe" in page

@@ -9,6 +9,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from frostline.api.sweep import Sweep
+from frostline.report.next_steps import loading
 from frostline.sweep.results.folder import Folder
 from page_text import answer_of
 from saved_model import LABELS, WORDS, saved_sweep
@@ -32,6 +33,12 @@ def test_card(classified: Path) -> None:
             assert line.count("|") == 9
     block = text.split("```json\n")[1].split("\n```")[0]
     assert list(json.loads(block).values()) == sorted(LABELS)
+
+
+def test_the_card_loads_the_model_as_the_answer_does(classified: Path, regressed: Path) -> None:
+    for folder in (classified, regressed):
+        code = loading(answer_of(folder), Path("path/to/this/folder"))
+        assert f"```python\n{code}\n```" in (folder / "model" / "README.md").read_text()
 
 
 def test_card_of_named_parts(licensed_bert: Path, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def test_the_model_can_be_loaded_as_shown(classified: Path, capsys: pytest.Captu
     found = answer_of(classified)
     code = loading(found, classified / "model")
     assert code is not None and len(code.splitlines()) == 3 and code.startswith("from transformers import pipeline")
+    assert "truncation=True" in code
     exec(code, {})
     assert "'score': " in capsys.readouterr().out
 

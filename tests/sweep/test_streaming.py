@@ -119,6 +119,11 @@ def test_what_cannot_be_streamed_is_refused_before_anything_runs(
     assert "\n" not in str(caught.value) and not (tmp_path / "o").exists()
 
 
+def test_a_model_of_words_needs_no_layer(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    own = settings(tiny_bert, tiny_table, tmp_path / "o", stream=True, tune="0,words")
+    assert {run.trainable for run in Sweep(progress=Progress(), **own).plan(timed=False).runs} == {"last 0", "words"}
+
+
 def free(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """As if this many bytes of memory were free."""
     monkeypatch.setattr(streaming, "free_memory", lambda device: count)

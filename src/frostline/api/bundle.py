@@ -28,6 +28,7 @@ from frostline.model.classifier import load_classifier
 from frostline.model.model_files import MODEL_FILES
 from frostline.model.pooled_folder import is_pooled
 from frostline.model.recurrent_folder import is_recurrent
+from frostline.training.estimators.saved_encoder import FACTS as ENCODER_FACTS
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.words import FACTS as WORDS_FACTS
 
@@ -173,12 +174,17 @@ def _model_folder(folder: Path) -> Path:
     """The folder of a model: ``folder`` itself, or ``model`` in the folder of a sweep.
 
     Raises:
-        FrostlineError: There is no fine-tuned model, or its head does not belong to its type.
+        FrostlineError: There is no fine-tuned model, its head does not belong to its type, or SetFit has trained it.
     """
     for candidate in (folder, folder / "model"):
         if is_pooled(candidate) or is_recurrent(candidate):
             raise FrostlineError(
                 f"The model in {candidate} has another head than its type, which a bundle cannot hold: leave it out, and run "
+                "`frostline predict` with it."
+            )
+        if (candidate / ENCODER_FACTS).is_file():
+            raise FrostlineError(
+                f"The model in {candidate} is one of SetFit, which a bundle cannot hold: leave it out, and run "
                 "`frostline predict` with it."
             )
         if (candidate / "config.json").is_file():

@@ -11,15 +11,13 @@ from frostline.cli.plan_output import print_groups, print_plan
 from frostline.cli.program import app
 from frostline.cli.sweep import DryRun
 from frostline.sweep.slurm import TASKS
-from frostline.training.ways.names import DEFAULT_WAYS
+from frostline.training.ways.names import DEFAULT_WAYS, EXAMPLES
 
 Ways = Annotated[
     str,
     typer.Option(
         metavar="LIST",
-        help="Ways to tune: last-2, full, lora-2, lora-all, llrd, gradual, lp-ft, reinit-2, transferred-4, bitfit, norms, l2-sp, "
-        "mixout, uncorrected, first-2, middle-2, spread-2, random-2, spectrum-25, probe, words, setfit, or names of "
-        "[way.NAME] in the TOML file.",
+        help=f"Ways to tune: last-2, full, {', '.join(EXAMPLES)}, or names of [way.NAME] in the TOML file.",
         rich_help_panel="Grid",
     ),
 ]

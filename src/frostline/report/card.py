@@ -17,6 +17,7 @@ from frostline.model.reading import opened_by
 from frostline.report import formatting, names
 from frostline.report.answer.output_sentences import output_sentences
 from frostline.report.answer.recommendation import cell_of
+from frostline.report.next_steps import loading
 from frostline.sweep.plan import Identity
 from frostline.training.specification import RunSpec
 
@@ -82,7 +83,7 @@ def model_card(
         cells=size["cells"],
         recommended=recommended,
         identity=identity,
-        tag=TASKS[identity.task_type][0],
+        code=loading(answer, Path("path/to/this/folder")),
         of_words=identity.task_type == TOKENS,
         of_label_sets=identity.task_type == MULTI_LABEL,
         opened_by=opened_by(pretrained.head),

@@ -27,8 +27,8 @@ def loading(answer: Answer, folder: Path) -> str | None:
     """Three lines of Python that load what is recommended and classify a text; None if nothing is recommended.
 
     A fine-tuned model is loaded by transformers, or by sentence-transformers if its head does not belong to its type.
-    Everything else is loaded by frostline: a probe, or a model with a temperature or a threshold, which transformers would
-    ignore.
+    Everything else is loaded by frostline: a BiLSTM, a model of an estimator, or a model with a temperature or a threshold,
+    which the others would ignore.
 
     Args:
         answer: The answer.
@@ -58,7 +58,7 @@ def loading(answer: Answer, folder: Path) -> str | None:
         return (
             "from transformers import pipeline\n"
             f'classify = pipeline("text-classification", {name}{every})\n'
-            f"print(classify({text}))"
+            f"print(classify({text}, truncation=True))"
         )
     texts = 'pandas.DataFrame({"text": ["A text."], "text_pair": ["Its pair."]})' if pair else '["A text."]'
     if answer["task_type"] == TOKENS:

@@ -4,7 +4,7 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.statistics.tune import tune_of
-from frostline.training.ways.names import NAMED_WAYS, NUMBERED_WAYS, way_named
+from frostline.training.ways.names import EXAMPLES, way_named
 from frostline.training.ways.way import Way
 
 
@@ -14,7 +14,7 @@ def test_names_of_the_grid_are_no_ways() -> None:
 
 
 def test_every_name_stands_for_a_way_of_its_own() -> None:
-    ways = [way_named(name, {}) for name in [*NAMED_WAYS, *(f"{kind}-2" for kind in NUMBERED_WAYS)]]
+    ways = [way_named(name, {}) for name in EXAMPLES]
     assert all(ways) and len({str(way) for way in ways}) == len(ways)
 
 

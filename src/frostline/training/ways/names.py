@@ -43,6 +43,7 @@ NUMBERED_WAYS = (
     "transferred",
     "mean-pooled",
 )
+EXAMPLES = (*NAMED_WAYS, *(f"{kind}-{25 if kind == 'spectrum' else 2}" for kind in NUMBERED_WAYS))  # one of each kind
 NONE_TOO = ("transferred", "mean-pooled")  # may have 0 as their number
 
 
@@ -61,7 +62,7 @@ def way_named(tune: Tune, own: Mapping[str, Way]) -> Way | None:
     name = str(tune)
     way = own.get(name) or NAMED_WAYS.get(name) or _numbered(name)
     if way is None:
-        known = [*own, *NAMED_WAYS, *(f"{kind}-2" for kind in NUMBERED_WAYS), "full", "head", "last-2", FULL, NAMED]
+        known = [*own, *EXAMPLES, "full", "head", "last-2", FULL, NAMED]
         hint = did_you_mean(name, known) or f": choose from {', '.join(known)}"
         raise FrostlineError(f"There is no way to tune called {name!r}{hint}.")
     return way
