@@ -79,7 +79,7 @@ def table(found: pd.DataFrame, caption: str) -> Facts:
     return {"caption": caption, "header": header, "rows": rows}
 
 
-def by_tenth(found: pd.DataFrame) -> Facts:
+def by_fifth(found: pd.DataFrame) -> Facts:
     """For every fifth of the stated probability of the named way: how often it came true."""
     fifth = np.minimum((found["p"] * 5).astype(int), 4)
     rows = [
@@ -105,7 +105,7 @@ def main() -> None:
     best = found[found["best"]]
     tables = [
         table(best, "**The way that is expected to gain most over its k.**"),
-        by_tenth(best),
+        by_fifth(best),
         table(found, "**All ways.**"),
     ]
     write_result(RESULT, "Does the best of many ways beat the k of the same cost as often as stated?", tables, {})

@@ -33,11 +33,11 @@ from transformers import (
 )
 
 from frostline.data.specification import TOKENS
+from frostline.data.tags import NO_WORD
 from frostline.model.device import this_machine
 from frostline.statistics.metrics import score
 
 BEST_EVAL_BATCH = 64
-IGNORED = -100  # the label of tokens that do not count
 
 
 class Grid:
@@ -70,7 +70,7 @@ class Grid:
         for n, tags in enumerate(batch["target"]):
             words = encoded.word_ids(n)
             firsts = [word is not None and word != before for word, before in zip(words, [None, *words], strict=False)]
-            labels.append([tags[word] if first else IGNORED for word, first in zip(words, firsts, strict=True)])
+            labels.append([tags[word] if first else NO_WORD for word, first in zip(words, firsts, strict=True)])
         return {**encoded, "labels": labels}
 
     def arguments(self, cell: dict[str, Any], folder: str) -> TrainingArguments:

@@ -10,7 +10,7 @@ and at the end, over all tasks in DIR:
 
 Each way has two learning rates, multiplied by ten for LoRA. Runs are scored once, after their last step, on the task's own
 validation set. 50 examples are trained for 10 epochs with 5 seeds, 200 for 5 epochs and 1,000 for 3 epochs, both with 3 seeds.
-``--ways`` compares others: what the head reads decides how many layers are enough, for example.
+``--ways`` names the ways to compare, such as heads that read the mean of all tokens with several numbers of layers.
 """
 
 import argparse

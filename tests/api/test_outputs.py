@@ -116,7 +116,7 @@ def test_report_and_card_are_about_labels(finished: Path) -> None:
         assert text in page, text
     assert "with a wrong label" in page and "Confusion matrix" not in page
     card = (finished / "model" / "README.md").read_text()
-    assert 'top_k=None, function_to_apply="sigmoid"' in card and "| label | validation examples |" in card
+    assert 'frostline.predict("path/to/this/folder"' in card and "| label | validation examples |" in card
 
 
 def test_columns_of_zero_and_one_give_the_same_runs(base: Path, tmp_path: Path) -> None:

@@ -80,21 +80,22 @@ def test_a_temperature_divides_the_logits_of_words(base: Path, tmp_path: Path) -
         np.testing.assert_allclose((scaled / scaled.sum(1, keepdims=True)).max(1), probabilities, atol=1e-5)
 
 
-def require_predictions_of_the_sweep(out: Path) -> None:
-    """The saved model predicts the tags and words of the validation examples as its run did."""
+def predicted_and_expected(out: Path) -> tuple[list[Any], list[Any]]:
+    """Words and tags of the validation examples: as the saved model predicts them, and as its run did."""
     rows, folder = pd.read_parquet(out / "validation.parquet"), Folder(out)
     run = json.loads((out / "answer.json").read_bytes())["sizes"][0]["recommended"]["run"]
     expected = predict(folder.predictions(run), TOKENS)
     found = frostline_predict(out / "model", [text.split("\n") for text in rows["text"]])
     assert isinstance(found, TagPredictions) and found.labels == LABELS and found.truncated == 0
-    for n, row in enumerate(found.rows()):
-        assert row["tokens"] == rows["text"][n].split("\n")
-        assert row["tags"] == [LABELS[tag] for tag in expected[n] if tag >= 0]
-        assert all(0 < p <= 1 for p in row["probabilities"])
+    assert all(0 < p <= 1 for row in found.rows() for p in row["probabilities"])
+    tags = [[LABELS[tag] for tag in of_sentence if tag >= 0] for of_sentence in expected]
+    words = [text.split("\n") for text in rows["text"]]
+    return [(row["tokens"], row["tags"]) for row in found.rows()], list(zip(words, tags, strict=True))
 
 
 def test_predicted_tags_are_those_of_the_sweep(finished: Path) -> None:
-    require_predictions_of_the_sweep(finished)
+    predicted, expected = predicted_and_expected(finished)
+    assert predicted == expected
 
 
 def test_words_after_the_length_limit_have_no_tag(finished: Path) -> None:
@@ -206,7 +207,8 @@ def test_a_bilstm_on_frozen_states_is_saved_and_predicts_as_in_the_sweep(
     given = {**SETTINGS, "tune": "0,lstm", "way": own, "price": 0, "head_learning_rate": 3e-2}
     answer = Sweep(model=base, train=table(120), out=out, **given).run()
     assert answer["decision"]["choice"] == "lstm" and answer["opened_by"] == "frostline"
-    require_predictions_of_the_sweep(out)
+    predicted, expected = predicted_and_expected(out)
+    assert predicted == expected
     assert "The head has a BiLSTM." in (out / "model" / "README.md").read_text()
     exec(str(loading(answer, out / "model")), {})
     assert "'tags': [" in capsys.readouterr().out

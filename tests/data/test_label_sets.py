@@ -83,6 +83,21 @@ def test_every_source_gives_the_same_examples(tmp_path: Path, source: str) -> No
     assert data.task.columns.of_labels == (LABELS if source in ("columns", "true") else ("labels",))
 
 
+@pytest.mark.parametrize(("names", "given"), [(("b", "a"), ("a", "b")), (("2", "1"), None), (("1", "2"), ("2", "1"))])
+def test_numbers_are_indices_of_a_class_label_whatever_the_labels_are(
+    names: tuple[str, ...], given: tuple[str, ...] | None
+) -> None:
+    kinds = {"text": datasets.Value("string"), "labels": datasets.Sequence(datasets.ClassLabel(names=list(names)))}
+    indices = [[0], [1], [0, 1], []] * 10
+    rows = {"text": [f"text {n}" for n in range(len(indices))], "labels": indices}
+    train = datasets.Dataset.from_dict(rows, features=datasets.Features(kinds))
+    data = load_data(DataSpec(train=train, labels=given, validation=train, test="none"))
+    assert data.task.labels == (given or names)
+    expected = {text: {names[n] for n in own} for text, own in zip(rows["text"], indices, strict=True)}
+    for text, own in zip(data.train.texts, data.train.targets, strict=True):
+        assert {label for label, has in zip(data.task.labels, own, strict=True) if has} == expected[text]
+
+
 def test_labels_that_are_numbers_have_their_order() -> None:
     assert load([[10], [2, 10], [], [2]] * 10).task.labels == ("2", "10")
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from frostline.data.specification import MULTI_LABEL
 from frostline.report.next_steps import loading, next_command, sentence_without_command
 from frostline.report.pages.sentences import trouble
 from page_text import answer_of
@@ -51,6 +52,11 @@ def test_a_model_with_a_temperature_is_loaded_by_frostline(classified: Path) -> 
     found = answer_of(classified)
     found["calibration"]["saved"] = True
     assert str(loading(found, Path("o/model"))).startswith("import frostline\nfound = frostline.predict(")
+
+
+def test_each_of_several_labels_is_shown_with_a_probability_of_its_own(classified: Path) -> None:
+    found = {**answer_of(classified), "task_type": MULTI_LABEL}
+    assert 'top_k=None, function_to_apply="sigmoid")' in str(loading(found, Path("o/model")))
 
 
 def test_pairs_are_loaded_with_pairs(classified: Path) -> None:

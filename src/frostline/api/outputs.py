@@ -13,6 +13,7 @@ from frostline.data.examples import Texts
 from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from frostline.model.loading import PROBLEM_TYPES
 from frostline.model.output_keys import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS
+from frostline.statistics.outputs import OUTPUTS
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,10 @@ class Outputs:
             FrostlineError: The threshold is unusable.
         """
         keys, count = config.to_dict(), config.num_labels
-        task_type = MULTI_LABEL if config.problem_type == PROBLEM_TYPES[MULTI_LABEL] else CLASSIFICATION
-        if config.problem_type == PROBLEM_TYPES[REGRESSION] or (count == 1 and task_type == CLASSIFICATION):
+        task_type = CLASSIFICATION
+        if config.problem_type == PROBLEM_TYPES[MULTI_LABEL]:
+            task_type = MULTI_LABEL
+        elif config.problem_type == PROBLEM_TYPES[REGRESSION] or count == 1:
             task_type = REGRESSION
         labels = () if task_type == REGRESSION else tuple(config.id2label[n] for n in range(count))
         return cls.of_task(task_type, labels, threshold, keys)
@@ -155,9 +158,8 @@ class Outputs:
 
     def of_logits(self, texts: Texts, logits: Tensor, truncated: int) -> Predictions:
         """The predictions from logits ``[N, C]``."""
-        scaled = logits / self.temperature
-        values = {CLASSIFICATION: scaled.softmax(1), MULTI_LABEL: scaled.sigmoid(), REGRESSION: logits}[self.task_type]
-        return self.of_values(texts, values.numpy(), truncated)
+        scaled = logits / self.temperature if self.labels else logits
+        return self.of_values(texts, OUTPUTS[self.task_type](scaled.numpy()), truncated)
 
     def of_values(self, texts: Texts, values: NDArray[np.float32], truncated: int) -> Predictions:
         """The predictions from probabilities ``[N, C]`` or numbers ``[N, 1]``."""

@@ -21,7 +21,8 @@ from frostline.data.wording import did_you_mean, listed, quoted
 LabelSets = npt.NDArray[np.bool_]
 
 INDICATORS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
-EMPTY = {None, "", "-1", "-1.0", "nan"}  # cells that test files contain instead of 0 or 1
+BLANK = {None, "", "nan"}
+EMPTY = {*BLANK, "-1", "-1.0"}  # cells that test files contain instead of 0 or 1
 
 
 def label_names(table: Table, columns: Columns, given: Sequence[str] | None) -> tuple[str, ...]:
@@ -37,7 +38,7 @@ def label_names(table: Table, columns: Columns, given: Sequence[str] | None) -> 
     column = columns.label
     assert column is not None
     names = tuple(given or table.class_names.get(column, ()))
-    sets = [[_named(item, names) for item in items] for items in _lists(table, columns)]
+    sets = _named_lists(table, columns, names)
     counts = Counter(label for labels in sets for label in set(labels))
     if given:
         check_declared(table, column, tuple(given), counts)
@@ -69,9 +70,8 @@ def label_sets(table: Table, columns: Columns, labels: Sequence[str]) -> LabelSe
     assert columns.label is not None
     index = {label: n for n, label in enumerate(labels)}
     found = np.zeros((len(table), len(labels)), np.bool_)
-    for n, items in enumerate(_lists(table, columns)):
-        for item in items:
-            label = _named(item, labels)
+    for n, items in enumerate(_named_lists(table, columns, labels)):
+        for label in items:
             if label not in index:
                 raise FrostlineError(
                     f"{table.location(n, columns.label)}: the label {quoted(label)}{did_you_mean(label, labels)} is none of the "
@@ -88,6 +88,15 @@ def has_no_label_sets(table: Table, columns: Columns) -> bool:
     assert columns.label is not None
     cells = table.cells(columns.label)
     return not any(len(cell) if is_list(cell) else str(cell).strip() for cell in cells if cell is not None)
+
+
+def _named_lists(table: Table, columns: Columns, labels: Sequence[str]) -> list[list[str]]:
+    """The names of the labels of each row. Numbers are indices of a ``ClassLabel`` if there is one, else of ``labels``."""
+    assert columns.label is not None
+    by_index = {str(n): name for n, name in enumerate(table.class_names.get(columns.label, ()))}
+    if by_index:
+        return [[by_index.get(item, item) for item in items] for items in _lists(table, columns)]
+    return [[_named(item, labels) for item in items] for items in _lists(table, columns)]
 
 
 def _lists(table: Table, columns: Columns) -> list[list[str]]:
@@ -145,11 +154,9 @@ def _indicators(table: Table, column: str) -> LabelSets:
     known = [INDICATORS.get(_shown(cell) or "") for cell in cells]
     if None in known:
         n = known.index(None)
-        found = (
-            "the cell is empty"
-            if _shown(cells[n]) in EMPTY - {"-1", "-1.0"}
-            else f"{quoted(cells[n])} is neither 0 nor 1"
-        )
+        found = f"{quoted(cells[n])} is neither 0 nor 1"
+        if _shown(cells[n]) in BLANK:
+            found = "the cell is empty"
         raise FrostlineError(
             f"{table.location(n, column)}: {found}; write 1 if the text has this label, else 0, or leave the column out of "
             "--indicator-columns."

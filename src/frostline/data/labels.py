@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Number
 
 from frostline import FrostlineError
+from frostline.data.columns import is_list
 from frostline.data.parsing import INTEGER, NUMBER
 from frostline.data.specification import MULTI_LABEL
 from frostline.data.table import Table
@@ -22,7 +23,7 @@ def label_cells(table: Table, column: str) -> list[str | None]:
         return [names[cell] if cell is not None and 0 <= cell < len(names) else None for cell in cells]
     wrong = next((i for i, cell in enumerate(cells) if not isinstance(cell, str | Number | None)), None)
     if wrong is not None:
-        several = f", pass --task-type {MULTI_LABEL} for lists" if isinstance(cells[wrong], list) else ""
+        several = f", pass --task-type {MULTI_LABEL} for lists" if is_list(cells[wrong]) else ""
         raise FrostlineError(
             f"{table.location(wrong, column)}: {quoted(cells[wrong])} is neither a text nor a number; give one label per "
             f"row{several}, or name another column with --label-column."

@@ -70,7 +70,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
 
         answer = add_test_scores(answer, done, test, logits)
     answer["tested"] = test is not None
-    answer["opened_by"] = _opened_by(folder, first["recommended"])
+    answer["opened_by"] = _opened_by(folder.spec, first["recommended"])
     answer["data"] = _data_facts(folder.out)
     answer["notes"], answer["columns"] = answer["data"]["notes"], answer["data"].get("columns")
     write_tables(folder.out, rows, folder.scores())
@@ -95,11 +95,11 @@ def settings_of(spec: SweepSpec) -> AnalysisSettings:
     return settings if spec.margin is None else replace(settings, margin=spec.margin, by_margin=True)
 
 
-def _opened_by(folder: Folder, recommended: Mapping[str, Any] | None) -> str:
+def _opened_by(spec: SweepSpec, recommended: Mapping[str, Any] | None) -> str:
     """The library that opens the recommended model."""
     if recommended is None:
         return "frostline"
-    way = next(spec.way for spec in folder.runs if spec.digest == recommended["run"])
+    way = spec.way_of(recommended["trainable"])
     return opened_by(way.head) if way.in_loop else "frostline"
 
 

@@ -116,9 +116,8 @@ def _facts_in(path: Path) -> tuple[Any, Any] | None:
 def _is_saved(folder: Path, run: str, answer: Mapping[str, Any]) -> bool:
     """Whether the folder holds the model of this run, with this answer on its card, and this temperature and threshold."""
     try:
-        facts = json.loads((folder / "frostline.json").read_bytes())
         config = json.loads((folder / "config.json").read_bytes())
     except (OSError, ValueError):
         return False
     keys = {name: config[name] for name in OUTPUT_KEYS if name in config}
-    return (facts["run"], facts["sentence"], keys) == (run, answer["sentence"], output_keys(answer))
+    return _facts_in(folder / "frostline.json") == (run, answer["sentence"]) and keys == output_keys(answer)

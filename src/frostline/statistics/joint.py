@@ -75,8 +75,9 @@ def _beside(ks: Sequence[float], ways: Sequence[float]) -> dict[int, int]:
 
     A way that trains no layer reads other features than k = 0 does, so it is not expected to score as that.
     """
-    return {
-        len(ks) + n: max((k for k, price in enumerate(ks) if price <= cost), key=lambda k: (ks[k], k))
-        for n, cost in enumerate(ways)
-        if cost > 0 and min(ks, default=cost + 1) <= cost
-    }
+    beside = {}
+    for way, cost in enumerate(ways, start=len(ks)):
+        affordable = [k for k, price in enumerate(ks) if price <= cost]  # rising, as the costs of k are
+        if cost > 0 and affordable:
+            beside[way] = affordable[-1]
+    return beside

@@ -20,9 +20,7 @@ from frostline.data.tags import are_entities
 from frostline.statistics import label_sets, tags
 
 Array = NDArray[Any]
-Tally = tuple[
-    Array, ...
-]  # what a metric reads of n examples, [n, ...] each: target and prediction, or counts of entities
+Tally = tuple[Array, ...]  # what a metric reads of n examples, [n, ...] each: targets and predictions, or counts
 Score = Callable[..., float]  # of a tally
 CONSTANT_BASELINE, MEAN_BASELINE = "constant baseline", "mean baseline"
 

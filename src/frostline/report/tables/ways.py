@@ -14,8 +14,8 @@ from frostline.training.ways.way import Way
 CAPTION = (
     "Each way beside the largest k that costs at most as much, by the share of layers that run in training: the points that it "
     "is expected to score above that k, their 95 % interval, and the probability that it scores higher. Time and memory are "
-    "measured. Each way has as many learning rates as every k above 0, and is shown at its best one. A way is "
-    "expected to score as that k beforehand, because the best of many ways partly looks best by luck."
+    "measured. Each way has as many learning rates as every k above 0, and is shown at its best one. Before "
+    "any run, a way is expected to score as that k, because the best of many ways partly looks best by luck."
 )
 
 
