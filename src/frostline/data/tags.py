@@ -81,6 +81,7 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
             without ``B-``.
     """
     index, entities = {label: n for n, label in enumerate(labels)}, are_entities(labels)
+    names = table.class_names.get(column, labels)  # a number is an index of the ``ClassLabel``, if there is one
     rows = []
     for n, (tags, sentence) in enumerate(zip(_tag_lists(table, column), sentences, strict=True)):
         words = words_of(sentence)
@@ -89,7 +90,7 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
                 f"{table.location(n, column)}: the numbers of tags ({len(tags)}) and words ({len(words)}) differ; give each "
                 "word one tag."
             )
-        named = [_named(tag, labels) for tag in tags]
+        named = [_named(tag, names) for tag in tags]
         unknown = next((k for k, tag in enumerate(named) if tag not in index), None)
         if unknown is not None:
             tag = tags[unknown]
