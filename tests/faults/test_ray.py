@@ -16,6 +16,7 @@ import frostline as package
 from finished_runs import assert_same_predictions
 from frostline import Ray, Sweep
 from frostline.sweep.progress import Progress
+from frostline.sweep.ray.cluster import QUIET
 from frostline.sweep.results.store import Store
 from tiny import run_sweep
 
@@ -23,7 +24,6 @@ pytest.importorskip("ray", reason='needs Ray: pip install -e ".[ray]"')
 # What Ray itself leaves to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 SEEDS = 4
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
 @pytest.fixture

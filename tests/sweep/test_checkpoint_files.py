@@ -91,6 +91,19 @@ def test_the_last_state_counts_and_is_removed_with_its_folder(tmp_path: Path) ->
     files.remove(["bb"])
 
 
+def test_another_process_removes_the_folder_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, remove = CheckpointFiles(tmp_path), Path.rmdir
+
+    def after_another_process(folder: Path) -> None:
+        remove(folder)
+        remove(folder)
+
+    files.save("aa", 1, {"step": 1}, ABOUT)
+    monkeypatch.setattr(Path, "rmdir", after_another_process)
+    files.remove(["aa"])
+    assert not files.folder.exists()
+
+
 def test_every_damaged_byte_is_found_and_an_older_state_is_used(tmp_path: Path) -> None:
     files = CheckpointFiles(tmp_path)
     files.save("aa", 9, {**STATE, "step": 9}, ABOUT)

@@ -73,6 +73,16 @@ def test_a_plan_forecasts_every_cell_and_leaves_no_trace(
     assert prepared.context.states is None and not list(tmp_path.iterdir())
 
 
+def test_states_for_estimators_alone_take_time_on_the_disk(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_sweep(settings, tune="0")
+    monkeypatch.setattr(prediction_module, "disk_speed", lambda folder: 1.0)
+    found = frostline.Sweep(progress=Progress(), **{**settings, "tune": "0,probe"}).plan().forecast
+    assert found is not None and {cell.trainable for cell in found.cells} == {"probe"}
+    assert found.forward_pass_seconds > 1000  # a byte each second
+
+
 def test_results_after_a_forecast_are_bitwise_identical(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     plain = run_sweep({**SMALL, "model": tiny_bert, "train": tiny_table, "out": tmp_path / "plain", **PLANNED})
     sweep = sweep_of(tiny_bert, tiny_table, tmp_path / "timed")

@@ -81,7 +81,7 @@ def test_the_address_is_that_of_the_flag_or_of_the_environment_or_this_machine(m
     ("address", "said"),
     [
         ("auto", r"There is no cluster of Ray at auto \(Could not find it\.\): correct --address"),
-        ("local", r"Ray cannot begin a cluster on this machine \(Could not find it\.\): correct that"),
+        ("local", r"Ray cannot start a cluster on this machine \(Could not find it\.\): correct that"),
     ],
 )
 def test_a_cluster_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, address: str, said: str) -> None:

@@ -25,24 +25,21 @@ def own_cache(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_ASSETS_CACHE", str(out.with_suffix(".cache")))
 
 
-def bytes_of(paths: Any) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in paths}
-
-
-def compare_runs(loaded: Sweep, streamed: Sweep) -> None:
-    """The predictions, hidden states, scores and audits of all runs have the same bits. The cache has the same keys."""
-    prepared = streamed._prepare(Progress())
-    assert prepared.pretrained.stream and loaded._prepare(Progress()).pretrained.stream is None
-    stores = [Store(one.out) for one in (loaded, streamed)]
-    assert stores[0].done() == stores[1].done() == {one.digest for one in prepared.plan.runs}
-    for digest in stores[0].done():
-        facts, other = (store.result(digest) for store in stores)
-        assert {**facts, "cost": None} == {**other, "cost": None}
-        expected, found = (store.predictions(digest) for store in stores)
-        assert {k: v.tobytes() for k, v in expected.items()} == {k: v.tobytes() for k, v in found.items()}
-    caches = [sorted(one.out.with_suffix(".cache").rglob("*.npy")) for one in (loaded, streamed)]
-    assert [path.parts[-3:] for path in caches[0]] == [path.parts[-3:] for path in caches[1]]
-    assert bytes_of(caches[0]) == bytes_of(caches[1])
+def results_of(sweep: Sweep, *, streamed: bool) -> dict[str, Any]:
+    """The results of all runs without their costs, their predictions, and the cached hidden states, bit by bit."""
+    prepared, store = sweep._prepare(Progress()), Store(sweep.out)
+    assert (prepared.pretrained.stream is not None) == streamed
+    digests = {run.digest for run in prepared.plan.runs}
+    assert digests == store.done()
+    cache = sorted(sweep.out.with_suffix(".cache").rglob("*.npy"))
+    assert cache
+    return {
+        "facts": {digest: {**store.result(digest), "cost": None} for digest in digests},
+        "predictions": {
+            digest: {name: values.tobytes() for name, values in store.predictions(digest).items()} for digest in digests
+        },
+        "cache": {path.parts[-3:]: path.read_bytes() for path in cache},
+    }
 
 
 @pytest.mark.parametrize(
@@ -69,7 +66,7 @@ def test_streamed_equals_loaded(
     for name, stream in (("loaded", False), ("streamed", True)):
         own_cache(tmp_path / name, monkeypatch)
         made.append(run_sweep(settings(model, tiny_table, tmp_path / name, stream=stream, precision=precision)))
-    compare_runs(*made)
+    assert results_of(made[0], streamed=False) == results_of(made[1], streamed=True)
 
 
 @pytest.mark.slow
@@ -82,7 +79,7 @@ def test_ways_and_several_workers(tiny_table: Path, tmp_path: Path, monkeypatch:
         own = settings(model, tiny_table, tmp_path / name, stream=stream, workers=2, seeds=2, way=ways)
         run_sweep(own, tune="1")
         made.append(run_sweep(own, tune="0,1,lora-2,gradual-2,lp-ft-1,near,mixed"))
-    compare_runs(*made)
+    assert results_of(made[0], streamed=False) == results_of(made[1], streamed=True)
 
 
 @pytest.mark.slow
@@ -93,8 +90,20 @@ def test_a_whole_sweep_with_its_saved_model(tiny_table: Path, tmp_path: Path, mo
         own = settings(model, tiny_table, tmp_path / name, stream=stream, **{**QUICK, "train_size": None})
         made.append(Sweep(progress=Progress(), **own))
         made[-1].run()
-    compare_runs(*made)
+    assert results_of(made[0], streamed=False) == results_of(made[1], streamed=True)
     same_weights(*(one.out / "model" for one in made))
+
+
+def test_each_seed_trains_other_layers(tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last seed needs fewer layers in memory than the first one."""
+    model, made = sharded(tmp_path / "model", "bert"), []
+    for name, stream in (("loaded", False), ("streamed", True)):
+        own_cache(tmp_path / name, monkeypatch)
+        own = settings(model, tiny_table, tmp_path / name, stream=stream, seeds=(0, 3), tune="0,random-1")
+        made.append(run_sweep(own))
+    anatomy, runs = made[0]._prepare(Progress()).pretrained.anatomy, made[0].plan(timed=False).runs
+    assert [run.to_train.depth(anatomy) for run in runs if run.trainable == "random-1"] == [3, 1]
+    assert results_of(made[0], streamed=False) == results_of(made[1], streamed=True)
 
 
 REFUSED = {
@@ -122,6 +131,12 @@ def test_what_cannot_be_streamed_is_refused_before_anything_runs(
 def test_a_model_of_words_needs_no_layer(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     own = settings(tiny_bert, tiny_table, tmp_path / "o", stream=True, tune="0,words")
     assert {run.trainable for run in Sweep(progress=Progress(), **own).plan(timed=False).runs} == {"last 0", "words"}
+
+
+def test_a_forecast_compares_no_run_with_plain_transformers(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    own = settings(tiny_bert, tiny_table, tmp_path / "o", stream=True, tune="0,probe")
+    found = Sweep(progress=Progress(), **own).plan().forecast
+    assert found is not None and [cell.trainer_seconds for cell in found.cells] == [None, None]
 
 
 def free(monkeypatch: pytest.MonkeyPatch, count: int) -> None:

@@ -4,13 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from frostline.cli.executor import Address, Cpus, Executor, Gpus, Name, Print, Sbatch, Tasks
+from frostline.cli.executor import Executor, with_executor
 from frostline.cli.flags import with_settings
 from frostline.cli.help import PanelCommand
 from frostline.cli.plan_output import print_groups, print_plan
 from frostline.cli.program import app
 from frostline.cli.sweep import DryRun
-from frostline.sweep.slurm import TASKS
 from frostline.training.ways.names import DEFAULT_WAYS, EXAMPLES
 
 Ways = Annotated[
@@ -25,18 +24,13 @@ Ways = Annotated[
 
 @app.command(cls=PanelCommand, short_help="Compare other ways to tune with the last k layers.")
 @with_settings(leave_out=("tune",), out="frostline-compare")
+@with_executor
 def compare(
     settings: dict[str, Any],
     *,
+    who: Executor,
     ways: Ways = DEFAULT_WAYS,
     dry_run: DryRun = False,
-    executor: Name = "local",
-    tasks: Tasks = TASKS,
-    sbatch: Sbatch = "",
-    print_only: Print = False,
-    address: Address = None,
-    cpus: Cpus = 1,
-    gpus: Gpus = None,
 ) -> None:
     """Compare other ways to tune with the last k layers, and recommend one: score against cost.
 
@@ -47,9 +41,6 @@ def compare(
     """
     from frostline.api.compare import sweep_of
 
-    who = Executor(
-        name=executor, tasks=tasks, sbatch=sbatch, print_only=print_only, address=address, cpus=cpus, gpus=gpus
-    )
     sweep = sweep_of(ways, **settings)
     if not dry_run:
         who.run(sweep)

@@ -1,8 +1,9 @@
 """Who trains the runs of a sweep: this process, the tasks of a SLURM job array, or tasks of Ray."""
 
-from collections.abc import Collection
+import inspect
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -62,19 +63,19 @@ Gpus = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Executor:
-    """Who trains the runs, as the flags of a command say.
+    """Who trains the runs, as the flags of a command say. Each attribute is a flag.
 
     Raises:
         FrostlineError: A flag is for another executor.
     """
 
-    name: str
-    tasks: int
-    sbatch: str
-    print_only: bool
-    address: str | None
-    cpus: int
-    gpus: float | None
+    name: Name = "local"
+    tasks: Tasks = TASKS
+    sbatch: Sbatch = ""
+    print_only: Print = False
+    address: Address = None
+    cpus: Cpus = 1
+    gpus: Gpus = None
 
     def __post_init__(self) -> None:
         if self.name != "slurm" and (self.print_only or self.sbatch or self.tasks != TASKS):
@@ -100,6 +101,20 @@ class Executor:
                 "shows them.\nWhen they have ended, the same command without --executor writes the answer, the report and the "
                 "model."
             )
+
+
+def with_executor(command: Callable[..., None]) -> Any:
+    """Give a command the flags of an executor, after its own flags. The command is called with the executor as ``who``."""
+    own = [parameter for parameter in inspect.signature(command).parameters.values() if parameter.name != "who"]
+    flags = inspect.signature(Executor).parameters
+
+    def run(settings: dict[str, Any], **given: Any) -> None:
+        who = Executor(**{name: given.pop(name) for name in flags})
+        command(settings, who=who, **given)
+
+    run.__signature__ = inspect.Signature([*own, *flags.values()])  # type: ignore[attr-defined]
+    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    return run
 
 
 def _misplaced(flags: Collection[str], executor: str) -> str:

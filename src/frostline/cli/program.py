@@ -72,8 +72,8 @@ def main() -> None:
 def signals_heeded() -> Iterator[None]:
     """End cleanly at Ctrl-C and at SIGTERM, for example from a cluster: other processes get the runs at once.
 
-    A run that has trained for long ends after its present step and leaves a checkpoint. A second signal ends it at once, and so
-    does a step that does not end.
+    A run that has trained for half a minute finishes its current step and leaves a checkpoint. A second signal ends it at once,
+    and so does a step that takes too long.
     """
 
     def end(number: int, frame: object) -> None:

@@ -4,13 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from frostline.cli.executor import Address, Cpus, Executor, Gpus, Name, Print, Sbatch, Tasks
+from frostline.cli.executor import Executor, with_executor
 from frostline.cli.flags import retry_kinds, retry_option, with_settings
 from frostline.cli.help import PanelCommand
 from frostline.cli.parameter_counts import print_parameter_counts
 from frostline.cli.plan_output import print_forecast, print_groups, print_plan
 from frostline.cli.program import app
-from frostline.sweep.slurm import TASKS
 
 PLANNED_FOLDER = "frostline-sweep"  # the default --out of a plan, which writes nothing
 
@@ -26,18 +25,13 @@ Study = Annotated[
 
 @app.command(cls=PanelCommand, short_help="Train a grid of runs and recommend a k.")
 @with_settings()
+@with_executor
 def sweep(
     settings: dict[str, Any],
     *,
+    who: Executor,
     dry_run: DryRun = False,
     retry: Retry = "failed",
-    executor: Name = "local",
-    tasks: Tasks = TASKS,
-    sbatch: Sbatch = "",
-    print_only: Print = False,
-    address: Address = None,
-    cpus: Cpus = 1,
-    gpus: Gpus = None,
 ) -> None:
     """Train a grid of runs (k x train size x seed x learning rate) and recommend a k: score against cost.
 
@@ -48,9 +42,6 @@ def sweep(
     """
     from frostline.api.sweep import Sweep
 
-    who = Executor(
-        name=executor, tasks=tasks, sbatch=sbatch, print_only=print_only, address=address, cpus=cpus, gpus=gpus
-    )
     if dry_run:
         plan = Sweep(**{"out": PLANNED_FOLDER, **settings}).plan(timed=False)
         print_plan(plan)

@@ -1,7 +1,7 @@
 """Write the weights of a model and its configuration, with the weights that are not in memory copied from file to file."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from safetensors.torch import save_file
@@ -30,7 +30,11 @@ def save_files(model: PreTrainedModel, folder: Path) -> None:
     values = _published(model)
     sources = _sources(model, stream, values)
     parts = list(_parts(values))
-    names = [WHOLE] if len(parts) == 1 else [f"model-{n:05}-of-{len(parts):05}.safetensors" for n in _count(parts)]
+    names = (
+        [WHOLE]
+        if len(parts) == 1
+        else [f"model-{n:05}-of-{len(parts):05}.safetensors" for n in range(1, len(parts) + 1)]
+    )
     for name, keys in zip(names, parts, strict=True):
         read = {
             key: value.to(values[key].dtype)
@@ -73,7 +77,3 @@ def _parts(values: Mapping[str, Tensor]) -> Iterator[set[str]]:
 
 def _bytes(value: Tensor) -> int:
     return value.numel() * value.element_size()
-
-
-def _count(parts: Iterable[object]) -> Iterator[int]:
-    return (n for n, _ in enumerate(parts, 1))

@@ -59,6 +59,12 @@ def read_weights(sources: Mapping[str, Source]) -> Iterator[tuple[str, Tensor]]:
                 yield name, opened.get_slice(sources[name].key)[...]
 
 
+def read_weight(source: Source) -> Tensor:
+    """The value of one parameter."""
+    ((_, value),) = read_weights({source.key: source})
+    return value
+
+
 def unread(shape: Iterable[int], device: torch.device | str = "cpu") -> Tensor:
     """A value that stands for one that is not in memory: NaN everywhere, in the memory of one number.
 

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from transformers import PreTrainedModel
 
 from frostline import FrostlineError
-from frostline.model.shards import Source, is_unread, read_weights, shapes_in, unread, weight_files
+from frostline.model.shards import Source, is_unread, read_weight, shapes_in, unread, weight_files
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,7 @@ def skeleton(name: str, folder: Path, load: Callable[[Mapping[str, Any]], tuple[
     values: dict[str, _StandIn] = {}
     by_storage: dict[int, Source] = {}
     for source, shape, floating in shapes_in(weight_files(folder)):
-        alone = {source.key: source}
-        value = unread(shape) if floating and shape else next(one for _, one in read_weights(alone))
+        value = unread(shape) if floating and shape else read_weight(source)
         values[source.key] = _StandIn(value)
         if is_unread(value):
             by_storage[_storage(value)] = source
@@ -93,8 +92,7 @@ def skeleton(name: str, folder: Path, load: Callable[[Mapping[str, Any]], tuple[
         )
     for _, buffer in model.named_buffers():  # they are small
         if _storage(buffer) in by_storage:
-            value = next(one for _, one in read_weights({"": by_storage[_storage(buffer)]}))
-            buffer.data = value.to(buffer.dtype)
+            buffer.data = read_weight(by_storage[_storage(buffer)]).to(buffer.dtype)
     sources = {name: by_storage[_storage(p)] for name, p in model.named_parameters() if _storage(p) in by_storage}
     return Skeleton(model, info, sources)
 

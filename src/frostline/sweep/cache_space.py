@@ -42,7 +42,7 @@ class CacheSpace:
         """Whether the disk has space for the states that are not cached yet, and the limit allows all of them."""
         context = self.context
         recipe = recipe_of(context.pretrained, context.machine, context.forward_pass(selection))
-        # then the last layer ran for all tokens
+        # if states after the last layer are cached, it ran for all tokens
         whole = context.pretrained.anatomy.count in (*selection.pooled, *selection.cuts)
         recipes = [one for one in similar_recipes(recipe) if bool(one.head_token) != whole]
         lacking = (missing_rows(context.tokens, self.unique, selection, one) for one in recipes)

@@ -17,7 +17,7 @@ from frostline.model.tokens import Tokens
 from frostline.statistics.tune import NAMED
 from frostline.sweep.cache_space import CacheSpace
 from frostline.sweep.parameter_groups import groups_by_tune, notes_on_seeds
-from frostline.sweep.plan import Identity, Plan
+from frostline.sweep.plan import Identity, Plan, one_of_each
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
 from frostline.training.context import RunContext
@@ -91,7 +91,7 @@ def _with_anatomy(pretrained: Pretrained) -> tuple[PreTrainedModel, Anatomy]:
 def _states_wanted(spec: SweepSpec, runs: Sequence[RunSpec], context: RunContext, *, probes: bool) -> StateSelection:
     """The hidden states that these runs (and probes) could use, if there were enough disk space."""
     anatomy = context.pretrained.anatomy
-    different = {(run.tune, run.to_train): run for run in runs}.values()
+    different = one_of_each(runs)
     probes = probes or any(run.way.reads_features for run in different)
     trainings = [training for run in different if run.way.in_loop for training in trainings_of(run, anatomy)]
     own: set[int] = set()

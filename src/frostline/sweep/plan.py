@@ -1,6 +1,6 @@
 """The plan of a sweep: its runs, the hidden states that they share, and the disk space that both need."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,8 @@ if TYPE_CHECKING:  # both import torch, which reading a folder does not need
     from frostline.frozen.selection import StateSelection
     from frostline.sweep.parameter_groups import Group
 
-Cell = tuple[
-    int, int, float | None, Tune, float | None
-]  # train size, seed, learning rate, k, learning rate of the head
+# train size, seed, learning rate, k, learning rate of the head
+Cell = tuple[int, int, float | None, Tune, float | None]
 
 
 @dataclass(frozen=True)
@@ -114,6 +113,11 @@ def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
         )
         for size, seed, rate, k, head_rate in ordered
     ]
+
+
+def one_of_each(runs: Sequence[RunSpec]) -> list[RunSpec]:
+    """One run of each value of ``tune``; several if seeds choose other parameters."""
+    return list({(run.tune, run.to_train): run for run in runs}.values())
 
 
 def _run(spec: SweepSpec, common: Mapping[str, Any], cell: Cell) -> RunSpec:

@@ -18,7 +18,7 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import Stream
 from frostline.model.trainable import Trainable
 from frostline.statistics.tune import FULL, Tune
-from frostline.sweep.plan import Plan
+from frostline.sweep.plan import Plan, one_of_each
 from frostline.sweep.specification import SweepSpec
 from frostline.sweep.work.memory import COPIES, COPY_BYTES
 from frostline.training.context import starting_cut
@@ -77,22 +77,21 @@ def load_upper_layers(spec: SweepSpec, plan: Plan, pretrained: Pretrained, machi
     if stream is None:
         return plan
     anatomy = pretrained.anatomy
-    different = {run.trainable: run for run in plan.runs}
-    lowest = min(_lowest_cut(spec, plan, run, anatomy) for run in different.values())
+    different = one_of_each(plan.runs)
+    lowest = min(_lowest_cut(spec, plan, run, anatomy) for run in different)
     free = free_memory(machine.device)
-    needs = {
-        name: _bytes_for(pretrained, anatomy.count - lowest, run.to_train.parameters(anatomy))
-        for name, run in different.items()
-    }
-    largest = max(needs, key=lambda name: needs[name])
-    if needs[largest] > free and len(plan.done) < len(plan.runs):
+    needed, largest = max(
+        (_bytes_for(pretrained, anatomy.count - lowest, run.to_train.parameters(anatomy)), run.trainable)
+        for run in different
+    )
+    if needed > free and len(plan.done) < len(plan.runs):
         raise FrostlineError(
-            f"tune {largest} needs at least {_gb(needs[largest])} for its layers and their optimizer, but {_gb(free)} of memory "
+            f"tune {largest} needs at least {_gb(needed)} for its layers and their optimizer, but {_gb(free)} of memory "
             "are free: tune fewer layers, or free memory."
         )
     stream.keep(stream.in_layers(anatomy, range(lowest, anatomy.count)))
     note = (
-        f"{_note(spec, pretrained, stream, free)} Training takes at least {_gb(needs[largest])} for weights and optimizer "
+        f"{_note(spec, pretrained, stream, free)} Training takes at least {_gb(needed)} for weights and optimizer "
         f"(tune {largest})."
     )
     return replace(plan, notes=(note, *plan.notes))

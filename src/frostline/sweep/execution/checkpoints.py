@@ -1,4 +1,4 @@
-"""When checkpoints of a run are kept: every ten minutes of training, and when a run that has trained for long has to stop."""
+"""When checkpoints of a run are kept: every ten minutes of training, and when a long run has to stop."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

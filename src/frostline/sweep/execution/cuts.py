@@ -8,6 +8,7 @@ from frostline.frozen.check.cut_comparison import Check
 from frostline.frozen.check.exactness import check
 from frostline.model.reading import OWN_HEAD, HeadKind
 from frostline.statistics.tune import FULL, NAMED
+from frostline.sweep.plan import one_of_each
 from frostline.sweep.prepare import Prepared
 from frostline.training.context import starting_cut
 from frostline.training.specification import RunSpec
@@ -49,8 +50,8 @@ def check_cuts(prepared: Prepared) -> list[Check]:
 def _checks(prepared: Prepared, runs: Sequence[RunSpec], kind: HeadKind) -> list[Check]:
     """The check of the smallest k and the largest one of some runs, and of full fine-tuning, with the head of these runs."""
     pretrained, cached = prepared.pretrained.with_head(kind), prepared.plan.cached
-    last = {spec.tune: spec for spec in runs if spec.tune != NAMED}.values()
-    ks = {max(k, kind.layers) for spec in last if (k := spec.to_train.depth(pretrained.anatomy)) is not None}
+    depths = [spec.to_train.depth(pretrained.anatomy) for spec in one_of_each(runs) if spec.tune != NAMED]
+    ks = {max(depth, kind.layers) for depth in depths if depth is not None}
     ends = {min(ks), max(ks)} if ks else set()
     all_cut = all(starting_cut(cached, pretrained.anatomy, spec) is not None for spec in runs)
     return check(

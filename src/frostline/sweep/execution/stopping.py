@@ -1,6 +1,6 @@
-"""A request to stop training after the present step, so that a checkpoint can be left of a run that has trained for long.
+"""A request to stop training after the current step, so that a long run leaves a checkpoint.
 
-Signals make it. Forked workers share it, because they ignore signals.
+Signals make the request. Forked workers ignore signals, so they read it from shared memory.
 """
 
 import signal
@@ -10,7 +10,7 @@ from mmap import mmap
 from time import monotonic
 
 WORTH_KEEPING = 30.0  # seconds of training: shorter runs stop at once, and start again
-LONGEST_STEP = 20.0  # seconds that a run which was asked to stop has for its present step
+LONGEST_STEP = 20.0  # seconds that the current step may still take when training is asked to stop
 
 
 class Stopped(BaseException):

@@ -6,6 +6,7 @@ from time import perf_counter
 
 import numpy as np
 
+from frostline.frozen.batches import Rows
 from frostline.frozen.cache.loading import missing_rows
 from frostline.frozen.cache.recipe import cache_folder
 from frostline.model.trainable import Trainable
@@ -57,8 +58,8 @@ def make_forecast(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = 
     recipe = recipe_of(prepared.pretrained, context.machine, context.forward_pass(cached))
     uncached = missing_rows(context.tokens, rows, cached, recipe) if from_cache else rows[:0]
     speed = forward_pass_speed(workload, uncached if len(uncached) else missing_rows(context.tokens, rows, cached))
-    forward_pass_operations = workload.forward_pass_operations(uncached)
-    rough_seconds = SLOWDOWN * (forward_pass_operations + sum(workload.operations(run) for run in missing)) / speed
+    operations = workload.forward_pass_operations(uncached) + sum(workload.operations(run) for run in missing)
+    rough_seconds = SLOWDOWN * operations / speed
     budget = PLAN_SECONDS if plain else min(MAX_SECONDS, TIMING_SHARE * rough_seconds) - (perf_counter() - begun)
     in_loop = [run for run in missing if run.way.in_loop]
     cases, workers = workload.timing_cases(in_loop), workers_for(prepared, runs)
@@ -66,7 +67,7 @@ def make_forecast(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = 
     others = [run for run in missing if not run.way.in_loop]
     estimated = partial(estimated_cells, workload, others, speed / SLOWDOWN)
     if not in_loop:
-        forward_pass_seconds = forward_pass_operations / speed
+        forward_pass_seconds = _forward_pass_seconds(workload, uncached, speed)
         return Forecast(tuple(estimated(0.0, plain=False)), forward_pass_seconds, perf_counter() - begun, concurrent)
     timed = partial(calibrate, workload, cases, speed / workers, budget=budget, ends=plain, workers=workers)
     # all workers time at the same moment, because they slow each other down in the sweep, too
@@ -77,20 +78,26 @@ def make_forecast(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = 
     calibration = known[len(known) // 2]  # the median
     fits = prepared.pretrained.stream is None  # otherwise Trainer could not train it
     plain_points = calibrate_plain(workload, cases, speed) if plain and fits else None
-    forward_pass_seconds = forward_pass_operations / speed
-    if len(uncached):
-        written = cached.bytes(len(uncached), int(context.tokens.lengths[uncached].sum()), workload.anatomy.width)
-        forward_pass_seconds += written / disk_speed(nearest_existing(cache_folder()))
     return Forecast(
         cells=(
             *_cells(workload, calibration, plain_points, in_loop, concurrent),
-            *estimated(calibration.memory_bytes, plain=plain),
+            *estimated(calibration.memory_bytes, plain=plain_points is not None),
         ),
         workers=concurrent,
-        forward_pass_seconds=forward_pass_seconds,
+        forward_pass_seconds=_forward_pass_seconds(workload, uncached, speed),
         calibration_seconds=perf_counter() - begun,
         remarks=tuple(_remarks(workload, missing)),
     )
+
+
+def _forward_pass_seconds(workload: Workload, uncached: Rows, speed: float) -> float:
+    """Seconds to compute the hidden states that are not cached, and to write them."""
+    seconds = workload.forward_pass_operations(uncached) / speed
+    if len(uncached):
+        tokens = int(workload.context.tokens.lengths[uncached].sum())
+        written = workload.cached.bytes(len(uncached), tokens, workload.anatomy.width)
+        seconds += written / disk_speed(nearest_existing(cache_folder()))
+    return seconds
 
 
 def _cells(

@@ -1,4 +1,4 @@
-"""Connect to a cluster of Ray, or begin one on this machine and end it again."""
+"""Connect to a cluster of Ray, or start one on this machine and end it again."""
 
 import math
 import os
@@ -26,7 +26,7 @@ class Ray:
 
     Attributes:
         address: The address of a cluster, such as ``auto``. Without one, that in the variable ``RAY_ADDRESS`` counts. Without
-            both, a cluster on this machine is begun, and ended with the last run.
+            both, a cluster is started on this machine, and ended after the last run.
         cpus: CPU cores of each task. It trains one run or one stack at a time, on this many threads.
         gpus: GPUs of each task, also shares such as 0.5. By default one if the cluster has any, unless the device is the CPU.
 
@@ -82,7 +82,7 @@ def package() -> Any:
 
 @contextmanager
 def connected(ray: Ray) -> Iterator[Cluster]:
-    """Connect to the cluster at the address, or begin one on this machine and end it with the context.
+    """Connect to the cluster at the address, or start one on this machine and end it with the context.
 
     A program that is connected to Ray keeps its connection.
 
@@ -103,7 +103,7 @@ def connected(ray: Ray) -> Iterator[Cluster]:
         except (OSError, ValueError, RuntimeError) as error:  # also ConnectionError
             said = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise FrostlineError(
-                f"Ray cannot begin a cluster on this machine ({said}): correct that, or give --address."
+                f"Ray cannot start a cluster on this machine ({said}): correct that, or give --address."
                 if own
                 else f"There is no cluster of Ray at {address} ({said}): correct --address, or leave it out for this machine."
             ) from error

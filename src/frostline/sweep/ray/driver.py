@@ -93,7 +93,7 @@ class _Driver:
         """How many tasks can run at the same time, whatever they train."""
         found = self.cluster.capacity(needs := self.needs(runs))
         if not found:
-            asked = ", ".join(f"{_amount(name, number)}" for name, number in needs.items() if number)
+            asked = ", ".join(_amount(name, number) for name, number in needs.items() if number)
             self.progress.note(f"No node of the cluster has {asked}: waiting until there is one.")
         return found
 

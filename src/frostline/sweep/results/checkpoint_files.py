@@ -10,6 +10,7 @@ import math
 import os
 import uuid
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,8 @@ from frostline.training.checkpoint import State
 
 FOLDER, ENDING = "checkpoints", ".safetensors"
 TENSOR, ARRAY, NUMBER = "$tensor", "$array", "$number"  # keys of leaves that JSON cannot express
-UNUSABLE = (
-    OSError,
-    SafetensorError,
-    KeyError,
-    TypeError,
-    ValueError,
-    RecursionError,
-)  # what reading a damaged file can raise
+# what reading a damaged file can raise
+UNUSABLE = (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -96,20 +91,14 @@ class CheckpointFiles:
 
     def remove(self, runs: Collection[str]) -> None:
         """Remove the states of these runs, and the folder if none is left."""
-        if not self.folder.is_dir():
-            return
-        for file in self.folder.glob(f"[!.]*{ENDING}"):
-            if _run(file) in runs:
+        for run in runs:
+            for file in self._files(run):
                 file.unlink(missing_ok=True)
-        if not any(self.folder.iterdir()):
+        with suppress(OSError):  # it has other files, or another process has removed it
             self.folder.rmdir()
 
     def _files(self, run: str) -> list[Path]:
-        return [file for file in self.folder.glob(f"{run}.*{ENDING}") if _run(file) == run]
-
-
-def _run(file: Path) -> str:
-    return file.name.partition(".")[0]
+        return list(self.folder.glob(f"{run}.*{ENDING}"))
 
 
 def _steps(file: Path) -> int:

@@ -108,9 +108,8 @@ def _forward_pass_share(finished: Iterable[Mapping[str, Any]]) -> float:
 
 def _starts_from_cache(facts: Mapping[str, Any]) -> bool:
     provenance = facts["provenance"]
-    return bool(
-        provenance.get("from_cache", provenance["cut"] is not None)
-    )  # results of earlier versions have no such key
+    has_cut = provenance["cut"] is not None
+    return bool(provenance.get("from_cache", has_cut))  # results of earlier versions do not have this key
 
 
 def _depth_columns(spec: RunSpec, audit: Mapping[str, Any] | None, layers: int) -> dict[str, Any]:
