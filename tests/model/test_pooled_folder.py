@@ -93,6 +93,9 @@ def test_frostline_opens_it_as_sentence_transformers_wrote_it_again(pretrained, 
 
 def test_other_folders_are_none(tiny_bert, folder):
     assert not is_pooled(tiny_bert)
+    modules = json.loads((folder / "modules.json").read_text())
+    (folder / "modules.json").write_text(json.dumps(modules[::-1]))  # another order of the modules
+    assert not is_pooled(folder)
     (folder / "modules.json").write_text("[1]")
     assert not is_pooled(folder)
 

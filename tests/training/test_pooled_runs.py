@@ -93,9 +93,8 @@ def test_a_run_equals_a_loop_over_the_base_model(kind, reads, tune):
     expected = by_hand(spec, context, folder)
     for one in (context, cached) if tune != "all" else (context,):
         assert gap(run(spec, one), expected) < 1e-5
-    assert (
-        cached.cut(spec) == {0: 2, 2: 1, "all": None}[tune]
-    )  # only the own head's token is cached after the last layer
+    # after the last layer, only the own head's token is cached
+    assert cached.cut(spec) == {0: 2, 2: 1, "all": None}[tune]
 
 
 def test_dropout_acts_on_what_the_linear_module_reads(tmp_path, monkeypatch):

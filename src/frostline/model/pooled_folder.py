@@ -1,4 +1,4 @@
-"""The folder of a classifier whose head reads the mean of all tokens or the last one: one of sentence-transformers.
+"""The folder of a classifier whose head reads the mean of all tokens or the last one: a folder of sentence-transformers.
 
 The folder itself has the base model and the tokenizer, as transformers reads them. ``1_Pooling`` says what the head reads, and
 ``2_Dense`` has its linear module. ``SentenceTransformer(folder).encode(texts)`` then returns the logits.
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, PreTrainedModel
+from transformers import PreTrainedModel
 
 from frostline import FrostlineError
 from frostline.model.heads import PooledHead
-from frostline.model.model_files import quiet_loading, readable
+from frostline.model.model_files import readable
 from frostline.model.reading import LAST, MEAN, HeadKind
-from frostline.model.with_head import on_base
+from frostline.model.with_head import on_base, read_base
 
 MODULES = "modules.json"
 POOLING, DENSE = "1_Pooling", "2_Dense"
@@ -39,9 +39,7 @@ def write_pooled(folder: Path, model: PreTrainedModel, max_length: int) -> None:
     _write(folder / MODULES, modules)
     _write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     width, outputs = head.linear.in_features, head.linear.out_features
-    modes = {key: reads == head.kind.reads for reads, key in POOLING_KEYS.items()} | dict.fromkeys(
-        OTHER_POOLING_KEYS, False
-    )
+    modes = dict.fromkeys((*POOLING_KEYS.values(), *OTHER_POOLING_KEYS), False) | {POOLING_KEYS[head.kind.reads]: True}
     _write(folder / POOLING / "config.json", {"word_embedding_dimension": width, **modes})
     dense = {"in_features": width, "out_features": outputs, "bias": True, "activation_function": IDENTITY}
     _write(folder / DENSE / "config.json", dense)
@@ -53,7 +51,7 @@ def is_pooled(folder: Path) -> bool:
     """Whether a folder has a transformer, pooling and a dense module of sentence-transformers, in this order."""
     try:
         modules = json.loads((folder / MODULES).read_bytes())
-        return {one["path"]: one["type"].rpartition(".")[2] for one in modules} == KINDS
+        return [(one["path"], one["type"].rpartition(".")[2]) for one in modules] == [*KINDS.items()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
@@ -64,12 +62,7 @@ def read_pooled(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedM
     Raises:
         FrostlineError: A file is missing or damaged, or the modules compute something other than logits of the labels.
     """
-    with quiet_loading():
-        base: PreTrainedModel = readable(
-            lambda: AutoModel.from_pretrained(folder, use_safetensors=True, trust_remote_code=trust_remote_code),
-            str(folder),
-            "transformers cannot load its base model",
-        )
+    base = read_base(folder, trust_remote_code=trust_remote_code)
     head = readable(lambda: _read_head(folder), str(folder), f"the head in {POOLING} and {DENSE} cannot be loaded")
     if head.linear.out_features != base.config.num_labels:
         raise FrostlineError(

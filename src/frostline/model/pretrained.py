@@ -95,9 +95,8 @@ class Pretrained:
             parameters[name].data = value.clone()  # if this runs out of memory, nothing has changed yet
             self._pretrained[name] = value
         self._initialize(self.new, generator_seed)
-        self._initialize(
-            reinitialized, generator_seed + 1
-        )  # another seed, so that the head does not depend on ``reinitialized``
+        # another seed, so that the head does not depend on ``reinitialized``
+        self._initialize(reinitialized, generator_seed + 1)
         for name, parameter in parameters.items():
             parameter.requires_grad_(name in names)
         return {name: p for name, p in parameters.items() if name in names}
@@ -139,7 +138,10 @@ class Pretrained:
         return stream_of(self.model)
 
     def frozen_digest(self, trained: frozenset[str]) -> str:
-        """A digest of all parameters that are neither trained nor new; of streamed ones, that they are not in memory."""
+        """A digest of all parameters that are neither trained nor new.
+
+        Of a parameter that is not in memory, it contains the name and one NaN instead of the values.
+        """
         import xxhash
 
         digest = xxhash.xxh3_128()

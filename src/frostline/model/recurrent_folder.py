@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, PreTrainedModel
+from transformers import PreTrainedModel
 
+from frostline.data.files import write_json
 from frostline.model.anatomy import find_layers
 from frostline.model.heads import RecurrentHead
-from frostline.model.model_files import quiet_loading, readable
+from frostline.model.model_files import readable
 from frostline.model.reading import OWN, HeadKind
-from frostline.model.with_head import on_base
+from frostline.model.with_head import on_base, read_base
 
 HEAD, WEIGHTS = "head.json", "head.safetensors"
 
@@ -27,7 +28,7 @@ def write_recurrent(folder: Path, model: PreTrainedModel) -> None:
     assert isinstance(head, RecurrentHead)
     model.base_model.save_pretrained(folder)
     facts = {**asdict(head.kind), "width": head.width, "outputs": head.linear.out_features}
-    (folder / HEAD).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / HEAD, facts)
     save_file({name: p.detach().cpu().contiguous() for name, p in head.named_parameters()}, folder / WEIGHTS)
 
 
@@ -50,12 +51,7 @@ def read_recurrent(folder: Path, *, trust_remote_code: bool = False) -> PreTrain
     Raises:
         FrostlineError: A file is missing or damaged.
     """
-    with quiet_loading():
-        base: PreTrainedModel = readable(
-            lambda: AutoModel.from_pretrained(folder, use_safetensors=True, trust_remote_code=trust_remote_code),
-            str(folder),
-            "transformers cannot load its base model",
-        )
+    base = read_base(folder, trust_remote_code=trust_remote_code)
     head = readable(lambda: _read_head(folder), str(folder), f"the head in {HEAD} and {WEIGHTS} cannot be loaded")
     anatomy = find_layers(base)
     model: Any = on_base(base, base.base_model_prefix, head)

@@ -4,16 +4,18 @@ Shapes: B texts in a batch, S padded length, T tokens of a packed batch, D width
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import AutoModel, PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from frostline import FrostlineError
 from frostline.model.anatomy import Anatomy
 from frostline.model.heads import Head, new_head
+from frostline.model.model_files import quiet_loading, readable
 from frostline.model.reading import HeadKind
 from frostline.model.trace import Call
 
@@ -21,8 +23,8 @@ from frostline.model.trace import Call
 def with_head(own: PreTrainedModel, kind: HeadKind, anatomy: Anatomy) -> PreTrainedModel:
     """The classifier ``own`` with a new head. Both share the base model and its configuration.
 
-    Its parameters are called as those of ``own``, except for the head, which is called ``head``. It has as many outputs and the
-    dropout probability of the own head.
+    Its parameters are called as those of ``own``, except for the head, which is called ``head``. The new head has the
+    number of outputs and the dropout probability of the old one.
 
     Args:
         own: A classifier of transformers.
@@ -46,8 +48,23 @@ def with_head(own: PreTrainedModel, kind: HeadKind, anatomy: Anatomy) -> PreTrai
     return model
 
 
+def read_base(folder: Path, *, trust_remote_code: bool) -> PreTrainedModel:
+    """The base model in a folder.
+
+    Raises:
+        FrostlineError: transformers cannot load it.
+    """
+    with quiet_loading():
+        base: PreTrainedModel = readable(
+            lambda: AutoModel.from_pretrained(folder, use_safetensors=True, trust_remote_code=trust_remote_code),
+            str(folder),
+            "transformers cannot load its base model",
+        )
+    return base
+
+
 def on_base(base: PreTrainedModel, prefix: str, head: Head) -> Any:
-    """A classifier of a base model, which is called ``prefix`` in it, with this head.
+    """A classifier with this head on a base model. Its attribute ``prefix`` is the base model.
 
     If the head reads several hidden states, ``read_lower_states`` must be called with the layers of the classifier.
     """
@@ -66,9 +83,8 @@ def _class_for(base: PreTrainedModel) -> Any:
             self.base_model_prefix = prefix
             self.add_module(prefix, base)
             self.head = head
-            self.lower: list[Tensor] | None = (
-                None  # what the last layers have read so far, in a forward pass of this model
-            )
+            # what the last layers have read so far in a forward pass of this model; None outside of one
+            self.lower: list[Tensor] | None = None
 
         def _init_weights(self, module: nn.Module) -> None:
             if isinstance(module, nn.LSTM):

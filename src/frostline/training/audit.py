@@ -1,5 +1,6 @@
 """The audit of a run: check on the model which parameters were frozen and which were trained."""
 
+from collections.abc import Set
 from typing import Any
 
 import torch
@@ -11,6 +12,15 @@ from frostline.model.modes import frozen_modules
 from frostline.model.places import layer_number
 from frostline.model.pretrained import Pretrained
 from frostline.training.learner import Learner
+
+
+def parameters_by_place(pretrained: Pretrained, trained: Set[str]) -> dict[str, dict[str, int]]:
+    """How many parameters are trained and frozen in each place, given the names of the trained ones."""
+    parameters, by_place = dict(pretrained.model.named_parameters()), dict[str, dict[str, int]]()
+    for name, place in pretrained.anatomy.places.items():
+        counts = by_place.setdefault(place, {"trained": 0, "frozen": 0})
+        counts["trained" if name in trained else "frozen"] += parameters[name].numel()
+    return by_place
 
 
 class Audit:
@@ -33,18 +43,14 @@ class Audit:
             AssertionError: A frozen parameter changed, has a gradient, or was in train mode. Such a run has no result.
         """
         model, anatomy = self.pretrained.model, self.pretrained.anatomy
-        places, depth, head = anatomy.places, anatomy.depth(self.names), self.pretrained.head
+        depth, head = anatomy.depth(self.names), self.pretrained.head
         parameters = dict(model.named_parameters())
-        by_place: dict[str, dict[str, int]] = {}
-        for name, place in places.items():
-            counts = by_place.setdefault(place, {"trained": 0, "frozen": 0})
-            counts["trained" if name in self.names else "frozen"] += parameters[name].numel()
         share = 1.0 if depth is None else max(depth, head.layers) / anatomy.count
         facts = {
             "parameters": count_parameters(model),
             "tuned_share": min(1.0, share + self._share_of_lstm()),
-            "by_place": by_place,
-            "each_parameter_in_one_place": set(places) == set(parameters),
+            "by_place": parameters_by_place(self.pretrained, self.names),
+            "each_parameter_in_one_place": set(anatomy.places) == set(parameters),
             "frozen_bytes_unchanged": self.pretrained.frozen_digest(self.names) == self.before,
             "frozen_gradients_none": all(gradient_of(p) is None for n, p in parameters.items() if n not in self.names),
             "frozen_in_eval_mode": self.frozen_in_train_mode == 0 and not frozen_dropout,

@@ -1,4 +1,4 @@
-"""Checkpoints: the state of a run in the middle of its training, from which it continues to the same result, bit for bit.
+"""Checkpoints: the state of a run in the middle of its training, from which it continues to a bitwise identical result.
 
 A state is a tree of dictionaries and lists. Its leaves are tensors, arrays, numbers, strings and None.
 :mod:`frostline.sweep.results.checkpoint_files` writes it to a file.

@@ -38,9 +38,9 @@ def optimizer_groups(spec: RunSpec, anatomy: Anatomy, parameters: Mapping[str, T
 
     With a decay of the learning rate, every layer has groups of its own.
     """
+    if spec.learning_rate is None:  # the run trains no parameter of the model
+        return []
     places = {name: anatomy.places[matrix_of(name)] for name in parameters}
-    if spec.learning_rate is None:
-        return []  # of a run that trains no parameter of the model
     head = frozenset(name for name, place in places.items() if place in (HEAD, POOLER))
     if spec.way.layer_decay == 1:
         groups = parameter_groups(parameters, head, spec, spec.learning_rate, spec.head_learning_rate)

@@ -72,9 +72,8 @@ def run_stacked(
         for number in range(len(course.finished), len(phases)):
             part = _Part(
                 on_step=_progress(on_step, number, len(phases)),
-                earlier=course.learned,
+                course=course,
                 last=number == len(phases) - 1,
-                checkpoints=course,
             )
             trained = _train(phases[number], context, part, batched=batched)
             course.add(trained.phase, trained.learners[0].learned)
@@ -101,15 +100,13 @@ class _Part:
 
     Attributes:
         on_step: Called after each step.
-        earlier: The parameters that an earlier phase has trained, by name.
+        course: The phases before it. It also keeps the states of this one.
         last: Whether this is the last one, after which all splits are scored.
-        checkpoints: Keeps its states.
     """
 
     on_step: Callable[[int, int], None]
-    earlier: Mapping[str, Tensor]
+    course: Course
     last: bool
-    checkpoints: Course
 
 
 @dataclass(frozen=True)
@@ -131,7 +128,7 @@ def _train(specs: Sequence[RunSpec], context: RunContext, part: _Part, *, batche
     """Train, score and audit one stack, from where an earlier phase has ended."""
     first = specs[0]
     names = first.to_train.parameters(context.pretrained.anatomy)
-    with training_session(specs, context, batched=batched, earlier=part.earlier) as (learners, forward):
+    with training_session(specs, context, batched=batched, earlier=part.course.learned) as (learners, forward):
         audit = Audit(context.pretrained, names)
 
         def set_audited_mode(training: bool) -> None:
@@ -149,7 +146,7 @@ def _train(specs: Sequence[RunSpec], context: RunContext, part: _Part, *, batche
             micro_batch=context.micro_batch(first),
             on_step=part.on_step,
             patience=first.way.patience,
-            checkpoints=part.checkpoints.of_phase(forward),
+            checkpoints=part.course.of_phase(forward),
         )
         scored: dict[str, NDArray[np.float32]] = {}
         if part.last and any(record.outcome != "diverged" for record in records):

@@ -166,7 +166,7 @@ class RunSpec(Settings):
     phase: int = 0  # the number of this training among those of a run in several phases
     seed: int
     train_size: int
-    learning_rate: float | None  # None: nothing has one
+    learning_rate: float | None  # None: no parameter of the model is trained
     head_learning_rate: HeadLearningRate = HEAD_LEARNING_RATE  # None: the same as for the layers; always None for k = 0
 
     @cached_property

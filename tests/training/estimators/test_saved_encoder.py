@@ -8,7 +8,9 @@ from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 
 from frostline import FrostlineError
+from frostline.training.estimators.estimator import NEVER
 from frostline.training.estimators.saved_encoder import LinearHead, save_encoder, saved_encoder
+from frostline.training.probes.linear import by_class
 
 ABOUT = {"task": "t", "sentence": "s", "labels": ("a", "b", "c", "d"), "max_length": 8}
 
@@ -18,7 +20,7 @@ def test_the_probabilities_are_those_of_scikit_learn(present: list[int]) -> None
     random = np.random.default_rng(0)
     x, y = random.normal(size=(40, 5)), np.array(present)[np.arange(40) % len(present)]
     fitted = LogisticRegression().fit(x, y)
-    head = LinearHead.of(fitted.classes_, fitted.coef_, fitted.intercept_, 4)
+    head = LinearHead(*by_class(fitted, 4, NEVER))
     probabilities = softmax(head.logits(x), 1)
     np.testing.assert_allclose(probabilities[:, present], fitted.predict_proba(x), atol=1e-6)
     assert not np.delete(probabilities, present, 1).any()

@@ -16,9 +16,9 @@ from training.runs import SIZES, context_of, spec_of
 SPEC = spec_of("words", way=Way(estimator="words"), learning_rate=None)
 
 
-def examples(texts, targets) -> Examples:
+def examples(texts, targets, pairs=None) -> Examples:
     count = len(texts)
-    return Examples(texts=tuple(texts), pairs=None, rows=np.arange(count), name="train", targets=np.array(targets))
+    return Examples(texts=tuple(texts), pairs=pairs, rows=np.arange(count), name="train", targets=np.array(targets))
 
 
 def test_the_model_is_that_of_the_texts_of_the_run(tiny_bert) -> None:
@@ -48,3 +48,4 @@ def test_a_class_without_examples_has_a_finite_logit(tiny_bert) -> None:
 def test_texts_without_words_are_refused() -> None:
     with pytest.raises(FrostlineError, match="words needs texts of words"):
         WordsEstimator().require_suitable(SPEC, examples(["?", "!!"], [0, 1]))
+    WordsEstimator().require_suitable(SPEC, examples(["?", "!!"], [0, 1], pairs=("a word", "!")))

@@ -23,9 +23,9 @@ from frostline.data.examples import Examples
 from frostline.frozen.batches import Rows
 from frostline.model.places import HEAD
 from frostline.training.context import RunContext
-from frostline.training.estimators.estimator import Logits
-from frostline.training.estimators.probe import require_one_target
+from frostline.training.estimators.estimator import NEVER, Logits, require_one_target
 from frostline.training.estimators.saved_encoder import LinearHead, save_encoder
+from frostline.training.probes.linear import by_class
 from frostline.training.rows import train_rows
 from frostline.training.specification import RunSpec
 
@@ -63,8 +63,7 @@ class RunSetFit:
 
     @property
     def _head(self) -> LinearHead:
-        head = self.model.model_head
-        return LinearHead.of(head.classes_, head.coef_, head.intercept_, len(self.context.labels))
+        return LinearHead(*by_class(self.model.model_head, len(self.context.labels), NEVER))
 
 
 class SetFitEstimator:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.frozen.batches import Rows
 from frostline.training.context import RunContext
@@ -43,6 +44,17 @@ class Fitted(Protocol):
         """Write the model into an empty folder, for ``frostline predict``. ``about`` are facts about the task."""
 
 
+class Refitted:
+    """A fitted model that no optimizer has trained. It is fitted again instead of restored, because that takes seconds."""
+
+    steps = 0
+    epochs = 0.0
+
+    @property
+    def learned(self) -> Mapping[str, Tensor]:
+        return {}
+
+
 class Estimator(Protocol):
     """Fits a model to the examples of a run."""
 
@@ -74,3 +86,13 @@ class Estimator(Protocol):
             context: Model and data.
             training: Operations of training the whole model on all examples of the run once.
         """
+
+
+def require_one_target(spec: RunSpec, train: Examples) -> None:
+    """Refuse tags of words.
+
+    Raises:
+        FrostlineError: The examples are sentences of words.
+    """
+    if train.of_words:
+        raise FrostlineError(f"{spec.trainable} predicts one label for each text, but words have tags: leave it out.")

@@ -7,6 +7,7 @@ from typing import Any
 from frostline.model.anatomy import count_parameters
 from frostline.model.memory import peak_memory
 from frostline.model.places import HEAD
+from frostline.training.audit import parameters_by_place
 from frostline.training.context import RunContext
 from frostline.training.estimators.estimator import Estimator, Fitted
 from frostline.training.learner import Evaluation, TrainingRecord
@@ -50,16 +51,12 @@ def _record(spec: RunSpec, context: RunContext, fitted: Fitted) -> TrainingRecor
 
 def _facts(spec: RunSpec, context: RunContext, fitted: Fitted) -> dict[str, Any]:
     """The audit of a run: what was trained of the model, and the share of its layers that ran in training."""
-    anatomy, parameters = context.pretrained.anatomy, dict(context.pretrained.model.named_parameters())
+    anatomy = context.pretrained.anatomy
     names = spec.to_train.parameters(anatomy)
-    depth = anatomy.depth(names)
-    by_place: dict[str, dict[str, int]] = {}
-    for name, place in anatomy.places.items():
-        counts = by_place.setdefault(place, {"trained": 0, "frozen": 0})
-        counts["trained" if name in names and place != HEAD else "frozen"] += parameters[name].numel()
+    depth, below_head = anatomy.depth(names), {name for name in names if anatomy.places[name] != HEAD}
     return {
         "parameters": count_parameters(context.pretrained.model),
         "trainable_parameters": fitted.parameters,
         "tuned_share": 1.0 if depth is None else depth / anatomy.count,
-        "by_place": by_place,
+        "by_place": parameters_by_place(context.pretrained, below_head),
     }

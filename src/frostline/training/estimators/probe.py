@@ -1,6 +1,6 @@
 """The best linear probe on frozen features, chosen as ``frostline probe`` chooses it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,15 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.frozen.batches import Rows
 from frostline.frozen.selection import POOLED, StateSelection
 from frostline.statistics.predictions import Labelled
 from frostline.training.context import RunContext
-from frostline.training.estimators.estimator import Logits
+from frostline.training.estimators.estimator import Logits, Refitted, require_one_target
 from frostline.training.probes.fitting import FittedProbe, Vectors, best_probe, pooled_vectors
-from frostline.training.probes.inputs import pooled_forward_pass
+from frostline.training.probes.inputs import LAST_LAYERS, pooled_forward_pass
 from frostline.training.probes.linear import PENALTIES
 from frostline.training.probes.saved import save_probe
 from frostline.training.rows import train_rows
@@ -25,14 +24,11 @@ from frostline.training.specification import RunSpec
 
 
 @dataclass(frozen=True)
-class RunProbe:
+class RunProbe(Refitted):
     """The probe of a run. Its logits are those whose softmax ``frostline predict`` prints."""
 
     fitted: FittedProbe
     context: RunContext
-    learned: Mapping[str, Tensor]  # empty, because a probe is fitted again in seconds
-    steps = 0
-    epochs = 0.0
 
     @property
     def parameters(self) -> int:
@@ -60,7 +56,7 @@ class ProbeEstimator:
         rows, layers = train_rows(context, spec), context.pretrained.anatomy.count
         problem = context.problem
         train = Labelled(problem.targets[rows], problem.task_type, context.labels, problem.metric)
-        return RunProbe(best_probe(vectors_of(context, rows, range(layers + 1)), train, layers), context, {})
+        return RunProbe(best_probe(vectors_of(context, rows, range(layers + 1)), train, layers), context)
 
     def restore(self, spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -> RunProbe:
         return self.fit(spec, context)
@@ -70,20 +66,10 @@ class ProbeEstimator:
         anatomy, penalties = context.pretrained.anatomy, len(PENALTIES)
         size, other = sorted((spec.train_size, anatomy.width))
         one = 10.0 * size**3 + 2.0 * size**2 * other + 2.0 * penalties * spec.train_size * anatomy.width
-        return (len(POOLED) * (anatomy.count + 1) + 4**2) * one  # one probe reads four layers together
+        return (len(POOLED) * (anatomy.count + 1) + LAST_LAYERS**2) * one  # one probe reads the last layers together
 
 
-def require_one_target(spec: RunSpec, train: Examples) -> None:
-    """Refuse tags of words.
-
-    Raises:
-        FrostlineError: The examples are sentences of words.
-    """
-    if train.of_words:
-        raise FrostlineError(f"{spec.trainable} predicts one label for each text, but words have tags: leave it out.")
-
-
-def vectors_of(context: RunContext, rows: Rows, layers: Any) -> Vectors:
+def vectors_of(context: RunContext, rows: Rows, layers: Iterable[int]) -> Vectors:
     """The pooled vectors of these rows, from the cache if they are there, else from a forward pass over the rows."""
     states = context.states
     if states is not None and states.selection.pooled:
@@ -91,7 +77,7 @@ def vectors_of(context: RunContext, rows: Rows, layers: Any) -> Vectors:
     return _computed(context, rows, tuple(layers))
 
 
-def _computed(context: RunContext, rows: Rows, layers: tuple[int, ...]) -> Callable[[int], Any]:
+def _computed(context: RunContext, rows: Rows, layers: tuple[int, ...]) -> Vectors:
     """The pooled vectors of these rows after these layers, in memory."""
     pretrained = context.pretrained
     pretrained.restore()

@@ -4,23 +4,21 @@ The folder also has the pickle that ``SetFitModel.from_pretrained`` reads. It is
 run code.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import save
 from scipy.special import softmax
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.files import replace_file, write_json
 from frostline.model.tokens import encode
-from frostline.training.estimators.estimator import NEVER
+from frostline.training.probes.saved_files import read_saved
 
 FORMAT = 1
 FACTS, WEIGHTS = "encoder.json", "encoder.safetensors"
@@ -39,22 +37,6 @@ class LinearHead:
 
     weights: NDArray[np.float64]
     bias: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, present: Any, coefficients: Any, intercepts: Any, classes: int) -> Self:
-        """The head of a logistic regression of scikit-learn.
-
-        Args:
-            present: The classes that it knows. Others are never predicted.
-            coefficients: ``[1, D]`` for two classes, else ``[present, D]``.
-            intercepts: ``[1]`` for two classes, else ``[present]``.
-            classes: The number of classes of the task.
-        """
-        if len(present) == 2:  # its logit is that of the second class; the first one has 0
-            coefficients, intercepts = (np.concatenate([0 * x, x]) for x in (coefficients, intercepts))
-        weights, bias = np.zeros((coefficients.shape[1], classes)), np.full(classes, NEVER)
-        weights[:, present], bias[present] = coefficients.T, intercepts
-        return cls(weights, bias)
 
     def logits(self, embeddings: Any) -> NDArray[np.float32]:
         return np.asarray(embeddings @ self.weights + self.bias, np.float32)
@@ -103,14 +85,9 @@ def saved_encoder(folder: str | Path) -> SavedEncoder | None:
     Raises:
         FrostlineError: The model is damaged.
     """
-    folder = Path(folder)
-    if not (folder / FACTS).is_file():
-        return None
-    try:
-        return SavedEncoder(
-            folder, json.loads((folder / FACTS).read_bytes()), LinearHead(**load_file(folder / WEIGHTS))
-        )
-    except (OSError, ValueError, TypeError, SafetensorError) as error:
-        raise FrostlineError(
-            f"The model in {folder} is damaged ({error}): run the command of the comparison again."
-        ) from error
+
+    def make(about: dict[str, Any], arrays: Mapping[str, NDArray[np.float64]]) -> SavedEncoder:
+        return SavedEncoder(Path(folder), about, LinearHead(**arrays))
+
+    damaged = "The model in {} is damaged ({}): run the command of the comparison again."
+    return read_saved(Path(folder), (FACTS, WEIGHTS), make, damaged)

@@ -12,9 +12,8 @@ from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.frozen.batches import Rows
 from frostline.training.context import RunContext
-from frostline.training.estimators.estimator import NEVER, Logits
-from frostline.training.estimators.probe import require_one_target
-from frostline.training.probes.words import WordsModel
+from frostline.training.estimators.estimator import NEVER, Logits, Refitted, require_one_target
+from frostline.training.probes.words import WordsModel, has_words
 from frostline.training.rows import train_rows
 from frostline.training.specification import RunSpec
 
@@ -22,14 +21,11 @@ PER_TOKEN = 20_000.0  # operations that fitting takes for each token, at the spe
 
 
 @dataclass(frozen=True)
-class RunWords:
+class RunWords(Refitted):
     """The TF-IDF model of a run."""
 
     model: WordsModel
     context: RunContext
-    learned: Mapping[str, Tensor]  # empty, because the model is fitted again in seconds
-    steps = 0
-    epochs = 0.0
 
     @property
     def parameters(self) -> int:
@@ -49,7 +45,7 @@ class WordsEstimator:
 
     def require_suitable(self, spec: RunSpec, train: Examples) -> None:
         require_one_target(spec, train)
-        if not any(c.isalnum() for text in train.texts for c in text):
+        if not has_words(train):
             raise FrostlineError(
                 f"{spec.trainable} needs texts of words, but the training texts have none: leave it out."
             )
@@ -57,7 +53,7 @@ class WordsEstimator:
     def fit(self, spec: RunSpec, context: RunContext) -> RunWords:
         model = WordsModel.fit(context.examples_of(train_rows(context, spec), "train"), len(context.labels))
         assert model is not None
-        return RunWords(model, context, {})
+        return RunWords(model, context)
 
     def restore(self, spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -> RunWords:
         return self.fit(spec, context)

@@ -108,14 +108,25 @@ def logistic(features: Features, targets: Targets, classes: int) -> Probe:
             values[fold] = _logistic_values((x[rest], targets[rest]), x[fold], classes, penalty)
     losses = {penalty: log_loss(values, targets.astype(np.int64)) for penalty, values in held_out.items()}
     best = min(losses, key=lambda penalty: losses[penalty])
-    model, present = _fit_logistic(x, targets, best), np.unique(targets)
-    weights, bias = np.zeros((x.shape[1], classes)), np.full(classes, -np.inf)
-    bias[present] = 0.0
-    if len(present) == 2:
-        weights[:, present[1]], bias[present[1]] = model.coef_[0], model.intercept_[0]
-    else:
-        weights[:, present], bias[present] = model.coef_.T, model.intercept_
+    weights, bias = by_class(_fit_logistic(x, targets, best), classes)
     return Probe(weights, bias, mean, scale, best, 1.0, held_out[best], CLASSIFICATION)
+
+
+def by_class(model: Any, classes: int, absent: float = -np.inf) -> tuple[Array, Array]:
+    """Weights ``[D, C]`` and bias ``[C]`` of a logistic regression of scikit-learn.
+
+    Args:
+        model: The fitted logistic regression, which knows the classes ``model.classes_`` only.
+        classes: The number of classes of the task, C.
+        absent: The bias of the classes that it does not know.
+    """
+    weights, bias = np.zeros((model.coef_.shape[1], classes)), np.full(classes, absent)
+    if len(model.classes_) == 2:  # its logit is that of the second class; the first one has 0
+        first, second = model.classes_
+        weights[:, second], bias[first], bias[second] = model.coef_[0], 0.0, model.intercept_[0]
+    else:
+        weights[:, model.classes_], bias[model.classes_] = model.coef_.T, model.intercept_
+    return weights, bias
 
 
 FITS: Mapping[str, Fit] = {"ridge": ridge, "logistic": logistic}

@@ -1,6 +1,5 @@
 """Save a probe, load it, and predict with it. A saved probe names its model but does not contain it."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -8,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from numpy.typing import NDArray
+from safetensors.numpy import save
 from torch import Tensor
 
 from frostline import FrostlineError
@@ -23,6 +22,7 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import encode
 from frostline.training.probes.inputs import ProbeInput, pooled_forward_pass
 from frostline.training.probes.linear import Probe
+from frostline.training.probes.saved_files import read_saved
 
 FORMAT = 1
 FACTS, WEIGHTS = "probe.json", "probe.safetensors"
@@ -118,12 +118,8 @@ def saved_probe(folder: str | Path) -> SavedProbe | None:
     Raises:
         FrostlineError: The probe is damaged.
     """
-    folder = Path(folder)
-    if not (folder / FACTS).is_file():
-        return None
-    try:
-        about = json.loads((folder / FACTS).read_bytes())
-        arrays = load_file(folder / WEIGHTS)
+
+    def make(about: dict[str, Any], arrays: Mapping[str, NDArray[np.float64]]) -> SavedProbe:
         probe = Probe(
             **arrays,
             penalty=np.nan,
@@ -131,8 +127,7 @@ def saved_probe(folder: str | Path) -> SavedProbe | None:
             held_out=np.zeros((0, 0)),
             task_type=about["task_type"],
         )
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise FrostlineError(
-            f"The probe in {folder} is damaged ({error}): fit it again with `frostline probe`."
-        ) from error
-    return SavedProbe(folder, about, probe)
+        return SavedProbe(Path(folder), about, probe)
+
+    damaged = "The probe in {} is damaged ({}): fit it again with `frostline probe`."
+    return read_saved(Path(folder), (FACTS, WEIGHTS), make, damaged)

@@ -1,6 +1,5 @@
 """A TF-IDF model and word pairs (TF-IDF), without a pretrained model: fit, save, load and predict."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,18 +7,18 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import save
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from frostline import FrostlineError
 from frostline.data.examples import Examples, Texts
 from frostline.data.files import replace_file, write_json
 from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from frostline.statistics.metrics import defined
 from frostline.statistics.outputs import OUTPUTS
 from frostline.statistics.predictions import Labelled
+from frostline.training.probes.linear import by_class
+from frostline.training.probes.saved_files import read_saved
 
 Array = NDArray[np.float64]
 
@@ -51,11 +50,10 @@ class WordsModel:
 
         None if the texts contain no words. A class that no example has is never predicted.
         """
-        texts = list(_joined(examples))
-        if not any(any(c.isalnum() for c in text) for text in texts):
+        if not has_words(examples):
             return None
         vectorizer = _vectorizer()
-        features = vectorizer.fit_transform(texts)
+        features = vectorizer.fit_transform(_joined(examples))
         task_type = MULTI_LABEL if examples.has_label_sets else CLASSIFICATION if classes else REGRESSION
         if not classes:
             ridge = Ridge(1.0, solver="sparse_cg").fit(features, examples.targets)
@@ -88,6 +86,11 @@ class WordsModel:
         write_json(folder / FACTS, {"format": FORMAT, **about, "terms": self.terms})
 
 
+def has_words(examples: Examples) -> bool:
+    """Whether a text, or a text of a pair, contains a word."""
+    return any(c.isalnum() for text in _joined(examples) for c in text)
+
+
 def words_score(words: WordsModel | None, examples: Examples, labelled: Labelled) -> float | None:
     """The score on examples with their targets; None if there is no model, or if the score is undefined."""
     if words is None:
@@ -101,17 +104,12 @@ def load_words(folder: str | Path) -> tuple[WordsModel, dict[str, Any]] | None:
     Raises:
         FrostlineError: The model is damaged.
     """
-    folder = Path(folder)
-    if not (folder / FACTS).is_file():
-        return None
-    try:
-        about = json.loads((folder / FACTS).read_bytes())
-        terms = tuple(about.pop("terms"))
-        return WordsModel(terms, **load_file(folder / WEIGHTS), task_type=about["task_type"]), about
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise FrostlineError(
-            f"The TF-IDF model in {folder} is damaged ({error}): run the command of the search again."
-        ) from error
+
+    def make(about: dict[str, Any], arrays: Mapping[str, Array]) -> tuple[WordsModel, dict[str, Any]]:
+        return WordsModel(tuple(about.pop("terms")), **arrays, task_type=about["task_type"]), about
+
+    damaged = "The TF-IDF model in {} is damaged ({}): run the command of the search again."
+    return read_saved(Path(folder), (FACTS, WEIGHTS), make, damaged)
 
 
 def _vectorizer(vocabulary: Mapping[str, int] | None = None) -> TfidfVectorizer:
@@ -121,17 +119,11 @@ def _vectorizer(vocabulary: Mapping[str, int] | None = None) -> TfidfVectorizer:
 def _logistic(features: Any, targets: Any, classes: int) -> tuple[Array, Array]:
     """Weights ``[V, C]`` and bias ``[C]``; the bias of a class without examples is minus infinity."""
     present = np.unique(targets)
-    weights, bias = np.zeros((features.shape[1], classes)), np.full(classes, -np.inf)
     if len(present) == 1:
+        bias = np.full(classes, -np.inf)
         bias[present] = 0.0
-        return weights, bias
-    model = LogisticRegression(max_iter=1000).fit(features, targets)
-    if len(present) == 2:
-        bias[present] = 0.0
-        weights[:, present[1]], bias[present[1]] = model.coef_[0], model.intercept_[0]
-    else:
-        weights[:, present], bias[present] = model.coef_.T, model.intercept_
-    return weights, bias
+        return np.zeros((features.shape[1], classes)), bias
+    return by_class(LogisticRegression(max_iter=1000).fit(features, targets), classes)
 
 
 def _joined(texts: Texts | Examples) -> Iterator[str]:

@@ -1,13 +1,13 @@
 """Other ways to tune than the last k layers. A way is data: what a run trains, from what, how fast and in which order.
 
 - way.py: the fields of a way, and which of them go together. Start reading here.
-- names.py: the ways that the command line knows by name
-- phases.py: a run as several trainings, one after the other
-- start.py: where a run starts: layers with new values, and what is trained; head.py fits a head on the frozen model
-- suitable.py: which ways suit a model and a task
-- spectrum.py: chooses matrices by their weights; adapter.py writes an adapter of PEFT
-- restraint.py: what the training loop calls before and after each backward pass
-- low_rank.py, mixout.py, towards_pretrained.py: such restraints
+- names.py: the ways that the command line knows by name.
+- phases.py: a run as several trainings, one after the other.
+- start.py: where a run starts: layers with new values, and what is trained; head.py fits a head on the frozen model.
+- suitable.py: which ways suit a model and a task.
+- spectrum.py: chooses matrices by their weights; adapter.py writes an adapter of PEFT.
+- restraint.py: what the training loop calls before and after each backward pass.
+- low_rank.py, mixout.py, towards_pretrained.py: such restraints.
 
-No other module asks which way a run takes. :mod:`frostline.training.estimators` learns ways without the training loop.
+No other module asks which way a run takes. :mod:`frostline.training.estimators` has the ways that do not use the training loop.
 """

@@ -56,7 +56,7 @@ class Mixout(Untouched):
         self._kept.clear()
 
     def state(self) -> State:
-        """Of the generator that draws the masks."""
+        """The state of the generator that draws the masks."""
         return {"random": self.random.get_state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:

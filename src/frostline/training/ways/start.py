@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from frostline.model.anatomy import Anatomy
-from frostline.model.places import FINAL_NORM, POOLER, layer_number
+from frostline.model.places import FINAL_NORM, POOLER, layer_number, layer_place
 from frostline.model.pretrained import Pretrained
 from frostline.training.specification import RunSpec
 from frostline.training.ways.low_rank import LowRank, factors_of, planned_factors
@@ -89,11 +89,11 @@ def planned(spec: RunSpec, model: nn.Module, anatomy: Anatomy) -> dict[str, Tens
 
 
 def rank_of(spec: RunSpec, model: nn.Module, anatomy: Anatomy) -> int:
-    """The rank of the updates. If they shall be as large as the last layers, the one with the nearest number of parameters."""
+    """The rank of the updates. For ``last n``, their number of parameters is nearest to that of the last n layers."""
     rank = spec.way.low_rank
     if isinstance(rank, int):
         return rank
-    last = {f"layer {n}" for n in range(anatomy.count - spec.way.low_rank_like, anatomy.count)}
+    last = {*map(layer_place, range(anatomy.count - spec.way.low_rank_like, anatomy.count))}
     parameters, names = dict(model.named_parameters()), spec.to_train.parameters(anatomy)
     wanted = sum(p.numel() for name, p in parameters.items() if anatomy.places[name] in last)
     weights, _ = _with_updates({name: p for name, p in parameters.items() if name in names}, anatomy)

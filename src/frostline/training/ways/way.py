@@ -150,18 +150,8 @@ class Way(BaseModel):
     @property
     def alone(self) -> bool:
         """Whether such runs are trained one by one and not as stacks."""
-        return (
-            not self.in_loop
-            or self.order != "at-once"
-            or bool(
-                self.low_rank
-                or self.lstm_width
-                or self.mixout
-                or self.towards_pretrained
-                or self.patience
-                or self.layers == "random"
-            )
-        )
+        one_by_one = (self.low_rank, self.lstm_width, self.mixout, self.towards_pretrained, self.patience)
+        return not self.in_loop or self.order != "at-once" or self.layers == "random" or any(one_by_one)
 
     @property
     def low_rank_like(self) -> int:
