@@ -74,8 +74,9 @@ def test_a_plan_forecasts_every_cell_and_leaves_no_trace(
 
 
 def test_states_for_estimators_alone_take_time_on_the_disk(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))  # none are cached
     run_sweep(settings, tune="0")
     monkeypatch.setattr(prediction_module, "disk_speed", lambda folder: 1.0)
     found = frostline.Sweep(progress=Progress(), **{**settings, "tune": "0,probe"}).plan().forecast
