@@ -250,7 +250,7 @@ def test_the_probe_is_that_of_frostline_probe(beside_a_probe: tuple[Path, dict[s
     tables = {name: path / f"{name}.csv" for name in ("train", "validation")}
     (probed,) = frostline.probe(model=tiny_bert, progress=Progress(), **tables)
     folder, saved = Folder(path / "o"), json.loads((path / "o" / "model" / "probe.json").read_bytes())
-    assert (tuple(saved["layers"]), saved["pooled"]) == (probed.best.input.layers, probed.best.input.pooled)
+    assert (tuple(saved["layers"]), saved["vector"]) == (probed.best.input.layers, probed.best.input.vector)
     cell = next(cell for cell in answer["sizes"][0]["cells"] if cell["trainable"] == "probe")
     assert [point["validation_best"] for point in cell["points"]] == [probed.best.validation] * 2
     logits = folder.store.predictions(answer["sizes"][0]["recommended"]["run"])["validation_best"]

@@ -12,9 +12,9 @@ from transformers import pipeline
 
 from frostline import FrostlineError, Sweep
 from frostline.api.bundle import bundle
+from frostline.api.compare import compare
 from frostline.api.find import find
 from frostline.api.prediction import predict as frostline_predict
-from frostline.api.probe import probe
 from frostline.api.tags import TagPredictions
 from frostline.data.formats.reader import read_table
 from frostline.data.specification import TOKENS
@@ -189,15 +189,24 @@ def test_a_forecast_times_the_scoring_of_words(base: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_search_trains_without_probes(base: Path, tmp_path: Path) -> None:
+def test_a_search_fits_probes_of_words(base: Path, tmp_path: Path) -> None:
     settings = {"model": base, "train": table(100), "out": tmp_path / "o", "budget": 1000.0, "progress": Progress()}
     answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "max_k": 1})
-    assert answer["metric"] == "entity_f1" and answer["sizes"][0]["recommended"] and answer["search"]["probes"] is None
+    assert answer["metric"] == "entity_f1" and answer["decision"]["choice"] == "probe"
+    (found,) = frostline_predict(tmp_path / "o" / "model", [["Anna", "sings", "in", "Rome"]]).rows()
+    assert found["tags"] == ["B-person", "O", "O", "B-place"]
+    vectors = {one["vector"] for one in answer["search"]["probes"]["probes"]}
+    assert vectors == {"word"}
 
 
-def test_probes_of_words_are_refused(base: Path) -> None:
-    with pytest.raises(FrostlineError, match="cannot predict tags of words"):
-        probe(model=str(base), train=table(40))
+def test_a_probe_of_words_competes_and_is_saved(base: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    given = {**SETTINGS, "ways": "head,probe", "price": 0, "num_train_epochs": 1, "head_learning_rate": 1e-4}
+    given.pop("tune")
+    answer = compare(model=base, train=table(120), out=out, **given)
+    assert answer["decision"]["choice"] == "probe"
+    predicted, expected = predicted_and_expected(out)
+    assert predicted == expected
 
 
 def test_a_bilstm_on_frozen_states_is_saved_and_predicts_as_in_the_sweep(

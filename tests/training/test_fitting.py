@@ -55,7 +55,7 @@ def test_probes_equal_scikit_learn_on_features_of_transformers(
     expected = (frames["validation"]["label"] == "positive").astype(int)
     *single, last = got.facts["probes"]
     assert [(probe["layers"], probe["vector"]) for probe in single] == [
-        (p.layers, p.pooled) for p in single_layer_inputs(3)
+        (p.layers, p.vector) for p in single_layer_inputs(3, of_words=False)
     ]
     flat = [probe for probe in single if probe["held_out"] is None]
     assert [(probe["layers"], probe["vector"]) for probe in flat] == [
@@ -64,7 +64,7 @@ def test_probes_equal_scikit_learn_on_features_of_transformers(
     best = max(
         (probe for probe in single if probe not in flat), key=lambda probe: (probe["held_out"], -probe["layers"][0])
     )
-    assert [(last["layers"], last["vector"])] == [(p.layers, p.pooled) for p in last_layers_inputs(3, best["vector"])]
+    assert [(last["layers"], last["vector"])] == [(p.layers, p.vector) for p in last_layers_inputs(3, best["vector"])]
     for probe in got.facts["probes"]:
         x, new = (
             np.concatenate([of[layer, probe["vector"]] for layer in probe["layers"]], 1).astype(float)

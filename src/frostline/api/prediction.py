@@ -9,7 +9,7 @@ import numpy as np
 
 from frostline import FrostlineError
 from frostline.api.outputs import Outputs, Predictions
-from frostline.api.tags import TagPredictions, as_sentences, predict_tags
+from frostline.api.tags import TagPredictions, as_sentences, predict_tags, predict_tags_by_probe
 from frostline.data.examples import Texts
 from frostline.data.load import read_unlabelled
 from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
@@ -31,6 +31,12 @@ def require_model(folder: str | Path) -> None:
         inside = Path(folder) / "model"
         remedy = f"give {inside}" if inside.is_dir() else "give the folder OUT/model of a sweep"
         raise FrostlineError(f"{folder} contains no model (no config.json): {remedy}.")
+
+
+def predicts_tags(folder: str | Path) -> bool:
+    """Whether the model or probe in a folder predicts tags of words."""
+    probe = saved_probe(folder)
+    return probe.of_words if probe is not None else is_tagger(Path(folder))
 
 
 def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
@@ -74,18 +80,22 @@ def predict(
     require_model(folder)
     if is_bundle(folder):
         raise FrostlineError(f"{folder} is a bundle of several tasks: use frostline.load_bundle(folder)(texts).")
-    if is_tagger(Path(folder)):
+    probe = saved_probe(folder)
+    if predicts_tags(folder):
         if threshold is not None or text_pair_column is not None:
             raise FrostlineError(
                 f"The model in {folder} predicts tags of words: leave --threshold and --text-pair-column out."
             )
         sentences = as_sentences(texts, text_column, trained_columns(folder))
+        if probe is not None:
+            return predict_tags_by_probe(probe, sentences, trust_remote_code=trust_remote_code)
         return predict_tags(Path(folder), sentences, trust_remote_code=trust_remote_code)
     texts = as_texts(texts, text_column, text_pair_column, trained_columns(folder))
     require_shape(Path(folder), texts)
-    if probe := saved_probe(folder):
+    if probe is not None:
         outputs = Outputs.of_task(probe.about["task_type"], probe.about["labels"], threshold)
-        return outputs.of_values(texts, *probe.values(texts, trust_remote_code=trust_remote_code))
+        values, tokens = probe.values(texts, trust_remote_code=trust_remote_code)
+        return outputs.of_values(texts, values, int((tokens.dropped > 0).sum()))
     if words := load_words(folder):
         model_of_words, about = words
         outputs = Outputs.of_task(about["task_type"], about["labels"], threshold)

@@ -17,7 +17,6 @@ from frostline.fast.malloc import memory_reused
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.cache.loading import load_or_compute, missing_rows
 from frostline.frozen.cache.recipe import cache_folder
-from frostline.frozen.selection import StateSelection
 from frostline.model.device import Machine, this_machine
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
@@ -31,7 +30,7 @@ from frostline.sweep.prepare import load_model
 from frostline.sweep.progress import Progress
 from frostline.sweep.specification import OF_MODEL_AND_DATA, SweepSpec
 from frostline.training.probes.fitting import Probed, fit_probes
-from frostline.training.probes.inputs import pooled_forward_pass
+from frostline.training.probes.inputs import features_after, probe_forward_pass
 from frostline.training.probes.linear import FITS
 from frostline.training.probes.words import WordsModel
 
@@ -48,6 +47,8 @@ def probe(
     **settings: Any,
 ) -> list[Probed]:
     """Fit probes on the first, mean and last token after every layer, and on the last four layers together.
+
+    For tags of words, a probe reads the first token of each word.
 
     The penalty of each probe and the best probe are selected on the training examples. The validation examples are only used
     to report scores. One forward pass over the examples serves all label columns.
@@ -74,7 +75,6 @@ def probe(
     named = comma_separated(label_columns) if isinstance(label_columns, str) else label_columns
     columns: Sequence[str | None] = named or [spec.label_column]
     data = [read_data(spec.model_copy(update={"label_column": name}), tables) for name in columns]
-    _require_texts(data)
     _require_ridge(data, kind)
     progress.begin("loading the model")
     machine = this_machine(spec.device, spec.precision)
@@ -85,28 +85,26 @@ def probe(
     if folder is not None:
         make_folder(folder)
     parts = [tokens for splits in encoded for tokens in splits.values()]
-    states = _hidden_states(pretrained, machine, Tokens.join(parts), progress)
+    tokens = Tokens.join(parts)
+    states = _hidden_states(pretrained, machine, tokens, progress)
     fit = partial(
-        fit_probes, pretrained=pretrained, machine=machine, max_length=max_length, kind=kind, describe=probe_sentence
+        fit_probes,
+        tokens=tokens,
+        pretrained=pretrained,
+        machine=machine,
+        max_length=max_length,
+        kind=kind,
+        describe=probe_sentence,
     )
     found = []
     for one, rows in zip(data, _rows_by_split(encoded), strict=True):
         progress.begin(f"fitting probes for {listed(one.task.columns.of_labels)}")
-        metric = check_metric(spec.metric, one.task.task_type, len(one.task.labels))
-        words = WordsModel.fit(one.train, len(one.task.labels))
+        metric = check_metric(spec.metric, one.task.task_type, len(one.task.labels), one.task.labels)
+        words = None if one.train.of_words else WordsModel.fit(one.train, len(one.task.labels))
         found.append(fit(one, states, rows, metric=metric, words=words))
     if folder is not None:
         write(folder, found)
     return found
-
-
-def _require_texts(data: Sequence[Data]) -> None:
-    """Refuse sentences of words with tags."""
-    if any(one.train.of_words for one in data):
-        raise FrostlineError(
-            f"{data[0].task.name}: probes read one vector of each text and cannot predict tags of words: use "
-            "`frostline sweep` with --tune 0, which trains the head only."
-        )
 
 
 def _require_ridge(data: Sequence[Data], kind: str) -> None:
@@ -170,12 +168,12 @@ def _hidden_states(pretrained: Pretrained, machine: Machine, tokens: Tokens, pro
         FrostlineError: There is not enough free disk space.
     """
     anatomy = pretrained.anatomy
-    selection = StateSelection((), head=False, pooled=tuple(range(anatomy.count + 1)))
+    selection = features_after(range(anatomy.count + 1), of_words=tokens.words is not None)
     rows = np.arange(len(tokens))
-    forward_pass = pooled_forward_pass(pretrained, machine, selection)
+    forward_pass = probe_forward_pass(pretrained, machine, selection)
     recipe = recipe_of(pretrained, machine, forward_pass)
-    missing = len(missing_rows(tokens, rows, selection, recipe))
-    size = selection.bytes(missing, 0, anatomy.width)
+    uncached = missing_rows(tokens, rows, selection, recipe)
+    missing, size = len(uncached), selection.bytes(len(uncached), int(tokens.lengths[uncached].sum()), anatomy.width)
     free = free_cache_bytes()
     if size > free:
         raise FrostlineError(

@@ -16,6 +16,8 @@ from frostline.data.sentences import sentence, words_of
 from frostline.data.specification import TOKENS
 from frostline.model.classifier import load_classifier, logits_of
 from frostline.model.outputs import real_logits
+from frostline.model.tokens import Tokens
+from frostline.training.probes.saved import SavedProbe
 
 
 @dataclass(frozen=True)
@@ -69,14 +71,27 @@ def predict_tags(folder: Path, texts: Texts, *, trust_remote_code: bool = False)
         lambda batch: [real_logits(tagger.model(**batch).logits, batch["attention_mask"])],
         lengths=tokens.lengths,
     )
-    best, index = (found / temperature).softmax(-1).max(-1)
+    of_words = (found / temperature).softmax(-1)[tokens.labelled(np.arange(len(tokens))).position]
+    labels = tuple(names[n] for n in range(len(names)))
+    return _most_probable(texts, tokens, labels, of_words.numpy(), temperature)
+
+
+def predict_tags_by_probe(probe: SavedProbe, texts: Texts, *, trust_remote_code: bool = False) -> TagPredictions:
+    """The tag of each word by a linear probe: the most probable one at its first token."""
+    of_words, tokens = probe.values(texts, trust_remote_code=trust_remote_code)
+    return _most_probable(texts, tokens, tuple(probe.about["labels"]), of_words)
+
+
+def _most_probable(
+    texts: Texts, tokens: Tokens, labels: tuple[str, ...], of_words: NDArray[np.float32], temperature: float = 1.0
+) -> TagPredictions:
+    """The most probable tags. ``of_words`` are the probabilities of the words with tokens, one sentence after the other."""
     tags: list[list[str | None]] = [[None] * len(words_of(text)) for text in texts.texts]
     probabilities: list[list[float | None]] = [[None] * len(of_text) for of_text in tags]
     first = tokens.labelled(np.arange(len(tokens)))
-    for position, example, word in zip(first.position, first.example, first.word, strict=True):
-        tags[example][word] = names[int(index[position])]
-        probabilities[example][word] = float(best[position])
-    labels = tuple(names[n] for n in range(len(names)))
+    for of_word, example, word in zip(of_words, first.example, first.word, strict=True):
+        best = int(of_word.argmax())
+        tags[example][word], probabilities[example][word] = labels[best], float(of_word[best])
     return TagPredictions(texts, labels, tags, probabilities, int((tokens.dropped > 0).sum()), temperature)
 
 

@@ -100,14 +100,13 @@ def predict(
     """
     from frostline.api.bundle_prediction import bundle_columns, joined_columns, joined_rows, load_bundle
     from frostline.api.prediction import predict as predict_texts
-    from frostline.api.prediction import require_model, trained_columns
+    from frostline.api.prediction import predicts_tags, require_model, trained_columns
     from frostline.data.files import replace_file
     from frostline.data.load import read_unlabelled
     from frostline.data.specification import TOKENS
     from frostline.frozen.bundle.folder import is_bundle
-    from frostline.model.classifier import is_tagger
 
-    of_words, several = is_tagger(model), is_bundle(model)
+    of_words, several = predicts_tags(model), is_bundle(model)
     writers = TAG_WRITERS if of_words else WRITERS
     target = out.expanduser() if out else _default_output(file, of_words=of_words)
     require_writable(target, file, writers, overwrite=overwrite)

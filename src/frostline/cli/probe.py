@@ -59,14 +59,13 @@ def print_probes(facts: Mapping[str, Any]) -> None:
     from frostline.report import formatting, names
 
     rows: dict[str, dict[str, Any]] = {}
+    vectors = dict.fromkeys(one["vector"] for one in facts["probes"])
     for one in facts["probes"]:
         name = formatting.layers(one["layers"])
         best = facts["best"]["layers"] == one["layers"] and facts["best"]["vector"] == one["vector"]
         score = "-" if one["validation"] is None else f"{one['validation']:.3f}"
-        rows.setdefault(name, {"after layer": name, **dict.fromkeys(names.VECTORS, "")})[one["vector"]] = (
-            score + " *" * best
-        )
+        rows.setdefault(name, {"after layer": name, **dict.fromkeys(vectors, "")})[one["vector"]] = score + " *" * best
     metric, count = names.metric(facts["metric"]), facts["validation_rows"]
     print(f"\n{facts['columns']['label']}: {metric} on {count:,} validation examples")
-    print_table(rows.values(), ("after layer", *names.VECTORS))
+    print_table(rows.values(), ("after layer", *vectors))
     print("* best probe, selected by its leave-one-out or held-out score on the training examples")

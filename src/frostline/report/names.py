@@ -14,7 +14,13 @@ from frostline.statistics.metrics import CONSTANT_BASELINE, METRICS
 from frostline.statistics.tune import FULL, NAMED, is_way, k_of, name_of
 
 HEAD_ONLY = name_of(0)
-VECTORS = {"first": "first token", "mean": "mean of all tokens", "last": "last token"}  # that a probe reads
+# that a probe reads
+VECTORS = {
+    "first": "first token",
+    "mean": "mean of all tokens",
+    "last": "last token",
+    "word": "first token of each word",
+}
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ def _save_fitted(
     learned = BestWeights.in_folder(prepared.store.out).load(spec.digest, progress.note)
     fitted = estimator.fit(spec, context) if learned is None else estimator.restore(spec, context, learned)
     logits = fitted.logits(validation_rows(context, spec), "validation")
-    gap = float(abs(prepared.store.predictions(spec.digest)["validation_best"] - logits).max())
+    gap = float(np.nanmax(abs(prepared.store.predictions(spec.digest)["validation_best"] - logits)))
     save_fitted(target, fitted, prepared.identity, answer, spec, Saved(gap, trained_again=learned is None))
 
 

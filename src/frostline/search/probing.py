@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from frostline.data.load import Data
 from frostline.frozen.batches import Rows
-from frostline.frozen.selection import POOLED
 from frostline.report.probe_sentence import probe_sentence
 from frostline.search.estimates import by_layer, by_probes, logme
 from frostline.statistics.alternatives import PROBE, WORDS
@@ -19,7 +18,8 @@ from frostline.statistics.predictions import expand_to_all_rows
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.training.probes.alternatives import Alternatives
-from frostline.training.probes.fitting import Probed, fit_probes, refitted
+from frostline.training.probes.fitting import Probed, fit_probes, probe_examples, refitted
+from frostline.training.probes.inputs import WORD, ProbeInput, has_features
 from frostline.training.probes.words import WordsModel
 from frostline.training.rows import train_rows, validation_rows
 from frostline.training.specification import RunSpec
@@ -30,7 +30,7 @@ MAX_EXAMPLES = 5000  # training examples for these models; more would hardly imp
 def fit_alternatives(
     prepared: Prepared, runs: Sequence[RunSpec], progress: Progress
 ) -> tuple[Alternatives, Mapping[str, int | None]]:
-    """Fit all of them on the examples of the first run, and once more for each other fold. There are none for tags of words.
+    """Fit all of them on the examples of the first run, and once more for each other fold. Tags of words have no TF-IDF model.
 
     Args:
         prepared: Model, data and cached hidden states.
@@ -47,11 +47,9 @@ def fit_alternatives(
         "labels": task.labels,
         "columns": asdict(task.columns),
     }
-    if prepared.data.train.of_words:
-        return Alternatives(None, None, {}, about), {}
     progress.begin("fitting models that train no layer")
     data, rows, scored = _examples(prepared, runs[0])
-    words = WordsModel.fit(data.train, len(task.labels))
+    words = _words_model(data)
     probed, estimates = _probes(prepared, data, rows, words) or (None, {})
     values = {}
     if probed is not None:
@@ -60,12 +58,16 @@ def fit_alternatives(
         values[WORDS] = expand_to_all_rows(words.values(data.validation).astype(np.float32), scored)
     for run in runs[1:]:
         data, rows, scored = _examples(prepared, run)
-        again = WordsModel.fit(data.train, len(task.labels)) if words is not None else None
+        again = _words_model(data) if words is not None else None
         if again is not None:
             values[WORDS][scored] = again.values(data.validation)
         if probed is not None and prepared.context.states is not None:
-            values[PROBE][scored] = refitted(probed, data, prepared.context.states, rows)
+            values[PROBE][scored] = refitted(probed, data, prepared.context.states, rows, prepared.context.tokens)
     return Alternatives(probed, words, values, about), estimates
+
+
+def _words_model(data: Data) -> WordsModel | None:
+    return None if data.train.of_words else WordsModel.fit(data.train, len(data.task.labels))
 
 
 def _examples(prepared: Prepared, run: RunSpec) -> tuple[Data, dict[str, Rows], NDArray[np.bool_]]:
@@ -85,7 +87,8 @@ def _probes(
 ) -> tuple[Probed, dict[str, int | None]] | None:
     """The probes, and the estimate of k by each method; None if the hidden states could not be cached."""
     identity, states = prepared.identity, prepared.context.states
-    if states is None or not states.selection.pooled:
+    count, tokens = prepared.pretrained.anatomy.count, prepared.context.tokens
+    if states is None or not has_features(states.selection, count, of_words=tokens.words is not None):
         return None
     probed = fit_probes(
         data,
@@ -96,11 +99,13 @@ def _probes(
         metric=identity.metric,
         max_length=identity.max_length,
         words=words,
+        tokens=tokens,
         describe=probe_sentence,
     )
-    mean, classes = POOLED.index("mean"), len(identity.labels)
+    train, _ = probe_examples(data, states, rows, tokens, identity.metric)
+    vector = "mean" if train.words is None else WORD
     logmes = {
-        n: logme(states.pooled(n, rows["train"])[:, mean].numpy(), data.train.targets, classes)
-        for n in states.selection.pooled
+        n: logme(ProbeInput((n,), vector).features(train.vectors), train.targets, len(identity.labels))
+        for n in range(count + 1)
     }
     return probed, {"probes": by_probes(probed.facts), "LogME": by_layer(logmes, 0.0)}

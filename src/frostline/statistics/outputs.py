@@ -7,12 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION
+from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 
 Array = NDArray[Any]
 
+
+def softmax(values: Array) -> Array:
+    """Probabilities of the classes, or of the tags of a word, ``[n, C]``."""
+    return np.asarray(special.softmax(values, axis=1))
+
+
 OUTPUTS: Mapping[str, Callable[[Array], Array]] = {  # by task type, from logits or numbers [n, C]
-    CLASSIFICATION: lambda values: np.asarray(special.softmax(values, axis=1)),
+    CLASSIFICATION: softmax,
+    TOKENS: softmax,
     MULTI_LABEL: lambda values: np.asarray(special.expit(values)),
     REGRESSION: lambda values: values,
 }

@@ -103,7 +103,10 @@ def _states_wanted(spec: SweepSpec, runs: Sequence[RunSpec], context: RunContext
             of_head.add(anatomy.count - max(depth, training.way.head.layers))
     wanted = selection_for(sorted(own), anatomy, context.head_reads)
     wanted = replace(wanted, cuts=tuple(sorted({*wanted.cuts, *others})))
-    return replace(wanted, pooled=tuple(range(anatomy.count + 1))) if probes else wanted
+    every = tuple(range(anatomy.count + 1))
+    if not probes:
+        return wanted
+    return replace(wanted, pooled=every) if context.tokens.words is None else replace(wanted, cuts=every)
 
 
 def _truncated_by_class(identity: Identity, data: Data, tokens: Tokens) -> dict[str, float]:

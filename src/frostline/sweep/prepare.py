@@ -137,7 +137,6 @@ def prepare(
     _require_suitable(runs, pretrained, data)
     encoded = encode_splits(spec, splits, max_length, pretrained, trained=rows_trained(runs, data))
     context = _context(spec, pretrained, machine, data, encoded, metric=metric, max_length=max_length)
-    probes = probes and not data.train.of_words
     plan = make_plan(
         spec=spec, identity=identity, runs=runs, context=context, data=data, encoded=encoded, store=store, probes=probes
     )

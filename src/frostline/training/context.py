@@ -145,7 +145,8 @@ def starting_cut(cached: StateSelection, anatomy: Anatomy, spec: RunSpec) -> int
     reads frozen features starts after the last layer if they are cached.
     """
     if not spec.way.in_loop:
-        return anatomy.count if spec.way.reads_features and cached.pooled else None
+        features = cached.pooled or set(range(anatomy.count + 1)) <= set(cached.cuts)  # of texts, or of words
+        return anatomy.count if spec.way.reads_features and features else None
     tuned = spec.to_train.depth(anatomy)
     if tuned is None or spec.frozen_dropout:
         return None

@@ -1,12 +1,8 @@
 """The probe of a run: the same as that of ``frostline probe`` on the same examples."""
 
 import numpy as np
-import pytest
 
-from frostline import FrostlineError
-from frostline.data.examples import Examples
-from frostline.statistics.predictions import Labelled
-from frostline.training.estimators.probe import ProbeEstimator, vectors_of
+from frostline.training.estimators.probe import ProbeEstimator, examples_of
 from frostline.training.probes.fitting import best_probe
 from frostline.training.rows import train_rows
 from training.runs import context_of, spec_of, with_states
@@ -47,7 +43,7 @@ def test_cached_and_recomputed_features_give_the_same_probe(tiny_bert, tmp_path)
 def test_states_without_pooled_vectors_are_not_read(tiny_bert, tmp_path) -> None:
     context = with_states(labelled_context(tiny_bert), tmp_path)
     rows = context.splits["validation"]
-    assert vectors_of(context, rows, (0, 3))(3).shape == (len(rows), 3, 32)
+    assert examples_of(context, rows, (0, 3)).vectors(3).shape == (len(rows), 3, 32)
 
 
 def test_the_subset_of_the_seed_is_fitted(tiny_bert) -> None:
@@ -55,17 +51,9 @@ def test_the_subset_of_the_seed_is_fitted(tiny_bert) -> None:
     for seed in (0, 1):
         spec = probe_spec(seed=seed, train_size=24)
         fits[seed] = ProbeEstimator().fit(spec, context)
-        rows = train_rows(context, spec)
-        train = Labelled(context.problem.targets[rows], context.problem.task_type, LABELS, "accuracy")
-        by_hand = best_probe(vectors_of(context, rows, range(4)), train, 3)
+        by_hand = best_probe(examples_of(context, train_rows(context, spec), range(4)), 3)
         assert by_hand.input == fits[seed].fitted.input
         np.testing.assert_array_equal(by_hand.probe.weights, fits[seed].fitted.probe.weights)
     assert fits[0].parameters == (len(fits[0].fitted.input.layers) * 32 + 1) * 2
     both = [fit.logits(context.splits["validation"], "validation") for fit in fits.values()]
     assert not np.array_equal(*both)
-
-
-def test_tags_of_words_are_refused() -> None:
-    words = Examples(texts=("a b",), pairs=None, rows=np.arange(1), name="train", targets=np.zeros((1, 2), np.int64))
-    with pytest.raises(FrostlineError, match="probe predicts one label for each text, but words have tags"):
-        ProbeEstimator().require_suitable(probe_spec(), words)

@@ -10,7 +10,12 @@ from frostline.report import formatting, names
 from frostline.report.figures.style import FAILED, QUIET, STYLE, TRAIN, VALIDATION, draw_frame, figure_of
 from frostline.report.probe_sentence import ProbeFacts
 
-VECTOR_STYLES = {"first": (VALIDATION, "o"), "mean": (TRAIN, "s"), "last": (FAILED, "^")}  # colour and marker
+VECTOR_STYLES = {
+    "first": (VALIDATION, "o"),
+    "mean": (TRAIN, "s"),
+    "last": (FAILED, "^"),
+    "word": (VALIDATION, "o"),
+}  # colour and marker
 MAX_LABELS = 13
 APART = 1.5  # x distance between the last layer and a probe on several layers
 
@@ -19,7 +24,7 @@ def probe_curve(facts: ProbeFacts) -> Figure:
     """Validation score over the layers, with a line for each vector. Probes on several layers are drawn at the right."""
     with matplotlib.rc_context(STYLE):
         figure, (axes,) = figure_of(600, 400)
-        for vector in VECTOR_STYLES:
+        for vector in dict.fromkeys(probe["vector"] for probe in facts["probes"]):
             _draw_vector(
                 axes, [probe for probe in facts["probes"] if probe["vector"] == vector], vector, facts["layers"]
             )

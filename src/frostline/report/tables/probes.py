@@ -27,8 +27,9 @@ def probe_table(facts: ProbeFacts, suffix: str = "") -> ReportTable:
         Column("penalty", "penalty per\nexample", lambda penalty: f"{penalty:.2g}"),
     )
     tfidf = "." if facts["tfidf_score"] is None else f", TF-IDF model {facts['tfidf_score']:.3f}."
+    read = "the first token of each word" if facts["best"]["vector"] == "word" else "one vector of each example"
     caption = (
-        f"A {facts['kind']} probe on one vector of each example after each layer (0: the embeddings), {facts['train_rows']:,} "
+        f"A {facts['kind']} probe on {read} after each layer (0: the embeddings), {facts['train_rows']:,} "
         f"training and {facts['validation_rows']:,} validation examples. "
         f"{baseline(facts['metric']).capitalize()} {facts['chance']:.3f}{tfidf}"
     )

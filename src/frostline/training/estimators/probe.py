@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from frostline.data.examples import Examples
 from frostline.frozen.batches import Rows
-from frostline.frozen.selection import POOLED, StateSelection
+from frostline.frozen.selection import POOLED
 from frostline.statistics.predictions import Labelled
 from frostline.training.context import RunContext
-from frostline.training.estimators.estimator import Logits, Refitted, require_one_target
-from frostline.training.probes.fitting import FittedProbe, Vectors, best_probe, pooled_vectors
-from frostline.training.probes.inputs import LAST_LAYERS, pooled_forward_pass
+from frostline.training.estimators.estimator import Logits, Refitted
+from frostline.training.probes.examples import ProbeExamples, Vectors, cached_vectors, computed_vectors, words_of_rows
+from frostline.training.probes.fitting import FittedProbe, best_probe
+from frostline.training.probes.inputs import LAST_LAYERS, features_after, has_features, probe_forward_pass
 from frostline.training.probes.linear import PENALTIES
 from frostline.training.probes.saved import save_probe
 from frostline.training.rows import train_rows
@@ -36,8 +36,9 @@ class RunProbe(Refitted):
         return int(probe.weights.size + probe.bias.size)
 
     def logits(self, rows: Rows, split: str) -> Logits:
-        values = self.fitted.values(vectors_of(self.context, rows, self.fitted.input.layers))
-        return np.asarray(self.fitted.probe.inverse_temperature * values, np.float32)
+        examples = examples_of(self.context, rows, self.fitted.input.layers)
+        values = self.fitted.probe.inverse_temperature * self.fitted.values(examples.vectors)
+        return np.asarray(examples.by_row(values), np.float32)
 
     def save(self, folder: Path, about: Mapping[str, Any]) -> None:
         context, fitted = self.context, self.fitted
@@ -49,14 +50,11 @@ class ProbeEstimator:
 
     def require_installed(self) -> None: ...
 
-    def require_suitable(self, spec: RunSpec, train: Examples) -> None:
-        require_one_target(spec, train)
+    def require_suitable(self, spec: RunSpec, train: Examples) -> None: ...
 
     def fit(self, spec: RunSpec, context: RunContext) -> RunProbe:
         rows, layers = train_rows(context, spec), context.pretrained.anatomy.count
-        problem = context.problem
-        train = Labelled(problem.targets[rows], problem.task_type, context.labels, problem.metric)
-        return RunProbe(best_probe(vectors_of(context, rows, range(layers + 1)), train, layers), context)
+        return RunProbe(best_probe(examples_of(context, rows, range(layers + 1)), layers), context)
 
     def restore(self, spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -> RunProbe:
         return self.fit(spec, context)
@@ -64,27 +62,35 @@ class ProbeEstimator:
     def operations(self, spec: RunSpec, context: RunContext, training: float) -> float:
         """An eigendecomposition takes about ten times the cube of its size, and the product of the features before it."""
         anatomy, penalties = context.pretrained.anatomy, len(PENALTIES)
-        size, other = sorted((spec.train_size, anatomy.width))
-        one = 10.0 * size**3 + 2.0 * size**2 * other + 2.0 * penalties * spec.train_size * anatomy.width
-        return (len(POOLED) * (anatomy.count + 1) + LAST_LAYERS**2) * one  # one probe reads the last layers together
+        words = words_of_rows(context.tokens, train_rows(context, spec))
+        count = spec.train_size if words is None else len(words.position)
+        size, other = sorted((count, anatomy.width))
+        one = 10.0 * size**3 + 2.0 * size**2 * other + 2.0 * penalties * count * anatomy.width
+        vectors = len(POOLED) if words is None else 1
+        return (vectors * (anatomy.count + 1) + LAST_LAYERS**2) * one  # one probe reads the last layers together
 
 
-def vectors_of(context: RunContext, rows: Rows, layers: Iterable[int]) -> Vectors:
-    """The pooled vectors of these rows, from the cache if they are there, else from a forward pass over the rows."""
-    states = context.states
-    if states is not None and states.selection.pooled:
-        return pooled_vectors(states, rows)
-    return _computed(context, rows, tuple(layers))
+def examples_of(context: RunContext, rows: Rows, layers: Iterable[int]) -> ProbeExamples:
+    """These rows with their vectors, from the cache if they are there, else from a forward pass over the rows."""
+    words, states, problem = words_of_rows(context.tokens, rows), context.states, context.problem
+    count = context.pretrained.anatomy.count
+    if states is not None and has_features(states.selection, count, of_words=words is not None):
+        vectors = cached_vectors(states, rows, words)
+    else:
+        vectors = _computed(context, rows, tuple(layers), of_words=words is not None)
+    split = Labelled(problem.targets[rows], problem.task_type, context.labels, problem.metric)
+    return ProbeExamples(split, vectors, words)
 
 
-def _computed(context: RunContext, rows: Rows, layers: tuple[int, ...]) -> Vectors:
-    """The pooled vectors of these rows after these layers, in memory."""
+def _computed(context: RunContext, rows: Rows, layers: tuple[int, ...], *, of_words: bool) -> Vectors:
+    """The vectors of these rows, or of their words, after these layers, in memory."""
     pretrained = context.pretrained
     pretrained.restore()
-    forward_pass = pooled_forward_pass(pretrained, context.machine, StateSelection((), head=False, pooled=layers))
-    batches = forward_pass.batches(context.tokens.lengths, rows)
-    found = {layer: torch.zeros(len(context.tokens), len(POOLED), pretrained.anatomy.width) for layer in layers}
-    for batch, states in zip(batches, forward_pass.hidden_states(context.tokens, batches), strict=True):
-        for layer in layers:
-            found[layer][batch.rows] = states[f"pooled-{layer}"].view(len(batch.rows), len(POOLED), -1).float().cpu()
-    return lambda layer: found[layer][rows].numpy()
+    forward_pass = probe_forward_pass(pretrained, context.machine, features_after(layers, of_words=of_words))
+    parts = [
+        (places, {layer: vectors(layer) for layer in layers})
+        for places, vectors in computed_vectors(forward_pass, context.tokens, rows)
+    ]
+    order = np.argsort(np.concatenate([places for places, _ in parts]))
+    found = {layer: np.concatenate([vectors[layer] for _, vectors in parts])[order] for layer in layers}
+    return found.__getitem__

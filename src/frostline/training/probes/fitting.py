@@ -3,31 +3,30 @@
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
-from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
+from frostline.data.examples import Targets
 from frostline.data.load import Data
 from frostline.data.splits import NO_TEST_SET
 from frostline.frozen.batches import Rows
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.model.device import Machine
 from frostline.model.pretrained import Pretrained
+from frostline.model.tokens import Tokens
 from frostline.statistics.metrics import defined
 from frostline.statistics.predictions import Labelled, RunPredictions
-from frostline.training.probes.inputs import LAST_LAYERS, ProbeInput, last_layers_inputs, single_layer_inputs
+from frostline.training.probes.examples import ProbeExamples, Vectors, cached_vectors, words_of_rows
+from frostline.training.probes.inputs import ProbeInput, last_layers_inputs, single_layer_inputs
 from frostline.training.probes.linear import FITS, Probe
 from frostline.training.probes.saved import save_probe
 from frostline.training.probes.words import WordsModel, words_score
 
 MAX_THREADS = 4  # probes fitted at the same time, because each needs memory for all rows
-
-Vectors = Callable[[int], Any]  # from a layer to its pooled vectors, [n, 3, D]
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class FittedProbe:
     held_out: float
 
     def values(self, vectors: Vectors) -> Any:
-        """The predictions ``[n, C]`` for the rows that ``vectors`` are of."""
+        """The predictions ``[U, C]`` for the texts or words that ``vectors`` are of."""
         return self.probe.values(self.input.features(vectors))
 
 
@@ -54,7 +53,7 @@ P = TypeVar("P", bound=FittedProbe)
 
 @dataclass(frozen=True)
 class ScoredProbe(FittedProbe):
-    """A fitted probe with its validation score, and its predictions for the validation rows, ``[n, C]``."""
+    """A fitted probe with its validation score, and its predictions for the validation rows, ``[n, C]`` or ``[n, W, C]``."""
 
     validation: float
     predicted: Any
@@ -85,6 +84,7 @@ def fit_probes(
     states: HiddenStates,
     rows: Mapping[str, Rows],
     *,
+    tokens: Tokens,
     pretrained: Pretrained,
     machine: Machine,
     metric: str,
@@ -99,8 +99,9 @@ def fit_probes(
 
     Args:
         data: The examples.
-        states: Their hidden states, with pooled vectors after every layer.
+        states: Their hidden states after every layer: pooled vectors of texts, all tokens of sentences.
         rows: The rows of ``train`` and ``validation`` in ``states``.
+        tokens: The tokens of all rows.
         pretrained: The model.
         machine: Device and precision that computed the hidden states.
         metric: The metric of all scores.
@@ -110,16 +111,14 @@ def fit_probes(
         describe: Makes the summary sentence from the facts.
     """
     task = data.task
-    train = Labelled(data.train.targets, task.task_type, task.labels, metric)
-    validation = Labelled(data.validation.targets, task.task_type, task.labels, metric)
-    train_vectors, validation_vectors = (pooled_vectors(states, rows[split]) for split in ("train", "validation"))
+    train, validation = probe_examples(data, states, rows, tokens, metric)
 
     def fit(inputs: ProbeInput) -> ScoredProbe:
-        one = _fit(inputs, train_vectors, train, kind)
-        values = one.values(validation_vectors)
-        return ScoredProbe(one.input, one.probe, one.held_out, _score(validation, values), values)
+        one = _fit(inputs, train, kind)
+        values = one.values(validation.vectors)
+        return ScoredProbe(one.input, one.probe, one.held_out, validation.score(values), validation.by_row(values))
 
-    probes = _fit_all(fit, pretrained.anatomy.count)
+    probes = _fit_all(fit, pretrained.anatomy.count, of_words=train.words is not None)
     best = max(probes, key=_rank)
     facts = {
         **{"model": pretrained.name, "revision": pretrained.revision, "task": task.name, "kind": kind},
@@ -131,70 +130,70 @@ def fit_probes(
         "layers": pretrained.anatomy.count,
         "train_rows": len(data.train),
         "validation_rows": len(data.validation),
-        "chance": validation.chance,
-        "tfidf_score": words_score(words, data.validation, validation),
-        **_probe_facts(probes, best, validation),
+        "chance": validation.split.chance,
+        "tfidf_score": words_score(words, data.validation, validation.split),
+        **_probe_facts(probes, best, validation.split),
         "notes": [note for note in data.notes if note != NO_TEST_SET],
     }
     return Probed({**facts, "sentence": describe(facts)}, best, pretrained, machine)
 
 
-def best_probe(vectors: Vectors, train: Labelled, layers: int, kind: str = "ridge") -> FittedProbe:
+def best_probe(train: ProbeExamples, layers: int, kind: str = "ridge") -> FittedProbe:
     """The probe with the best cross-validated score on training rows, as :func:`fit_probes` chooses it.
 
     Args:
-        vectors: The pooled vectors of the training rows, by layer.
-        train: The targets of these rows, and the metric.
+        train: The training rows with their vectors.
         layers: The number of layers of the model.
         kind: ``ridge`` or ``logistic``.
     """
-    return max(_fit_all(lambda inputs: _fit(inputs, vectors, train, kind), layers), key=_rank)
+    fitted = _fit_all(lambda inputs: _fit(inputs, train, kind), layers, of_words=train.words is not None)
+    return max(fitted, key=_rank)
 
 
-def _fit(inputs: ProbeInput, vectors: Vectors, train: Labelled, kind: str) -> FittedProbe:
-    """Fit one probe on the rows that ``vectors`` are of."""
-    features = inputs.features(vectors)
-    probe = FITS[kind](features, train.targets, len(train.labels))
+def _fit(inputs: ProbeInput, train: ProbeExamples, kind: str) -> FittedProbe:
+    """Fit one probe on the training rows."""
+    features = inputs.features(train.vectors)
+    probe = FITS[kind](features, train.targets, len(train.split.labels))
     # If all examples have the same features, holding out a row only makes its class rarer: the score is undefined.
-    return FittedProbe(inputs, probe, _score(train, probe.held_out) if np.ptp(features, 0).any() else np.nan)
+    return FittedProbe(inputs, probe, train.score(probe.held_out) if np.ptp(features, 0).any() else np.nan)
 
 
-def refitted(probed: Probed, data: Data, states: HiddenStates, rows: Mapping[str, Rows]) -> Any:
-    """The validation predictions ``[n, C]`` of the best probe, fitted again on the training rows of another fold.
+def probe_examples(
+    data: Data, states: HiddenStates, rows: Mapping[str, Rows], tokens: Tokens, metric: str
+) -> tuple[ProbeExamples, ProbeExamples]:
+    """The training and validation rows of ``data`` with their cached vectors. The arguments are those of :func:`fit_probes`."""
+    task = data.task
+
+    def of(split: str, targets: Targets) -> ProbeExamples:
+        words = words_of_rows(tokens, rows[split])
+        labelled = Labelled(targets, task.task_type, task.labels, metric)
+        return ProbeExamples(labelled, cached_vectors(states, rows[split], words), words)
+
+    return of("train", data.train.targets), of("validation", data.validation.targets)
+
+
+def refitted(probed: Probed, data: Data, states: HiddenStates, rows: Mapping[str, Rows], tokens: Tokens) -> Any:
+    """The validation predictions of the best probe, as its ``predicted``, fitted again on the training rows of another fold.
 
     Args:
         probed: The probes of the first fold.
         data: The examples of the other fold.
         states: Their hidden states.
         rows: The rows of ``train`` and ``validation`` in ``states``.
+        tokens: The tokens of all rows.
     """
-    inputs, fit = probed.best.input, FITS[probed.facts["kind"]]
-    train, validation = (inputs.features(pooled_vectors(states, rows[split])) for split in ("train", "validation"))
-    return fit(train, data.train.targets, len(data.task.labels)).values(validation)
+    train, validation = probe_examples(data, states, rows, tokens, probed.facts["metric"])
+    again = _fit(probed.best.input, train, probed.facts["kind"])
+    return validation.by_row(again.values(validation.vectors))
 
 
-def _score(split: Labelled, values: Any) -> float:
-    return split.score(values, np.arange(len(split.targets)))
-
-
-def pooled_vectors(states: HiddenStates, rows: Rows) -> Vectors:
-    """The pooled vectors of these rows by layer. The most recently read layers stay in memory."""
-    cached, lock = lru_cache(LAST_LAYERS)(lambda layer: states.pooled(layer, rows).numpy()), Lock()
-
-    def of(layer: int) -> Any:
-        with lock:  # without it, several threads could read the same layer at the same time
-            return cached(layer)
-
-    return of
-
-
-def _fit_all(fit: Callable[[ProbeInput], P], layers: int) -> list[P]:
+def _fit_all(fit: Callable[[ProbeInput], P], layers: int, *, of_words: bool) -> list[P]:
     """Probes after every single layer, and one on the last layers together, with the vector of the best single probe."""
     cores = torch.get_num_threads()
     threads = min(MAX_THREADS, cores)
     with threadpool_limits(cores // threads, "blas"), ThreadPoolExecutor(threads) as pool:
-        probes = list(pool.map(fit, single_layer_inputs(layers)))
-    vector = max(probes, key=_rank).input.pooled
+        probes = list(pool.map(fit, single_layer_inputs(layers, of_words=of_words)))
+    vector = max(probes, key=_rank).input.vector
     return [*probes, *map(fit, last_layers_inputs(layers, vector))]
 
 
@@ -210,7 +209,7 @@ def _probe_facts(probes: Sequence[ScoredProbe], best: ScoredProbe, validation: L
         "probes": [
             {
                 "layers": probe.input.layers,
-                "vector": probe.input.pooled,
+                "vector": probe.input.vector,
                 "held_out": defined(probe.held_out),
                 "validation": defined(probe.validation),
                 "penalty": probe.probe.penalty,
@@ -219,7 +218,7 @@ def _probe_facts(probes: Sequence[ScoredProbe], best: ScoredProbe, validation: L
         ],
         "best": {
             "layers": best.input.layers,
-            "vector": best.input.pooled,
+            "vector": best.input.vector,
             **{name: defined(value) for name, value in scored.items()},
         },
     }

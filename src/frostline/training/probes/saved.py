@@ -2,25 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
-from torch import Tensor
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.files import replace_file, write_json
+from frostline.data.specification import TOKENS
 from frostline.fast.malloc import memory_reused
-from frostline.frozen.selection import POOLED, StateSelection
 from frostline.model.device import Machine, this_machine
 from frostline.model.loading import load_pretrained
 from frostline.model.pretrained import Pretrained
-from frostline.model.tokens import encode
-from frostline.training.probes.inputs import ProbeInput, pooled_forward_pass
+from frostline.model.tokens import Tokens, encode
+from frostline.training.probes.examples import computed_vectors
+from frostline.training.probes.inputs import ProbeInput, features_after, probe_forward_pass
 from frostline.training.probes.linear import Probe
 from frostline.training.probes.saved_files import read_saved
 
@@ -51,7 +50,7 @@ def save_probe(
         "weights": pretrained.weights,
         "precision": machine.precision,
         "layers": inputs.layers,
-        "pooled": inputs.pooled,
+        "vector": inputs.vector,
         "inverse_temperature": probe.inverse_temperature,
         **{name: facts[name] for name in COPIED_FACTS},
     }
@@ -66,28 +65,36 @@ class SavedProbe:
     about: Mapping[str, Any]
     probe: Probe
 
-    def values(self, texts: Texts, *, trust_remote_code: bool = False) -> tuple[Any, int]:
+    @property
+    def of_words(self) -> bool:
+        """Whether it predicts tags of words."""
+        return bool(self.about["task_type"] == TOKENS)
+
+    def values(self, texts: Texts, *, trust_remote_code: bool = False) -> tuple[NDArray[np.float32], Tokens]:
         """Predict new examples.
 
         Returns:
-            Probabilities ``[n, C]`` or numbers ``[n, 1]``, and the number of truncated examples.
+            Probabilities ``[n, C]`` or numbers ``[n, 1]``, and the encoded examples. For tags, these are the probabilities
+            of the words with tokens, one sentence after the other.
 
         Raises:
             FrostlineError: The probe's model is not found, or has changed.
         """
-        about, inputs = self.about, ProbeInput(tuple(self.about["layers"]), self.about["pooled"])
+        about, inputs = self.about, ProbeInput(tuple(self.about["layers"]), self.about["vector"])
         pretrained = self._load_model(trust_remote_code=trust_remote_code)
         machine = this_machine("cpu", about["precision"])
+        length, tokenizer = about["max_length"], pretrained.tokenizer
+        tokens = encode(tokenizer, texts.texts, texts.pairs, length, of_words=self.of_words)
         if not texts.texts:
-            return np.zeros((0, len(self.probe.bias)), np.float32), 0
-        tokens = encode(pretrained.tokenizer, texts.texts, texts.pairs, about["max_length"])
-        forward_pass = pooled_forward_pass(pretrained, machine, StateSelection((), head=False, pooled=inputs.layers))
-        batches = forward_pass.batches(tokens.lengths, np.arange(len(tokens)))
-        values = np.zeros((len(tokens), len(self.probe.bias)), np.float32)
+            return np.zeros((0, len(self.probe.bias)), np.float32), tokens
+        forward_pass = probe_forward_pass(pretrained, machine, features_after(inputs.layers, of_words=self.of_words))
         with memory_reused():
-            for batch, states in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
-                values[batch.rows] = self.probe.outputs(inputs.features(partial(_pooled, states)))
-        return values, int((tokens.dropped > 0).sum())
+            found = [
+                (places, self.probe.outputs(inputs.features(vectors)))
+                for places, vectors in computed_vectors(forward_pass, tokens, np.arange(len(tokens)))
+            ]
+        places, outputs = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return outputs[np.argsort(places)].astype(np.float32), tokens
 
     def _load_model(self, *, trust_remote_code: bool) -> Pretrained:
         about = self.about
@@ -104,12 +111,6 @@ class SavedProbe:
                 "weights, or fit the probe again with `frostline probe`."
             )
         return pretrained
-
-
-def _pooled(states: Mapping[str, Tensor], layer: int) -> Any:
-    """The pooled vectors of a batch after ``layer`` layers, ``[n, 3, D]``, from the result of a forward pass."""
-    vectors = states[f"pooled-{layer}"]
-    return vectors.view(len(vectors), len(POOLED), -1).numpy()
 
 
 def saved_probe(folder: str | Path) -> SavedProbe | None:
