@@ -84,7 +84,9 @@ def test_the_command_writes_reports_and_probes(frostline: Program, tiny_bert: Pa
     assert page.count("<figure") == 2 and "What frozen" not in result.out
     facts = json.loads(Path("p/probes.json").read_text())["probes"]
     assert [one["columns"]["label"] for one in facts] == ["label", "words"]
-    assert Path("p/tables/probes_words.csv").read_text().count("\n") == 1 + len(single_layer_inputs(3)) + 1
+    assert (
+        Path("p/tables/probes_words.csv").read_text().count("\n") == 1 + len(single_layer_inputs(3, of_words=False)) + 1
+    )
     assert Path("p/figures/probe_curve_label.svg").exists()
     assert frostline("probe", *words, "--label-column", "label", "--out", "p").code == 0  # the same folder again
     result = frostline("predict", "p/probe_words", tables["validation"], "--out", "predicted.csv")

@@ -41,10 +41,12 @@ def test_a_run_whose_cut_is_not_cached_starts_from_the_nearest_below(uncached, f
             assert outcome(one) == outcome(whole)
 
 
-def test_runs_that_train_all_layers_use_no_cached_hidden_states(context, uncached):
-    """This includes full fine-tuning, which also trains the embeddings."""
+@pytest.mark.parametrize("cuts", [(3, 2, 1), (3, 2, 1, 0)])
+def test_runs_that_train_all_layers_use_no_cached_hidden_states(uncached, tmp_path, cuts):
+    """This includes full fine-tuning, which also trains the embeddings. Cached embeddings are for probes of words."""
+    cached = with_states(uncached, tmp_path, cuts)
     for tune in (3, "all"):
-        one = run(spec_of(tune), context)
+        one = run(spec_of(tune), cached)
         assert one.facts["provenance"]["cut"] is None and one.facts["cost"]["forward_pass_seconds"] == 0
         assert outcome(one) == outcome(run(spec_of(tune), uncached))
 

@@ -1,7 +1,6 @@
 """``frostline.probe``: fit linear probes on the frozen features of a model, and write a folder with the results."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,24 +83,21 @@ def probe(
     encoded = [encode_splits(spec, splits_of(one), max_length, pretrained) for one in data]
     if folder is not None:
         make_folder(folder)
-    parts = [tokens for splits in encoded for tokens in splits.values()]
-    tokens = Tokens.join(parts)
+    tokens = Tokens.join([tokens for splits in encoded for tokens in splits.values()])
     states = _hidden_states(pretrained, machine, tokens, progress)
-    fit = partial(
-        fit_probes,
-        tokens=tokens,
-        pretrained=pretrained,
-        machine=machine,
-        max_length=max_length,
-        kind=kind,
-        describe=probe_sentence,
-    )
+    shared: dict[str, Any] = {
+        "tokens": tokens,
+        "pretrained": pretrained,
+        "machine": machine,
+        "max_length": max_length,
+        "kind": kind,
+    }
     found = []
     for one, rows in zip(data, _rows_by_split(encoded), strict=True):
         progress.begin(f"fitting probes for {listed(one.task.columns.of_labels)}")
         metric = check_metric(spec.metric, one.task.task_type, len(one.task.labels), one.task.labels)
-        words = None if one.train.of_words else WordsModel.fit(one.train, len(one.task.labels))
-        found.append(fit(one, states, rows, metric=metric, words=words))
+        words = WordsModel.fit(one.train, len(one.task.labels))
+        found.append(fit_probes(one, states, rows, metric=metric, words=words, describe=probe_sentence, **shared))
     if folder is not None:
         write(folder, found)
     return found

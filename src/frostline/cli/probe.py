@@ -30,8 +30,8 @@ def probe(
 ) -> None:
     """Train a linear classifier on frozen features after every layer.
 
-    Features are the first token, the mean of all tokens, and the last token. One forward pass over the examples serves all
-    probes and label columns. The best probe is saved for `frostline predict`.
+    Features are the first token, the mean of all tokens, and the last token; for tags, the first token of each word. One
+    forward pass over the examples serves all probes and label columns. The best probe is saved for `frostline predict`.
 
     Example: frostline probe --model ORG/NAME --train reviews.csv
     """

@@ -49,7 +49,7 @@ def fit_alternatives(
     }
     progress.begin("fitting models that train no layer")
     data, rows, scored = _examples(prepared, runs[0])
-    words = _words_model(data)
+    words = WordsModel.fit(data.train, len(task.labels))
     probed, estimates = _probes(prepared, data, rows, words) or (None, {})
     values = {}
     if probed is not None:
@@ -58,16 +58,12 @@ def fit_alternatives(
         values[WORDS] = expand_to_all_rows(words.values(data.validation).astype(np.float32), scored)
     for run in runs[1:]:
         data, rows, scored = _examples(prepared, run)
-        again = _words_model(data) if words is not None else None
+        again = WordsModel.fit(data.train, len(task.labels)) if words is not None else None
         if again is not None:
             values[WORDS][scored] = again.values(data.validation)
         if probed is not None and prepared.context.states is not None:
             values[PROBE][scored] = refitted(probed, data, prepared.context.states, rows, prepared.context.tokens)
     return Alternatives(probed, words, values, about), estimates
-
-
-def _words_model(data: Data) -> WordsModel | None:
-    return None if data.train.of_words else WordsModel.fit(data.train, len(data.task.labels))
 
 
 def _examples(prepared: Prepared, run: RunSpec) -> tuple[Data, dict[str, Rows], NDArray[np.bool_]]:

@@ -141,8 +141,9 @@ def head_of(spec: RunSpec, task_type: str) -> HeadKind:
 def starting_cut(cached: StateSelection, anatomy: Anatomy, spec: RunSpec) -> int | None:
     """The cut from which a run starts: its own cut, or the nearest cached cut below it.
 
-    None runs the whole model: the embeddings are trained, dropout is on in frozen layers, or no such cut is cached. A run that
-    reads frozen features starts after the last layer if they are cached.
+    None runs the whole model: the embeddings are trained, dropout is on in frozen layers, or no such cut is cached. No run in
+    the loop starts from cached embeddings, which probes of words read. A run that reads frozen features starts after the last
+    layer if they are cached.
     """
     if not spec.way.in_loop:
         features = cached.pooled or set(range(anatomy.count + 1)) <= set(cached.cuts)  # of texts, or of words
@@ -152,4 +153,4 @@ def starting_cut(cached: StateSelection, anatomy: Anatomy, spec: RunSpec) -> int
         return None
     cut = anatomy.count - max(tuned, spec.way.head.layers)
     one_token = tuned == 0 and cached.head and spec.way.head == OWN_HEAD
-    return cut if one_token else max((c for c in cached.cuts if c <= cut), default=None)
+    return cut if one_token else max((c for c in cached.cuts if 0 < c <= cut), default=None)

@@ -48,9 +48,9 @@ class WordsModel:
     def fit(cls, examples: Examples, classes: int) -> Self | None:
         """Ridge regression for 0 classes, else logistic regression, one for each label if a text can have several.
 
-        None if the texts contain no words. A class that no example has is never predicted.
+        None for tags of words, or if the texts contain no words. A class that no example has is never predicted.
         """
-        if not has_words(examples):
+        if examples.of_words or not has_words(examples):
             return None
         vectorizer = _vectorizer()
         features = vectorizer.fit_transform(_joined(examples))
