@@ -9,7 +9,8 @@ and at the end, over all tasks in DIR:
     python benchmarks/ways.py --out DIR --json benchmarks/results/ways.json
 
 Each way has two learning rates, multiplied by ten for LoRA. Runs are scored once, after their last step, on the task's own
-validation set. 50 examples are trained for 10 epochs with 5 seeds, 200 for 5 epochs and 1,000 for 3 epochs, both with 3 seeds.
+validation set. 16 examples are trained for 20 epochs and 50 for 10 epochs with 5 seeds, 200 for 5 epochs and 1,000 for 3 epochs
+with 3 seeds.
 ``--ways`` names the ways to compare, such as heads that read the mean of all tokens with several numbers of layers.
 """
 
@@ -29,6 +30,7 @@ WAYS = (
     *("random-2", "spectrum-33", "mean-pooled-2", "mean-pooled"),
 )
 GRIDS: Mapping[str, Mapping[str, Any]] = {  # by the number of examples
+    "16": {"train_size": 16, "num_train_epochs": 20, "seeds": 5},
     "50": {"train_size": 50, "num_train_epochs": 10, "seeds": 5},
     "200": {"train_size": 200, "num_train_epochs": 5, "seeds": 3},
     "1000": {"train_size": 1000, "num_train_epochs": 3, "seeds": 3},
