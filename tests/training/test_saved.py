@@ -71,6 +71,14 @@ def test_a_damaged_probe_is_an_error(folder: Path, file: str) -> None:
         saved_probe(folder)
 
 
+def test_a_probe_without_one_of_its_facts_is_damaged(folder: Path) -> None:
+    about = json.loads((folder / FACTS).read_text())
+    del about["vector"]
+    (folder / FACTS).write_text(json.dumps(about))
+    with pytest.raises(FrostlineError, match=r"is damaged \('vector'\): fit it again"):
+        saved_probe(folder)
+
+
 def test_pairs_are_refused_by_a_probe_of_single_texts(finished: Path) -> None:
     pairs, _ = read_unlabelled(pd.DataFrame({"sentence1": ["good"], "sentence2": ["bad"]}))
     with pytest.raises(FrostlineError, match="was trained on single texts"):

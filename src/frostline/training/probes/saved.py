@@ -63,6 +63,7 @@ class SavedProbe:
 
     folder: Path
     about: Mapping[str, Any]
+    input: ProbeInput
     probe: Probe
 
     @property
@@ -80,17 +81,19 @@ class SavedProbe:
         Raises:
             FrostlineError: The probe's model is not found, or has changed.
         """
-        about, inputs = self.about, ProbeInput(tuple(self.about["layers"]), self.about["vector"])
+        about = self.about
         pretrained = self._load_model(trust_remote_code=trust_remote_code)
         machine = this_machine("cpu", about["precision"])
         length, tokenizer = about["max_length"], pretrained.tokenizer
         tokens = encode(tokenizer, texts.texts, texts.pairs, length, of_words=self.of_words)
         if not texts.texts:
             return np.zeros((0, len(self.probe.bias)), np.float32), tokens
-        forward_pass = probe_forward_pass(pretrained, machine, features_after(inputs.layers, of_words=self.of_words))
+        forward_pass = probe_forward_pass(
+            pretrained, machine, features_after(self.input.layers, of_words=self.of_words)
+        )
         with memory_reused():
             found = [
-                (places, self.probe.outputs(inputs.features(vectors)))
+                (places, self.probe.outputs(self.input.features(vectors)))
                 for places, vectors in computed_vectors(forward_pass, tokens, np.arange(len(tokens)))
             ]
         places, outputs = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -128,7 +131,7 @@ def saved_probe(folder: str | Path) -> SavedProbe | None:
             held_out=np.zeros((0, 0)),
             task_type=about["task_type"],
         )
-        return SavedProbe(Path(folder), about, probe)
+        return SavedProbe(Path(folder), about, ProbeInput(tuple(about["layers"]), about["vector"]), probe)
 
     damaged = "The probe in {} is damaged ({}): fit it again with `frostline probe`."
     return read_saved(Path(folder), (FACTS, WEIGHTS), make, damaged)
