@@ -281,7 +281,14 @@ def test_timed_points_are_reproduced_and_others_are_interpolated() -> None:
     assert Pace({"all": (10.0, 1.0)}).seconds(3, 1, 5.0) == pytest.approx(0.5)
 
 
-CELL = {"trainable": "last 1", "train_size": 10, "training_seconds": 1.0, "evaluation_seconds": 1.0, "timed": True}
+CELL = {
+    "trainable": "last 1",
+    "train_size": 10,
+    "training_seconds": 1.0,
+    "evaluation_seconds": 1.0,
+    "timed": True,
+    "stack": 1,
+}
 
 
 def test_cells_of_a_forecast_add_up() -> None:
