@@ -1,4 +1,4 @@
-"""The printed plan: the device, and what fits into its memory."""
+"""The printed plan: the device, what fits into its memory, and the forecast."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import frostline
-from frostline.cli.plan_output import print_plan
+from frostline.cli.plan_output import print_forecast, print_plan
 from frostline.model.memory import DeviceMemory
 from frostline.sweep.plan import PlannedDevice
 from frostline.sweep.progress import Progress
@@ -67,3 +67,17 @@ def test_workers_need_their_memory_at_the_same_time(plan: frostline.Plan, capsys
     assert [row[-1] for row in rows] == ["yes", "no", "no"] and "More memory than is free: last 1, all." in printed
     print_plan(replace(plan, device=T4, forecast=Forecast(cells[:1], 0.0, 0.0)))  # the others are done
     assert "More memory" not in capsys.readouterr().out
+
+
+def test_a_plan_prints_its_forecast(
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {**SMALL, "model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "seeds": 2}
+    made = frostline.Sweep(progress=Progress(), **settings | {"tune": "0,named,all", "tune_modules": "layer.1"}).plan()
+    print_plan(made)
+    print_forecast(made.forecast)
+    printed = capsys.readouterr().out
+    for words in ("per run", "memory", "Forecast from timed steps", "transformers' Trainer and its defaults"):
+        assert words in printed
+    assert "Full fine-tuning freezes nothing" in printed and "Named parts: a training step takes" in printed
+    assert "with the last layer, which has about as many parameters, it would take" in printed

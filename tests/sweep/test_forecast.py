@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
-from frostline.cli.plan_output import print_forecast, print_plan
+from frostline.cli.plan_output import print_forecast
 from frostline.frozen.cache.loading import load_or_compute, missing_rows
 from frostline.frozen.selection import StateSelection
 from frostline.sweep.cache_space import recipe_of
@@ -181,18 +181,6 @@ def test_a_class_without_examples_can_be_forecast(settings: dict[str, Any], tiny
     made = sweep.plan()
     assert made.forecast is not None and made.forecast.seconds > 0
     assert set(run_sweep({**settings, "train": train, "class_weights": "balanced"}).table().status) == {"done"}
-
-
-def test_a_plan_prints_its_forecast(tiny_bert: Path, tiny_table: Path, tmp_path: Path, capsys: Any) -> None:
-    named = {"tune": "0,named,all", "tune_modules": "layer.1"}
-    made = sweep_of(tiny_bert, tiny_table, tmp_path / "o", **named).plan()
-    print_plan(made)
-    print_forecast(made.forecast)
-    printed = capsys.readouterr().out
-    for words in ("per run", "memory", "Forecast from timed steps", "transformers' Trainer and its defaults"):
-        assert words in printed
-    assert "Full fine-tuning freezes nothing" in printed and "Named parts: a training step takes" in printed
-    assert "with the last layer, which has about as many parameters, it would take" in printed
 
 
 def test_a_sweep_records_its_forecast_and_the_measured_time(
