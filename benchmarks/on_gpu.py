@@ -85,10 +85,15 @@ class OnDevice:
             for where, result, limit in (("float32", results[1], EXACT), (self.here.precision, results[2], NOISE)):
                 gap = difference(result, results[0])
                 rows.append((f"k = {tune}, {where} against the CPU", f"{gap:.1e} ({_verdict(gap, limit)})"))
+            if tune != "all":
+                gap = difference(self._run(spec, self.exact, copies=True), results[1])
+                rows.append((f"k = {tune}, hidden states in GPU memory", f"{gap:.1e} ({_verdict(gap, EXACT)})"))
         return rows
 
-    def _run(self, spec: object, where: Machine) -> Result:
+    def _run(self, spec: object, where: Machine, *, copies: bool = False) -> Result:
+        """A run. With ``copies``, its hidden states are copied to the device as a whole, else batch by batch."""
         context = self.context(where)
+        context.copies.keep_within(1 << 40 if copies else 0)
         tune = spec.tune  # type: ignore[attr-defined]
         cut = None if tune == "all" else self.layers - tune
         return run(spec, context if cut is None else with_states(context, (cut,)))  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "on_gpu.py"
-ROWS = {"equality": 4, "stacked": 1, "throughput": 2, "forward_pass": 2, "llama": 1}
+ROWS = {"equality": 5, "stacked": 1, "throughput": 2, "forward_pass": 2, "llama": 1}
 
 
 def run_script(*arguments):

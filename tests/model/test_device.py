@@ -62,3 +62,13 @@ def test_facts_describe_the_current_state():
 
 def test_free_bytes_are_those_of_the_disk_that_holds_the_folder(tmp_path):
     assert abs(free_bytes(tmp_path) - shutil.disk_usage(tmp_path).free) < 1 << 30
+
+
+def test_a_device_has_a_name(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA T4")
+    assert Machine(torch.device("cuda"), "float16").name == "NVIDIA T4"
+    assert Machine(torch.device("mps"), "float32").name == "MPS"
+    torch.set_num_threads(1)
+    assert CPU.name == "CPU, 1 thread"
+    torch.set_num_threads(2)
+    assert CPU.name == "CPU, 2 threads"

@@ -17,7 +17,14 @@ import torch
 import frostline.model.memory as memory_module
 from frostline.fast.malloc import memory_reused
 from frostline.model.device import Machine
-from frostline.model.memory import anonymous_memory, peak_memory, sampled_peak
+from frostline.model.memory import (
+    DeviceMemory,
+    anonymous_memory,
+    device_memory,
+    memory_limit,
+    peak_memory,
+    sampled_peak,
+)
 
 CPU = Machine(torch.device("cpu"), "float32")
 
@@ -101,3 +108,14 @@ def test_files_mapped_from_disk_do_not_count(tmp_path: Path) -> None:
     if hasattr(process.memory_info(), "shared"):
         assert process.memory_info().rss - resident > 40 << 20
         assert anonymous_memory(process) - before < 10 << 20
+
+
+def test_the_memory_of_a_gpu_is_its_own_and_that_of_a_cpu_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (7000, 16000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 3000)
+    gpu = torch.device("cuda")
+    assert device_memory(gpu) == DeviceMemory(total=16000, free=7000, held=3000)
+    assert memory_limit(gpu) == 8500  # of what this process holds and what is free
+    machine, mine = psutil.virtual_memory(), device_memory(CPU.device)
+    assert mine.total == machine.total and 0 < mine.held < mine.total and 0 < mine.free < mine.total
+    assert 0 < memory_limit(CPU.device) < machine.total / 2

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
-from frostline.cli.plan_output import print_forecast, print_plan
+from frostline.cli.plan_output import print_forecast
 from frostline.frozen.cache.loading import load_or_compute, missing_rows
 from frostline.frozen.selection import StateSelection
 from frostline.sweep.cache_space import recipe_of
@@ -183,18 +183,6 @@ def test_a_class_without_examples_can_be_forecast(settings: dict[str, Any], tiny
     assert set(run_sweep({**settings, "train": train, "class_weights": "balanced"}).table().status) == {"done"}
 
 
-def test_a_plan_prints_its_forecast(tiny_bert: Path, tiny_table: Path, tmp_path: Path, capsys: Any) -> None:
-    named = {"tune": "0,named,all", "tune_modules": "layer.1"}
-    made = sweep_of(tiny_bert, tiny_table, tmp_path / "o", **named).plan()
-    print_plan(made)
-    print_forecast(made.forecast)
-    printed = capsys.readouterr().out
-    for words in ("per run", "memory", "Forecast from timed steps", "transformers' Trainer and its defaults"):
-        assert words in printed
-    assert "Full fine-tuning freezes nothing" in printed and "Named parts: a training step takes" in printed
-    assert "with the last layer, which has about as many parameters, it would take" in printed
-
-
 def test_a_sweep_records_its_forecast_and_the_measured_time(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,7 +269,14 @@ def test_timed_points_are_reproduced_and_others_are_interpolated() -> None:
     assert Pace({"all": (10.0, 1.0)}).seconds(3, 1, 5.0) == pytest.approx(0.5)
 
 
-CELL = {"trainable": "last 1", "train_size": 10, "training_seconds": 1.0, "evaluation_seconds": 1.0, "timed": True}
+CELL = {
+    "trainable": "last 1",
+    "train_size": 10,
+    "training_seconds": 1.0,
+    "evaluation_seconds": 1.0,
+    "timed": True,
+    "stack": 1,
+}
 
 
 def test_cells_of_a_forecast_add_up() -> None:

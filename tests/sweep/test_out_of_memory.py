@@ -64,3 +64,30 @@ def test_a_run_without_memory_for_one_example_fails(settings: dict[str, Any], mo
 @pytest.mark.parametrize("error", [ValueError("out of memory"), RuntimeError("The size of tensor a must match")])
 def test_other_errors_are_not_tried_again(error: Exception) -> None:
     assert not memory_ran_out(error)
+
+
+def test_copies_of_hidden_states_are_given_up_first(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of this machine stands in for that of a GPU. The run is not changed: it has the same micro-batches."""
+    sizes: list[int] = []
+
+    def limit(stack: Any, prepared: Any) -> None:
+        prepared.context.copies.keep_within(1 << 30)
+        sizes.append(prepared.context.copies.bytes)
+
+    real = ForwardFunction._logits
+
+    def short_of_memory(self: Any, rows: Any) -> Any:
+        if self.context.copies.bytes:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(self, rows)
+
+    monkeypatch.setattr("frostline.sweep.execution.execute.limit_copies", limit)
+    monkeypatch.setattr(ForwardFunction, "_logits", short_of_memory)
+    notes = notes_of(monkeypatch)
+    sweep = run_sweep(settings, tune="1", seeds=2, per_device_train_batch_size=16, num_train_epochs=1)
+    assert [note for note in notes if "emory" in note] == [
+        "Memory ran out in runs of last 1 (OutOfMemoryError: CUDA out of memory); they are retried without hidden states on "
+        "the GPU."
+    ]
+    stored = Store(Path(sweep.spec.out)).results().values()
+    assert [facts["provenance"]["micro_batch"] for facts in stored] == [16, 16]

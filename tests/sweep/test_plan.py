@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 import frostline
 from frostline.frozen.selection import StateSelection
+from frostline.model.memory import DeviceMemory
 from frostline.sweep.make_spec import make_spec
-from frostline.sweep.plan import Identity, expand
+from frostline.sweep.plan import Identity, PlannedDevice, expand
 from frostline.sweep.progress import Progress
 from frostline.training.run import run
 
@@ -182,3 +183,11 @@ def test_cached_states_are_within_the_limit_and_closest_to_the_head(cuts: list[i
     )
     assert more is None or more.bytes(100, 2000, 64) > limit
     assert np.isclose(need.bytes(100, 2000, 64), 64 * 4 * (len(cuts) * 2000 + head * 100) + 2400)
+
+
+@given(st.integers(0, 100), st.integers(0, 100), st.integers(0, 200), st.integers(1, 4))
+def test_what_fits_is_free_or_held_by_this_process(free: int, held: int, needed: int, workers: int) -> None:
+    device = PlannedDevice("GPU", "float16", DeviceMemory(200, free, held))
+    assert device.fits(needed, 1) == (needed <= free + held)
+    assert device.fits(needed, workers) <= device.fits(needed, 1)
+    assert device.fits(held + needed, workers) == (workers * needed <= free)  # each takes as much in addition

@@ -8,6 +8,7 @@ import torch
 from huggingface_hub import constants
 
 from frostline import FrostlineError, Sweep
+from frostline.model.memory import DeviceMemory
 from frostline.model.shards import float32_bytes, weight_files
 from frostline.sweep import streaming
 from frostline.sweep.prepare import prepare
@@ -141,7 +142,7 @@ def test_a_forecast_compares_no_run_with_plain_transformers(tiny_bert: Path, tin
 
 def free(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """As if this many bytes of memory were free."""
-    monkeypatch.setattr(streaming, "free_memory", lambda device: count)
+    monkeypatch.setattr(streaming, "device_memory", lambda device: DeviceMemory(count, count, 0))
 
 
 def notes_of(own: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from frostline.sweep.execution import workers as workers_module
 from frostline.sweep.execution.workers import run_concurrently, run_in_each_worker, workers_for
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
+from frostline.sweep.work import workload as workload_module
 from frostline.training.run import run
 from tiny import run_sweep
 
@@ -218,9 +219,9 @@ def test_the_number_of_workers(settings: dict[str, Any], monkeypatch: pytest.Mon
     monkeypatch.setattr(workers_module, "MIN_OPERATIONS", 1.0)
     assert count(seeds=5) == 4
     assert count(seeds=1, tune="0") == 1
-    monkeypatch.setattr(workers_module, "ACTIVATIONS", 1e12)  # more than the memory
+    monkeypatch.setattr(workload_module, "ACTIVATIONS", 1e12)  # more than the memory
     assert count(seeds=5) == 1
-    monkeypatch.setattr(workers_module, "ACTIVATIONS", 64)
+    monkeypatch.setattr(workload_module, "ACTIVATIONS", 64)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
     assert count() == 1  # too few runs: most cores would be idle
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)

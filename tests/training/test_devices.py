@@ -14,6 +14,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from frostline.fast.dropout import Dropout
 from frostline.fast.optimizer import AdamW
 from frostline.frozen import forward_pass
+from frostline.frozen.cache import device_copies, readers
 from frostline.frozen.cut import UpperModel
 from frostline.model import device, packed_layout, packing, stacking
 from frostline.training import forward, loop, problem, updates
@@ -64,6 +65,18 @@ def test_a_step_reads_nothing_and_mixes_no_devices(tmp_path, monkeypatch, model_
     assert not watched.misplaced and watched.operations["step"] > 50 * STEPS
     # Without packing, transformers asks in every forward pass whether there is padding.
     assert watched.reads["step"] == (0 if packed else STEPS)
+
+
+@pytest.mark.parametrize(("tune", "packed"), [(0, True), (1, True), (1, False)])
+def test_copies_of_hidden_states_are_read_without_waiting(tmp_path, monkeypatch, tune, packed):
+    """A step sends positions instead of hidden states. The inputs of a step are the same."""
+    context = context_of("bert", tmp_path, dropout=True, packed=packed)
+    context.copies.keep_within(1 << 30)
+    with on_stand_in(context, monkeypatch) as (on_device, watched):
+        monkeypatch.setattr(readers, "to_device", None)  # which reads from the host
+        results = trained(on_device, [spec_of(tune, seed) for seed in range(2)], watched, monkeypatch)
+    assert [result.facts["cost"]["steps"] for result in results] == [STEPS] * 2 and context.copies.bytes
+    assert not watched.misplaced and watched.reads["step"] == (0 if packed else STEPS)
 
 
 SAVES_MEMORY = [
@@ -206,7 +219,9 @@ PLANTED = {
     "transformers' mask": lambda patch: AttentionMaskInterface.register(packing.ATTENTION, sdpa_mask),
     "positions of tokens on the host": lambda patch: patch.setattr(packed_layout, "to_device", on_host),
     "targets on the host": lambda patch: patch.setattr(problem, "to_device", on_host),
-    "hidden states on the host": lambda patch: patch.setattr(forward, "to_device", on_host),
+    "inputs on the host": lambda patch: patch.setattr(forward, "to_device", on_host),
+    "hidden states on the host": lambda patch: patch.setattr(readers, "to_device", on_host),
+    "positions of hidden states on the host": lambda patch: patch.setattr(device_copies, "to_device", on_host),
     "the optimizer's flag on the host": optimizer_flag_on_the_host,
     "a mask as an index": mask_as_an_index,
     "clipping on the host": clipping_on_the_host,
@@ -219,6 +234,7 @@ PLANTED = {
 def test_planted_errors_are_found(tmp_path, monkeypatch, error):
     """In a stack of two runs that trains one layer, and once the whole model."""
     context = context_of("bert", tmp_path, dropout=True)
+    context.copies.keep_within(1 << 30 if "positions of hidden states" in error else 0)
     tune = "all" if error == "a mask as an index" else L - 1
     with on_stand_in(context, monkeypatch) as (on_device, watched):
         try:

@@ -1,5 +1,7 @@
 """The forward function of a run: in chunks, in bfloat16, and with dropout only in trained layers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,12 @@ import torch
 from frostline.fast import sparse_gradients as fast_tables
 from frostline.fast.sparse_gradients import SparseGradient
 from frostline.frozen import batches
+from frostline.frozen.cache.device_copies import DeviceCopies
+from frostline.frozen.cache.readers import AheadReader, HostReader
 from frostline.frozen.cut import UpperModel
+from frostline.training.learner import LearnerState
 from frostline.training.run import run
+from frozen.recorded_stream import RecordedStream
 from training.runs import (
     context_of,
     largest_difference,
@@ -121,3 +127,76 @@ def test_deferred_weight_decay_of_embedding_rows_changes_no_result(uncached, mon
         torch.testing.assert_close(value, after[name], rtol=1e-4, atol=1e-5)
     for name, value in few.learned.items():
         torch.testing.assert_close(value, whole.learned[name], rtol=1e-4, atol=1e-5)
+
+
+READERS = "frostline.training.forward.reader_of"
+EPOCHS = 2
+
+
+@pytest.fixture
+def streams(monkeypatch):
+    """Runs read ahead, as on a GPU. The streams that copy batches are recorded."""
+    found = []
+
+    def reader(part, device, copies):
+        found.append(RecordedStream())
+        return AheadReader(part, found[-1])
+
+    monkeypatch.setattr(READERS, reader)
+    return found
+
+
+@pytest.mark.parametrize("more", [{}, {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}])
+@pytest.mark.parametrize("tune", [0, 2])
+def test_reading_ahead_gives_the_same_results_and_copies_each_batch_once(context, monkeypatch, tune, more):
+    spec, parts, read = spec_of(tune, **more), more.get("gradient_accumulation_steps", 1), []
+    plain = HostReader.read
+    with monkeypatch.context() as host:
+        host.setattr(HostReader, "read", lambda self, rows: read.append(plain(self, rows)) or read[-1])
+        expected = run(spec, context)
+    stream, announced, prefetch = RecordedStream(), 0, AheadReader.prefetch
+
+    def counted(self, rows):
+        nonlocal announced
+        announced += 1
+        prefetch(self, rows)
+
+    monkeypatch.setattr(AheadReader, "prefetch", counted)
+    monkeypatch.setattr(READERS, lambda part, *_: AheadReader(part, stream))
+    assert outcome(run(spec, context)) == outcome(expected)
+    numbers = [number for what, number in stream.events if what == "receive"]
+    assert sorted(numbers) == list(range(len(stream.sent))) and len(stream.sent) == len(read)
+    assert all(torch.equal(stream.sent[number], x) for number, x in zip(numbers, read, strict=True))
+    assert not stream.in_flight and stream.events[-1][0] == "finish"
+    assert announced == expected.facts["cost"]["steps"] * parts - EPOCHS  # all but the first one of each epoch
+
+
+def test_copies_on_the_device_give_the_same_results(context):
+    """The memory of this machine stands in for that of a GPU."""
+    expected = [run(spec_of(tune), context) for tune in (0, 2)]
+    with_copies = replace(context, copies=DeviceCopies())
+    with_copies.copies.keep_within(1 << 30)
+    for tune, one in zip((0, 2), expected, strict=True):
+        assert outcome(run(spec_of(tune), with_copies)) == outcome(one)
+    assert set(with_copies.copies._copies) == {"head", f"tokens-{context.cut(spec_of(2))}"}
+
+
+def test_a_diverged_run_leaves_no_copy_in_flight(context, streams):
+    assert run(spec_of(2, learning_rate=1e30, max_grad_norm=0), context).facts["outcome"] == "diverged"
+    assert len(streams) == 1 and not streams[0].in_flight and streams[0].events[-1][0] == "finish"
+
+
+def test_a_stopped_run_leaves_no_copy_in_flight(context, streams, monkeypatch):
+    """Ctrl-C at the worst moment: when the next batch was sent, but not read."""
+    next_rows, flying = LearnerState.next_rows, []
+
+    def stop(self, batch):
+        if streams[0].in_flight:
+            flying.extend(streams[0].in_flight)
+            raise KeyboardInterrupt
+        return next_rows(self, batch)
+
+    monkeypatch.setattr(LearnerState, "next_rows", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run(spec_of(2), context)
+    assert flying and not streams[0].in_flight and streams[0].events[-1][0] == "finish"

@@ -12,13 +12,27 @@ def print_plan(plan: Any) -> None:
     """Print the runs of a plan, the hidden states that they share, and the disk space that they need."""
     for note in plan.notes:
         print(note)
-    print(f"\n{len(plan.runs)} runs, {len(plan.done)} of them done; {plan.parameters:,} parameters in the model.")
+    device = plan.device
+    print(
+        f"\nDevice: {device.name}, {size_of(device.memory.free)} free of {size_of(device.memory.total)}, {device.precision}."
+    )
+    print(f"{len(plan.runs)} runs, {len(plan.done)} of them done; {plan.parameters:,} parameters in the model.")
     rows = list(_plan_rows(plan))
     print_table(rows, tuple(rows[0]))
+    _print_too_large(plan)
     _print_shared(plan)
     print(f"Free for the cache: {size_of(plan.free_bytes)}. The output folder takes up to {size_of(plan.disk_bytes)}.")
     truncated = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
     print(f"Examples truncated at {plan.max_length} tokens, of those in use: {truncated}.")
+
+
+def _print_too_large(plan: Any) -> None:
+    """Print what to do about runs that do not fit into memory."""
+    if too_large := [row["tune"] for row in _plan_rows(plan) if row.get("fits") == "no"]:
+        print(
+            f"\nMore memory than is free: {', '.join(dict.fromkeys(too_large))}. If memory runs out, frostline tries smaller\n"
+            "stacks and micro-batches. --gradient-checkpointing, a smaller k and fewer --workers take less."
+        )
 
 
 def _print_shared(plan: Any) -> None:
@@ -43,6 +57,7 @@ def _print_shared(plan: Any) -> None:
 def _plan_rows(plan: Any) -> Iterator[dict[str, Any]]:
     """A row for each k; with a forecast of several train sizes, a row for each k and size."""
     cells = {(cell.trainable, cell.train_size): cell for cell in plan.forecast.cells} if plan.forecast else {}
+    stacked = any(cell.stack > 1 for cell in cells.values())
     sizes = sorted({run.train_size for run in plan.runs})
     several = len(sizes) > 1 and bool(cells)
     for k in plan.trainable:
@@ -58,6 +73,8 @@ def _plan_rows(plan: Any) -> Iterator[dict[str, Any]]:
                 "done": sum(run.digest in plan.done for run in runs),
                 "trainable parameters": f"{plan.trainable[k]:,}",
                 **(_costs(cell) if cells else {}),
+                **({"stack": cell.stack if cell else ""} if stacked else {}),
+                **({"fits": _fits(plan, cell)} if cells else {}),
             }
 
 
@@ -71,6 +88,13 @@ def _costs(cell: Any) -> dict[str, str]:
         "memory": size_of(cell.memory_bytes),
         "per run with Trainer": "" if cell.trainer_seconds is None else duration(cell.trainer_seconds),
     }
+
+
+def _fits(plan: Any, cell: Any) -> str:
+    """Whether the runs of a cell fit into the free memory; an empty text if all of them are done."""
+    if cell is None:
+        return ""
+    return "yes" if plan.device.fits(cell.memory_bytes, plan.forecast.workers) else "no"
 
 
 def print_forecast(forecast: Any) -> None:

@@ -10,7 +10,7 @@
 - ``trainable``: the parameters that a run trains. Start here to add a new choice.
 - ``tokens``: encoded examples. ``packed_layout``, ``length_groups``, ``packing``: batches without padding.
 - ``stacking``: several runs in one model. ``modes``: train and eval mode.
-- ``device``, ``memory``: the machine and its memory.
+- ``device``, ``memory``: the machine and its memory. ``side_stream``: copies to a GPU while it computes.
 
 May import from data, statistics and fast.
 """

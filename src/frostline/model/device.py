@@ -49,6 +49,14 @@ class Machine:
             torch.accelerator.synchronize(self.device)
         return perf_counter()
 
+    @property
+    def name(self) -> str:
+        """The device in words, as its driver calls it."""
+        if self.device.type == "cuda":
+            return str(torch.cuda.get_device_name(self.device))
+        threads = torch.get_num_threads()
+        return f"CPU, {threads} thread{'s' * (threads > 1)}" if self.device.type == "cpu" else self.device.type.upper()
+
     def facts(self) -> dict[str, str | int]:
         """Hardware, versions and thread count, for the result file. If one changes, the last bits of a result can change."""
         name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else platform.machine()

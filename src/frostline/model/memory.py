@@ -1,9 +1,10 @@
-"""Memory: the measured peak of a run, and the limit for one training."""
+"""Memory: of a device, the measured peak of a run, and the limit for one training."""
 
 import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from time import thread_time
 
@@ -63,15 +64,37 @@ def sampled_peak(used: Callable[[], int]) -> Iterator[PeakMemory]:
         thread.join()
 
 
+@dataclass(frozen=True)
+class DeviceMemory:
+    """The memory of a device, in bytes.
+
+    Attributes:
+        total: All of it.
+        free: What no process uses.
+        held: What this process uses of it.
+    """
+
+    total: int
+    free: int
+    held: int
+
+
+def device_memory(device: torch.device) -> DeviceMemory:
+    """The memory of a CUDA GPU. Other devices use that of the machine."""
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        return DeviceMemory(total, free, torch.cuda.memory_reserved(device))
+    machine = psutil.virtual_memory()
+    return DeviceMemory(machine.total, machine.available, anonymous_memory(psutil.Process()))
+
+
 def memory_limit(device: torch.device) -> int:
     """Bytes that one training may take.
 
     On a GPU: 85 % of the memory that other processes leave free. Elsewhere: half of the machine's available memory.
     """
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return int(0.85 * (free + torch.cuda.memory_reserved(device)))
-    return int(0.5 * psutil.virtual_memory().available)
+    memory = device_memory(device)
+    return int(0.85 * (memory.free + memory.held) if device.type == "cuda" else 0.5 * memory.free)
 
 
 def anonymous_memory(process: psutil.Process) -> int:

@@ -11,13 +11,14 @@ from frostline.data.load import Data
 from frostline.frozen.batches import Rows
 from frostline.frozen.selection import StateSelection, selection_for
 from frostline.model.anatomy import Anatomy
+from frostline.model.memory import device_memory
 from frostline.model.pretrained import Pretrained
 from frostline.model.reading import OWN_HEAD
 from frostline.model.tokens import Tokens
 from frostline.statistics.tune import NAMED
 from frostline.sweep.cache_space import CacheSpace
 from frostline.sweep.parameter_groups import groups_by_tune, notes_on_seeds
-from frostline.sweep.plan import Identity, Plan, one_of_each
+from frostline.sweep.plan import Identity, Plan, PlannedDevice, one_of_each
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
 from frostline.training.context import RunContext
@@ -49,7 +50,7 @@ def make_plan(
         store: The results in the folder.
         probes: Also cache the hidden states that probes after every layer read.
     """
-    model = context.pretrained.model
+    model, machine = context.pretrained.model, context.machine
     groups = groups_by_tune(runs, lambda run: _with_anatomy(context.for_run(run).pretrained))
     wanted = _states_wanted(spec, runs, context, probes=probes)
     space = CacheSpace.of(context, rows_needed(context, runs), spec.cache_limit)
@@ -58,6 +59,7 @@ def make_plan(
         len(context.splits[name]) * times for name, times in (("validation", 2), ("test", 1)) if name in context.splits
     )
     return Plan(
+        device=PlannedDevice(machine.name, machine.precision, device_memory(machine.device)),
         runs=tuple(runs),
         done=frozenset({run.digest for run in runs} & store.done()),
         parameters=sum(p.numel() for p in model.parameters()),

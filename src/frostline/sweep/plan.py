@@ -13,8 +13,9 @@ from frostline.sweep.specification import SweepSpec
 from frostline.sweep.toml import NOT_SETTINGS
 from frostline.training.specification import RunSpec
 
-if TYPE_CHECKING:  # both import torch, which reading a folder does not need
+if TYPE_CHECKING:  # all import torch, which reading a folder does not need
     from frostline.frozen.selection import StateSelection
+    from frostline.model.memory import DeviceMemory
     from frostline.sweep.parameter_groups import Group
 
 # train size, seed, learning rate, k, learning rate of the head
@@ -133,10 +134,25 @@ def _cell_order(cell: Cell) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
+class PlannedDevice:
+    """The device that trains, before it does: its name, the precision of its products, and its memory."""
+
+    name: str
+    precision: str
+    memory: "DeviceMemory"
+
+    def fits(self, memory_bytes: float, at_a_time: int) -> bool:
+        """Whether processes that take this many bytes each fit into the free memory. This process is one of them."""
+        held = self.memory.held
+        return at_a_time * max(0.0, memory_bytes - held) <= self.memory.free
+
+
+@dataclass(frozen=True)
 class Plan:
     """The plan of a sweep.
 
     Attributes:
+        device: The device that trains.
         runs: All runs of the grid.
         done: Digests of the runs that have a result.
         parameters: The number of parameters of the model.
@@ -158,6 +174,7 @@ class Plan:
         forecast: Time and memory of the runs without a result; None until steps are timed.
     """
 
+    device: PlannedDevice
     runs: tuple[RunSpec, ...]
     done: frozenset[str]
     parameters: int

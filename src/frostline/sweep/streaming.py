@@ -7,12 +7,10 @@ frozen layers can do that, so each run must start from cached hidden states.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import psutil
-import torch
-
 from frostline import FrostlineError
 from frostline.model.anatomy import Anatomy, count_parameters
 from frostline.model.device import Machine
+from frostline.model.memory import device_memory
 from frostline.model.places import layer_number
 from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import Stream
@@ -28,16 +26,9 @@ from frostline.training.ways.phases import trainings_of
 LOAD_ANYWAY = "or load the whole model with --no-stream"
 
 
-def free_memory(device: torch.device) -> int:
-    """Bytes of memory that are free on the device."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    return int(psutil.virtual_memory().available)
-
-
 def whether_to_stream(spec: SweepSpec, machine: Machine) -> Callable[[int], bool]:
     """From the bytes of all weights in float32 to whether the layers are streamed: as asked, or else if they do not fit."""
-    return lambda needed: needed > free_memory(machine.device) if spec.stream is None else spec.stream
+    return lambda needed: needed > device_memory(machine.device).free if spec.stream is None else spec.stream
 
 
 def require_no_choice_by_weights(spec: SweepSpec) -> None:
@@ -61,7 +52,7 @@ def searchable(tunes: Sequence[Tune], pretrained: Pretrained, machine: Machine) 
     """
     if pretrained.stream is None or FULL not in tunes:
         return tuple(tunes)
-    anatomy, free = pretrained.anatomy, free_memory(machine.device)
+    anatomy, free = pretrained.anatomy, device_memory(machine.device).free
     numbers = [k for k in tunes if isinstance(k, int) and k < anatomy.count]
     fit = [k for k in numbers if _bytes_for(pretrained, k, Trainable(k).parameters(anatomy)) <= free]
     return tuple(fit if len(fit) > 1 else numbers[:2])
@@ -79,7 +70,7 @@ def load_upper_layers(spec: SweepSpec, plan: Plan, pretrained: Pretrained, machi
     anatomy = pretrained.anatomy
     different = one_of_each(plan.runs)
     lowest = min(_lowest_cut(spec, plan, run, anatomy) for run in different)
-    free = free_memory(machine.device)
+    free = device_memory(machine.device).free
     needed, largest = max(
         (_bytes_for(pretrained, anatomy.count - lowest, run.to_train.parameters(anatomy)), run.trainable)
         for run in different

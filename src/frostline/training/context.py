@@ -10,6 +10,7 @@ from frostline.data.examples import Examples
 from frostline.data.specification import TOKENS
 from frostline.fast.last_layer import HeadTokenPart
 from frostline.frozen.batches import Rows, tokens_per_batch
+from frostline.frozen.cache.device_copies import DeviceCopies
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
 from frostline.frozen.selection import StateSelection
@@ -39,6 +40,7 @@ class RunContext:
         head_token: The part of the last layer that runs for the head's token only; None runs all of it for all tokens.
         other_head_tokens: The same for other heads.
         states: The cached hidden states; None until they are loaded.
+        copies: Copies of cached hidden states on a GPU.
         examples: The texts of each split, with ``labels``, the names of the classes, and ``max_length``, the most tokens of an
             example: what runs need that are not trained in the loop.
         workers: How many runs train at the same time and share the cores.
@@ -61,6 +63,7 @@ class RunContext:
     folds: Rows | None = None
     head_token: HeadTokenPart | None = None
     states: HiddenStates | None = None
+    copies: DeviceCopies = field(default_factory=DeviceCopies)
     examples: Mapping[str, Examples] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
     max_length: int | None = None
@@ -87,6 +90,10 @@ class RunContext:
     def one_token_cached(self) -> bool:
         """Whether the hidden state of the one token is cached that the head reads after the last layer."""
         return self.states is not None and self.states.selection.head and self.pretrained.head == OWN_HEAD
+
+    def reads_one_token(self, cut: int | None) -> bool:
+        """Whether a run from this cut reads the cached hidden state of one token of each example."""
+        return cut == self.pretrained.anatomy.count and self.one_token_cached
 
     def examples_of(self, rows: Rows, split: str) -> Examples:
         """The texts of rows of a split, given as rows of the pool."""

@@ -1,7 +1,7 @@
 """The function from rows to logits: it runs the model from the cut on, for training and scoring."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from frostline.fast.dropout import Dropout
 from frostline.fast.sparse_gradients import sparse_gradients
 from frostline.fast.switch import enabled
 from frostline.frozen.batches import Rows
+from frostline.frozen.cache.part import Part
+from frostline.frozen.cache.readers import AheadReader, Reader, reader_of
 from frostline.frozen.cut import UpperModel, cut_at
 from frostline.model.device import to_device
 from frostline.model.packing import packable
@@ -30,6 +32,7 @@ class ForwardFunction:
     upper: UpperModel
     cut: int | None
     dropout: Dropout | None
+    reader: Reader | None  # of cached hidden states; None if the whole model runs
 
     def __call__(self, rows: Rows) -> Tensor:
         """Logits ``[K, B, C]`` of rows ``[K, B]``. Without gradients, they are computed in chunks that fit into memory."""
@@ -37,6 +40,12 @@ class ForwardFunction:
             return self._logits(rows)
         chunks = self.context.scoring_chunks(self.context.tokens.lengths[rows], self.cut)
         return torch.cat([self._logits(rows[:, chunk]) for chunk in chunks], 1)
+
+    @property
+    def prefetch(self) -> Callable[[Rows], None] | None:
+        """Begins to copy the hidden states of rows ``[K, B]`` to the device; None if that would not save time."""
+        reader = self.reader
+        return (lambda rows: reader.prefetch(rows.ravel())) if isinstance(reader, AheadReader) else None
 
     def state(self) -> State:
         """The state of the generators of our own dropout and of torch."""
@@ -62,17 +71,22 @@ class ForwardFunction:
         lengths = inputs["attention_mask"].sum(1)  # on the host
         batch = {name: to_device(x, device) for name, x in inputs.items()}
         with self.context.machine.autocast():
-            logits = self.upper(batch, None if hidden is None else to_device(hidden, device), lengths=lengths)
+            logits = self.upper(batch, hidden, lengths=lengths)
         return self.context.problem.by_row(logits, rows)
 
     def _inputs(self, rows: Rows) -> tuple[dict[str, Tensor], Tensor | None]:
-        """The model's inputs for rows ``[B]``, and the cached hidden states that replace the layers below the cut."""
-        context, states = self.context, self.context.states
-        if self.cut is None or states is None:
-            return context.tokens.batch(rows), None
-        if self.cut == context.pretrained.anatomy.count and context.one_token_cached:
-            return context.tokens.one_token(rows, last=context.head_reads == "last"), states.head(rows)
-        return context.tokens.batch(rows), states.tokens(self.cut, rows)
+        """The model's inputs for rows ``[B]``, on the host, and the cached hidden states that replace the layers below the cut.
+
+        The hidden states are on the device.
+        """
+        context = self.context
+        one_token = context.reads_one_token(self.cut)
+        batch = (
+            context.tokens.one_token(rows, last=context.head_reads == "last")
+            if one_token
+            else context.tokens.batch(rows)
+        )
+        return batch, None if self.reader is None else self.reader.read(rows)
 
 
 @contextmanager
@@ -99,11 +113,25 @@ def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[
         if specs[0].gradient_checkpointing
         else nullcontext(),
         torch.random.fork_rng(),  # for dropout without nn.Dropout
+        _reader(context, cut) as reader,
     ):
         torch.manual_seed(seeds[0])
         if packing:
             packing.dropout = dropout
-        yield ForwardFunction(context, upper, cut, dropout)
+        yield ForwardFunction(context, upper, cut, dropout, reader)
+
+
+@contextmanager
+def _reader(context: RunContext, cut: int | None) -> Iterator[Reader | None]:
+    """Reads the hidden states after ``cut`` layers. In the end, no copy of them is on its way."""
+    states, lengths = context.states, context.tokens.lengths
+    if cut is None or states is None:
+        yield None
+        return
+    part = Part.head(states, lengths) if context.reads_one_token(cut) else Part.tokens(states, cut, lengths)
+    reader = reader_of(part, context.machine.device, context.copies)
+    with closing(reader) if isinstance(reader, AheadReader) else nullcontext():
+        yield reader
 
 
 def _running_layers(pretrained: Pretrained, cut: int | None) -> Sequence[nn.Module]:

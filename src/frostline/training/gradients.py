@@ -3,7 +3,7 @@
 Shapes: K runs, B examples of a batch, b of a micro-batch, C outputs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ def backward(
     *,
     micro_batch: int | None = None,
     scales: Tensor | None = None,
+    prefetch: Callable[[Rows], None] | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
     """Compute the gradients of one batch ``[K, B]``.
 
@@ -33,6 +34,7 @@ def backward(
         problem: Has the loss.
         micro_batch: Divide the batch into parts of this many examples of each run; None: do not divide it.
         scales: ``[K]``, what the loss of each run is multiplied by before its gradients are computed; None: nothing.
+        prefetch: Called with each part but the first, before the part before it has been computed on the device.
 
     Returns:
         Logits ``[K, B, C]`` to score, and the loss of each counted run, on the device.
@@ -47,7 +49,7 @@ def backward(
     whole = {n: problem.weight(rows[n]) for n in counted}
     predictions: list[Tensor] = []
     sums: dict[int, Tensor] = {}
-    for part in parts:
+    for part, following in zip(parts, [*parts[1:], None], strict=True):
         logits = forward(part)
         shares = {n: problem.weight(part[n]) / whole[n] if whole[n] else 1.0 for n in counted}
         with_loss = [n for n in counted if shares[n]]  # a part without labelled words has no loss
@@ -59,6 +61,8 @@ def backward(
         for n, loss in zip(with_loss, losses, strict=True):
             sums[n] = sums[n] + loss.detach() if n in sums else loss.detach()
         predictions.append(problem.predictions(logits.detach(), part))
+        if prefetch and following is not None:
+            prefetch(following)
     return torch.cat(predictions, 1), [sums[n] for n in counted]
 
 

@@ -6,6 +6,7 @@ parameters to train.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any, Self
 
@@ -32,11 +33,12 @@ def train(
     *,
     set_mode: Callable[[bool], None],
     micro_batch: int | None = None,
+    prefetch: Callable[[Rows], None] | None = None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
     patience: int = 0,
     checkpoints: Checkpoints = NONE,
 ) -> list[TrainingRecord]:
-    """Train the parameters of K runs, and set them to their values at the best evaluation.
+    """Train the parameters of K runs, and set them to their values at the best evaluation. Returns a record of each run.
 
     Without ``load_best_model_at_end``, they keep their values after the last step. No run influences another one: loss, clipping,
     scores, best evaluation and outcome are computed for each run.
@@ -52,12 +54,10 @@ def train(
         settings: The training settings.
         set_mode: Sets the model to training mode (True) or evaluation mode (False).
         micro_batch: Compute the gradients of a batch in parts of this many examples of each run; None: the setting's.
+        prefetch: Called with the rows ``[K, B]`` of a batch or of its first part, while the device still computes another one.
         on_step: Called after each step with its number and the total number of steps.
         patience: End after this many evaluations in which no run has a new best score; 0: never.
         checkpoints: Keep states of this training, and have the one to continue from.
-
-    Returns:
-        A record of each run, in order.
     """
     steps = StepPlan.of(settings, len(learners[0].rows))
     micro_batch = min(micro_batch or settings.batch_size, settings.per_device_train_batch_size)
@@ -65,12 +65,12 @@ def train(
     updates = updates_of(states, settings, steps)
     evaluator = _Evaluator(forward, states, problem, validation_rows, settings, updates, set_mode)
     training = _Training(states, updates, evaluator).continued_from(checkpoints.load())
+    gradients = partial(backward, forward, problem=problem, micro_batch=micro_batch, prefetch=prefetch)
     set_mode(True)
     for step in range(training.step + 1, steps.total + 1):
         rows = np.stack([state.next_rows(settings.batch_size) for state in states])
         updates.prepare()
-        scales, counted = updates.loss_scales, updates.counted
-        logits, losses = backward(forward, rows, counted, problem, micro_batch=micro_batch, scales=scales)
+        logits, losses = gradients(rows, updates.counted, scales=updates.loss_scales)
         updates.step(losses)
         if not any(state.active for state in states):
             break
@@ -81,6 +81,7 @@ def train(
             if evaluator.none_improved_within(patience):
                 break
         checkpoints.after_step(training.state)
+        training.look_ahead(prefetch if step < steps.total else None, micro_batch)
     evaluator.finish()
     return evaluator.records()
 
@@ -99,6 +100,11 @@ class _Training:
         self.step += 1
         for n, state in enumerate(self.states):
             state.add_batch(rows[n], logits[n], self.step)
+
+    def look_ahead(self, prefetch: Callable[[Rows], None] | None, count: int) -> None:
+        """Prefetch the first ``count`` examples of each run's next batch. After the last batch of an epoch, it is not known."""
+        if prefetch and all(len(state.upcoming) for state in self.states):
+            prefetch(np.stack([state.upcoming[:count] for state in self.states]))
 
     def state(self) -> State:
         self.updates.settle()

@@ -84,7 +84,9 @@ def run_stacked(
     for n, (spec, learner) in enumerate(zip(specs, trained.learners, strict=True)):
         record = joined([phase.records[n] for phase in course.finished])
         own = {} if record.outcome == "diverged" else {split: logits[n] for split, logits in trained.scored.items()}
-        measured = Measured(course.audit(n), peak.bytes, seconds, len(specs), course.continued_after)
+        measured = Measured(
+            course.audit(n), peak.bytes - context.copies.bytes, seconds, len(specs), course.continued_after
+        )
         results.append(replace(make_result(spec, context, record, own, measured), learned=learner.learned))
     return results
 
@@ -144,6 +146,7 @@ def _train(specs: Sequence[RunSpec], context: RunContext, part: _Part, *, batche
             first,
             set_mode=set_audited_mode,
             micro_batch=context.micro_batch(first),
+            prefetch=forward.prefetch,
             on_step=part.on_step,
             patience=first.way.patience,
             checkpoints=part.course.of_phase(forward),

@@ -40,6 +40,7 @@ def profile_step(specs: Sequence[RunSpec], context: RunContext, *, steps: int = 
             # With two evaluations, peak memory includes the copy of the best parameters.
             first.model_copy(update={"num_train_epochs": 1.0, "evaluations_per_epoch": 2}),
             set_mode=lambda training: set_mode(context, first, names, training=training),
+            prefetch=forward.prefetch,
             on_step=lambda step, total: ends.append(context.machine.time()),
         )
     gaps = [after - before for before, after in pairwise(ends)]

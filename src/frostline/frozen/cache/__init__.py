@@ -19,5 +19,7 @@ folder, which is then renamed. It never changes afterwards.
 - ``shard``: read one shard and check its integrity.
 - ``writing``: compute and write one shard.
 - ``hidden_states``: read the hidden states of a batch from several shards.
+- ``part``: the hidden states of one kind, which a run reads.
+- ``readers``: read them on the device that computes; ``device_copies``: copies in its memory.
 - ``entries``: list, remove and verify cached hidden states.
 """

@@ -17,6 +17,7 @@ from frostline.frozen.cache.loading import load_or_compute
 from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights, not_stored
 from frostline.sweep.execution.checkpoints import RunCheckpoints
+from frostline.sweep.execution.copies import limit_copies
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.out_of_memory import memory_ran_out, smaller_parts
 from frostline.sweep.execution.sharing import POLL, shared_out
@@ -71,6 +72,7 @@ def execute(
     in_seconds = prepared.plan.forecast is not None
     progress.start(len(missing), sum(costs.values()) + forward_pass_cost, seconds=in_seconds)
     prepare_hidden_states(prepared, missing, progress, forward_pass_cost)
+    context.copies.keep_within(0)  # stacks take precedence
     size_of = partial(stack_size, context=context, wanted=prepared.spec.stack, note=progress.note, workers=workers)
     stacks = list(in_stacks(missing, size_of))
     context.workers = min(workers, len(stacks))
@@ -93,6 +95,7 @@ def execute(
             run_concurrently(tasks, context.workers, train, _name, progress)
         else:
             _run_here(tasks, train, progress)
+    context.copies.keep_within(0)
 
 
 def _run_here(
@@ -148,6 +151,7 @@ def _train_stack(
     failed, ran_out = None, False
     checkpoints = RunCheckpoints(CheckpointFiles(prepared.store.out), stack, prepared.context, progress.note)
     more: dict[str, Any] = {"on_step": on_step, "checkpoints": checkpoints}
+    limit_copies(stack, prepared)
     try:
         alone = len(stack) == 1
         results = [run(spec, prepared.context, **more)] if alone else run_stacked(stack, prepared.context, **more)

@@ -1,4 +1,8 @@
-"""What is tried again when memory runs out: first a stack in two halves, then a single run with smaller micro-batches."""
+"""What is tried again when memory runs out.
+
+First runs are trained without copies of hidden states on the GPU, then a stack in two halves, then a single run with smaller
+micro-batches.
+"""
 
 from collections.abc import Sequence
 
@@ -32,8 +36,14 @@ def smaller_parts(
         ran_out: Whether memory ran out.
     """
     spec, count = stack[0], len(stack)
+    had_copies = ran_out and context.copies.refuse()
     if context.machine.device.type == "cuda":
         torch.cuda.empty_cache()  # smaller tensors do not fit into the blocks that torch holds for larger ones
+    if had_copies:
+        note = (
+            f"Memory ran out in runs of {spec.trainable} ({reason}); they are retried without hidden states on the GPU."
+        )
+        return note, [stack]
     if count > 1:
         half = count // 2
         note = f"A stack of {count} runs of {spec.trainable} failed ({reason}); it is retried in two halves."

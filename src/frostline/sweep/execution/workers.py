@@ -28,14 +28,12 @@ from frostline.sweep.execution.sharing import POLL
 from frostline.sweep.execution.stopping import STOP, Stopped
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
-from frostline.sweep.work.memory import COPIES, COPY_BYTES
 from frostline.sweep.work.workload import Workload
 from frostline.training.specification import RunSpec
 
 T = TypeVar("T")
 MIN_OPERATIONS = 1e11  # of all runs, for more than one worker: one or two seconds of a core
 STEP_OVERHEAD = 1e8  # a training step takes about a millisecond besides its operations: as long as this many operations
-ACTIVATIONS = 64  # fp32 numbers that a step holds for each token, layer and unit of width; a high estimate
 MESSAGE_INTERVAL = 0.1  # seconds between two progress messages of a worker
 
 
@@ -57,7 +55,7 @@ def workers_for(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
     if sum(operations) < MIN_OPERATIONS:
         return 1
     distinct = {(run.tune, run.train_size): run for run in runs}.values()
-    fit = psutil.virtual_memory().total // 2 // max(_memory_bound(workload, run) for run in distinct)
+    fit = psutil.virtual_memory().total // 2 // max(workload.memory_bound(run) for run in distinct)
     workers = min(cores, len(runs), fit)
     return workers if 2 * workers >= cores else 1  # with fewer workers, one run on all cores is faster
 
@@ -70,18 +68,6 @@ def _can_fork(prepared: Prepared) -> bool:
     device = prepared.context.machine.device.type
     in_pool = current_process().daemon  # a worker of another pool, which may not start processes
     return device == "cpu" and sys.platform == "linux" and not in_pool and not torch.accelerator.is_available()
-
-
-def _memory_bound(workload: Workload, run: RunSpec) -> int:
-    """An upper bound of the bytes that a worker needs for a run.
-
-    A forecast measures activations. This bound must be known before anything is timed, so it estimates them from above. It also
-    counts the pretrained values, as if a fork did not share them.
-    """
-    anatomy, work = workload.anatomy, workload.run_work(run)
-    parameters = workload.matrices.trained_parameters(run.to_train.parameters(anatomy))
-    tokens = max(work.longest, work.longest_scored)
-    return int(COPY_BYTES * ((COPIES + 1) * parameters + ACTIVATIONS * tokens * anatomy.count * anatomy.width))
 
 
 def run_concurrently(

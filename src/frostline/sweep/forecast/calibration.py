@@ -105,6 +105,7 @@ def calibrate(
         None if the budget does not allow the largest k, or if no loss is finite.
     """
     context, need, matrices = workload.context, workload.cached, workload.matrices
+    context.copies.keep_within(0)  # so that they do not count as memory in use
     chosen = _affordable(cases, matrices, speed, budget, always=_ends(cases) if ends else [])
     if _ends(cases)[0] not in chosen:  # a small k alone does not predict a large one
         return None

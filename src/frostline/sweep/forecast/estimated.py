@@ -39,4 +39,5 @@ def estimated_cells(
             memory_bytes=idle + (STEP_BYTES + COPY_BYTES) * trained,
             trainer_seconds=seconds if plain else None,
             timed=False,
+            stack=1,
         )

@@ -118,7 +118,7 @@ def _cells(
         times = [_seconds(workload, calibration, spec, work) for work in works]
         training, evaluation = (float(np.mean(each)) / workers for each in zip(*times, strict=True))
         near = calibration.points.nearest(spec.tune)
-        stack = min(near.stack, len(in_cell))  # the memory below is that of the whole stack
+        stack = min(near.stack, len(in_cell))
         trained, updated = (
             stack * count(spec.to_train.parameters(anatomy))
             for count in (matrices.trained_parameters, matrices.updated_parameters)
@@ -142,6 +142,7 @@ def _cells(
             if plain_points
             else None,
             timed=spec.tune in calibration.points,
+            stack=stack,
         )
 
 

@@ -31,6 +31,7 @@ class Cell:
     memory_bytes: float
     trainer_seconds: float | None  # with plain transformers (an estimator: the same); None if that was not requested
     timed: bool  # whether steps of this k were timed; otherwise they are interpolated
+    stack: int  # runs that are trained as one; the memory is that of all of them
 
 
 @dataclass(frozen=True)

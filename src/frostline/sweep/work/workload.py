@@ -9,6 +9,7 @@ from frostline.frozen.batches import ForwardBatch, Lengths, Rows
 from frostline.frozen.selection import StateSelection
 from frostline.model.trainable import Trainable
 from frostline.statistics.tune import FULL
+from frostline.sweep.work.memory import COPIES, COPY_BYTES
 from frostline.sweep.work.operations import (
     BatchTotals,
     OperationCounter,
@@ -24,6 +25,7 @@ from frostline.training.specification import RunSpec
 from frostline.training.steps import StepPlan
 from frostline.training.ways.phases import phases_of
 
+ACTIVATIONS = 64  # fp32 numbers that a step holds for each token, layer and unit of width; a high estimate
 PLAIN_BATCH = 8  # per_device_eval_batch_size of TrainingArguments
 
 
@@ -125,6 +127,17 @@ class Workload:
     def batch_operations(self, batch: ForwardBatch) -> float:
         """Operations of one batch of the forward pass over the frozen layers."""
         return self.matrices.forward(forward_totals(batch), stop=self.cached.depth(self.anatomy.count))
+
+    def memory_bound(self, run: RunSpec) -> int:
+        """An upper bound of the bytes that one process needs for a run.
+
+        A forecast measures activations. This bound must be known before anything is timed, so it estimates them from above. It
+        also counts the pretrained values, as if a fork did not share them.
+        """
+        anatomy, work = self.anatomy, self.run_work(run)
+        parameters = self.matrices.trained_parameters(run.to_train.parameters(anatomy))
+        tokens = max(work.longest, work.longest_scored)
+        return int(COPY_BYTES * ((COPIES + 1) * parameters + ACTIVATIONS * tokens * anatomy.count * anatomy.width))
 
     def timing_cases(self, runs: Sequence[RunSpec]) -> list[TimingCase]:
         """For each k the run with the most training examples."""

@@ -1,0 +1,83 @@
+"""The printed plan: the device, what fits into its memory, and the forecast."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import frostline
+from frostline.cli.plan_output import print_forecast, print_plan
+from frostline.model.memory import DeviceMemory
+from frostline.sweep.plan import PlannedDevice
+from frostline.sweep.progress import Progress
+from frostline.sweep.results.forecast_record import Cell, Forecast
+from tiny import SMALL
+
+T4 = PlannedDevice("NVIDIA T4", "float16", DeviceMemory(total=15_600_000_000, free=14_600_000_000, held=0))
+NAMES = ("last 0", "last 1", "all")
+
+
+@pytest.fixture
+def plan(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> frostline.Plan:
+    settings = {**SMALL, "model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "tune": "0,1,all", "seeds": 8}
+    return frostline.Sweep(progress=Progress(), **settings).plan(timed=False)
+
+
+def cell(plan: frostline.Plan, name: str, memory_bytes: float, stack: int = 1) -> Cell:
+    size = plan.runs[0].train_size
+    return Cell(name, size, 8, 1.0, 1.0, 2.0, memory_bytes, None, timed=True, stack=stack)
+
+
+def test_a_plan_names_its_device(plan: frostline.Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    threads = torch.get_num_threads()
+    print_plan(plan)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Device: ")]
+    assert len(lines) == 1 and lines[0].startswith(f"Device: CPU, {threads} thread")
+    assert lines[0].endswith("GB, float32.") and " GB free of " in lines[0]
+    print_plan(replace(plan, device=T4))
+    assert "\nDevice: NVIDIA T4, 14.6 GB free of 15.6 GB, float16.\n" in capsys.readouterr().out
+
+
+def rows_of(printed: str) -> list[list[str]]:
+    lines = printed.splitlines()
+    header = next(n for n, line in enumerate(lines) if line.startswith("tune "))
+    return [line.split() for line in lines[header : header + 4]]
+
+
+def test_a_plan_shows_the_size_of_stacks_and_what_fits(
+    plan: frostline.Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {"last 0": (1e9, 8), "last 1": (14.6e9, 4), "all": (14.7e9, 1)}
+    cells = tuple(cell(plan, name, *sizes[name]) for name in NAMES)
+    print_plan(replace(plan, device=T4, forecast=Forecast(cells, 0.0, 0.0)))
+    printed = capsys.readouterr().out
+    header, *rows = rows_of(printed)
+    assert header[-2:] == ["stack", "fits"]
+    assert [row[-2:] for row in rows] == [["8", "yes"], ["4", "yes"], ["1", "no"]]
+    assert "More memory than is free: all." in printed
+
+
+def test_workers_need_their_memory_at_the_same_time(plan: frostline.Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    cells = tuple(cell(plan, name, size) for name, size in zip(NAMES, (7e9, 8e9, 9e9), strict=True))
+    print_plan(replace(plan, device=T4, forecast=Forecast(cells, 0.0, 0.0, workers=2)))
+    printed = capsys.readouterr().out
+    header, *rows = rows_of(printed)
+    assert header[-1] == "fits" and "stack" not in header
+    assert [row[-1] for row in rows] == ["yes", "no", "no"] and "More memory than is free: last 1, all." in printed
+    print_plan(replace(plan, device=T4, forecast=Forecast(cells[:1], 0.0, 0.0)))  # the others are done
+    assert "More memory" not in capsys.readouterr().out
+
+
+def test_a_plan_prints_its_forecast(
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {**SMALL, "model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "seeds": 2}
+    made = frostline.Sweep(progress=Progress(), **settings | {"tune": "0,named,all", "tune_modules": "layer.1"}).plan()
+    print_plan(made)
+    print_forecast(made.forecast)
+    printed = capsys.readouterr().out
+    for words in ("per run", "memory", "Forecast from timed steps", "transformers' Trainer and its defaults"):
+        assert words in printed
+    assert "Full fine-tuning freezes nothing" in printed and "Named parts: a training step takes" in printed
+    assert "with the last layer, which has about as many parameters, it would take" in printed
