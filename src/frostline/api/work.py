@@ -79,7 +79,10 @@ def _prepare(folder: Folder, workers: int | None, progress: Progress) -> Prepare
         )
     spec = _located(folder.spec, Path(folder.origin.folder))
     changes = {"out": str(folder.out)} | ({} if workers is None else {"workers": workers})
-    return prepare(spec.model_copy(update=changes), {}, progress)
+    searched = folder.search is not None and not folder.search.over
+    return prepare(
+        spec.model_copy(update=changes), {}, progress, probes=searched
+    )  # as the search: the same hidden states
 
 
 def _located(spec: SweepSpec, folder: Path) -> SweepSpec:
