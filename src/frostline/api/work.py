@@ -61,7 +61,13 @@ def work(
             if folder.counts()["pending"]:
                 prepared, weights = _prepare(folder, workers, shown), BestWeights.in_folder(out)
                 with objects_frozen():
-                    execute(prepared, folder.runs, shown, weights=weights, wait=wait, silent_after=silent_after)
+                    execute(
+                        *(prepared, folder.runs, shown),
+                        weights=weights,
+                        wait=wait,
+                        silent_after=silent_after,
+                        shared=True,
+                    )
             while digests >= {run.digest for run in Folder(out).runs}:  # until a command adds more
                 if not (wait and _is_searched(out)):
                     return Folder(out).counts()

@@ -210,7 +210,7 @@ class Search:
     def _train(self, runs: Sequence[RunSpec]) -> None:
         weights = BestWeights.in_folder(self.prepared.store.out)
         if self.ray is None:
-            execute(self.prepared, runs, self.progress, weights=weights)
+            execute(self.prepared, runs, self.progress, weights=weights, shared=self.together is not None)
         else:
             self.ray.train(runs, weights)
 

@@ -13,6 +13,7 @@ from safetensors.numpy import load
 from frostline import FrostlineError
 from frostline.data.wording import first_line
 from frostline.sweep.execution.best_weights import BestWeights, not_stored
+from frostline.sweep.execution.queue import Queue
 from frostline.sweep.execution.sharing import POLL, shared_out
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
@@ -105,7 +106,7 @@ class Driver:
             if facts is not None:
                 self.progress.result(facts, run.trainable)
 
-        shared = shared_out(groups, store, Leases(store.out), wait=True, on_other=show)
+        shared = shared_out(Queue.as_given(groups), store, Leases(store.out), wait=True, on_other=show)
         with closing(shared) as tasks, closing(self.ended(tasks)) as ended_here:
             for run in ended_here:
                 show(run)
