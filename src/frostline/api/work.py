@@ -83,7 +83,7 @@ def _prepare(folder: Folder, workers: int | None, progress: Progress) -> Prepare
             f"The {splits[0]} table of {folder.out} was given in Python and is in no file: start the program that has it once "
             "more instead. Both then share the runs."
         )
-    spec = _located(folder.spec, Path(folder.origin.folder))
+    spec = _located(folder.spec, folder.origin.folder_for(folder.out))
     changes = {"out": str(folder.out)} | ({} if workers is None else {"workers": workers})
     searched = folder.search is not None and not folder.search.over
     return prepare(
