@@ -21,6 +21,7 @@ from measuring import Facts, Spread, as_json, markdown, settings_of, spread_text
 from random_model import SIZES, write_model, write_rows
 
 from frostline import Sweep
+from frostline.sweep.execution.queue import Queue
 from frostline.sweep.execution.sharing import shared_out
 from frostline.sweep.progress import Progress
 from frostline.sweep.register import register
@@ -102,7 +103,7 @@ def next_stack(out: Path) -> float:
     (folder.store.runs / last.digest).rename(out / "last")
     stacks = [[run] for run in folder.runs]
     _ = [run.digest for run in folder.runs]
-    dealt = shared_out(stacks, folder.store, Leases(out), wait=False)
+    dealt = shared_out(Queue.as_given(stacks), folder.store, Leases(out), wait=False)
     taken = seconds(lambda: next(dealt))
     dealt.close()
     (out / "last").rename(folder.store.runs / last.digest)

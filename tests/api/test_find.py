@@ -13,6 +13,7 @@ import pytest
 from transformers import pipeline
 
 import frostline
+import frostline.search.runs as runs_module
 import frostline.search.search as search_module
 import frostline.sweep.execution.execute as execute_module
 from frostline.report.rebuild import rebuild
@@ -58,7 +59,7 @@ def test_search_json_and_the_report_record_every_step(search_settings: dict[str,
 def test_seconds_of_parallel_steps_are_wall_clock_seconds(
     search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_module, "workers_for", lambda prepared, runs: 2)
+    monkeypatch.setattr(runs_module, "workers_for", lambda prepared, runs: 2)
     search = frostline.find(**{**search_settings, "workers": 2, "budget": None})["search"]
     assert search["budget_seconds"] == SECONDS  # four runs take less
     assert search["spent_seconds"] == pytest.approx(sum(step["seconds"] for step in search["steps"]))

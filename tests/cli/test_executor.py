@@ -1,4 +1,4 @@
-"""`frostline sweep --executor`, with programs in place of those of SLURM, and a stand-in for Ray."""
+"""`--executor` of the commands that train, with programs in place of those of SLURM, and a stand-in for Ray."""
 
 import os
 import shlex
@@ -8,15 +8,21 @@ from pathlib import Path
 import pytest
 
 import frostline as package
+from finished_runs import assert_same_predictions
 from frostline import FrostlineError, Sweep
 from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.store import Store
 from options import FAST
 from ray_here import RayHere
 from tiny import Frostline, sentences
 
 WORDS = ("sweep", "--model", "m", "--train", "t.csv", "--tune", "0,1", "--seeds", "2", "--out", "o", *FAST)
+SEARCH = ("find", *WORDS[1:5], "--max-k", "1", "--seeds", "1", "--head-learning-rate", "1e-3", *FAST)
 SLURM = ("--executor", "slurm", "--tasks", "2", "--sbatch", "--partition=gpu")
 ARRAY = "for task in 1 2; do bash $2 > $(dirname $2)/slurm-7_$task.log 2>&1 || exit; done; echo 7"
+TOGETHER = (
+    "for task in 1 2; do SLURM_ARRAY_TASK_ID=$task bash $2 > $(dirname $2)/slurm-7_$task.log 2>&1 & done; wait; echo 7"
+)
 
 
 @pytest.fixture
@@ -58,7 +64,45 @@ def test_print_shows_the_script_that_would_be_submitted_and_writes_nothing(
     assert f"work {shlex.quote(str(here / 'o'))} &\n" in got.out
 
 
-@pytest.mark.parametrize("command", ["sweep", "compare"])
+@pytest.mark.slow
+@pytest.mark.usefixtures("sbatch")
+def test_the_tasks_search_together_and_find_what_one_process_finds(
+    frostline: Frostline, here: Path, sbatch: Path
+) -> None:
+    """The first task decides. The other one gets the runs of its first step from the command, and waits for the next."""
+    sbatch.write_text(f"#!/bin/bash\n{TOGETHER}\n")
+    got = frostline(*SEARCH, "--out", "o", *SLURM)
+    assert got.code == 0, got.err
+    assert got.out == (
+        "Job 7 searches with 2 tasks of o/slurm.sh. `frostline status o --watch` shows its runs.\n"
+        "When they have ended, the answer is in o/slurm-7_1.log and in o/report.html.\n"
+    )
+    logs = [(here / "o" / f"slurm-7_{task}.log").read_text() for task in (1, 2)]
+    alone = frostline(*SEARCH, "--out", "alone", "--processes", "2")
+    assert alone.code == 0, alone.err
+    assert logs[0].endswith(alone.out.replace("alone", "o")) and "0 failed, 0 pending\n" in logs[1]
+    assert_same_predictions(Store(here / "o"), Store(here / "alone"))
+
+
+def test_the_script_of_a_search_has_its_flags(frostline: Frostline, here: Path) -> None:
+    more = ("--budget", "10min", "--class-weights", "negative=2,positive=1", "--no-tune-pooler", "--exhaustive")
+    got = frostline(*SEARCH, "--out", "o", *more, *SLURM, "--print")
+    assert got.code == 0 and not (here / "o").exists()
+    (line,) = (line for line in got.out.splitlines() if " -m frostline find " in line)
+    words = shlex.split(line)[3:-1]
+    assert {"--budget=10min", "--class-weights=negative=2,positive=1", "--no-tune-pooler", "--exhaustive"} < set(words)
+    assert "--processes=2" in words and "--executor" not in line
+    assert frostline(*words, "--executor", "slurm", "--print").code == 0  # all of them are flags
+
+
+def test_tasks_of_ray_serve_a_search(frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", stand_in := RayHere())  # type: ignore[arg-type]
+    got = frostline(*SEARCH, "--out", "o", "--executor", "ray", "--cpus", "1")
+    assert got.code == 0, got.err
+    assert len(stand_in.options) == len(Folder(here / "o").runs) and "report.html" in got.out
+
+
+@pytest.mark.parametrize("command", ["sweep", "compare", "find"])
 @pytest.mark.parametrize(
     ("executor", "flags"),
     [

@@ -1,4 +1,4 @@
-"""A real cluster of Ray with two nodes on this machine, one of which is killed in mid-sweep. CI does not install Ray (79 MB)."""
+"""A real cluster of Ray with two nodes on this machine. One is killed in mid-sweep. CI does not install Ray (79 MB)."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-import frostline as package
+import frostline
 from finished_runs import assert_same_predictions
 from frostline import Ray, Sweep
 from frostline.sweep.progress import Progress
@@ -38,7 +38,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A cluster whose head has one core."""
     from ray.cluster_utils import Cluster
 
-    for name, value in {**QUIET, "PYTHONPATH": f"{Path(package.__file__).parents[1]}"}.items():
+    for name, value in {**QUIET, "PYTHONPATH": f"{Path(frostline.__file__).parents[1]}"}.items():
         monkeypatch.setenv(name, value)
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     yield made
@@ -60,6 +60,15 @@ def test_a_node_is_killed_and_the_table_is_exact(settings: dict[str, Any], expec
     answer = Sweep(**own).run(ray=Ray(address=cluster.address), save_model=False)
     assert killed == [2 * SEEDS] and shown.runs_done == 2 * SEEDS and answer["runs"]["failed"] == 0
     assert_same_predictions(Store(Path(settings["out"])), expected)
+
+
+def test_a_search_trains_its_steps_on_both_nodes(search_settings: dict[str, Any], cluster: Any, tmp_path: Path) -> None:
+    cluster.add_node(num_cpus=1)
+    own = {**search_settings, "stack": 1, "workers": 1, "max_k": 1, "seeds": 1}
+    on_ray = frostline.find(**own, ray=Ray(address=cluster.address))
+    here = frostline.find(**{**own, "out": tmp_path / "here"}, processes=2)
+    assert on_ray["decision"] == here["decision"] and on_ray["runs"]["failed"] == 0
+    assert_same_predictions(Store(own["out"]), Store(tmp_path / "here"))
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import frostline
 from frostline.frozen.selection import StateSelection
 from frostline.model.memory import DeviceMemory
 from frostline.sweep.make_spec import make_spec
-from frostline.sweep.plan import Identity, PlannedDevice, expand
+from frostline.sweep.plan import Identity, Origin, PlannedDevice, expand
 from frostline.sweep.progress import Progress
 from frostline.training.run import run
 
@@ -38,6 +38,15 @@ def test_every_run_of_the_grid_appears_once_and_all_k_of_a_seed_are_together() -
     ]
     assert len({run.digest for run in runs}) == 20
     assert {run.head_learning_rate for run in runs} == {None, 1e-3}
+
+
+def test_the_origin_of_a_sweep_moves_with_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a" / "work").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "work")
+    origin = Origin.here(Path("../results/o"), ("train",))
+    assert origin == Origin("../../work", ("train",))  # no name above the folder that both are in
+    assert origin.folder_for(Path("../results/o")) == tmp_path / "a" / "work"
+    assert origin.folder_for(tmp_path / "b" / "results" / "o") == tmp_path / "b" / "work"
 
 
 def test_a_run_has_the_resolved_defaults_and_all_examples() -> None:

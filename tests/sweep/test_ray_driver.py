@@ -134,16 +134,14 @@ def test_a_task_that_is_lost_for_good_is_a_failed_run(
 
 
 def test_a_node_that_cannot_read_the_model_is_named(train: Train, prepared: Prepared, here: RayHere) -> None:
-    spec = {**(prepared.store.read_spec() or {}), "model": "/nowhere/m"}
-    prepared.store.write_spec(spec)
+    prepared.requested = prepared.requested.model_copy(update={"model": "/nowhere/m"})
     with pytest.raises(FrostlineError, match=r"On the node \S+: .*/nowhere/m"):
         train()
     assert set(here.cancelled) == {1, 2} and not list((prepared.store.out / "leases").iterdir())
 
 
 def test_a_node_with_another_version_is_named(train: Train, prepared: Prepared, here: RayHere) -> None:
-    spec = {**(prepared.store.read_spec() or {}), "weight_decay": 0.5}
-    prepared.store.write_spec(spec)
+    prepared.requested = prepared.requested.model_copy(update={"weight_decay": 0.5})
     with pytest.raises(FrostlineError, match=r"On the node .*of the runs are others here"):
         train()
 

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from frostline.sweep.execution.queue import Queue
 from frostline.sweep.execution.sharing import shared_out
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
@@ -25,7 +26,7 @@ def finish(store: Store, runs: list[RunSpec] | None) -> None:
 
 def test_alone_it_deals_out_every_stack_in_order(tmp_path: Path) -> None:
     store, dealt = Store(tmp_path), []
-    for stack in shared_out(STACKS, store, Leases(tmp_path), wait=False):
+    for stack in shared_out(Queue.as_given(STACKS), store, Leases(tmp_path), wait=False):
         dealt.append(stack)
         finish(store, stack)
     assert dealt == STACKS and not list((tmp_path / "leases").iterdir())
@@ -33,8 +34,8 @@ def test_alone_it_deals_out_every_stack_in_order(tmp_path: Path) -> None:
 
 def test_two_share_and_each_sees_what_the_other_has_ended(tmp_path: Path) -> None:
     store, seen = Store(tmp_path), list[RunSpec]()
-    one = shared_out(STACKS, store, Leases(tmp_path), wait=True, on_other=seen.append)
-    other = shared_out([RUNS], store, Leases(tmp_path), wait=False)
+    one = shared_out(Queue.as_given(STACKS), store, Leases(tmp_path), wait=True, on_other=seen.append)
+    other = shared_out(Queue.as_given([RUNS]), store, Leases(tmp_path), wait=False)
     first = next(one)
     assert first == RUNS[:2]
     second = next(other)
@@ -48,12 +49,25 @@ def test_two_share_and_each_sees_what_the_other_has_ended(tmp_path: Path) -> Non
     assert list(one) == [] and seen == RUNS[2:] and not list((tmp_path / "leases").iterdir())
 
 
+def test_two_take_the_runs_of_different_groups(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    queues = [Queue.by_group([[run] for run in RUNS], lambda run: run.seed % 2, lambda stack: 1.0) for _ in range(2)]
+    one, other = (shared_out(queue, store, Leases(tmp_path), wait=True) for queue in queues)
+    assert next(one) == RUNS[:1] and next(other) == RUNS[1:2]
+    finish(store, RUNS[:2])
+    assert next(other) == RUNS[3:]  # of its own group
+    finish(store, RUNS[3:])
+    assert next(other) == RUNS[2:3]  # it helps
+    finish(store, RUNS[2:3])
+    assert list(one) == list(other) == []
+
+
 def test_what_is_not_finished_is_given_back(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    one = shared_out(STACKS, store, Leases(tmp_path), wait=True)
+    one = shared_out(Queue.as_given(STACKS), store, Leases(tmp_path), wait=True)
     next(one)
     one.close()
-    assert next(shared_out(STACKS, store, Leases(tmp_path), wait=True)) == RUNS[:2]
+    assert next(shared_out(Queue.as_given(STACKS), store, Leases(tmp_path), wait=True)) == RUNS[:2]
 
 
 def test_one_that_does_not_wait_finds_out_whether_the_others_live(tmp_path: Path) -> None:
@@ -64,7 +78,7 @@ def test_one_that_does_not_wait_finds_out_whether_the_others_live(tmp_path: Path
         (tmp_path / "leases" / f"{silent.holder}.lock").unlink()
         for path in (tmp_path / "leases").glob("*.json"):
             path.write_text(path.read_text().replace('"kernel": "', '"kernel": "another '))
-        one = shared_out(STACKS, store, Leases(tmp_path), wait=False)
+        one = shared_out(Queue.as_given(STACKS), store, Leases(tmp_path), wait=False)
         assert next(one) is None and next(one) is None
         (tmp_path / "leases" / f"{silent.holder}.beat").write_text("1")
         assert list(one) == []
@@ -81,7 +95,7 @@ def test_a_run_that_ends_between_the_look_at_the_folder_and_its_lease_is_not_tra
 
     for stacks, dealt in (([RUNS[:1], RUNS[1:]], RUNS[2:]), ([RUNS[:3], RUNS[3:]], RUNS[2:3])):
         seen, store = list[RunSpec](), Slow(tmp_path)
-        shared = shared_out(stacks, store, Leases(tmp_path), wait=False, on_other=seen.append)
+        shared = shared_out(Queue.as_given(stacks), store, Leases(tmp_path), wait=False, on_other=seen.append)
         assert next(shared) == dealt
         finish(store, RUNS[2:])
         assert list(shared) == [] and seen[:2] == RUNS[:2] and not list((tmp_path / "leases").iterdir())

@@ -98,6 +98,29 @@ def test_what_a_task_does_at_a_signal(
     ] * bool(number)
 
 
+@pytest.mark.parametrize(
+    ("task", "code", "does"),
+    [
+        (1, 0, "-m frostline find --budget=1s"),
+        (1, 2, "-m frostline find --budget=1s\nscancel 17"),  # the others would wait forever
+        (1, 143, "-m frostline find --budget=1s"),  # preempted: it comes back
+        (2, 0, "-m frostline work {out} --wait"),
+        (2, 2, "-m frostline work {out} --wait"),
+    ],
+)
+def test_one_task_of_a_search_decides_and_without_it_all_end(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: int, code: int, does: str
+) -> None:
+    worker = program(programs, "worker", f"echo $@ >> said; exit {code}")
+    program(programs, "scancel", "echo scancel $@ >> said")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(worker))
+    text = script(tmp_path / "o", search=["find", "--budget=1s"])
+    env = {**os.environ, "SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_JOB_ID": "17"}
+    assert subprocess.run(["bash", "-c", text], env=env).returncode == code
+    assert (tmp_path / "said").read_text() == does.format(out=tmp_path / "o") + "\n"
+
+
 def test_the_number_of_the_job_is_returned(programs: Path, tmp_path: Path) -> None:
     program(programs, "sbatch", 'echo "41;cluster"; echo "$@" > ' + shlex.quote(str(tmp_path / "said")))
     assert submit(tmp_path, "the script") == "41"

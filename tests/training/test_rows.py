@@ -2,13 +2,16 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import frostline.training.run
 import frostline.training.session
 from frostline.model.places import HEAD
-from frostline.training.rows import train_rows
+from frostline.training.rows import subset_key, subset_rows, train_rows
 from frostline.training.run import run
 from frostline.training.seeds import generator_seed
 from training.runs import same, spec_of
@@ -53,6 +56,22 @@ def test_subsets_are_nested_and_stratified_and_depend_on_the_seed(context):
         for s, d in ((0, 0), (1, 0), (0, 1))
     ]
     assert set(fixed[0]) == set(fixed[1]) != set(fixed[2])
+
+
+@given(
+    st.sampled_from(["per-seed", "fixed"]),
+    st.sampled_from([0, 2, 3]),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1), st.sampled_from([8, 16, 20])), min_size=2, max_size=6),
+)
+def test_runs_with_the_same_key_train_on_the_same_rows(subset, folds, drawn):
+    targets = np.arange(40) % 2
+    of_row = np.arange(40) % folds if folds else None
+    rows = {}
+    for seed, data_seed, size in drawn:
+        spec = spec_of(seed=seed, data_seed=data_seed, train_size=size, subset=subset, folds=folds)
+        rows.setdefault(subset_key(spec, targets, of_row), []).append(set(subset_rows(spec, targets, of_row)))
+    assert all(one == some[0] for some in rows.values() for one in some)
+    assert len(rows) == len({frozenset(some[0]) for some in rows.values()})  # and with another key on others
 
 
 def test_every_purpose_has_a_different_seed():

@@ -1,5 +1,6 @@
 """``frostline.find``: the k to tune, with as little training as possible."""
 
+from contextlib import nullcontext
 from typing import Any
 
 from frostline import FrostlineError
@@ -9,8 +10,12 @@ from frostline.data.parsing import parse_duration
 from frostline.search.defaults import DEFAULTS
 from frostline.search.search import Search
 from frostline.statistics.tune import FULL, Tune
-from frostline.sweep.prepare import prepare
+from frostline.sweep import slurm
+from frostline.sweep.execution.cuts import check_cuts
+from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
+from frostline.sweep.ray.cluster import Ray, package
+from frostline.sweep.ray.driver import driver_on
 from frostline.sweep.specification import CHOSEN_BY_SEARCH
 
 
@@ -19,6 +24,8 @@ def find(
     budget: float | str | None = None,
     max_k: int | None = None,
     exhaustive: bool = False,
+    processes: int | None = None,
+    ray: Ray | None = None,
     progress: Progress | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
@@ -31,6 +38,9 @@ def find(
             of four full fine-tunings and two minutes.
         max_k: The largest k to train. It then replaces full fine-tuning as the reference.
         exhaustive: Train the whole grid.
+        processes: How many processes train the runs: this one, and others that call :func:`frostline.work`. A step then has
+            runs for all of them. With Ray: how many tasks train at the same time, by default all that fit into the cluster.
+        ray: Train the runs as tasks of Ray instead of here.
         progress: Shows progress; by default on the terminal.
         **settings: The settings of :class:`frostline.Sweep`, except ``tune``, ``tune_modules`` and ``grid``, with one train
             size. ``learning_rate`` lists the learning rates to try for k > 0, ``head_learning_rate`` those for k = 0. ``seeds``
@@ -42,37 +52,97 @@ def find(
     Raises:
         FrostlineError: A setting, the data or the model is unusable; the message says what to do.
     """
-    for name in CHOSEN_BY_SEARCH:
-        if settings.get(name) is not None:
-            raise FrostlineError(f"A search chooses {name} itself: leave it out, or run `frostline sweep`.")
+    seconds = _seconds(budget)
+    if processes is not None and processes < 1:
+        raise FrostlineError(f"processes cannot be {processes}: give 1 or more.")
+    sweep, shown = _grid(max_k, settings), progress or suitable_progress()
+    if ray is not None:
+        package()
+    try:
+        prepared = _prepare(sweep, max_k, shown)
+        make_folder(prepared.store.out)
+        with nullcontext() if ray is None else driver_on(prepared, shown, ray) as driver:
+            search = Search.start(prepared, shown, seconds, processes=processes, ray=driver)
+            return search.run(exhaustive=exhaustive)
+    finally:
+        shown.close()
+
+
+def submit(
+    script: str,
+    *,
+    budget: float | str | None = None,
+    max_k: int | None = None,
+    exhaustive: bool = False,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> str:
+    """Write the first step of a search into its folder, and submit the script of a SLURM job array that does the search.
+
+    Args:
+        script: The script, of which one task calls :func:`find` with these arguments.
+        budget: As for :func:`find`.
+        max_k: As for :func:`find`.
+        exhaustive: As for :func:`find`.
+        progress: Shows progress; by default on the terminal.
+        **settings: As for :func:`find`.
+
+    Returns:
+        The number of the job.
+
+    Raises:
+        FrostlineError: As for :func:`find`. Or sbatch is not there or refuses the script.
+    """
+    seconds = _seconds(budget)
+    sweep, shown = _grid(max_k, settings), progress or suitable_progress()
+    try:
+        prepared = _prepare(sweep, max_k, shown)
+        shown.begin("checking that the model can be cut")
+        check_cuts(prepared)
+        make_folder(prepared.store.out)
+        Search.plan(prepared, shown, seconds, exhaustive=exhaustive)
+    finally:
+        shown.close()
+    return slurm.submit(sweep.out, script)
+
+
+def _seconds(budget: float | str | None) -> float | None:
+    """A budget in seconds."""
     if isinstance(budget, str):
         budget = parse_duration(budget)
     if budget is not None and not budget > 0:
         raise FrostlineError(f"budget cannot be {budget:g}: give seconds of training, above 0.")
+    return budget
+
+
+def _grid(max_k: int | None, settings: dict[str, Any]) -> Sweep:
+    """The sweep of all runs that the search may train, before the layers of the model are known."""
+    for name in CHOSEN_BY_SEARCH:
+        if settings.get(name) is not None:
+            raise FrostlineError(f"A search chooses {name} itself: leave it out, or run `frostline sweep`.")
     if max_k is not None and max_k < 1:
         raise FrostlineError(f"max_k cannot be {max_k}: give 1 or more.")
-    given = {**DEFAULTS, **settings, "tune": 0}
-    sweep = Sweep(**given)
+    sweep = Sweep(**{**DEFAULTS, **settings, "tune": 0})
     if sweep.spec.train_size and len(sweep.spec.train_size) > 1:
         raise FrostlineError(
             "A search has one train size: give one --train-size, or run `frostline sweep` for several."
         )
-    shown = progress or suitable_progress()
-    try:
-        prepared = prepare(
-            sweep.spec, sweep.sources, shown, tunes=lambda layers: _values_of_tune(layers, max_k), probes=True
+    return sweep
+
+
+def _prepare(sweep: Sweep, max_k: int | None, progress: Progress) -> Prepared:
+    """Load the model and the data, and show what the user should know of them."""
+    prepared = prepare(
+        sweep.spec, sweep.sources, progress, tunes=lambda layers: _values_of_tune(layers, max_k), probes=True
+    )
+    for note in prepared.plan.notes:
+        progress.note(note)
+    if max_k is None and FULL not in prepared.requested.tune:
+        progress.note(
+            f"The search compares k = 0 to {prepared.requested.tune[-1]}, as many layers as fit into memory beside their "
+            "optimizer. Full fine-tuning cannot be streamed."
         )
-        make_folder(prepared.store.out)
-        for note in prepared.plan.notes:
-            shown.note(note)
-        if max_k is None and FULL not in prepared.requested.tune:
-            shown.note(
-                f"The search compares k = 0 to {prepared.requested.tune[-1]}, as many layers as fit into memory beside their "
-                "optimizer. Full fine-tuning cannot be streamed."
-            )
-        return Search.start(prepared, shown, budget).run(exhaustive=exhaustive)
-    finally:
-        shown.close()
+    return prepared
 
 
 def _values_of_tune(layers: int, max_k: int | None) -> tuple[Tune, ...]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from time import sleep
 
 from frostline import FrostlineError
+from frostline.data.load import Data
 from frostline.fast.garbage_collection import objects_frozen
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import execute
@@ -55,13 +56,21 @@ def work(
         for damage in store.check():
             shown.note(damage)
         store.retry({run.digest for run in Folder(out).runs}, retry)
+        data: Data | None = None
         while True:
             folder = Folder(out)
             digests = {run.digest for run in folder.runs}
             if folder.counts()["pending"]:
-                prepared, weights = _prepare(folder, workers, shown), BestWeights.in_folder(out)
+                prepared, weights = _prepare(folder, workers, shown, data), BestWeights.in_folder(out)
+                data = prepared.data  # the next step of a search needs the same
                 with objects_frozen():
-                    execute(prepared, folder.runs, shown, weights=weights, wait=wait, silent_after=silent_after)
+                    execute(
+                        *(prepared, folder.runs, shown),
+                        weights=weights,
+                        wait=wait,
+                        silent_after=silent_after,
+                        shared=True,
+                    )
             while digests >= {run.digest for run in Folder(out).runs}:  # until a command adds more
                 if not (wait and _is_searched(out)):
                     return Folder(out).counts()
@@ -70,16 +79,18 @@ def work(
         shown.close()
 
 
-def _prepare(folder: Folder, workers: int | None, progress: Progress) -> Prepared:
+def _prepare(folder: Folder, workers: int | None, progress: Progress, data: Data | None) -> Prepared:
     """The sweep in a folder, prepared from nothing but the folder, the model and the data."""
     if splits := folder.origin.in_memory:
         raise FrostlineError(
             f"The {splits[0]} table of {folder.out} was given in Python and is in no file: start the program that has it once "
             "more instead. Both then share the runs."
         )
-    spec = _located(folder.spec, Path(folder.origin.folder))
+    spec = _located(folder.spec, folder.origin.folder_for(folder.out))
     changes = {"out": str(folder.out)} | ({} if workers is None else {"workers": workers})
-    return prepare(spec.model_copy(update=changes), {}, progress)
+    searched = folder.search is not None and not folder.search.over
+    # A search also caches what its probes read. Without it, the states of the last layer would differ in the last bits.
+    return prepare(spec.model_copy(update=changes), {}, progress, probes=searched, data=data)
 
 
 def _located(spec: SweepSpec, folder: Path) -> SweepSpec:

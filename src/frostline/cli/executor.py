@@ -1,18 +1,21 @@
-"""Who trains the runs of a sweep: this process, the tasks of a SLURM job array, or tasks of Ray."""
+"""Who trains the runs of a sweep or search: this process, the tasks of a SLURM job array, or tasks of Ray."""
 
 import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from frostline import FrostlineError
-from frostline.cli.answer_output import run_and_print
+from frostline.cli.answer_output import print_answer, run_and_print
+from frostline.cli.flags import as_words
 from frostline.sweep.slurm import FILE, TASKS, script
 
 if TYPE_CHECKING:  # it imports torch, which --help does not need
     from frostline.api.sweep import Sweep
+    from frostline.sweep.ray.cluster import Ray
 
 CLUSTER = "Cluster"
 SLURM, RAY = ("--tasks", "--sbatch", "--print"), ("--address", "--cpus", "--gpus")
@@ -22,8 +25,8 @@ Name = Annotated[
     typer.Option(
         "--executor",
         metavar="NAME",
-        help="Who trains the runs: local (this process), slurm (the tasks of a job array; run the command without this flag "
-        "when they have ended), or ray (tasks of Ray).",
+        help="Who trains the runs: local (this process), slurm (the tasks of a job array, which end a search; after a sweep, run "
+        "the command without this flag), or ray (tasks of Ray).",
         rich_help_panel=CLUSTER,
     ),
 ]
@@ -88,10 +91,7 @@ class Executor:
         if self.name == "local":
             run_and_print(sweep, retry=retry)
         elif self.name == "ray":
-            from frostline.sweep.ray.cluster import Ray
-
-            ray = Ray(address=self.address, cpus=self.cpus, gpus=self.gpus)
-            run_and_print(sweep, retry=retry, ray=ray)
+            run_and_print(sweep, retry=retry, ray=self.ray)
         elif self.print_only:
             print(script(sweep.out, tasks=self.tasks, options=self.sbatch), end="")
         else:
@@ -101,6 +101,34 @@ class Executor:
                 "shows them.\nWhen they have ended, the same command without --executor writes the answer, the report and the "
                 "model."
             )
+
+    def search(self, processes: int | None, **settings: Any) -> None:
+        """Search with these settings and print the answer, or submit the search and print what to do next."""
+        from frostline.api import find
+
+        out = Path(settings["out"]).expanduser()
+        if self.name != "slurm":
+            ray = self.ray if self.name == "ray" else None
+            print_answer(find.find(processes=processes, ray=ray, **settings), out)
+            return
+        exhaustive = settings["exhaustive"] or None  # it has no flag for the opposite
+        words = ["find", *as_words({**settings, "exhaustive": exhaustive, "processes": processes or self.tasks})]
+        text = script(out, tasks=self.tasks, options=self.sbatch, search=words)
+        if self.print_only:
+            print(text, end="")
+            return
+        job = find.submit(text, **settings)
+        print(
+            f"Job {job} searches with {self.tasks} tasks of {out / FILE}. `frostline status {out} --watch` shows its runs.\n"
+            f"When they have ended, the answer is in {out / f'slurm-{job}_1.log'} and in {out / 'report.html'}."
+        )
+
+    @property
+    def ray(self) -> "Ray":
+        """The cluster of Ray, and what each task asks for."""
+        from frostline.sweep.ray.cluster import Ray
+
+        return Ray(address=self.address, cpus=self.cpus, gpus=self.gpus)
 
 
 def with_executor(command: Callable[..., None]) -> Any:

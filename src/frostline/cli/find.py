@@ -1,11 +1,10 @@
 """`frostline find`: search for what to tune."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from frostline.cli.answer_output import print_answer
+from frostline.cli.executor import Executor, with_executor
 from frostline.cli.flags import as_typed, with_settings
 from frostline.cli.help import PanelCommand
 from frostline.cli.program import app
@@ -55,12 +54,25 @@ Exhaustive = Annotated[
     bool, typer.Option("--exhaustive", help="Train the whole grid, to verify the search.", rich_help_panel=SEARCH)
 ]
 
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Processes that train the runs: this one, and each `frostline work FOLDER --wait`. A step has runs for all of "
+        "them. [default: 1; the tasks of SLURM, or those that fit into a cluster of Ray]",
+        show_default=False,
+        rich_help_panel=SEARCH,
+    ),
+]
+
 
 @app.command(cls=PanelCommand, short_help="Search for what to tune, with few runs.")
 @with_settings(file=False, leave_out=(*CHOSEN_BY_SEARCH, *DEFAULTS), out="frostline-find")
+@with_executor
 def find(
     settings: dict[str, Any],
     *,
+    who: Executor,
     budget: Budget = None,
     max_k: MaxK = None,
     learning_rate: LearningRate = None,
@@ -69,6 +81,7 @@ def find(
     folds: Folds = None,
     evaluations_per_epoch: EvaluationsPerEpoch = None,
     exhaustive: Exhaustive = False,
+    processes: Processes = None,
 ) -> None:
     """Search for what to tune, with few runs.
 
@@ -77,8 +90,6 @@ def find(
 
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """
-    from frostline.api.find import find as search
-
     given = {
         "learning_rate": learning_rate,
         "head_learning_rate": head_learning_rate,
@@ -87,5 +98,4 @@ def find(
         "evaluations_per_epoch": evaluations_per_epoch,
     }
     settings |= {name: value for name, value in given.items() if value is not None}
-    answer = search(budget=budget, max_k=max_k, exhaustive=exhaustive, **settings)
-    print_answer(answer, Path(settings["out"]).expanduser())
+    who.search(processes, budget=budget, max_k=max_k, exhaustive=exhaustive, **settings)

@@ -1,7 +1,7 @@
 """One flag for each setting of a sweep, grouped in panels of ``--help``."""
 
 import inspect
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Optional, get_args, get_origin
@@ -146,6 +146,20 @@ def as_typed(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def as_words(flags: Mapping[str, Any]) -> list[str]:
+    """Flags as a user types them. Those that are None are left out."""
+    words = []
+    for name, value in flags.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif isinstance(value, dict):
+            words.append(f"--{flag}={','.join(f'{key}={one}' for key, one in value.items())}")
+        elif value is not None:
+            words.append(f"--{flag}={as_typed(value)}")
+    return words
 
 
 def _settings_in(file: Path) -> dict[str, Any]:

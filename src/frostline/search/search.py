@@ -16,13 +16,13 @@ from frostline.report.rebuild import settings_of
 from frostline.search.probing import fit_alternatives
 from frostline.search.race import race
 from frostline.search.recorder import Recorder
+from frostline.search.runs import Runs, run_here, run_together, runs_of, sweep_of
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import (
     NOTHING_LEARNED,
     Outcome,
     RaceSettings,
     Step,
-    Trial,
     Verdict,
     in_words,
     interim_analyses,
@@ -30,23 +30,17 @@ from frostline.search.trials import (
 )
 from frostline.statistics.decision import Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
-from frostline.statistics.tune import Tune
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
-from frostline.sweep.execution.workers import workers_for
-from frostline.sweep.grids import MoreRuns
-from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
+from frostline.sweep.ray.driver import Driver
 from frostline.sweep.register import register
 from frostline.sweep.results.alternatives import write_alternatives
 from frostline.sweep.results.search_record import read_search
-from frostline.sweep.specification import SweepSpec
 from frostline.sweep.work.workload import Workload
 from frostline.training.probes.alternatives import Alternatives
 from frostline.training.specification import RunSpec
-
-Runs = Mapping[Trial, RunSpec]
 
 
 @dataclass
@@ -60,6 +54,8 @@ class Search:
         runs: Every run that the search may train. The folder may have others.
         board: The results so far.
         recorder: Writes search.json.
+        together: How many runs are trained at the same time, by all processes; None if this one is alone.
+        ray: Trains the runs as tasks of Ray; None trains them here.
     """
 
     prepared: Prepared
@@ -68,27 +64,61 @@ class Search:
     runs: Runs
     board: Scoreboard
     recorder: Recorder
+    together: int | None = None
+    ray: Driver | None = None
 
     @classmethod
-    def start(cls, prepared: Prepared, progress: Progress, budget: float | None) -> Self:
+    def start(
+        cls,
+        prepared: Prepared,
+        progress: Progress,
+        budget: float | None,
+        *,
+        processes: int | None = None,
+        ray: Driver | None = None,
+    ) -> Self:
         """Cache the hidden states, fit models that train no layer, and set up the race.
 
         Args:
             prepared: The grid of all runs that the search may train, with one training-set size.
             progress: Where progress is reported.
             budget: Wall-clock seconds for all runs; None: the default budget.
+            processes: How many processes or tasks of Ray train the runs; None: this one, or all that fit into the cluster.
+            ray: Trains the runs as tasks of Ray; None trains them here.
         """
         prepared.set_damage_aside(progress)
+        runs = runs_of(prepared)
+        fitted = _alternatives(prepared, runs, progress)
+        together = run_together(prepared, runs, processes, ray)
+        return cls._of(prepared, progress, runs, budget, *fitted, together=together, ray=ray)
+
+    @classmethod
+    def plan(cls, prepared: Prepared, progress: Progress, budget: float | None, *, exhaustive: bool) -> None:
+        """Write the first step into the folder, which no result decides, so that other processes can begin with it."""
+        nothing = Alternatives(None, None, {}, {})
+        search = cls._of(prepared, progress, runs_of(prepared), budget, nothing, {})
+        search._request(search._whole_grid() if exhaustive else next(race(search.board)))
+
+    @classmethod
+    def _of(
+        cls,
+        prepared: Prepared,
+        progress: Progress,
+        runs: Runs,
+        budget: float | None,
+        alternatives: Alternatives,
+        estimates: Mapping[str, int | None],
+        *,
+        together: int | None = None,
+        ray: Driver | None = None,
+    ) -> Self:
+        """Set up the race."""
         earlier = read_search(prepared.store.out)
-        runs = {
-            Trial(run.tune, run.learning_rate, run.seed): run
-            for run in expand(prepared.requested, prepared.identity)
-            if run.learning_rate is not None
-        }
-        alternatives, estimates = _alternatives(prepared, runs, progress)
         identity, validation = prepared.identity, prepared.data.validation
         rows = Labelled(validation.targets, identity.task_type, identity.labels, identity.metric)
         settings = _race_settings(prepared, runs, rows.chance, budget)
+        if together:
+            settings = replace(settings, workers=together)
         if estimate := estimates.get("probes"):
             settings = replace(settings, start_k=min(estimate, -(-identity.layers // 2)))
         logits = _validation_logits(prepared, runs, alternatives.values)
@@ -97,10 +127,9 @@ class Search:
         alternatives, names = replace(alternatives, values=defined), tuple(defined)
         low = max((evidence.alone(name)["low"] for name in names), default=settings.alternative_score)
         board = Scoreboard(replace(settings, alternatives=names, alternative_score=low), evidence)
-        write_alternatives(prepared.store.out, alternatives.values)
         requested = set(earlier.requested) if earlier else set()
         recorder = Recorder(prepared.store, runs, board, alternatives.facts, estimates, requested)
-        return cls(prepared, progress, alternatives, runs, board, recorder)
+        return cls(prepared, progress, alternatives, runs, board, recorder, together, ray)
 
     def run(self, *, exhaustive: bool) -> dict[str, Any]:
         """Run the race until it ends or is interrupted.
@@ -113,6 +142,7 @@ class Search:
         """
         if sentence := self.alternatives.sentence:
             self.progress.note(f"Linear probes, no layer trained: {sentence}")
+        write_alternatives(self.prepared.store.out, self.alternatives.values)
         self.recorder.write()  # from now on the test scores are hidden until the search is over
         try:
             with objects_frozen():
@@ -139,8 +169,9 @@ class Search:
 
     def _grid(self) -> Verdict:
         """Train every run of the grid in one step."""
-        self.board.steps.append(tuple(self.runs))
-        self._train_step(Step(self.board.steps[-1], "Train the whole grid (--exhaustive)."))
+        step = self._whole_grid()
+        self.board.steps.append(step.trials)
+        self._train_step(step)
         trained, settings = "The whole grid was trained.", self.board.settings
         if self.board.best_learning_rate(settings.reference) is None:
             return Verdict(f"{trained} {reference_failed(settings.reference)}", no_reference=True)
@@ -148,18 +179,17 @@ class Search:
             return Verdict(f"{trained} {NOTHING_LEARNED}", nothing_learned=True)
         return Verdict(trained)
 
+    def _whole_grid(self) -> Step:
+        return Step(tuple(self.runs), "Train the whole grid (--exhaustive).")
+
     def _train_step(self, step: Step) -> None:
         """Train the trials of a step that have no result yet, and record their outcomes."""
         self.progress.note(step.why)
-        runs = {trial: self.runs[trial] for trial in step.trials}
-        self.recorder.requested |= {run.digest for run in runs.values()}
-        self.recorder.write()  # if the search is killed now, the next one knows that these runs were its own
-        spec = _sweep_of(self.prepared.requested, [*self.recorder.trials, *step.trials])
-        register(replace(self.prepared, spec=spec))
+        runs = self._request(step)
         store = self.prepared.store
         store.retry({run.digest for run in runs.values()}, ("failed",))
         try:
-            execute(self.prepared, list(runs.values()), self.progress, weights=BestWeights.in_folder(store.out))
+            self._train(list(runs.values()))
         except KeyboardInterrupt:
             finished = {trial: self._outcome(run) for trial, run in runs.items() if store.has(run.digest)}
             self.recorder.add(step.why, finished)
@@ -168,14 +198,31 @@ class Search:
         self.recorder.write()
         self.progress.note(self._so_far())
 
+    def _request(self, step: Step) -> Runs:
+        """Write the runs of a step into the folder, where other processes find them."""
+        runs = {trial: self.runs[trial] for trial in step.trials}
+        self.recorder.requested |= {run.digest for run in runs.values()}
+        self.recorder.write()  # if the search is killed now, the next one knows that these runs were its own
+        spec = sweep_of(self.prepared.requested, [*self.recorder.trials, *step.trials])
+        register(replace(self.prepared, spec=spec))
+        return runs
+
+    def _train(self, runs: Sequence[RunSpec]) -> None:
+        weights = BestWeights.in_folder(self.prepared.store.out)
+        if self.ray is None:
+            execute(self.prepared, runs, self.progress, weights=weights, shared=self.together is not None)
+        else:
+            self.ray.train(runs, weights)
+
     def _outcome(self, run: RunSpec) -> Outcome:
         """The outcome of a run; a diverged run has no score."""
         if not self.prepared.store.has(run.digest):  # it ended in an error
             return Outcome(None, 0.0)
         facts = self.prepared.store.result(run.digest)
         score = facts["validation_best"] if facts["outcome"] != "diverged" else None
-        workers = facts["provenance"]["workers"]
-        return Outcome(score, facts["cost"]["run_seconds"] * workers, run.digest, workers, facts["outcome"])
+        own = facts["provenance"]["workers"]
+        seconds, workers = facts["cost"]["run_seconds"] * own, max(own, self.together or 1)
+        return Outcome(score, seconds, run.digest, workers, facts["outcome"])
 
     def _so_far(self) -> str:
         """A line of progress: the best choice so far and how sure that is, the time spent and the budget left."""
@@ -215,7 +262,7 @@ def _race_settings(prepared: Prepared, runs: Runs, chance: float, budget: float 
         operations={tune: workload.operations(run) for tune, run in {r.tune: r for r in runs.values()}.items()},
         budget=budget,
         folds=prepared.identity.folds,
-        workers=workers_for(prepared, [run for run in runs.values() if run.tune == reference][:2]),
+        workers=run_here(prepared, runs),
     )
 
 
@@ -234,15 +281,3 @@ def _validation_logits(
         return prepared.store.predictions_on_all_rows(by_digest[name], folds)
 
     return logits
-
-
-def _sweep_of(spec: SweepSpec, trials: Sequence[Trial]) -> SweepSpec:
-    """The sweep that consists of these trials."""
-    seeds: dict[tuple[Tune, tuple[float, ...] | None], list[int]] = {}
-    for trial in trials:  # k = 0 is trained at all of its own learning rates
-        seeds.setdefault((trial.tune, (trial.learning_rate,) if trial.tune else None), []).append(trial.seed)
-    first, *others = [
-        MoreRuns(tune=(tune,), learning_rate=rates, seeds=tuple(dict.fromkeys(some)))
-        for (tune, rates), some in seeds.items()
-    ]
-    return spec.model_copy(update={**first.values(), "grid": tuple(others)})

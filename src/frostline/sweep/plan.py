@@ -1,9 +1,10 @@
 """The plan of a sweep: its runs, the hidden states that they share, and the disk space that both need."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from frostline import FrostlineError
 from frostline.statistics.tune import NAMED, Tune, name_of, sort_key
@@ -26,8 +27,19 @@ Cell = tuple[int, int, float | None, Tune, float | None]
 class Origin:
     """Where a sweep was started: what another process needs, besides the settings, to find the model and the data."""
 
-    folder: str  # from which relative paths start
+    folder: str  # from which relative paths start, as seen from the folder of the sweep: it names nothing else of the machine
     in_memory: tuple[str, ...]  # the splits that were given in Python, not as files
+
+    @classmethod
+    def here(cls, out: Path, in_memory: tuple[str, ...]) -> Self:
+        """The origin of a sweep in ``out`` that is started in the working folder."""
+        here = Path.cwd()
+        same_drive = here.drive == out.absolute().drive  # on Windows, there is no way from one drive to another
+        return cls(os.path.relpath(here, out.resolve()) if same_drive else str(here), in_memory)
+
+    def folder_for(self, out: Path) -> Path:
+        """The folder from which relative paths start, for the sweep in ``out``."""
+        return Path(os.path.normpath(out.resolve() / self.folder))
 
 
 def read_origin(written: Mapping[str, Any]) -> Origin:

@@ -140,7 +140,7 @@ def prepare(
     plan = make_plan(
         spec=spec, identity=identity, runs=runs, context=context, data=data, encoded=encoded, store=store, probes=probes
     )
-    origin = Origin(str(Path.cwd()), tuple(name for name in SPLITS if name in sources))
+    origin = Origin.here(store.out, tuple(name for name in SPLITS if name in sources))
     plan = load_upper_layers(spec, plan, pretrained, machine)
     return Prepared(spec, data, pretrained, identity, context, plan, store, requested, origin)
 

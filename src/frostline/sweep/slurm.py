@@ -3,6 +3,7 @@
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from frostline import FrostlineError
@@ -30,24 +31,37 @@ stop() {{ stopped=yes; [ -z "$worker" ] || kill -TERM $worker; }}
 trap stop TERM
 # Shortly before the time limit: the same, and the task itself asks to be queued again.
 trap 'again=yes; stop' USR1
-{python} -m frostline work {out} &
+{worker}
 worker=$!
 [ -z "$stopped" ] || stop  # the signal came before the worker
 while kill -0 $worker 2>/dev/null; do wait $worker; done
 wait $worker
 code=$?
 if [ "$again" = yes ] && [ $code = {terminated} ]; then scontrol requeue "$SLURM_JOB_ID"; fi
-exit $code
+{failed}exit $code
+"""
+WORKER = "{python} -m frostline work {out} &"
+SEARCHER = """\
+# The first task decides what is trained next. The others train with it until the search is over.
+if [ "$SLURM_ARRAY_TASK_ID" = 1 ]; then
+    {python} -m frostline {words} &
+else
+    {python} -m frostline work {out} --wait &
+fi"""
+FAILED = """\
+# Without the first task, the others would wait forever. If it was stopped, SLURM or a user decides.
+if [ "$SLURM_ARRAY_TASK_ID" = 1 ] && [ $code != 0 ] && [ $code != {terminated} ]; then scancel "$SLURM_ARRAY_JOB_ID"; fi
 """
 
 
-def script(out: Path, *, tasks: int = TASKS, options: str = "") -> str:
-    """The script of a job array whose tasks train the runs of the sweep in ``out``.
+def script(out: Path, *, tasks: int = TASKS, options: str = "", search: Sequence[str] = ()) -> str:
+    """The script of a job array whose tasks train the runs of the sweep or search in ``out``.
 
     Args:
         out: The folder of the sweep, which every node must be able to open.
         tasks: The number of tasks of the array, each with one worker.
         options: Options of sbatch for each task, as on a command line. They take precedence over those of the script.
+        search: The words of the ``frostline find`` that one task calls; empty for a sweep.
 
     Raises:
         FrostlineError: The number of tasks or the options are impossible.
@@ -55,16 +69,17 @@ def script(out: Path, *, tasks: int = TASKS, options: str = "") -> str:
     if tasks < 1:
         raise FrostlineError(f"--tasks cannot be {tasks}: give 1 or more.")
     out = out.absolute()
-    words = _options(options)
+    words, folder = _options(options), shlex.quote(str(Path.cwd()))
+    program = {"python": shlex.quote(sys.executable), "out": shlex.quote(str(out))}
     return SCRIPT.format(
         tasks=tasks,
         log=shlex.quote(str(out).replace("%", "%%") + "/slurm-%A_%a.log"),
         before_limit=BEFORE_LIMIT,
         own=f"#SBATCH {shlex.join(words)}\n" if words else "",
-        folder=shlex.quote(str(Path.cwd())),
-        python=shlex.quote(sys.executable),
-        out=shlex.quote(str(out)),
+        folder=folder,
+        worker=(SEARCHER if search else WORKER).format(words=shlex.join(search), **program),
         terminated=TERMINATED,
+        failed=FAILED.format(terminated=TERMINATED) if search else "",
     )
 
 

@@ -1,5 +1,6 @@
 """The rows of the pool that a run trains on, their order, and the rows that it is scored on."""
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,16 @@ def subset_rows(spec: RunSpec, targets: NDArray[Any], folds: Rows | None) -> Row
     pool = np.arange(len(targets)) if folds is None or spec.fold is None else np.flatnonzero(folds != spec.fold)
     seed = generator_seed(spec.data_seed if spec.subset == "fixed" else spec.seed, f"subset-{spec.subset}")
     return pool[subset_indices(targets[pool], spec.train_size, seed)]
+
+
+def subset_key(spec: RunSpec, targets: NDArray[Any], folds: Rows | None) -> Hashable:
+    """A key of the training rows of a run: runs with the same key train on the same rows.
+
+    The arguments are those of :func:`subset_rows`.
+    """
+    pool = len(targets) if folds is None or spec.fold is None else int((folds != spec.fold).sum())
+    seed = spec.data_seed if spec.subset == "fixed" else spec.seed
+    return spec.fold, spec.train_size, seed if spec.train_size < pool else None
 
 
 def validation_rows(context: RunContext, spec: RunSpec) -> Rows:

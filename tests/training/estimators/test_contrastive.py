@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import frostline
+from finished_runs import assert_same_predictions
 from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.sweep.progress import Progress
+from frostline.sweep.results.store import Store
 from frostline.training.context import RunContext
 from frostline.training.estimators.contrastive import SetFitEstimator
 from frostline.training.rows import train_rows
@@ -87,6 +89,48 @@ def test_a_stored_model_is_restored_and_saved(texts_of_films: RunContext, tmp_pa
     assert predicted.predicted == [opened.labels[n] for n in probabilities.argmax(1)]
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "It is good." in card and not any(text in card for text in texts)
+
+
+def test_an_interrupted_run_is_trained_again_from_its_start(
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own package trains, which keeps no checkpoint of frostline."""
+    setfit = pytest.importorskip("setfit")
+    from transformers import TrainerCallback
+
+    class Interrupts(TrainerCallback):
+        def on_step_end(self, arguments: Any, state: Any, control: Any, **more: Any) -> None:
+            if state.global_step == 5:
+                raise KeyboardInterrupt
+
+    def interrupted(trainer: Any) -> None:
+        trainer.add_callback(Interrupts)
+        train(trainer)
+
+    def trained(out: Path) -> Store:
+        own = {
+            "model": tiny_bert,
+            "train": tiny_table,
+            "tune": "0,setfit",
+            "seeds": 1,
+            "learning_rate": 3e-3,
+            "out": out,
+        }
+        frostline.Sweep(**own, train_size=12, num_train_epochs=1, test="none", progress=Progress()).run(
+            save_model=False
+        )
+        return Store(out)
+
+    train = setfit.Trainer.train
+    with monkeypatch.context() as now:
+        now.setattr(setfit.Trainer, "train", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path / "o")
+    store = Store(tmp_path / "o")
+    assert len(store.done()) == 1 and not (tmp_path / "o" / "checkpoints").exists()
+    assert_same_predictions(trained(tmp_path / "o"), trained(tmp_path / "undisturbed"))
+    (facts,) = (one for one in store.results().values() if one["spec"]["tune"] == "setfit")
+    assert facts["cost"]["steps"] > 5 and not facts["provenance"]["continued_after"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Execute a sweep: train every run that has no result, and publish each result when its run ends."""
 
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from time import monotonic, perf_counter, sleep
@@ -20,6 +20,7 @@ from frostline.sweep.execution.checkpoints import RunCheckpoints
 from frostline.sweep.execution.copies import limit_copies
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.out_of_memory import memory_ran_out, smaller_parts
+from frostline.sweep.execution.queue import Queue, Stack
 from frostline.sweep.execution.sharing import POLL, shared_out
 from frostline.sweep.execution.stacks import in_stacks, stack_size
 from frostline.sweep.execution.stopping import STOP
@@ -31,8 +32,9 @@ from frostline.sweep.results.agreement import other_result
 from frostline.sweep.results.checkpoint_files import CheckpointFiles
 from frostline.sweep.results.leases import SILENT_AFTER, Leases
 from frostline.sweep.work.workload import Workload
-from frostline.training.context import starting_cut
+from frostline.training.context import RunContext, starting_cut
 from frostline.training.result import Result
+from frostline.training.rows import subset_key
 from frostline.training.run import run, run_stacked
 from frostline.training.specification import RunSpec
 from frostline.training.ways.phases import trainings_of
@@ -49,6 +51,7 @@ def execute(
     weights: BestWeights | None = None,
     wait: bool = True,
     silent_after: float = SILENT_AFTER,
+    shared: bool = False,
 ) -> None:
     """Train those of ``runs`` that have no result, and publish their results. Other processes may train some of them.
 
@@ -59,6 +62,7 @@ def execute(
         weights: Stores the trained parameters of the best run of each k; None stores none.
         wait: Whether to wait for the runs that other processes train.
         silent_after: Seconds after which other processes take over the runs of this one, if they do not hear from it.
+        shared: Whether other processes are known to train runs, too.
     """
     context, store = prepared.context, prepared.store
     context.forward_pass_seconds = 0.0
@@ -86,16 +90,26 @@ def execute(
     def show(run: RunSpec) -> None:
         _show_other(run, prepared, costs[run.digest], progress)
 
-    if workers > 1:  # the longest first, so that all workers end at about the same time
-        stacks.sort(key=cost_of, reverse=True)
-    shared = shared_out(stacks, store, Leases(store.out, silent_after), wait=wait, on_other=show)
+    # alone, seed by seed: an interrupted sweep then has complete curves
+    queue = _by_group(stacks, context, cost_of) if shared or workers > 1 else Queue.as_given(stacks)
+    dealt = shared_out(queue, store, Leases(store.out, silent_after), wait=wait, on_other=show)
     all_cut = all(context.cut(spec) is not None for spec in missing)
-    with memory_reused(release_large=all_cut), closing(shared) as tasks, STOP.heeded():
+    with memory_reused(release_large=all_cut), closing(dealt) as tasks, STOP.heeded():
         if workers > 1:
             run_concurrently(tasks, context.workers, train, _name, progress)
         else:
             _run_here(tasks, train, progress)
     context.copies.keep_within(0)
+
+
+def _by_group(stacks: Sequence[Stack], context: RunContext, cost_of: Callable[[Stack], float]) -> Queue:
+    """Stacks in groups that start from one cut and train on the same rows."""
+    targets = context.problem.targets[context.splits["train"]]
+
+    def group_of(spec: RunSpec) -> Hashable:
+        return context.cut(spec), subset_key(spec, targets, context.folds)
+
+    return Queue.by_group(stacks, group_of, cost_of)
 
 
 def _run_here(

@@ -1,7 +1,8 @@
 """Share the runs of a folder with other processes: take stacks that nobody else has, until all runs have ended."""
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 
+from frostline.sweep.execution.queue import Queue, Stack
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.training.specification import RunSpec
@@ -10,37 +11,38 @@ POLL = 1.0  # seconds until a process that waits for others looks again
 
 
 def shared_out(
-    stacks: Iterable[list[RunSpec]],
+    queue: Queue,
     store: Store,
     leases: Leases,
     *,
     wait: bool,
     on_other: Callable[[RunSpec], None] = lambda run: None,
-) -> Generator[list[RunSpec] | None, None, None]:
+) -> Generator[Stack | None, None, None]:
     """Yield the next stack, until every run has ended. Of a stack, only the runs are yielded that no other process has.
 
     Ask for the next stack after a yielded one has ended, or if more can be trained at the same time. None means that other
     processes have all the runs that are left: ask again after ``POLL`` seconds.
 
     Args:
-        stacks: The stacks, in the order in which they should start.
+        queue: The stacks, and the order in which this process wants them.
         store: Shows which runs have ended.
         leases: Shows which runs other processes have. They are taken and given back here.
         wait: Whether to wait for the runs of processes that live.
         on_other: Called with each run that another process has ended.
     """
-    left, own = [list(stack) for stack in stacks], set[str]()
+    own = set[str]()
     with leases:
         while True:
             ended = store.ended()
             leases.forget(ended)
             of_others = ended - own
-            for run in (run for stack in left for run in stack if run.digest in of_others):
+            for run in (run for stack in queue.stacks for run in stack if run.digest in of_others):
                 on_other(run)
-            left = [rest for stack in left if (rest := [run for run in stack if run.digest not in ended])]
-            if not left:
+            queue.remove(ended)
+            if not queue.stacks:
                 return
-            taken = set(leases.take([run.digest for run in stack] for stack in left))
+            wanted = queue.in_order(leases.taken())
+            taken = set(leases.take([run.digest for run in stack] for stack in wanted))
             if late := {
                 digest for digest in taken if store.has_ended(digest)
             }:  # and given back, since the look at the folder
@@ -51,4 +53,6 @@ def shared_out(
             own |= taken
             if not (taken or leases.held or wait or leases.undecided()):
                 return
-            yield [run for stack in left for run in stack if run.digest in taken] or None
+            if taken:
+                queue.took(next(iter(taken)))
+            yield [run for stack in wanted for run in stack if run.digest in taken] or None

@@ -2,8 +2,8 @@
 
 import uuid
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -13,6 +13,7 @@ from safetensors.numpy import load
 from frostline import FrostlineError
 from frostline.data.wording import first_line
 from frostline.sweep.execution.best_weights import BestWeights, not_stored
+from frostline.sweep.execution.queue import Queue
 from frostline.sweep.execution.sharing import POLL, shared_out
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
@@ -40,49 +41,75 @@ def train_on_ray(
     Raises:
         FrostlineError: There is no such cluster, or a node cannot read the model.
     """
-    store = prepared.store
-    ended = store.ended()
-    missing = [run for run in runs if run.digest not in ended]
-    if not missing:
-        return
+    ended = prepared.store.ended()
+    if any(run.digest not in ended for run in runs):
+        with driver_on(prepared, progress, ray) as driver:
+            driver.train(runs, weights)
+
+
+@contextmanager
+def driver_on(prepared: Prepared, progress: Progress, ray: Ray) -> "Iterator[Driver]":
+    """Connect to Ray. While the context is open, runs of the sweep can be trained.
+
+    Raises:
+        FrostlineError: There is no such cluster.
+    """
     progress.begin("connecting to Ray")
     with connected(ray) as cluster:
-        driver = _Driver(prepared, progress, cluster, ray, weights)
-        costs, limit = predicted_costs(prepared, missing)
-        groups = in_tasks(missing, costs, limit, driver.capacity(missing))
-        progress.start(len(missing), sum(costs.values()))
-
-        def show(run: RunSpec) -> None:
-            progress.finish(costs[run.digest])
-            facts = store.result(run.digest) if store.has(run.digest) else store.failures().get(run.digest)
-            if facts is not None:
-                progress.result(facts, run.trainable)
-
-        shared = shared_out(groups, store, Leases(store.out), wait=True, on_other=show)
-        with closing(shared) as tasks, closing(driver.ended(tasks)) as ended_here:
-            for run in ended_here:
-                show(run)
+        yield Driver(prepared, progress, cluster, ray)
 
 
 @dataclass
-class _Driver:
-    """The tasks of a sweep that are under way."""
+class Driver:
+    """Trains runs that a sweep has requested. All its tasks get the same settings and examples, so a node loads them once."""
 
     prepared: Prepared
     progress: Progress
     cluster: Cluster
     ray: Ray
-    weights: BestWeights | None
+    weights: BestWeights | None = None
     under_way: dict[Any, list[RunSpec]] = field(default_factory=dict)  # by the reference to what the task returns
 
     def __post_init__(self) -> None:
         device = self.prepared.spec.device
         automatic = 1.0 if device != "cpu" and self.cluster.has_gpus else 0.0
         self.gpus = automatic if self.ray.gpus is None else self.ray.gpus
-        self.work = self.cluster.module.put(
-            Work(uuid.uuid4().hex, _written(self.prepared), self.prepared.data, self.ray.cpus, self.gpus > 0)
+        work = Work(
+            uuid.uuid4().hex,
+            _written(self.prepared),
+            self.prepared.data,
+            threads=self.ray.cpus,
+            with_gpu=self.gpus > 0,
+            probes=bool(self.prepared.plan.wanted.pooled),
         )
-        self.train = self.cluster.module.remote(max_retries=RETRIES)(train)
+        self.work = self.cluster.module.put(work)
+        self.train_task = self.cluster.module.remote(max_retries=RETRIES)(train)
+
+    def train(self, runs: Sequence[RunSpec], weights: BestWeights | None) -> None:
+        """Train those of ``runs`` that have no result, and publish their results.
+
+        Raises:
+            FrostlineError: A node cannot read the model.
+        """
+        store, self.weights = self.prepared.store, weights
+        ended = store.ended()
+        missing = [run for run in runs if run.digest not in ended]
+        if not missing:
+            return
+        costs, limit = predicted_costs(self.prepared, missing)
+        groups = in_tasks(missing, costs, limit, self.capacity(missing))
+        self.progress.start(len(missing), sum(costs.values()))
+
+        def show(run: RunSpec) -> None:
+            self.progress.finish(costs[run.digest])
+            facts = store.result(run.digest) if store.has(run.digest) else store.failures().get(run.digest)
+            if facts is not None:
+                self.progress.result(facts, run.trainable)
+
+        shared = shared_out(Queue.as_given(groups), store, Leases(store.out), wait=True, on_other=show)
+        with closing(shared) as tasks, closing(self.ended(tasks)) as ended_here:
+            for run in ended_here:
+                show(run)
 
     def needs(self, runs: Sequence[RunSpec]) -> dict[str, float]:
         """What a task with these runs asks of a node. On a GPU, a forecast tells nothing of the memory of the node."""
@@ -126,7 +153,7 @@ class _Driver:
             if group is None:
                 break
             needs, best = self.needs(group), None if self.weights is None else self.weights.ranks()
-            task = self.train.options(num_cpus=needs["CPU"], num_gpus=needs["GPU"], memory=needs["memory"])
+            task = self.train_task.options(num_cpus=needs["CPU"], num_gpus=needs["GPU"], memory=needs["memory"])
             self.under_way[task.remote(self.work, [run.digest for run in group], best)] = group
         return True
 
@@ -168,11 +195,11 @@ class _Driver:
 
 
 def _written(prepared: Prepared) -> dict[str, object]:
-    """The contents of sweep.toml for a node. A model in a folder has its whole path."""
-    written = prepared.store.read_spec()
-    assert written is not None
-    model = Path(str(written["model"])).expanduser()
-    return {**written, "model": str(model.absolute()) if model.exists() else written["model"]}
+    """The contents of sweep.toml for a node: every run that was requested. A model in a folder has its whole path."""
+    spec = prepared.requested
+    model = Path(spec.model).expanduser()
+    written = spec.model_copy(update={"model": str(model.absolute()) if model.exists() else spec.model})
+    return {**written.model_dump(mode="json"), "identity": asdict(prepared.identity)}
 
 
 def _lost(run: RunSpec, reason: str) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class Work:
     data: Data = field(compare=False)
     threads: int = field(compare=False)
     with_gpu: bool = field(compare=False)
+    probes: bool = field(compare=False)  # whether a search reads the states after every layer, as in `prepare`
 
 
 @dataclass
@@ -101,6 +102,7 @@ def _prepared(work: Work) -> Prepared:
         out = Path(folder)
         Store(out).write_spec(work.written)
         own = {"out": folder, "workers": 1} | ({} if work.with_gpu else {"device": "cpu"})
-        prepared = prepare(read_settings(work.written, out).model_copy(update=own), {}, Progress(), data=work.data)
+        spec = read_settings(work.written, out).model_copy(update=own)
+        prepared = prepare(spec, {}, Progress(), data=work.data, probes=work.probes)
         check_cuts(prepared)  # once, and not for every task
         return prepared

@@ -25,10 +25,10 @@ def predicted_costs(prepared: Prepared, runs: Sequence[RunSpec]) -> tuple[dict[s
 
 
 def in_tasks(runs: Sequence[RunSpec], costs: Mapping[str, float], limit: float, capacity: int) -> list[list[RunSpec]]:
-    """Group runs that can be stacked, and therefore have one cut and one subset. The group with the highest cost comes first.
+    """Group runs that can be stacked, and therefore start from one cut. The group with the highest cost comes first.
 
     Args:
-        runs: The runs.
+        runs: The runs. Those of one seed, which train on the same rows, come one after the other.
         costs: The cost of each run, by digest.
         limit: The highest cost of a group of several runs.
         capacity: How many tasks can run at the same time.

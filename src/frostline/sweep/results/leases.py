@@ -116,6 +116,11 @@ class Leases:
                 return taken
         return []
 
+    def taken(self) -> set[str]:
+        """The runs that are not free, because this holder or another one that lives has them."""
+        last = self._last()
+        return {run for run in last if not self._is_free(run, last)}
+
     def release(self, runs: Collection[str]) -> None:
         """Give these runs back."""
         for run in runs:

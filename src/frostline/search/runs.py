@@ -1,0 +1,48 @@
+"""The runs that a search may train, and how many of them are trained at the same time."""
+
+from collections.abc import Mapping, Sequence
+
+from frostline.search.trials import Trial
+from frostline.statistics.tune import Tune
+from frostline.sweep.execution.workers import workers_for
+from frostline.sweep.grids import MoreRuns
+from frostline.sweep.plan import expand
+from frostline.sweep.prepare import Prepared
+from frostline.sweep.ray.driver import Driver
+from frostline.sweep.specification import SweepSpec
+from frostline.training.specification import RunSpec
+
+Runs = Mapping[Trial, RunSpec]
+
+
+def runs_of(prepared: Prepared) -> Runs:
+    """Every run that the search may train."""
+    return {
+        Trial(run.tune, run.learning_rate, run.seed): run
+        for run in expand(prepared.requested, prepared.identity)
+        if run.learning_rate is not None
+    }
+
+
+def run_together(prepared: Prepared, runs: Runs, processes: int | None, ray: Driver | None) -> int | None:
+    """How many runs are trained at the same time, by all processes; None if this one is alone."""
+    if ray is not None:
+        return processes or max(1, ray.capacity(list(runs.values())))
+    return None if processes in (None, 1) else processes * run_here(prepared, runs)
+
+
+def run_here(prepared: Prepared, runs: Runs) -> int:
+    """How many long runs this process trains at the same time."""
+    return workers_for(prepared, [run for run in runs.values() if run.tune == prepared.requested.tune[-1]][:2])
+
+
+def sweep_of(spec: SweepSpec, trials: Sequence[Trial]) -> SweepSpec:
+    """The sweep that consists of these trials."""
+    seeds: dict[tuple[Tune, tuple[float, ...] | None], list[int]] = {}
+    for trial in trials:  # k = 0 is trained at all of its own learning rates
+        seeds.setdefault((trial.tune, (trial.learning_rate,) if trial.tune else None), []).append(trial.seed)
+    first, *others = [
+        MoreRuns(tune=(tune,), learning_rate=rates, seeds=tuple(dict.fromkeys(some)))
+        for (tune, rates), some in seeds.items()
+    ]
+    return spec.model_copy(update={**first.values(), "grid": tuple(others)})

@@ -1,0 +1,117 @@
+"""The runs of a search: as the grid of a sweep, and trained by several processes."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import frostline
+import frostline.api.find as find_module
+import frostline.search.runs as runs_module
+import frostline.search.search as search_module
+import frostline.sweep.ray.node as node_module
+from finished_runs import assert_same_predictions
+from frostline import FrostlineError, Ray
+from frostline.report.rebuild import rebuild
+from frostline.search.runs import run_together, sweep_of
+from frostline.search.scoreboard import Scoreboard
+from frostline.search.search import Search
+from frostline.search.trials import Trial
+from frostline.sweep.make_spec import make_spec
+from frostline.sweep.progress import Progress
+from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.search_record import read_search
+from frostline.sweep.results.store import Store
+from frostline.sweep.specification import SweepSpec
+from ray_here import RayHere
+
+TRIALS = st.builds(
+    Trial, st.sampled_from([0, 1, 2, "all"]), st.sampled_from([1e-4, 2e-4]), st.integers(min_value=0, max_value=3)
+)
+
+
+def in_grid(spec: SweepSpec) -> set[tuple[Any, float, int]]:
+    """Every run of a grid. k = 0 has learning rates of its own."""
+    return {
+        (k, own if k == 0 else rate, seed)
+        for part in spec.grids()
+        for k in part.tune
+        for rate, _ in part.learning_rate_pairs(k)
+        for own in ((1e-4, 2e-4) if k == 0 else (rate,))
+        for seed in part.seeds
+    }
+
+
+@given(st.lists(TRIALS, min_size=1, max_size=12))
+def test_the_grid_of_some_trials_has_these_runs_and_no_others(trials: list[Trial]) -> None:
+    spec = make_spec({"model": "m", "train": "t.csv", "tune": 0, "out": "o", "head_learning_rate": (1e-4, 2e-4)})
+    heads = [replace(trial, learning_rate=rate) for trial in trials if trial.tune == 0 for rate in (1e-4, 2e-4)]
+    expected = {(one.tune, one.learning_rate, one.seed) for one in [*trials, *heads]}
+    assert in_grid(sweep_of(spec, trials)) == expected
+
+
+def test_how_many_runs_are_trained_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: Any = SimpleNamespace(requested=SimpleNamespace(tune=(0, "all")))
+    monkeypatch.setattr(runs_module, "workers_for", lambda prepared, runs: 2)
+    ray: Any = SimpleNamespace(capacity=lambda runs: 5)
+    assert [run_together(prepared, {}, one, None) for one in (None, 1, 3)] == [None, None, 6]
+    assert [run_together(prepared, {}, one, ray) for one in (None, 3)] == [5, 3]
+    ray.capacity = lambda runs: 0  # the cluster has not started yet
+    assert run_together(prepared, {}, None, ray) == 1
+
+
+@pytest.fixture
+def known_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every run takes a second, so that two searches cannot differ because of their times. The model seems to learn."""
+    outcome = Search._outcome
+    monkeypatch.setattr(Scoreboard, "above_baseline", lambda board, tune: True)
+    monkeypatch.setattr(Search, "_outcome", lambda self, run: replace(outcome(self, run), seconds=1.0))
+
+
+@pytest.mark.usefixtures("known_seconds")
+def test_a_search_with_tasks_of_ray_takes_the_same_steps_and_finds_the_same(
+    search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A node loads the model once for all steps."""
+    settings = {**search_settings, "stack": 1, "workers": 1, "budget": 8.0, "max_k": 1, "seeds": 4}
+    monkeypatch.setattr(search_module, "finish", lambda prepared, *_, **more: rebuild(prepared.store.out))
+    loaded = node_module._prepared.cache_info().misses
+    here = frostline.find(**{**settings, "out": tmp_path / "here", "processes": 2})
+    monkeypatch.setitem(sys.modules, "ray", RayHere())  # type: ignore[arg-type]
+    monkeypatch.setattr(search_module, "execute", None)
+    on_ray = frostline.find(**settings, ray=Ray())
+    assert on_ray["decision"] == here["decision"] and on_ray["sentence"] == here["sentence"]
+    steps = [[{**one, "seconds": None} for one in step["runs"]] for step in on_ray["search"]["steps"]]
+    assert steps == [[{**one, "seconds": None} for one in step["runs"]] for step in here["search"]["steps"]]
+    assert on_ray["search"]["spent_seconds"] == here["search"]["spent_seconds"] < sum(map(len, steps))  # two at a time
+    assert len(steps) > 2 and node_module._prepared.cache_info().misses == loaded + 1
+    assert_same_predictions(Store(settings["out"]), Store(tmp_path / "here"))
+
+
+@pytest.mark.parametrize("exhaustive", [False, True])
+def test_the_first_step_is_planned_before_anything_is_trained(
+    search_settings: dict[str, Any], exhaustive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find_module.slurm, "submit", lambda out, script: f"{script} of {out.name}")
+    own = {"exhaustive": exhaustive, "seeds": 3, "learning_rate": 1e-3, "head_learning_rate": 1e-3}
+    assert find_module.submit("a script", **{**search_settings, **own}) == "a script of o"
+    runs, record = Folder(search_settings["out"]).runs, read_search(search_settings["out"])
+    planned = {(run.trainable, run.seed) for run in runs}
+    assert planned == (
+        {(k, seed) for k in ("last 0", "last 1", "last 2", "last 3", "all") for seed in range(3)}
+        if exhaustive
+        else {("last 0", 0), ("last 0", 1)}
+    )
+    assert record is not None and not record.over and set(record.requested) == {run.digest for run in runs}
+    assert not Store(search_settings["out"]).ended()
+
+
+def test_impossible_numbers_of_processes_are_refused(search_settings: dict[str, Any]) -> None:
+    with pytest.raises(FrostlineError, match="processes cannot be 0: give 1 or more"):
+        frostline.find(**search_settings, processes=0)
+    assert not search_settings["out"].exists() and isinstance(search_settings["progress"], Progress)
