@@ -70,7 +70,7 @@ def full_score(full: CellSummary, comparison: Comparison) -> str:
 
 def is_above_baseline(cell: CellSummary, comparison: Comparison, *, among: int) -> bool:
     """Whether a cell is shown to be above the baseline; ``among``: the number of all runs."""
-    return comparison.evidence.learned([point for point in cell["points"] if point["in_mean"]], among)
+    return bool(comparison.evidence.learned([point for point in cell["points"] if point["in_mean"]], among))
 
 
 def _seeds_shown(cell: CellSummary, seeds: int) -> str:
