@@ -9,7 +9,10 @@ from synthetic_answer import answer_of, cells, clear, make_runs
 def test_no_run_has_succeeded() -> None:
     answer = answer_of(make_runs(clear, outcome=lambda *_: "diverged"))
     assert answer["sizes"][0]["recommended"] is None
-    assert answer["sentence"] == "There is no answer: all 20 finished runs diverged or predict a constant."
+    assert answer["sentence"] == (
+        "There is no answer: all 20 finished runs diverged or predict a constant. To learn the task, train with more epochs, "
+        "another learning rate or more examples."
+    )
     pending = answer_of(make_runs(clear, outcome=lambda *_: "pending"))
     assert pending["sentence"] == "There is no answer: no run has finished."
 

@@ -15,7 +15,8 @@ LEARN_FIRST = "To learn the task, train with more epochs, another learning rate 
 
 def no_score(answer: Mapping[str, Any]) -> str:
     """The sentence if nothing has a usable score."""
-    return f"There is no answer: {no_usable_run(answer)}."
+    advice = f" {LEARN_FIRST}" if any(cell["runs"] for cell in answer["cells"]) else ""
+    return f"There is no answer: {no_usable_run(answer)}.{advice}"
 
 
 def no_usable_run(answer: Mapping[str, Any]) -> str:
