@@ -16,7 +16,7 @@ def answer(command: str | None = "frostline sweep o/sweep.toml --seeds 5", pendi
     return {
         "sentence": f"Tune the last layer.{advice} A probe scores higher.",
         "decision": {"next_command": command},
-        "runs": {"done": 4, "unusable": 0, "failed": 0, "pending": pending},
+        "runs": {"done": 4, "failed": 0, "pending": pending},
     }
 
 
@@ -70,6 +70,6 @@ def test_pairs_are_loaded_with_pairs(classified: Path) -> None:
 
 
 def test_trouble_counts_every_run_that_did_not_succeed() -> None:
-    assert trouble({"done": 3, "unusable": 0, "failed": 0, "pending": 0}) is None
-    text = trouble({"done": 33, "unusable": 2, "failed": 1, "pending": 4})
+    assert trouble({"done": 3, "failed": 0, "pending": 0}, 0) is None
+    text = trouble({"done": 33, "failed": 1, "pending": 4}, 2)
     assert text == "2 of 33 finished runs failed; 1 run ended in an error; 4 runs not trained yet."

@@ -83,7 +83,7 @@ def _failures(answer: Mapping[str, Any], out: Path) -> list[str]:
     """The numbers of runs that failed, ended in an error or are missing; empty if every run succeeded."""
     from frostline.report.pages.sentences import trouble
 
-    text = trouble(answer["runs"])
+    text = trouble(answer["runs"], answer["unusable_runs"])
     if answer["runs"]["failed"]:
         text = f"{text} `frostline status {out}` gives the reason; the same command tries again."
     return wrapped(text) if text else []

@@ -68,8 +68,8 @@ def make_answer(
         "chance": validation.chance,
         "validation_rows": evidence.rows_of(run["run"] for run in scored(done(runs))) or len(validation.targets),
         "sentence": answers[0]["sentence"],
-        "runs": {status: sum(run["status"] == status for run in runs) for status in ("done", "failed", "pending")}
-        | {"unusable": sum(_unusable(runs, size, validation.chance) for size in answers)},
+        "runs": {status: sum(run["status"] == status for run in runs) for status in ("done", "failed", "pending")},
+        "unusable_runs": sum(_unusable(runs, size, validation.chance) for size in answers),
         "sizes": answers,
     }
 

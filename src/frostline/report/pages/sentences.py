@@ -57,16 +57,16 @@ def explain_uncertainty(size: Mapping[str, Any], point: Mapping[str, Any], seeds
     )
 
 
-def trouble(counts: Mapping[str, int]) -> str | None:
+def trouble(counts: Mapping[str, int], unusable: int) -> str | None:
     """The numbers of runs that failed, ended in an error, or have no result; None if every run succeeded.
 
     Args:
-        counts: The numbers of runs that are ``done``, of those that are ``unusable``, and of runs that are ``failed`` (ended in
-            an error) and ``pending``.
+        counts: The numbers of runs by status: ``done``, ``failed`` (ended in an error), ``pending``.
+        unusable: The number of runs that are done but failed: they diverged, for example.
     """
     parts = []
-    if counts["unusable"]:
-        parts.append(f"{counts['unusable']} of {counts['done']} finished runs failed")
+    if unusable:
+        parts.append(f"{unusable} of {counts['done']} finished runs failed")
     if counts["failed"]:
         parts.append(f"{_runs(counts['failed'])} ended in an error")
     if counts["pending"]:
