@@ -240,7 +240,9 @@ def test_a_probe_competes_at_no_cost(beside_a_probe: tuple[Path, dict[str, Any]]
     assert choices["probe"]["cost_of_full"] == 0.0
     assert choices["probe"]["beside_k"]["choice"] == "last 0"
     assert answer["opened_by"] == "frostline" and str(loading(answer, folder)).startswith("import frostline")
-    assert answer["decision"]["choice"] == "probe" and "A linear probe on frozen features" in answer["sentence"]
+    assert (
+        answer["decision"]["choice"] == "probe" and "a linear probe on frozen features" in answer["sentence"].casefold()
+    )
     page = (folder / "o" / "report.html").read_text(encoding="utf-8")
     assert "Ways to tune" in page and "linear probe" in page
 

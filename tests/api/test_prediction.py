@@ -54,6 +54,9 @@ def test_a_file_a_data_frame_and_a_list_have_the_same_predictions(finished_sweep
     ("texts", "message"),
     [
         ([], "The list of texts is empty"),
+        ("A good film.", "'A good film.' is no file: give the path of a table, or a list of texts"),
+        ("A good film. " * 400, "is no file: give the path of a table, or a list of texts"),
+        ("missing.csv", "missing.csv: there is no such file"),
         (["good", None], "The list of texts contains None: give strings, or a DataFrame for pairs of texts."),
         ({"text": ["good"]}, "a dict cannot be read as a table"),
     ],

@@ -125,6 +125,17 @@ def test_one_row_is_enough_for_an_answer(tiny_bert: Path, tiny_table: Path, tmp_
     json.dumps(answer, allow_nan=False)
 
 
+class Notes(Progress):
+    """Collects what the user would read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+
+    def note(self, sentence: str) -> None:
+        self.notes.append(sentence)
+
+
 def test_the_model_is_saved_again_only_when_the_answer_changed(
     finished_sweep: Path, tiny_bert: Path, tiny_table: Path, tmp_path: Path
 ) -> None:
@@ -138,7 +149,8 @@ def test_the_model_is_saved_again_only_when_the_answer_changed(
     assert "These are the weights of the run itself" in (out / "model" / "README.md").read_text()
     weights = (out / "model" / "model.safetensors").read_bytes()
     answer["sentence"] = answer["sizes"][0]["sentence"] = "Tune something else."
-    save_recommended(prepared, answer, Progress())
+    save_recommended(prepared, answer, progress := Notes())
+    assert progress.notes == ["The recommended run is trained again, to save its model."]
     assert "Tune something else" in (card := (out / "model" / "README.md").read_text())
     assert json.loads((out / "model" / "frostline.json").read_text())["trained_again"] is True
     assert "trained a second time to save it. Its predictions are bitwise identical." in card

@@ -62,6 +62,12 @@ def test_the_help_of_find_shows_the_defaults_of_a_search(frostline: Frostline) -
         assert f"[default: {value}]" in shown
 
 
+def test_the_help_of_compare_shows_its_own_learning_rates(frostline: Frostline) -> None:
+    shown = " ".join(frostline("compare", "--help").out.split())
+    assert "[default: 2e-05,5e-05,0.0001]" in shown and "[default: frostline-compare]" in shown
+    assert "[default: 5e-05]" not in shown
+
+
 def test_the_help_lists_the_formats_that_can_be_read_and_written(frostline: Frostline) -> None:
     shown = " ".join(frostline("predict", "--help").out.split())
     assert "Table of texts: CSV, TSV, JSON lines, Parquet or CoNLL." in shown

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.data.parsing import NUMBER, comma_separated, normalized_name
+from frostline.data.parsing import NUMBER, comma_separated, duration_at_least, normalized_name, parse_duration
 
 
 @given(st.lists(st.text("ab 1", max_size=4), min_size=1))
@@ -21,3 +21,9 @@ def test_only_letters_and_digits_of_a_name_matter() -> None:
 )
 def test_numbers_are_recognized(text: str, is_number: bool) -> None:
     assert bool(NUMBER.fullmatch(text)) == is_number
+
+
+@given(st.floats(0.01, 1e6))
+def test_a_duration_for_a_flag_is_enough_and_little_more(seconds: float) -> None:
+    assert seconds <= parse_duration(duration_at_least(seconds)) < seconds + 60
+    assert duration_at_least(62.1) == "63s" and duration_at_least(99.5) == "2min"

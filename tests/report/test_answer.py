@@ -116,7 +116,7 @@ def test_failures_are_counted_and_left_out_of_the_mean() -> None:
         ("last 1", 0, "pending"),
         ("last 2", 2, "failed"),
     ]
-    assert answer["runs"] == {"done": 18, "failed": 1, "pending": 1}
+    assert answer["runs"] == {"done": 18, "failed": 1, "pending": 1} and answer["unusable_runs"] == 2
 
 
 def test_if_full_fails_everywhere_the_next_k_is_the_reference() -> None:
@@ -212,3 +212,12 @@ def test_the_baseline_of_a_regression_scores_zero() -> None:
     )
     assert answer["chance"] == 0 and answer["sizes"][0]["recommended"]["trainable"] in ("last 2", "all")
     assert all(cell["share"] == cell["share_corrected"] for cell in answer["sizes"][0]["cells"])
+
+
+def test_failed_runs_are_counted_at_every_learning_rate() -> None:
+    def outcome(k: int | str, seed: int, rate: float) -> str:
+        return "diverged" if rate > 1e-4 and k == 2 else "ok"
+
+    answer = answer_of(make_runs(clear, rates=(1e-4, 2e-4), seeds=2, outcome=outcome))
+    assert sum(cell["failures"]["failed"] for cell in answer["sizes"][0]["cells"]) == 0  # each k at its best rate
+    assert answer["runs"] == {"done": 16, "failed": 0, "pending": 0} and answer["unusable_runs"] == 2

@@ -37,3 +37,8 @@ def test_bytes(count: float, text: str) -> None:
 )
 def test_learning_rates(rate: float, text: str) -> None:
     assert formatting.learning_rate(rate) == text
+
+
+def test_no_line_ends_between_a_number_and_its_unit() -> None:
+    text = formatting.unbroken("95 % after 62 s and 2 min 5 s with 3 MB; 5 seeds, 2 hours")
+    assert text.replace("\N{NO-BREAK SPACE}", "_") == "95_% after 62_s and 2_min 5_s with 3_MB; 5 seeds, 2 hours"

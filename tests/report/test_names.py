@@ -21,6 +21,7 @@ def test_values_of_k() -> None:
         "named parts",
     ]
     assert [names.depth(k) for k in choices] == ["0", "1", "3", "all", "named"]
+    assert [names.depth(k) for k in ("probe", "words")] == ["probe", "TF-IDF"]
     assert [names.tuning(k) for k in choices] == [
         "tuning the classifier head only",
         "tuning the last layer",

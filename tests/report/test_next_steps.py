@@ -70,7 +70,6 @@ def test_pairs_are_loaded_with_pairs(classified: Path) -> None:
 
 
 def test_trouble_counts_every_run_that_did_not_succeed() -> None:
-    done = {"done": 3, "failed": 0, "pending": 0}
-    assert trouble({"runs": 3, "failed": 0}, done) is None and trouble(None, done) is None
-    text = trouble({"runs": 33, "failed": 2}, {"done": 33, "failed": 1, "pending": 4})
+    assert trouble({"done": 3, "failed": 0, "pending": 0}, 0) is None
+    text = trouble({"done": 33, "failed": 1, "pending": 4}, 2)
     assert text == "2 of 33 finished runs failed; 1 run ended in an error; 4 runs not trained yet."

@@ -107,8 +107,9 @@ def test_every_choice_is_drawn_labelled_and_read_aloud() -> None:
         assert max(points, key=lambda line: line.get_markersize()).get_ydata() == [0.89]
         means = [line.get_ydata()[0] for line in axes.lines if line.get_marker() == "_"]
         assert means == pytest.approx([0.865, 0.855, 0.895, 0.905])  # one is below the figure
+        assert axes.get_xlabel().endswith("(the cost)")
         labels = [label.get_text() for label in axes.get_xticklabels()]
-        assert labels == ["words\n0 %", "probe\n0 %", "0\n0 %", "1\n25 %", "full\n100 %"]
+        assert labels == ["TF-IDF\n0 %", "probe\n0 %", "0\n0 %", "1\n25 %", "full\n100 %"]
     told = figure.get_label()
     assert "last layer 0.890 (0.870 to 0.910), measured 0.895, at 25 %, recommended" in told
     assert "TF-IDF model 0.500 (0.490 to 0.510), measured 0.505, at 0 %, dominated" in told

@@ -119,7 +119,7 @@ def test_one_seed_is_less_sure() -> None:
     bad = answer_of(make_runs(lambda *_: 0.4, seeds=1))
     assert bad["sentence"] == (
         "Undecided: full fine-tuning reaches accuracy 0.400, and one seed does not show that this is above the majority-class "
-        "baseline (0.500)."
+        "baseline (0.500). To learn the task, train with more epochs, another learning rate or more examples."
     )
 
 

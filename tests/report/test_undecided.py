@@ -9,7 +9,10 @@ from synthetic_answer import answer_of, cells, clear, make_runs
 def test_no_run_has_succeeded() -> None:
     answer = answer_of(make_runs(clear, outcome=lambda *_: "diverged"))
     assert answer["sizes"][0]["recommended"] is None
-    assert answer["sentence"] == "There is no answer: all 20 finished runs diverged or predict a constant."
+    assert answer["sentence"] == (
+        "There is no answer: all 20 finished runs diverged or predict a constant. To learn the task, train with more epochs, "
+        "another learning rate or more examples."
+    )
     pending = answer_of(make_runs(clear, outcome=lambda *_: "pending"))
     assert pending["sentence"] == "There is no answer: no run has finished."
 
@@ -19,7 +22,8 @@ def test_nothing_learned_is_no_answer() -> None:
     assert not answer["sizes"][0]["learned"]
     assert answer["sentence"].startswith("Undecided: full fine-tuning reaches accuracy 0.4")
     assert answer["sentence"].endswith(
-        "and 5 seeds do not show that this is above the majority-class baseline (0.500)."
+        "and 5 seeds do not show that this is above the majority-class baseline (0.500). To learn the task, train with more "
+        "epochs, another learning rate or more examples."
     )
     assert all(p["verdict"] == "undefined" for p in answer["sizes"][0]["operating_points"] if p["corrected"])
 
@@ -53,14 +57,27 @@ def test_a_run_whose_predictions_are_above_the_baseline_has_learned() -> None:
     )
 
 
-def test_a_k_above_the_baseline_is_mentioned_if_full_is_not_above_it() -> None:
+def test_a_k_above_the_baseline_is_recommended_if_full_is_not_above_it() -> None:
     answer = answer_of(make_runs(lambda k, *_: 0.6 if k == 2 else 0.51, seeds=3))
     assert not answer["sizes"][0]["learned"]
     assert all(cell["share_corrected"]["estimate"] is None for cell in answer["sizes"][0]["cells"])
-    assert answer["sentence"].endswith(
-        "and 3 seeds do not show that this is above the majority-class baseline (0.500). Tuning the last 2 layers reaches "
-        "0.600, which is above the baseline."
+    assert answer["sizes"][0]["recommended"]["trainable"] == "last 2"
+    assert answer["sentence"] == (
+        "Tune the last 2 of 4 layers: accuracy 0.600, which is above the majority-class baseline. Full fine-tuning reaches "
+        "accuracy 0.510, and 3 seeds do not show that this is above the majority-class baseline (0.500). To compare "
+        "fairly, train with more epochs, another learning rate or more examples."
     )
+
+
+def test_a_reference_that_learned_nothing_does_not_hide_the_failures_of_others() -> None:
+    def worse(k: int | str, seed: int, rate: float) -> str:
+        return "degenerate" if k == 2 else "ok"
+
+    answer = answer_of(make_runs(lambda k, *_: 0.6 if k == 0 else 0.51, seeds=3, outcome=worse))
+    assert answer["sentence"].startswith(
+        "Tune the classifier head only, none of 4 layers: accuracy 0.600, which is above"
+    )
+    assert answer["sentence"].endswith(" 3 of 3 runs of tuning the last 2 layers failed.")
 
 
 def test_before_full_has_run_there_is_no_answer_yet() -> None:

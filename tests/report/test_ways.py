@@ -32,11 +32,20 @@ def test_each_way_has_a_row_beside_the_k_of_the_same_cost() -> None:
     table = ways_table(size, results_of(size, lora_2=Way(tune=2, low_rank=8), llrd=Way(layer_decay=0.9)))
     assert table is not None
     rows = {row.values["way"]: row.values for row in table.rows}
-    assert list(rows) == ["llrd", "lora-2"]
+    assert list(rows) == ["llrd", "lora-2"] and "add head" not in table.caption
     assert rows["lora-2"]["fields"] == "tune 2, low_rank 8" and rows["llrd"]["fields"] == "layer_decay 0.9"
     assert rows["lora-2"]["k"] == "last 2" and rows["lora-2"]["probability"] > 0.9
     assert 3 < rows["lora-2"]["above"] < 7 and rows["lora-2"]["low"] < rows["lora-2"]["above"] < rows["lora-2"]["high"]
     assert [row.chosen for row in table.rows] == [size["recommended"]["trainable"] == way for way in rows]
+
+
+def test_a_way_that_costs_less_than_every_k_has_nothing_beside_it() -> None:
+    size = answer_of(make_runs(lambda k, *_: 0.8, ks=("lora-1", 2, "all")))["sizes"][0]
+    size["choices"] = [{**choice, "beside_k": None} for choice in size["choices"]]
+    table = ways_table(size, results_of(size, lora_1=Way(tune=1, low_rank=8)))
+    assert table is not None and table.caption.endswith(
+        "no k costs as little: add head, or fewer last layers, to --ways."
+    )
 
 
 def test_without_ways_there_is_no_table() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frostline.data.parsing import parse_duration
 from frostline.search.race import BRIEF
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import Trial
@@ -140,14 +141,17 @@ def test_a_budget_too_small_for_full_ends_the_race() -> None:
     verdict, steps = run_race(board(budget=20.0), exact(RISING))
     assert runs_per_k(steps).keys() == {0, 2} and verdict.no_reference
     assert verdict.why.startswith(
-        "Full fine-tuning was not run: one run takes about 14 s, but only 7.6 s of the budget are left"
+        "Full fine-tuning was not run: one run takes about 14 s, but only 7.6 s of the budget are left. Give at least --budget "
     )
+    enough = parse_duration(verdict.why.partition("--budget ")[2].partition(",")[0])
+    assert not run_race(board(budget=enough), exact(RISING))[0].no_reference
+    assert run_race(board(budget=enough - 1), exact(RISING))[0].no_reference
 
 
 def test_a_small_budget_ends_the_race_with_the_next_step() -> None:
     known, rows = with_rows(budget=40.0, rule=Rule(goal=Goal.of_gain(0.95, 0.5), price=0.001))
     verdict, _ = run_race(known, exact(LATE), rows)
-    assert verdict.why.startswith("The next step takes about") and "It would be: " in verdict.why
+    assert verdict.why.startswith("The next step takes about") and ", it would be: " in verdict.why
 
 
 def test_the_race_ends_when_more_runs_gain_less_than_they_cost() -> None:

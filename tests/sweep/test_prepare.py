@@ -43,6 +43,7 @@ def test_a_folder_with_another_sweep_is_refused_and_the_message_names_the_differ
     with pytest.raises(FrostlineError) as caught:
         Sweep(progress=Progress(), **{**settings, **other}).run()
     assert f"{out} holds another sweep: its {named}." in str(caught.value)
+    assert str(caught.value).endswith(f"add to that sweep with its own settings: `frostline sweep {out}/sweep.toml`.")
     assert contents(out / "runs") == before
 
 

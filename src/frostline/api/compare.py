@@ -1,15 +1,12 @@
 """``frostline.compare``: other ways to tune beside the last k layers."""
 
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Any
 
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.sweep.progress import Progress
-from frostline.training.ways.names import DEFAULT_WAYS
-
-DEFAULTS = MappingProxyType({"learning_rate": (2e-5, 5e-5, 1e-4)})  # those that differ from a sweep's
+from frostline.training.ways.names import DEFAULT_LEARNING_RATES, DEFAULT_WAYS
 
 
 def compare(
@@ -40,4 +37,4 @@ def sweep_of(ways: str | Sequence[str], *, progress: Progress | None = None, **s
     """
     if settings.get("tune") is not None:
         raise FrostlineError("A comparison has ways instead of tune: give --ways, such as last-2,lora-2,full.")
-    return Sweep(progress=progress, **{**DEFAULTS, **settings, "tune": ways})
+    return Sweep(progress=progress, **{"learning_rate": DEFAULT_LEARNING_RATES, **settings, "tune": ways})

@@ -1,6 +1,7 @@
 """``frostline.predict``: label new texts with a saved model, a saved probe, or any classifier of transformers."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,9 @@ from frostline import FrostlineError
 from frostline.api.outputs import Outputs, Predictions
 from frostline.api.tags import TagPredictions, as_sentences, predict_tags, predict_tags_by_probe
 from frostline.data.examples import Texts
+from frostline.data.formats.endings import FORMAT_OF
 from frostline.data.load import read_unlabelled
+from frostline.data.wording import quoted
 from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
 from frostline.frozen.bundle.folder import is_bundle
 from frostline.model.classifier import is_tagger, load_classifier, logits_of
@@ -122,6 +125,10 @@ def as_texts(
             found = f"contains {wrong[0]!r}" if wrong else "is empty"
             raise FrostlineError(f"The list of texts {found}: give strings, or a DataFrame for pairs of texts.")
         return Texts(texts=tuple(source), pairs=None, rows=np.arange(1, len(source) + 1), name="the list of texts")
+    if (
+        isinstance(source, str) and Path(source).suffix.lower() not in FORMAT_OF and not os.path.exists(source)
+    ):  # long, too
+        raise FrostlineError(f"{quoted(source)} is no file: give the path of a table, or a list of texts.")
     texts, _ = read_unlabelled(source, text_column=text_column, text_pair_column=text_pair_column, trained=trained)
     return texts
 

@@ -83,12 +83,7 @@ def _failures(answer: Mapping[str, Any], out: Path) -> list[str]:
     """The numbers of runs that failed, ended in an error or are missing; empty if every run succeeded."""
     from frostline.report.pages.sentences import trouble
 
-    cells = [cell for size in answer["sizes"] for cell in size["cells"]]
-    finished = {
-        "runs": sum(cell["runs"] for cell in cells),
-        "failed": sum(cell["failures"]["failed"] for cell in cells),
-    }
-    text = trouble(finished, answer["runs"])
+    text = trouble(answer["runs"], answer["unusable_runs"])
     if answer["runs"]["failed"]:
         text = f"{text} `frostline status {out}` gives the reason; the same command tries again."
     return wrapped(text) if text else []

@@ -10,7 +10,7 @@ from frostline.cli.help import PanelCommand
 from frostline.cli.plan_output import print_groups, print_plan
 from frostline.cli.program import app
 from frostline.cli.sweep import DryRun
-from frostline.training.ways.names import DEFAULT_WAYS, EXAMPLES
+from frostline.training.ways.names import DEFAULT_LEARNING_RATES, DEFAULT_WAYS, EXAMPLES
 
 Ways = Annotated[
     str,
@@ -23,7 +23,7 @@ Ways = Annotated[
 
 
 @app.command(cls=PanelCommand, short_help="Compare other ways to tune with the last k layers.")
-@with_settings(leave_out=("tune",), out="frostline-compare")
+@with_settings(leave_out=("tune",), others={"out": "frostline-compare", "learning_rate": DEFAULT_LEARNING_RATES})
 @with_executor
 def compare(
     settings: dict[str, Any],

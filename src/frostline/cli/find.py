@@ -67,7 +67,7 @@ Processes = Annotated[
 
 
 @app.command(cls=PanelCommand, short_help="Search for what to tune, with few runs.")
-@with_settings(file=False, leave_out=(*CHOSEN_BY_SEARCH, *DEFAULTS), out="frostline-find")
+@with_settings(file=False, leave_out=(*CHOSEN_BY_SEARCH, *DEFAULTS), others={"out": "frostline-find"})
 @with_executor
 def find(
     settings: dict[str, Any],

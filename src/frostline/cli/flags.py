@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Annotated, Any, Optional, get_args, get_origin
 
 import typer
@@ -16,6 +16,7 @@ from frostline.sweep.toml import NOT_SETTINGS, read_toml
 from frostline.training.specification import Settings
 
 TABLES = ("grid", "way")  # settings that only a file can give, as tables
+NO_OTHERS: Mapping[str, Any] = MappingProxyType({})
 PANELS = ("data", "model", "grid", "training", "resources", "output")
 FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The --out folder of a sweep or search.")]
 File = Annotated[Path | None, typer.Argument(help="TOML file with the same settings; a flag takes precedence over it.")]
@@ -50,7 +51,7 @@ def with_settings(
     only: Collection[str] | None = None,
     leave_out: Collection[str] = (),
     defaults: str | None = None,
-    out: str | None = None,
+    others: Mapping[str, Any] = NO_OTHERS,
 ) -> Callable[[Callable[..., None]], Any]:
     """Give a command one flag for each setting of a sweep, after its own flags.
 
@@ -61,7 +62,7 @@ def with_settings(
         only: The settings to offer; by default all of them.
         leave_out: Settings to leave out; the command may have its own flags for them.
         defaults: The text that the help shows as every default, instead of the defaults of a sweep.
-        out: The default output folder.
+        others: The defaults that differ from those of a sweep. Only ``out`` is also given to the command.
     """
 
     def decorate(command: Callable[..., None]) -> Any:
@@ -73,10 +74,10 @@ def with_settings(
             path = flags.pop("file", None)
             own_flags = {parameter.name: flags.pop(parameter.name) for parameter in own}
             given = {name: value for name, value in flags.items() if value is not None}
-            folder = {} if out is None else {"out": out}
+            folder = {name: value for name, value in others.items() if name == "out"}
             command({**folder, **(_settings_in(path) if path else {}), **_plain(given)}, **own_flags)
 
-        parameters = [*first, *own, *_settings(only, leave_out, defaults, out)]
+        parameters = [*first, *own, *_settings(only, leave_out, defaults, others)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__doc__, run.__name__ = command.__doc__, command.__name__
@@ -86,7 +87,7 @@ def with_settings(
 
 
 def _settings(
-    only: Collection[str] | None, leave_out: Collection[str], defaults: str | None, out: str | None
+    only: Collection[str] | None, leave_out: Collection[str], defaults: str | None, others: Mapping[str, Any]
 ) -> Iterator[inspect.Parameter]:
     """A parameter for each setting, panel by panel. Within a panel, settings of the sweep come before settings of a run."""
     names = [name for name in SweepSpec.model_fields if name not in (*TABLES, *leave_out)]
@@ -100,7 +101,7 @@ def _settings(
         option = typer.Option(
             f"--{flag}/--no-{flag}" if boolean else f"--{flag}",
             metavar=None if boolean else _metavar(field.annotation),
-            help=f"{field.description[0].upper()}{field.description[1:]}.{_default(name, defaults, out)}",
+            help=f"{field.description[0].upper()}{field.description[1:]}.{_default(name, defaults, others)}",
             show_default=False,
             rich_help_panel=panel_of(name).capitalize(),
         )
@@ -128,13 +129,13 @@ def _metavar(annotation: Any) -> str:
     return "NUMBER" if kinds <= {int, float} else "VALUE"
 
 
-def _default(name: str, defaults: str | None, out: str | None) -> str:
+def _default(name: str, defaults: str | None, others: Mapping[str, Any]) -> str:
     """The default of a setting, as the help shows it."""
     field = SweepSpec.model_fields[name]
     if defaults is not None:
         return f" [default: {defaults}]"
-    if name == "out" and out is not None:
-        return f" [default: {out}]"
+    if name in others:
+        return f" [default: {as_typed(others[name])}]"
     if field.is_required():
         return " [required]"
     text = as_typed(field.default) if field.default is not None else _facts(name)["default_text"]

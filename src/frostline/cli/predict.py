@@ -69,6 +69,10 @@ TextPairColumn = Annotated[
     str | None, typer.Option(help="Column with the second text of a pair. [default: as in training]")
 ]
 ColumnNames = Annotated[str | None, typer.Option(help="Column names, for files without a header line.")]
+CopyColumns = Annotated[
+    str | None,
+    typer.Option(help="Columns of FILE to copy into the output, such as id,date. [default: none]"),
+]
 Threshold = Annotated[
     float | None,
     typer.Option(
@@ -89,6 +93,7 @@ def predict(
     text_column: TextColumn = None,
     text_pair_column: TextPairColumn = None,
     column_names: ColumnNames = None,
+    copy_columns: CopyColumns = None,
     threshold: Threshold = None,
     trust_remote_code: TrustRemoteCode = False,
 ) -> None:
@@ -96,12 +101,14 @@ def predict(
 
     The output has one row per text: its row number in the file (the header is row 1), the text, the predicted label (or a list of
     labels) and the probability of each label. With a bundle, these columns begin with the name of each task. A model that
-    predicts tags of words writes a row per sentence with lists of words, tags and probabilities, or a CoNLL file.
+    predicts tags of words writes a row per sentence with lists of words, tags and probabilities, or a CoNLL file. --copy-columns
+    adds columns of the file, such as an id.
     """
-    from frostline.api.bundle_prediction import bundle_columns, joined_columns, joined_rows, load_bundle
-    from frostline.api.prediction import predict as predict_texts
+    from frostline.api.bundle_prediction import bundle_columns
     from frostline.api.prediction import predicts_tags, require_model, trained_columns
+    from frostline.cli.copied_columns import beside, copied_columns
     from frostline.data.files import replace_file
+    from frostline.data.formats.reader import read_table
     from frostline.data.load import read_unlabelled
     from frostline.data.specification import TOKENS
     from frostline.frozen.bundle.folder import is_bundle
@@ -113,31 +120,47 @@ def predict(
     require_model(model)
     if several:
         _require_bundle_options(model, threshold, trust_remote_code=trust_remote_code)
+    table = read_table(file, column_names=_names(column_names), of_tokens=of_words)
+    copied = copied_columns(table, _names(copy_columns) or ())
     texts, columns = read_unlabelled(
-        file,
-        column_names=None if column_names is None else comma_separated(column_names),
+        table,
         text_column=text_column,
         text_pair_column=text_pair_column,
         trained=bundle_columns(model) if several else trained_columns(model),
         task_type=TOKENS if of_words else None,
     )
     if target.suffix == ".conll":
-        require_lines(texts)
-    if several:
-        by_task: dict[str, Any] = load_bundle(model)(texts)
-        rows, header = list(joined_rows(by_task)), joined_columns(by_task)
-        tasks, cut_off = f", {len(by_task)} tasks", next(iter(by_task.values())).truncated
-    else:
-        predictions = predict_texts(model, texts, threshold=threshold, trust_remote_code=trust_remote_code)
-        by_task = {"": predictions}
-        rows, header, tasks, cut_off = list(predictions.rows()), predictions.columns(), "", predictions.truncated
+        require_lines(texts, copied)
+    by_task, rows, header = _predicted(model, texts, threshold, trust_remote_code=trust_remote_code)
+    rows, header = beside(copied, rows, header)
     print(f"{file}: {columns}.", file=sys.stderr)
     for task, of_task in by_task.items():
         print_outputs(f"{task}: " if task else "", of_task)
     replace_file(target, writers[target.suffix](rows, header))
+    tasks, cut_off = f", {len(by_task)} tasks" if several else "", next(iter(by_task.values())).truncated
     truncated = f"; {cut_off:,} truncated to the length that the model was trained with" if cut_off else ""
     unit = "sentence" if of_words else "text"
     print(f"{target}: {len(texts):,} {unit if len(texts) == 1 else f'{unit}s'}{tasks}{truncated}")
+
+
+def _names(flag: str | None) -> list[str] | None:
+    """The names of columns that a flag gives."""
+    return None if flag is None else comma_separated(flag)
+
+
+def _predicted(
+    model: Path, texts: Any, threshold: float | None, *, trust_remote_code: bool
+) -> tuple[dict[str, Any], Rows, Sequence[str]]:
+    """The predictions of each task of a bundle, or of the only task with the name "", then all as rows with their columns."""
+    from frostline.api.bundle_prediction import joined_columns, joined_rows, load_bundle
+    from frostline.api.prediction import predict as predict_texts
+    from frostline.frozen.bundle.folder import is_bundle
+
+    if is_bundle(model):
+        by_task = load_bundle(model)(texts)
+        return dict(by_task), list(joined_rows(by_task)), joined_columns(by_task)
+    predictions = predict_texts(model, texts, threshold=threshold, trust_remote_code=trust_remote_code)
+    return {"": predictions}, list(predictions.rows()), predictions.columns()
 
 
 def _default_output(file: Path, *, of_words: bool) -> Path:
@@ -157,12 +180,14 @@ def _require_bundle_options(model: Path, threshold: float | None, *, trust_remot
         )
 
 
-def require_lines(sentences: Any) -> None:
-    """Refuse words that no line of a CoNLL file can hold, before anything is computed."""
+def require_lines(sentences: Any, copied: Mapping[str, Any]) -> None:
+    """Refuse words and copied columns that no line of a CoNLL file can hold, before anything is computed."""
     from frostline.data.formats.conll import is_writable
     from frostline.data.sentences import words_of
     from frostline.data.wording import quoted
 
+    if copied:
+        raise FrostlineError("--copy-columns: a CoNLL file has words and tags only; write to a .jsonl file with --out.")
     for row, sentence in zip(sentences.rows, sentences.texts, strict=True):
         if wrong := [word for word in words_of(sentence) if not is_writable(word)]:
             raise FrostlineError(

@@ -51,7 +51,7 @@ def sweep(
 
 
 @app.command(cls=PanelCommand, short_help="Show what a sweep would run, with its time, memory and disk space.")
-@with_settings(out=PLANNED_FOLDER)
+@with_settings(others={"out": PLANNED_FOLDER})
 def plan(settings: dict[str, Any], study: Study = None) -> None:
     """Show what a sweep would run, and how much time, memory and disk space it needs. Nothing is written.
 

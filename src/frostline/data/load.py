@@ -119,7 +119,7 @@ def read_unlabelled(
     """The texts of a table for prediction, and their columns. Labels are not needed.
 
     Args:
-        source: A file, ``datasets.Dataset``, ``DataFrame`` or ``pyarrow.Table``.
+        source: A file, ``datasets.Dataset``, ``DataFrame``, ``pyarrow.Table``, or a table that has been read.
         column_names: The columns of a CSV or TSV file without a header.
         text_column: The column of the texts.
         text_pair_column: The column of the second texts of pairs.
@@ -127,7 +127,9 @@ def read_unlabelled(
             the user gives no column.
         task_type: The type of the model's task. For token classification, sentences are read.
     """
-    table = read_table(source, column_names=column_names, of_tokens=task_type == TOKENS)
+    table = source
+    if not isinstance(source, Table):
+        table = read_table(source, column_names=column_names, of_tokens=task_type == TOKENS)
     if trained and text_column is None and text_pair_column is None:
         known = [trained["text"], trained.get("text_pair")]
         if all(name is None or name in table.columns for name in known):

@@ -1,6 +1,7 @@
 """Parse values that users write as text: numbers, comma-separated lists, durations, names."""
 
 import re
+from math import ceil
 
 from frostline import FrostlineError
 
@@ -18,6 +19,11 @@ def comma_separated(text: str) -> list[str]:
 def normalized_name(name: str) -> str:
     """The letters and digits of a name in lower case: SST-2, sst2 and sst_2 give the same."""
     return "".join(char for char in name.casefold() if char.isalnum())
+
+
+def duration_at_least(seconds: float) -> str:
+    """A duration as :func:`parse_duration` reads it, rounded up: ``90s`` up to 99 seconds, else minutes."""
+    return f"{ceil(seconds)}s" if seconds <= 99 else f"{ceil(seconds / SECONDS_PER_UNIT['min'])}min"
 
 
 def parse_duration(text: str) -> float:

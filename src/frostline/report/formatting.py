@@ -141,5 +141,5 @@ def threshold(point: Mapping[str, Any]) -> str:
 
 
 def unbroken(sentence: str) -> str:
-    """The sentence with a non-breaking space between every number and its percent sign."""
-    return re.sub(r"(?<=\d) (?=%)", UNBROKEN, sentence)
+    """The sentence with a non-breaking space between every number and its percent sign, or its unit of time or memory."""
+    return re.sub(r"(?<=\d) (?=%|(?:s|min|h|kB|MB|GB|TB)\b)", UNBROKEN, sentence)

@@ -57,9 +57,9 @@ def trainable(name: str) -> str:
 
 
 def depth(name: str) -> str:
-    """The label of k on an axis: ``0``, ``3``, ``all``, ``named``."""
+    """The label of k on an axis: ``0``, ``3``, ``all``, ``named``; also ``probe`` and ``TF-IDF``."""
     k = k_of(name)
-    return name if k is None else str(k)
+    return {WORDS: "TF-IDF"}.get(name, name) if k is None else str(k)
 
 
 def tuning(name: str | None) -> str:

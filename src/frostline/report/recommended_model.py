@@ -73,6 +73,7 @@ def save_recommended(
         prepare_hidden_states(prepared, [spec], progress)
         learned = weights.load(spec.digest, progress.note)
         if learned is None:
+            progress.note("The recommended run is trained again, to save its model.")
             logits = run(spec, prepared.context).logits["validation_best"]
         else:
             logits = restore(spec, prepared.context, learned)

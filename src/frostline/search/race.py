@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 
+from frostline.data.parsing import duration_at_least
 from frostline.data.wording import duration
 from frostline.search.candidates import NEGLIGIBLE, Candidate, candidates, next_seed
 from frostline.search.scoreboard import Scoreboard
@@ -144,7 +145,7 @@ def _next(board: Scoreboard) -> Step | Verdict:
         needed, left = board.predicted_seconds(ranked[0].trials), max(0.0, board.budget - board.spent)
         return Verdict(
             f"The next step takes about {duration(needed)}, but only {duration(left)} of the budget is left. "
-            f"It would be: {ranked[0].why}"
+            f"With --budget {duration_at_least(board.spent + needed)}, it would be: {ranked[0].why}"
         )
     most = max(ranked, key=lambda one: one.gain)
     return Verdict(
@@ -178,9 +179,10 @@ def _brief(board: Scoreboard) -> tuple[Trial, ...]:
 def _over_budget(board: Scoreboard, trial: Trial) -> str:
     """The message for a reference that cannot be trained within the budget."""
     needed, left = (duration(one) for one in (board.run_seconds(trial.tune), max(0.0, board.budget - board.spent)))
+    enough = duration_at_least(board.spent + board.predicted_seconds((trial,)))
     return (
         f"{in_words(trial.tune, capital=True)} was not run: one run takes about {needed}, but only {left} of the budget are "
-        "left. Raise --budget, or set --max-k to compare with fewer layers instead."
+        f"left. Give at least --budget {enough}, or set --max-k to compare with fewer layers instead."
     )
 
 

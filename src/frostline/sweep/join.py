@@ -1,5 +1,6 @@
 """Sweeps that belong together: one that continues the sweep in its folder, and folders of one sweep."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -24,9 +25,10 @@ def join_existing(spec: SweepSpec, identity: Identity, older: Mapping[str, Any],
     if found := difference({**spec.model_dump(mode="json"), "identity": _toml_ready(asdict(identity))}, older):
         name, now, before = found
         detail = f" ({before} there, {now} now)" if before else ""
+        again = f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}"
         raise FrostlineError(
-            f"{out} holds another sweep: its {name} is different{detail}. Choose another --out, or give the same settings to "
-            "add to that sweep."
+            f"{out} holds another sweep: its {name} is different{detail}. Choose another --out, or add to that sweep with its "
+            f"own settings: `{again}`."
         )
     earlier = read_settings(older, out)
     if earlier.tune_modules and spec.tune_modules not in (None, earlier.tune_modules):

@@ -97,8 +97,8 @@ class SweepSpec(Settings):
         False, description="run code that comes with a hub model; needs --revision", json_schema_extra=panel("model")
     )
     tune: Tunes = Field(
-        description="values of k, the number of last layers to train: 0 (classifier head only), 1, 2, ..., all; named; or ways "
-        "to tune, such as lora-2",
+        description="values of k, the number of last layers to train, such as 0,1,2,all (0: classifier head only; all: every "
+        "layer); named: what --tune-modules names; or ways to tune, such as lora-2",
         json_schema_extra=GRID_PANEL,
     )
     tune_modules: Strings | None = Field(

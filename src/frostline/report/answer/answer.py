@@ -18,7 +18,7 @@ from frostline.statistics.cells import by_depth
 from frostline.statistics.curve import compare, main_point
 from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.inference.holm import adjust
-from frostline.statistics.outcomes import done, scored
+from frostline.statistics.outcomes import FAILURES, done, scored, with_outcomes
 from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
 from frostline.statistics.tune import is_k
 
@@ -69,6 +69,7 @@ def make_answer(
         "validation_rows": evidence.rows_of(run["run"] for run in scored(done(runs))) or len(validation.targets),
         "sentence": answers[0]["sentence"],
         "runs": {status: sum(run["status"] == status for run in runs) for status in ("done", "failed", "pending")},
+        "unusable_runs": sum(_unusable(runs, size, validation.chance) for size in answers),
         "sizes": answers,
     }
 
@@ -95,6 +96,12 @@ def answer_one(
     text = f"{text} {search.instead}" if search.instead else text
     answer["sentence"] = f"{text}{_too_few_examples(evidence)}{_progress(runs)}"
     return answer
+
+
+def _unusable(runs: Sequence[Run], curve: Mapping[str, Any], chance: float | None) -> int:
+    """The number of finished runs of a curve that failed, at whatever learning rate."""
+    of_size = [run for run in runs if run["train_size"] == curve["train_size"]]
+    return sum(run["outcome"] in FAILURES for run in with_outcomes(of_size, chance, curve["clear_distance"]))
 
 
 def _learned(answer: Mapping[str, Any], evidence: Evidence) -> bool:

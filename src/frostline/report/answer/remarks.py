@@ -26,12 +26,17 @@ def not_tried(ks: Sequence[int]) -> str:
     return f" {capitalized(' and '.join(parts))} {'was' if len(parts) == 1 else 'were'} not tried." if parts else ""
 
 
+def only_constant(cell: CellSummary) -> bool:
+    """Whether a cell has finished runs, and all of them diverged or predict a constant."""
+    return bool(0 < cell["runs"] == cell["failures"]["diverged"] + cell["failures"]["degenerate"])
+
+
 def failed_runs(names: Iterable[str], cells: Mapping[str, CellSummary]) -> str:
     """A sentence on the number of failed runs of each of these k; empty if none failed."""
     parts = [
-        f"{cell['runs'] - cell['validation']['n']} of {cell['runs']} runs of {tuning(cell['trainable'])} failed"
+        f"{cell['failures']['failed']} of {cell['runs']} runs of {tuning(cell['trainable'])} failed"
         for cell in (cells[name] for name in dict.fromkeys(names))
-        if cell["validation"]["n"] < cell["runs"]
+        if cell["failures"]["failed"]
     ]
     return f" {' and '.join(parts)}." if parts else ""
 

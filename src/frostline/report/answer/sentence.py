@@ -72,10 +72,10 @@ def sentence(
         return f"Nothing was compared: {undecided.full_score(full, comparison)}, and the table holds no other k."
     if comparison.settings.by_mean:
         return _by_mean(found, cells.get(point["estimate"]))
-    if nothing_learned := undecided.nothing_learned(answer, cells, cell, full, comparison):
-        return nothing_learned
-    without_score = [name for name, one in cells.items() if one["runs"] and not one["validation"]["n"]]
-    failed = remarks.failed_runs((cell["trainable"], full["trainable"], *without_score), cells)
+    no_answers = [name for name, one in cells.items() if remarks.only_constant(one)]
+    if weak := undecided.not_learned(answer, cell, full, comparison):
+        return f"{_beside_weak_reference(found, weak)}{remarks.failed_runs(no_answers, cells)}"
+    failed = remarks.failed_runs((cell["trainable"], full["trainable"], *no_answers), cells)
     not_tried = remarks.not_tried(remarks.smaller(cell, search.skipped))
     beside = remarks.named_parts(named, full, comparison) + remarks.full_not_run(cells, comparison, search)
     return f"{_recommendation(found)}{failed}{not_tried}{beside}"
@@ -110,6 +110,21 @@ def _recommendation(found: Recommendation) -> str:
     return f"{begin} {_difference(choice)} {sure}"
 
 
+def _beside_weak_reference(found: Recommendation, weak: str) -> str:
+    """The answer if full fine-tuning has not learned the task: the recommended choice if that one has, else none.
+
+    Args:
+        found: The recommended cell and the reference.
+        weak: Why full fine-tuning is not shown to be above the baseline, as a clause.
+    """
+    runs = sum(cell["runs"] for cell in found.cells.values())
+    if found.cell is found.full or not undecided.is_above_baseline(found.cell, found.comparison, among=runs):
+        return f"Undecided: {weak}. {undecided.LEARN_FIRST}"
+    reached = f"{found.comparison.metric} {score(found.cell['validation']['mean'])}"
+    advice = "To compare fairly, train with more epochs, another learning rate or more examples."
+    return f"{_instruction(found)}: {reached}, which is above the {found.comparison.baseline}. {capitalized(weak)}. {advice}"
+
+
 def _without_training(answer: Mapping[str, Any], comparison: Comparison) -> str:
     """The recommendation of a model that trains no layer."""
     choice, full = answer["decision"], next((c for c in answer["cells"] if c["trainable"] == answer["reference"]), None)
@@ -119,7 +134,7 @@ def _without_training(answer: Mapping[str, Any], comparison: Comparison) -> str:
     if not comparison.evidence.learned([alternative_run(choice["choice"])], among=len(answer["choices"])):
         reached = undecided.full_score(full, comparison)
         best = f"The best so far is {tuning(choice['choice'])} ({score(choice['score'])})."
-        return f"Undecided: {reached}, and nothing is shown to be above the {comparison.baseline}. {best}"
+        return f"Undecided: {reached}, and nothing is shown to be above the {comparison.baseline}. {best} {undecided.LEARN_FIRST}"
     full_name = _noun(full["trainable"])
     begin += f" against {score(full['validation']['mean'])} with {full_name}."
     sure = f"It is {probability(choice['probability'])} sure to {comparison.reached(full_name)}."

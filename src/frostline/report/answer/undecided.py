@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from frostline.data.wording import capitalized
 from frostline.report import names
 from frostline.report.answer.comparison import Comparison
 from frostline.report.formatting import score
@@ -11,10 +10,13 @@ from frostline.report.names import tuning
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.tune import is_k
 
+LEARN_FIRST = "To learn the task, train with more epochs, another learning rate or more examples."
+
 
 def no_score(answer: Mapping[str, Any]) -> str:
     """The sentence if nothing has a usable score."""
-    return f"There is no answer: {no_usable_run(answer)}."
+    advice = f" {LEARN_FIRST}" if any(cell["runs"] for cell in answer["cells"]) else ""
+    return f"There is no answer: {no_usable_run(answer)}.{advice}"
 
 
 def no_usable_run(answer: Mapping[str, Any]) -> str:
@@ -42,18 +44,11 @@ def reference_missing(answer: Mapping[str, Any], reference: str, metric: str) ->
     return text
 
 
-def nothing_learned(
-    answer: Mapping[str, Any],
-    cells: Mapping[str, CellSummary],
-    cell: CellSummary,
-    full: CellSummary,
-    comparison: Comparison,
-) -> str:
-    """The sentence if full fine-tuning is not shown to be above the baseline; empty if it is, or if the baseline is unknown.
+def not_learned(answer: Mapping[str, Any], cell: CellSummary, full: CellSummary, comparison: Comparison) -> str:
+    """Why full fine-tuning is not shown to be above the baseline, as a clause; empty if it is, or if the baseline is unknown.
 
     Args:
         answer: The curve with its recommendation.
-        cells: The cells of all k, without named parts.
         cell: The recommended cell.
         full: The cell of full fine-tuning.
         comparison: The quantity that k is compared by.
@@ -64,13 +59,9 @@ def nothing_learned(
     baseline = f"the {comparison.baseline} ({score(evidence.chance)})"
     reached = full_score(full, comparison)
     if not answer["learned"] and (seeds > 1 or evidence.rows is not None):
-        runs = sum(one["runs"] for one in cells.values())
-        above = _recommended_is_above(cell, full, comparison, among=runs)
-        return f"Undecided: {reached}, and {_seeds_shown(full, seeds)} not show that this is above {baseline}.{above}"
+        return f"{reached}, and {_seeds_shown(full, seeds)} not show that this is above {baseline}"
     share = comparison.share(cell)
-    if share is None or share["estimate"] is None:
-        return f"Undecided: {reached}, which is not above {baseline}."
-    return ""
+    return f"{reached}, which is not above {baseline}" if share is None or share["estimate"] is None else ""
 
 
 def full_score(full: CellSummary, comparison: Comparison) -> str:
@@ -78,13 +69,9 @@ def full_score(full: CellSummary, comparison: Comparison) -> str:
     return f"{tuning(full['trainable'])} reaches {comparison.metric} {score(full['validation']['mean'])}"
 
 
-def _recommended_is_above(cell: CellSummary, full: CellSummary, comparison: Comparison, *, among: int) -> str:
-    """The sentence if the recommended k is shown to be above the baseline, else empty; ``among``: the number of all runs."""
-    in_mean = [point for point in cell["points"] if point["in_mean"]]
-    if cell is full or not comparison.evidence.learned(in_mean, among):
-        return ""
-    subject = capitalized(tuning(cell["trainable"]))
-    return f" {subject} reaches {score(cell['validation']['mean'])}, which is above the baseline."
+def is_above_baseline(cell: CellSummary, comparison: Comparison, *, among: int) -> bool:
+    """Whether a cell is shown to be above the baseline; ``among``: the number of all runs."""
+    return bool(comparison.evidence.learned([point for point in cell["points"] if point["in_mean"]], among))
 
 
 def _seeds_shown(cell: CellSummary, seeds: int) -> str:

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 
 from frostline.report import formatting, names
 from frostline.report.figures.style import QUIET, STYLE, VALIDATION, draw_frame, figure_of
-from frostline.statistics.alternatives import ALTERNATIVES
+from frostline.statistics.alternatives import ALTERNATIVES, WORDS
 from frostline.statistics.curve import Curve
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.tune import FULL, LAST, is_way
@@ -180,7 +180,7 @@ def _draw_costs(axes: Axes, drawn: Sequence[Mark], width: int, whole: str) -> No
     axes.set_xticks([places[n] for n in shown], [labels[n] for n in shown], rotation=0 if fits else 90, fontsize=10)
     last_layers = "tuned last layers, and their share"
     subject = "what is tuned, and its share" if any(map(_is_way, drawn)) else last_layers
-    axes.set_xlabel(subject + ("" if width == NARROW[0] else f" of {whole} (the cost)"))
+    axes.set_xlabel(subject + ("" if width == NARROW[0] else f" of {whole}") + " (the cost)")
 
 
 def _is_way(mark: Mark) -> bool:
@@ -202,7 +202,7 @@ def _cost(share: float) -> str:
 
 def _short(name: str) -> str:
     """The name of a choice in the label of its place: the number of layers of k."""
-    return "full" if name == FULL else name.removeprefix(LAST)
+    return {FULL: "full", WORDS: "TF-IDF"}.get(name, name.removeprefix(LAST))
 
 
 def _named(name: str) -> str:

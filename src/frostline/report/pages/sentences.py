@@ -57,16 +57,16 @@ def explain_uncertainty(size: Mapping[str, Any], point: Mapping[str, Any], seeds
     )
 
 
-def trouble(finished: Mapping[str, Any] | None, counts: Mapping[str, int]) -> str | None:
+def trouble(counts: Mapping[str, int], unusable: int) -> str | None:
     """The numbers of runs that failed, ended in an error, or have no result; None if every run succeeded.
 
     Args:
-        finished: The numbers of ``runs`` that finished and of those that ``failed``; None if no run has finished.
         counts: The numbers of runs by status: ``done``, ``failed`` (ended in an error), ``pending``.
+        unusable: The number of runs that are done but failed: they diverged, for example.
     """
     parts = []
-    if finished and finished["failed"]:
-        parts.append(f"{finished['failed']} of {finished['runs']} finished runs failed")
+    if unusable:
+        parts.append(f"{unusable} of {counts['done']} finished runs failed")
     if counts["failed"]:
         parts.append(f"{_runs(counts['failed'])} ended in an error")
     if counts["pending"]:

@@ -72,7 +72,7 @@ def write_page(out: Path) -> Path:
         headline=headline(sentence_without_command(answer)),
         command=next_command(answer),
         loading=loading(answer, out / "model"),
-        trouble=trouble(failed_runs, answer["runs"]),
+        trouble=trouble(answer["runs"], answer["unusable_runs"]),
         failed_runs=failed_runs,
         several_rates=any(len(cell["learning_rates_tried"]) > 1 for size in answer["sizes"] for cell in size["cells"]),
         errors=errors,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from frostline.model.places import EMBEDDINGS, layer_number
+from frostline.report import formatting
 from frostline.report.answer.recommendation import cell_of
 from frostline.report.answer.scores_on_test import sentences_on_test
 from frostline.report.names import baseline
@@ -40,7 +41,9 @@ def size_content(size: Curve, answer: Mapping[str, Any], results: Mapping[str, A
         "best": cell_of(size, recommended["trainable"]) if recommended else None,
         "full": cell_of(size, size["reference"]),
         "explanation": explanation,
-        "test_sentences": sentences_on_test(size, answer["metric"]) if answer["tested"] and recommended else [],
+        "test_sentences": list(map(formatting.unbroken, sentences_on_test(size, answer["metric"])))
+        if answer["tested"] and recommended
+        else [],
         "rules": other_rules(size, main),
         "front": front(size),
         "tables": {

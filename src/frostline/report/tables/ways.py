@@ -17,6 +17,7 @@ CAPTION = (
     "measured. Each way has as many learning rates as every k above 0, and is shown at its best one. Before "
     "any run, a way is expected to score as that k, because the best of many ways partly looks best by luck."
 )
+NO_K = " Where nothing is beside a way, no k costs as little: add head, or fewer last layers, to --ways."
 
 
 def ways_table(curve: Curve, results: Mapping[str, Any], *, suffix: str = "") -> ReportTable | None:
@@ -46,6 +47,7 @@ def ways_table(curve: Curve, results: Mapping[str, Any], *, suffix: str = "") ->
         for cell in curve["cells"]
         if is_way(cell["trainable"])
     ]
+    caption = CAPTION if all(row.values["k"] for row in rows) else CAPTION + NO_K
     columns = (
         Column("way", "way", number=False, strong=True, user_text="value"),
         Column("fields", "what it changes", number=False),
@@ -59,7 +61,7 @@ def ways_table(curve: Curve, results: Mapping[str, Any], *, suffix: str = "") ->
         Column("peak_memory_bytes", "peak\nmemory", formatting.size),
     )
     return (
-        ReportTable(f"ways{suffix}", title_of("Ways to tune", curve, suffix), CAPTION, columns, tuple(rows))
+        ReportTable(f"ways{suffix}", title_of("Ways to tune", curve, suffix), caption, columns, tuple(rows))
         if rows
         else None
     )

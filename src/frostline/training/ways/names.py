@@ -10,6 +10,7 @@ from frostline.statistics.tune import FULL, NAMED, Tune, is_way, tune_of
 from frostline.training.ways.way import Way
 
 DEFAULT_WAYS = "last-2,lora-2,llrd,lp-ft,gradual,reinit-2,full"  # of a comparison
+DEFAULT_LEARNING_RATES = (2e-5, 5e-5, 1e-4)  # of a comparison
 LORA_RANK, LORA_RATES = 8, 10.0  # LoRA is trained at ten times the learning rates of whole matrices
 NAMED_WAYS: Mapping[str, Way] = {
     "lora-all": Way(tune=FULL, low_rank=LORA_RANK, rate_factor=LORA_RATES),
