@@ -3,6 +3,7 @@
 from frostline.frozen.selection import POOLED
 from frostline.report import names
 from frostline.statistics.pareto import COSTS
+from frostline.training.probes.inputs import WORD
 
 
 def test_a_model_name_shows_no_path_of_the_machine() -> None:
@@ -38,7 +39,7 @@ def test_metrics_have_labels() -> None:
 
 
 def test_costs_and_vectors_have_the_names_of_the_results() -> None:
-    assert tuple(names.COSTS) == COSTS and tuple(names.VECTORS) == POOLED
+    assert tuple(names.COSTS) == COSTS and tuple(names.VECTORS) == (*POOLED, WORD)
 
 
 def test_the_baseline_depends_on_the_metric() -> None:

@@ -85,22 +85,24 @@ def probe(
         make_folder(folder)
     tokens = Tokens.join([tokens for splits in encoded for tokens in splits.values()])
     states = _hidden_states(pretrained, machine, tokens, progress)
-    shared: dict[str, Any] = {
-        "tokens": tokens,
-        "pretrained": pretrained,
-        "machine": machine,
-        "max_length": max_length,
-        "kind": kind,
-    }
     found = []
     for one, rows in zip(data, _rows_by_split(encoded), strict=True):
         progress.begin(f"fitting probes for {listed(one.task.columns.of_labels)}")
-        metric = check_metric(spec.metric, one.task.task_type, len(one.task.labels), one.task.labels)
-        words = WordsModel.fit(one.train, len(one.task.labels))
-        found.append(fit_probes(one, states, rows, metric=metric, words=words, describe=probe_sentence, **shared))
+        own: dict[str, Any] = {"pretrained": pretrained, "machine": machine, "max_length": max_length, "kind": kind}
+        found.append(fit_probes(one, states, rows, tokens=tokens, **own, **_for_task(one, spec.metric)))
     if folder is not None:
         write(folder, found)
     return found
+
+
+def _for_task(data: Data, metric: str | None) -> dict[str, Any]:
+    """What probes of one label column are scored by and compared with, and how they are described."""
+    task = data.task
+    return {
+        "metric": check_metric(metric, task.task_type, len(task.labels), task.labels),
+        "words": WordsModel.fit(data.train, len(task.labels)),
+        "describe": probe_sentence,
+    }
 
 
 def _require_ridge(data: Sequence[Data], kind: str) -> None:
