@@ -19,6 +19,7 @@ from frostline.report.recommended_model import save_recommended
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.tables import COLUMNS
+from notes import Notes
 from tiny import QUICK, sentences
 
 
@@ -123,17 +124,6 @@ def test_one_row_is_enough_for_an_answer(tiny_bert: Path, tiny_table: Path, tmp_
     assert answer["runs"]["done"] == 4 and (tmp_path / "o" / "report.html").is_file()
     assert split == "test" or "1 validation example is too few for any conclusion" in answer["sentence"]
     json.dumps(answer, allow_nan=False)
-
-
-class Notes(Progress):
-    """Collects what the user would read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.notes: list[str] = []
-
-    def note(self, sentence: str) -> None:
-        self.notes.append(sentence)
 
 
 def test_the_model_is_saved_again_only_when_the_answer_changed(

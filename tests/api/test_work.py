@@ -27,6 +27,7 @@ from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store
 from frostline.training.run import run
+from notes import Notes
 from tiny import Frostline, run_sweep, sentences
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")
@@ -212,11 +213,7 @@ def test_a_folder_without_a_sweep_is_refused(tmp_path: Path) -> None:
 def test_another_result_of_a_run_is_reported_and_the_first_one_stands(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    notes, store = list[str](), Store(Path(settings["out"]))
-
-    class Noted(Progress):
-        def note(self, sentence: str) -> None:
-            notes.append(sentence)
+    progress, store = Notes(), Store(Path(settings["out"]))
 
     def another_is_first(spec: Any, context: Any, **more: Any) -> Any:
         result = run(spec, context, **more)
@@ -226,8 +223,8 @@ def test_another_result_of_a_run_is_reported_and_the_first_one_stands(
         return result
 
     monkeypatch.setattr(execute_module, "run", another_is_first)
-    Sweep(progress=Noted(), **{**settings, "tune": 1, "stack": 1, "workers": 1}).run(save_model=False)
-    (said,) = (note for note in notes if "Another process has also trained" in note)
+    Sweep(progress=progress, **{**settings, "tune": 1, "stack": 1, "workers": 1}).run(save_model=False)
+    (said,) = (note for note in progress.notes if "Another process has also trained" in note)
     assert "last 1, seed 1, with other predictions (by " in said and said.endswith("stands.")
 
 

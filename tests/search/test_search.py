@@ -16,9 +16,9 @@ from frostline.report.answer.groups import load_groups
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.inference.quantile import corrected_quantile
 from frostline.statistics.predictions import RunPredictions
-from frostline.sweep.progress import Progress
 from frostline.training.probes.alternatives import Alternatives
 from frostline.training.probes.words import WordsModel
+from notes import Notes
 from search_runs import runs_in
 
 
@@ -122,14 +122,9 @@ def test_the_model_of_an_earlier_recommendation_is_replaced(search_settings: dic
 
 
 def test_progress_shows_the_best_choice_and_the_rest_of_the_budget(search_settings: dict[str, Any]) -> None:
-    notes: list[str] = []
-
-    class NotesOnly(Progress):
-        def note(self, sentence: str) -> None:
-            notes.append(sentence)
-
-    search = frostline.find(**{**search_settings, "progress": NotesOnly()})["search"]
-    notes_of_steps = [note for note in notes if "Trained for" in note]
+    progress = Notes()
+    search = frostline.find(**{**search_settings, "progress": progress})["search"]
+    notes_of_steps = [note for note in progress.notes if "Trained for" in note]
     assert len(notes_of_steps) == len(search["steps"])
     known = ["all" in {run["trainable"] for run in step["runs"]} for step in search["steps"]].index(True)
     assert all(note.startswith("  Full fine-tuning has not run yet. Trained for") for note in notes_of_steps[:known])
@@ -140,11 +135,7 @@ def test_progress_shows_the_best_choice_and_the_rest_of_the_budget(search_settin
 def test_an_interruption_before_full_has_run_leaves_no_answer(
     search_settings: dict[str, Any], monkeypatch: Any
 ) -> None:
-    notes: list[str] = []
-
-    class NotesOnly(Progress):
-        def note(self, sentence: str) -> None:
-            notes.append(sentence)
+    progress = Notes()
 
     def stop(*given: Any, **more: Any) -> None:
         if len(runs_in(search_settings["out"])) > 2:
@@ -154,7 +145,7 @@ def test_an_interruption_before_full_has_run_leaves_no_answer(
     execute = search_module.execute
     monkeypatch.setattr(search_module, "execute", stop)
     with pytest.raises(KeyboardInterrupt):
-        frostline.find(**{**search_settings, "progress": NotesOnly()})
+        frostline.find(**{**search_settings, "progress": progress})
     answer = json.loads((search_settings["out"] / "answer.json").read_text())
     assert answer["search"]["pending_reference"] == "all" and answer["sizes"][0]["recommended"] is None
     done = answer["runs"]["done"]
@@ -162,7 +153,7 @@ def test_an_interruption_before_full_has_run_leaves_no_answer(
         "No answer yet: full fine-tuning, the reference of every comparison, has not run. The best so far, tuning "
     )
     assert answer["sentence"].endswith(f" So far {done} of {sum(answer['runs'].values())} runs have ended.")
-    assert notes[-1] == f"So far: {answer['sentence']} Report: {search_settings['out'] / 'report.html'}"
+    assert progress.notes[-1] == f"So far: {answer['sentence']} Report: {search_settings['out'] / 'report.html'}"
     assert "No answer yet" in (search_settings["out"] / "report.html").read_text()
 
 

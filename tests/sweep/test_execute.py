@@ -25,6 +25,7 @@ from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store
 from frostline.training.rows import train_rows, validation_rows
 from frostline.training.run import run
+from notes import Notes
 from tiny import contents, run_sweep
 
 
@@ -106,15 +107,10 @@ def test_a_damaged_result_is_set_aside_and_its_run_is_repeated(
     before, digest = contents(out / "runs"), min(Store(out).results())
     file = out / "runs" / digest / name
     file.write_bytes(file.read_bytes()[:-1])
-    notes: list[str] = []
-
-    class Noted(Progress):
-        def note(self, sentence: str) -> None:
-            notes.append(sentence)
-
-    sweep = Sweep(progress=Noted(), **settings)
+    progress = Notes()
+    sweep = Sweep(progress=progress, **settings)
     sweep.run(save_model=False)
-    (damage,) = (note for note in notes if f"{out / 'runs' / digest} is damaged" in note)
+    (damage,) = (note for note in progress.notes if f"{out / 'runs' / digest} is damaged" in note)
     assert str(out / "damaged" / digest) in damage
     assert contents(out / "damaged")[f"{digest}/{name}"] == before[f"{digest}/{name}"][:-1]
     after = contents(out / "runs")

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from pickle import loads
 from typing import Any
 
 import pandas as pd
@@ -14,24 +15,15 @@ from frostline import FrostlineError, Ray, Sweep
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
-from frostline.sweep.ray.driver import train_on_ray
+from frostline.sweep.ray.driver import driver_on, train_on_ray
 from frostline.sweep.register import register
 from frostline.sweep.results.forecast_record import Cell, Forecast
 from frostline.sweep.results.store import Store
+from notes import Notes
 from ray_here import RayError, RayHere
+from tagged import small_base, tagged
 
 Train = Callable[..., Store]
-
-
-class Shown(Progress):
-    """Keeps the lines that a user reads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.notes: list[str] = []
-
-    def note(self, sentence: str) -> None:
-        self.notes.append(sentence)
 
 
 def stop(number: int) -> None:
@@ -48,8 +40,8 @@ def here(monkeypatch: pytest.MonkeyPatch) -> RayHere:
 
 
 @pytest.fixture
-def shown() -> Shown:
-    return Shown()
+def shown() -> Notes:
+    return Notes()
 
 
 @pytest.fixture
@@ -61,7 +53,7 @@ def prepared(settings: dict[str, Any]) -> Prepared:
 
 
 @pytest.fixture
-def train(prepared: Prepared, shown: Shown, here: RayHere) -> Train:
+def train(prepared: Prepared, shown: Notes, here: RayHere) -> Train:
     """A function that trains the runs of the sweep and returns its results."""
 
     def call(**more: Any) -> Store:
@@ -72,7 +64,7 @@ def train(prepared: Prepared, shown: Shown, here: RayHere) -> Train:
     return call
 
 
-def test_the_results_are_those_of_this_process(train: Train, shown: Shown, here: RayHere, finished_small: Path) -> None:
+def test_the_results_are_those_of_this_process(train: Train, shown: Notes, here: RayHere, finished_small: Path) -> None:
     store = train()
     assert_same_predictions(store, Store(finished_small))
     assert shown.runs_done == shown.runs == 4 and shown.done == pytest.approx(shown.total)
@@ -110,7 +102,7 @@ def test_what_a_task_asks_for(
     assert here.options == [{"num_cpus": 1, "num_gpus": gpus, "memory": needed} for needed in memory]
 
 
-def test_what_no_node_has_is_named(train: Train, here: RayHere, shown: Shown) -> None:
+def test_what_no_node_has_is_named(train: Train, here: RayHere, shown: Notes) -> None:
     here.resources, here.before = [{"CPU": 0.5}], stop
     with pytest.raises(KeyboardInterrupt):
         train()
@@ -148,7 +140,7 @@ def test_a_node_with_another_version_is_named(train: Train, prepared: Prepared, 
 
 @pytest.mark.parametrize("when", ["while it waits", "while it shows a result"])
 def test_ctrl_c_ends_the_tasks_and_keeps_what_is_published(
-    train: Train, prepared: Prepared, here: RayHere, shown: Shown, when: str
+    train: Train, prepared: Prepared, here: RayHere, shown: Notes, when: str
 ) -> None:
     def interrupt(*_: object) -> None:
         if prepared.store.done():
@@ -165,7 +157,7 @@ def test_ctrl_c_ends_the_tasks_and_keeps_what_is_published(
 
 
 def test_what_another_process_publishes_first_stands(
-    train: Train, prepared: Prepared, here: RayHere, finished_small: Path, shown: Shown
+    train: Train, prepared: Prepared, here: RayHere, finished_small: Path, shown: Notes
 ) -> None:
     first, store = Store(finished_small), prepared.store
 
@@ -190,3 +182,16 @@ def test_tables_that_are_in_no_file_reach_the_nodes(
     train_on_ray(made, made.plan.runs[:1], Progress(), Ray())
     (digest,) = made.store.done()
     assert made.store.predictions(digest).keys() == Store(finished_small).predictions(digest).keys()
+
+
+@pytest.mark.parametrize("of_words", [False, True])
+@pytest.mark.parametrize("tune", ["0,1", "0,probe"])
+def test_nodes_cache_what_probes_read(settings: dict[str, Any], here: RayHere, tune: str, of_words: bool) -> None:
+    """A run then starts from the same hidden states as here."""
+    if of_words:
+        words, tags = tagged(40)
+        settings |= {"model": small_base(settings["out"].with_name("base"), "bert")}
+        settings |= {"train": pd.DataFrame({"tokens": words, "ner_tags": tags})}
+    sweep = Sweep(**{**settings, "tune": tune, "train_size": 20, "progress": Progress()})
+    with driver_on(sweep._prepare(Progress()), Progress(), Ray()) as driver:
+        assert loads(driver.work).probes == ("probe" in tune)

@@ -20,7 +20,7 @@ from frostline.frozen.bundle.folder import is_bundle
 from frostline.model.classifier import is_tagger, load_classifier, logits_of
 from frostline.training.estimators.saved_encoder import saved_encoder
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
-from frostline.training.probes.saved import saved_probe
+from frostline.training.probes.saved import SavedProbe, saved_probe
 from frostline.training.probes.words import FACTS as WORDS_FACTS
 from frostline.training.probes.words import load_words
 
@@ -38,8 +38,11 @@ def require_model(folder: str | Path) -> None:
 
 def predicts_tags(folder: str | Path) -> bool:
     """Whether the model or probe in a folder predicts tags of words."""
-    probe = saved_probe(folder)
-    return probe.of_words if probe is not None else is_tagger(Path(folder))
+    return _predicts_tags(folder, saved_probe(folder))
+
+
+def _predicts_tags(folder: str | Path, probe: SavedProbe | None) -> bool:
+    return is_tagger(Path(folder)) if probe is None else probe.of_words
 
 
 def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
@@ -84,7 +87,7 @@ def predict(
     if is_bundle(folder):
         raise FrostlineError(f"{folder} is a bundle of several tasks: use frostline.load_bundle(folder)(texts).")
     probe = saved_probe(folder)
-    if predicts_tags(folder):
+    if _predicts_tags(folder, probe):
         if threshold is not None or text_pair_column is not None:
             raise FrostlineError(
                 f"The model in {folder} predicts tags of words: leave --threshold and --text-pair-column out."
@@ -125,9 +128,8 @@ def as_texts(
             found = f"contains {wrong[0]!r}" if wrong else "is empty"
             raise FrostlineError(f"The list of texts {found}: give strings, or a DataFrame for pairs of texts.")
         return Texts(texts=tuple(source), pairs=None, rows=np.arange(1, len(source) + 1), name="the list of texts")
-    if (
-        isinstance(source, str) and Path(source).suffix.lower() not in FORMAT_OF and not os.path.exists(source)
-    ):  # long, too
+    # A text can be too long for Path.exists, which then raises an error.
+    if isinstance(source, str) and Path(source).suffix.lower() not in FORMAT_OF and not os.path.exists(source):
         raise FrostlineError(f"{quoted(source)} is no file: give the path of a table, or a list of texts.")
     texts, _ = read_unlabelled(source, text_column=text_column, text_pair_column=text_pair_column, trained=trained)
     return texts

@@ -166,7 +166,7 @@ def _hidden_states(pretrained: Pretrained, machine: Machine, tokens: Tokens, pro
         FrostlineError: There is not enough free disk space.
     """
     anatomy = pretrained.anatomy
-    selection = features_after(range(anatomy.count + 1), of_words=tokens.words is not None)
+    selection = features_after(range(anatomy.count + 1), of_words=tokens.of_words)
     rows = np.arange(len(tokens))
     forward_pass = probe_forward_pass(pretrained, machine, selection)
     recipe = recipe_of(pretrained, machine, forward_pass)

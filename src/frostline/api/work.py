@@ -1,6 +1,7 @@
 """``frostline.work``: train runs of a sweep that is planned or under way in a folder, together with other processes."""
 
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from time import sleep
 
@@ -56,6 +57,7 @@ def work(
         for damage in store.check():
             shown.note(damage)
         store.retry({run.digest for run in Folder(out).runs}, retry)
+        train = partial(execute, wait=wait, silent_after=silent_after, shared=True)
         data: Data | None = None
         while True:
             folder = Folder(out)
@@ -64,13 +66,7 @@ def work(
                 prepared, weights = _prepare(folder, workers, shown, data), BestWeights.in_folder(out)
                 data = prepared.data  # the next step of a search needs the same
                 with objects_frozen():
-                    execute(
-                        *(prepared, folder.runs, shown),
-                        weights=weights,
-                        wait=wait,
-                        silent_after=silent_after,
-                        shared=True,
-                    )
+                    train(prepared, folder.runs, shown, weights=weights)
             while digests >= {run.digest for run in Folder(out).runs}:  # until a command adds more
                 if not (wait and _is_searched(out)):
                     return Folder(out).counts()

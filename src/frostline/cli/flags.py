@@ -62,7 +62,7 @@ def with_settings(
         only: The settings to offer; by default all of them.
         leave_out: Settings to leave out; the command may have its own flags for them.
         defaults: The text that the help shows as every default, instead of the defaults of a sweep.
-        others: The defaults that differ from those of a sweep. Only ``out`` is also given to the command.
+        others: The defaults that differ from those of a sweep.
     """
 
     def decorate(command: Callable[..., None]) -> Any:
@@ -74,8 +74,7 @@ def with_settings(
             path = flags.pop("file", None)
             own_flags = {parameter.name: flags.pop(parameter.name) for parameter in own}
             given = {name: value for name, value in flags.items() if value is not None}
-            folder = {name: value for name, value in others.items() if name == "out"}
-            command({**folder, **(_settings_in(path) if path else {}), **_plain(given)}, **own_flags)
+            command({**others, **(_settings_in(path) if path else {}), **_plain(given)}, **own_flags)
 
         parameters = [*first, *own, *_settings(only, leave_out, defaults, others)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

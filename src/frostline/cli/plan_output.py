@@ -1,6 +1,6 @@
 """Print a plan, its forecast and its parameter groups."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from frostline.cli.printing import print_table, size_of
@@ -19,16 +19,16 @@ def print_plan(plan: Any) -> None:
     print(f"{len(plan.runs)} runs, {len(plan.done)} of them done; {plan.parameters:,} parameters in the model.")
     rows = list(_plan_rows(plan))
     print_table(rows, tuple(rows[0]))
-    _print_too_large(plan)
+    _print_too_large(rows)
     _print_shared(plan)
     print(f"Free for the cache: {size_of(plan.free_bytes)}. The output folder takes up to {size_of(plan.disk_bytes)}.")
     truncated = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
     print(f"Examples truncated at {plan.max_length} tokens, of those in use: {truncated}.")
 
 
-def _print_too_large(plan: Any) -> None:
+def _print_too_large(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print what to do about runs that do not fit into memory."""
-    if too_large := [row["tune"] for row in _plan_rows(plan) if row.get("fits") == "no"]:
+    if too_large := [row["tune"] for row in rows if row.get("fits") == "no"]:
         print(
             f"\nMore memory than is free: {', '.join(dict.fromkeys(too_large))}. If memory runs out, frostline tries smaller\n"
             "stacks and micro-batches. --gradient-checkpointing, a smaller k and fewer --workers take less."

@@ -64,6 +64,11 @@ class Tokens:
         """``[N]``, the number of tokens of each example; 0 if it was not encoded."""
         return np.diff(self.offsets)
 
+    @property
+    def of_words(self) -> bool:
+        """Whether the examples are sentences of words."""
+        return self.words is not None
+
     def truncated(self, rows: NDArray[np.bool_] | None = None) -> float:
         """The share of encoded examples that were truncated; NaN if none was encoded.
 

@@ -84,7 +84,7 @@ def _probes(
     """The probes, and the estimate of k by each method; None if the hidden states could not be cached."""
     identity, states = prepared.identity, prepared.context.states
     count, tokens = prepared.pretrained.anatomy.count, prepared.context.tokens
-    if states is None or not has_features(states.selection, count, of_words=tokens.words is not None):
+    if states is None or not has_features(states.selection, count, of_words=tokens.of_words):
         return None
     probed = fit_probes(
         data,

@@ -22,6 +22,7 @@ from frostline.sweep.plan import Identity, Plan, PlannedDevice, one_of_each
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
 from frostline.training.context import RunContext
+from frostline.training.probes.inputs import features_after
 from frostline.training.rows import subset_rows, train_rows
 from frostline.training.specification import RunSpec
 from frostline.training.ways.phases import trainings_of
@@ -105,10 +106,10 @@ def _states_wanted(spec: SweepSpec, runs: Sequence[RunSpec], context: RunContext
             of_head.add(anatomy.count - max(depth, training.way.head.layers))
     wanted = selection_for(sorted(own), anatomy, context.head_reads)
     wanted = replace(wanted, cuts=tuple(sorted({*wanted.cuts, *others})))
-    every = tuple(range(anatomy.count + 1))
     if not probes:
         return wanted
-    return replace(wanted, pooled=every) if context.tokens.words is None else replace(wanted, cuts=every)
+    features = features_after(range(anatomy.count + 1), of_words=context.tokens.of_words)
+    return replace(wanted, pooled=features.pooled, cuts=features.cuts or wanted.cuts)
 
 
 def _truncated_by_class(identity: Identity, data: Data, tokens: Tokens) -> dict[str, float]:

@@ -19,6 +19,7 @@ from frostline.model.device import Machine
 from frostline.model.pretrained import Pretrained
 from frostline.model.reading import LAST, MEAN, OWN, OWN_HEAD, HeadKind
 from frostline.model.tokens import Tokens, chunks_within
+from frostline.training.probes.inputs import has_features
 from frostline.training.problem import Problem
 from frostline.training.specification import RunSpec
 
@@ -153,8 +154,8 @@ def starting_cut(cached: StateSelection, anatomy: Anatomy, spec: RunSpec) -> int
     layer if they are cached.
     """
     if not spec.way.in_loop:
-        features = cached.pooled or set(range(anatomy.count + 1)) <= set(cached.cuts)  # of texts, or of words
-        return anatomy.count if spec.way.reads_features and features else None
+        cached_features = any(has_features(cached, anatomy.count, of_words=of_words) for of_words in (False, True))
+        return anatomy.count if spec.way.reads_features and cached_features else None
     tuned = spec.to_train.depth(anatomy)
     if tuned is None or spec.frozen_dropout:
         return None

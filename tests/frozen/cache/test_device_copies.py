@@ -26,9 +26,9 @@ def parts(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> list[Part]:
     monkeypatch.setattr("frostline.frozen.cache.loading.SHARD_ROWS", 4)
     monkeypatch.setattr(device_copies, "COPIED_ROWS", 3)
     tokens = ragged_tokens(20)
-    states = cache.load(tokens, CACHED, StateSelection((1, 2), head=True, pooled=(4,)))
+    states = cache.load(tokens, CACHED, StateSelection((1, 2), head=True))
     tables = [Part.tokens(states, cut, tokens.lengths) for cut in (1, 2)]
-    return [*tables, Part.head(states, tokens.lengths), Part.pooled(states, 4, tokens.lengths)]
+    return [*tables, Part.head(states, tokens.lengths)]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -62,7 +62,7 @@ def size_of(part: Part) -> int:
 
 def test_copies_stay_within_a_limit(parts: list[Part]) -> None:
     """Both parts of all tokens have the same size."""
-    one, other, head, _ = parts
+    one, other, head = parts
     copies = DeviceCopies()
     assert copies.of(one, CPU) is None  # at first nothing is copied
     copies.keep_within(size_of(one) - 1)

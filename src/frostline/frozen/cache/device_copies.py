@@ -68,7 +68,7 @@ class DeviceCopies:
             return None
         own = self._copies.pop(part.name, None)
         if own is None or own.part.states is not part.states:
-            own = None  # before another one is made
+            own = None  # its memory is free before another copy is made
             needed = _bytes(part)
             if needed > self._limit:
                 return None

@@ -38,8 +38,3 @@ class Part:
     def head(cls, states: HiddenStates, lengths: NDArray[np.int64]) -> Self:
         """``[1, B, D]``, of the token that the head reads."""
         return cls("head", states, states.head, np.ones_like(lengths))
-
-    @classmethod
-    def pooled(cls, states: HiddenStates, layer: int, lengths: NDArray[np.int64]) -> Self:
-        """``[1, B, 3, D]``, pooled after ``layer`` layers."""
-        return cls(f"pooled-{layer}", states, lambda rows: states.pooled(layer, rows)[None], np.ones_like(lengths))

@@ -23,6 +23,7 @@ from frostline.sweep.ray.tasks import in_tasks, memory_of, predicted_costs
 from frostline.sweep.results.agreement import other_result
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.result_files import PREDICTIONS
+from frostline.training.probes.inputs import has_features
 from frostline.training.specification import RunSpec
 
 
@@ -74,13 +75,14 @@ class Driver:
         device = self.prepared.spec.device
         automatic = 1.0 if device != "cpu" and self.cluster.has_gpus else 0.0
         self.gpus = automatic if self.ray.gpus is None else self.ray.gpus
+        anatomy, tokens = self.prepared.pretrained.anatomy, self.prepared.context.tokens
         work = Work(
             uuid.uuid4().hex,
             _written(self.prepared),
             self.prepared.data,
             threads=self.ray.cpus,
             with_gpu=self.gpus > 0,
-            probes=bool(self.prepared.plan.wanted.pooled),
+            probes=has_features(self.prepared.plan.wanted, anatomy.count, of_words=tokens.of_words),
         )
         self.work = self.cluster.module.put(work)
         self.train_task = self.cluster.module.remote(max_retries=RETRIES)(train)

@@ -74,19 +74,21 @@ def examples_of(context: RunContext, rows: Rows, layers: Iterable[int]) -> Probe
     """These rows with their vectors, from the cache if they are there, else from a forward pass over the rows."""
     words, states, problem = words_of_rows(context.tokens, rows), context.states, context.problem
     count = context.pretrained.anatomy.count
-    if states is not None and has_features(states.selection, count, of_words=words is not None):
+    if states is not None and has_features(states.selection, count, of_words=context.tokens.of_words):
         vectors = cached_vectors(states, rows, words)
     else:
-        vectors = _computed(context, rows, tuple(layers), of_words=words is not None)
+        vectors = _computed(context, rows, tuple(layers))
     split = Labelled(problem.targets[rows], problem.task_type, context.labels, problem.metric)
     return ProbeExamples(split, vectors, words)
 
 
-def _computed(context: RunContext, rows: Rows, layers: tuple[int, ...], *, of_words: bool) -> Vectors:
+def _computed(context: RunContext, rows: Rows, layers: tuple[int, ...]) -> Vectors:
     """The vectors of these rows, or of their words, after these layers, in memory."""
     pretrained = context.pretrained
     pretrained.restore()
-    forward_pass = probe_forward_pass(pretrained, context.machine, features_after(layers, of_words=of_words))
+    forward_pass = probe_forward_pass(
+        pretrained, context.machine, features_after(layers, of_words=context.tokens.of_words)
+    )
     parts = [
         (places, {layer: vectors(layer) for layer in layers})
         for places, vectors in computed_vectors(forward_pass, context.tokens, rows)

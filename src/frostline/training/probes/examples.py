@@ -64,7 +64,7 @@ def words_by_row(values: NDArray[Any], words: LabelledTokens, shape: tuple[int, 
 
 def words_of_rows(tokens: Tokens, rows: Rows) -> LabelledTokens | None:
     """The first tokens of the words of these rows; None for texts."""
-    return None if tokens.words is None else tokens.labelled(rows)
+    return tokens.labelled(rows) if tokens.of_words else None
 
 
 def cached_vectors(states: HiddenStates, rows: Rows, words: LabelledTokens | None) -> Vectors:
