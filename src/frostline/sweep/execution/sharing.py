@@ -43,9 +43,8 @@ def shared_out(
                 return
             wanted = queue.in_order(leases.taken())
             taken = set(leases.take([run.digest for run in stack] for stack in wanted))
-            if late := {
-                digest for digest in taken if store.has_ended(digest)
-            }:  # and given back, since the look at the folder
+            # Another process may have ended runs, and given them back, after ``ended`` was read.
+            if late := {digest for digest in taken if store.has_ended(digest)}:
                 leases.release(late)
                 taken -= late
                 if not taken:
