@@ -98,7 +98,7 @@ def by_fifth(found: pd.DataFrame) -> Facts:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=600)
+    parser.add_argument("--tasks", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     found = measure(options.tasks, options.seed)

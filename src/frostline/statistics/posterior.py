@@ -11,8 +11,8 @@ how much better it is than all others. Both come from draws of the joint posteri
 - **The curve.** Neighbouring values of k score alike. The differences between neighbours are Student's t with 3 degrees of
   freedom around a common slope, so most are small and some are large. The slope is Cauchy. Differences vary more near k = 0,
   where curves rise. The prior of the level is flat.
-- **Ways.** Another way to tune is expected to score as the k of the same cost. Differences are Student's t with 3 degrees of
-  freedom around zero, with a common scale. The best of many ways is therefore pulled towards its k, unless it is clearly better.
+- **Ways.** Another way to tune is expected to score as the k of the same cost. Differences are Cauchy around zero, with a common
+  scale. The best of many ways is therefore pulled towards its k, unless it is clearly better.
 - **Beside the curve.** A linear probe or a TF-IDF model has no neighbours. The prior of its mean is flat.
 
 A Gibbs sampler draws from the posterior: means given scales are normal, and the curve's scales given means are inverse gamma.

@@ -12,7 +12,8 @@ TAIL = 3.0  # degrees of freedom of the differences between neighbouring k
 RISE = 3.3  # how much faster curves rise at k = 0 than at full fine-tuning: exp(RISE) times
 TYPICAL_STEP = 0.02  # the prior's scale of the differences along a whole curve, in score
 TYPICAL_SLOPE = 0.05  # the prior's scale of the rise along a whole curve, in score
-TYPICAL_GAP = 0.02  # the prior's scale of the differences between a way and the k of the same cost, in score
+TYPICAL_GAP = 0.01  # the prior's scale of the differences between a way and the k of the same cost, in score
+GAP_TAIL = 1.0  # their degrees of freedom: most ways score as their k, and a few are far worse
 
 
 class Curve:
@@ -84,7 +85,9 @@ class Ways:
         if not len(self.differences):
             return
         squares = (means @ self.differences.T) ** 2
-        self.local = (TAIL + squares / self.scale[:, None]) / (2 * self.random.gamma((TAIL + 1) / 2, 1, squares.shape))
+        self.local = (GAP_TAIL + squares / self.scale[:, None]) / (
+            2 * self.random.gamma((GAP_TAIL + 1) / 2, 1, squares.shape)
+        )
         total = TYPICAL_GAP**2 + (squares / self.local).sum(1)
         self.scale = total / (2 * self.random.gamma(1 + squares.shape[1] / 2, 1, CHAINS))
 
