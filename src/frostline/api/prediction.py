@@ -92,21 +92,19 @@ def predict(
     require_model(folder)
     if is_bundle(folder):
         raise FrostlineError(f"{folder} is a bundle of several tasks: use frostline.load_bundle(folder)(texts).")
-    probe, streams = saved_probe(folder), whether_to_stream(stream, CPU)
+    probe = saved_probe(folder)
+    options: dict[str, Any] = {"trust_remote_code": trust_remote_code, "streams": whether_to_stream(stream, CPU)}
     if _predicts_tags(folder, probe):
         if threshold is not None or text_pair_column is not None:
             raise FrostlineError(
                 f"The model in {folder} predicts tags of words: leave --threshold and --text-pair-column out."
             )
-        sentences = as_sentences(texts, text_column, trained_columns(folder))
-        if probe is not None:
-            return predict_tags_by_probe(probe, sentences, trust_remote_code=trust_remote_code, streams=streams)
-        return predict_tags(Path(folder), sentences, trust_remote_code=trust_remote_code, streams=streams)
+        return _predicted_tags(folder, as_sentences(texts, text_column, trained_columns(folder)), probe, options)
     texts = as_texts(texts, text_column, text_pair_column, trained_columns(folder))
     require_shape(Path(folder), texts)
     if probe is not None:
         outputs = Outputs.of_task(probe.about["task_type"], probe.about["labels"], threshold)
-        values, tokens = probe.values(texts, trust_remote_code=trust_remote_code, streams=streams)
+        values, tokens = probe.values(texts, **options)
         return outputs.of_values(texts, values, int((tokens.dropped > 0).sum()))
     if words := load_words(folder):
         _refuse_stream(folder, "it has no layers", stream=stream)
@@ -117,10 +115,18 @@ def predict(
         _refuse_stream(folder, "sentence-transformers runs it", stream=stream)
         outputs = Outputs.of_task(encoder.about["task_type"], encoder.about["labels"], threshold)
         return outputs.of_values(texts, *encoder.values(texts, trust_remote_code=trust_remote_code))
-    classifier = load_classifier(Path(folder), trust_remote_code=trust_remote_code, streams=streams)
+    classifier = load_classifier(Path(folder), **options)
     outputs = Outputs.of_config(classifier.model.config, threshold)  # an unusable threshold is refused here
     tokens = classifier.encode(texts)
     return outputs.of_logits(texts, logits_of_texts(classifier, tokens), int((tokens.dropped > 0).sum()))
+
+
+def _predicted_tags(
+    folder: str | Path, sentences: Texts, probe: SavedProbe | None, options: Mapping[str, Any]
+) -> TagPredictions:
+    if probe is not None:
+        return predict_tags_by_probe(probe, sentences, **options)
+    return predict_tags(folder, sentences, **options)
 
 
 def _refuse_stream(folder: str | Path, why: str, *, stream: bool | None) -> None:

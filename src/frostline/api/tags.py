@@ -56,7 +56,7 @@ class TagPredictions:
         return ["row", "tokens", "tags", "probabilities"]
 
 
-def predict_tags(folder: Path, texts: Texts, *, trust_remote_code: bool, streams: Streams) -> TagPredictions:
+def predict_tags(folder: str | Path, texts: Texts, *, trust_remote_code: bool, streams: Streams) -> TagPredictions:
     """The tag of each word: the most probable one at its first token.
 
     Args:
@@ -65,7 +65,7 @@ def predict_tags(folder: Path, texts: Texts, *, trust_remote_code: bool, streams
         trust_remote_code: Whether to run code that comes with the model.
         streams: Decides whether its layers are streamed.
     """
-    tagger = load_classifier(folder, of_words=True, trust_remote_code=trust_remote_code, streams=streams)
+    tagger = load_classifier(Path(folder), of_words=True, trust_remote_code=trust_remote_code, streams=streams)
     temperature = Outputs.of_config(tagger.model.config).temperature
     tokens, names = tagger.encode(texts), tagger.model.config.id2label
     logits = logits_of_texts(tagger, tokens)

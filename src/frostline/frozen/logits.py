@@ -3,7 +3,6 @@
 Shapes: B texts in a batch, S padded length, D width, T tokens of a batch, C outputs.
 """
 
-import errno
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from frostline import FrostlineError
 from frostline.frozen.batches import Rows
 from frostline.frozen.cache.loading import RESERVED_BYTES, SHARD_ROWS
 from frostline.frozen.cache.recipe import cache_folder
+from frostline.frozen.cache.temporary import scratch_folder
 from frostline.frozen.cut import cut_at
 from frostline.frozen.layer_by_layer import Layers, layer_by_layer
 from frostline.model.anatomy import Anatomy
@@ -25,8 +25,6 @@ from frostline.model.heads import RecurrentHead
 from frostline.model.outputs import real_logits
 from frostline.model.streaming import Stream, stream_of
 from frostline.model.tokens import Tokens
-
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def logits_of_texts(classifier: Classifier, tokens: Tokens) -> Tensor:
@@ -46,7 +44,7 @@ def logits_of_texts(classifier: Classifier, tokens: Tokens) -> Tensor:
     anatomy = classifier.anatomy
 
     def forward(batches: Sequence[Rows]) -> Iterator[list[Tensor]]:
-        with _scratch() as folder:
+        with scratch_folder() as folder:
             for some in _chunks(batches, tokens, anatomy.width * model.dtype.itemsize, folder):
                 yield from _streamed(model, anatomy, stream, tokens, some, folder)
 
@@ -102,8 +100,8 @@ def _chunks(batches: Sequence[Rows], tokens: Tokens, token_bytes: int, folder: P
     if sizes[largest] > free:
         raise FrostlineError(
             f"The hidden states of {len(batches[largest])} texts take {sizes[largest] / 1e9:.1f} GB, but only "
-            f"{free / 1e9:.1f} GB are free in {folder}: free disk space (`frostline cache rm`), or load the whole model with "
-            "--no-stream."
+            f"{free / 1e9:.1f} GB are free in {cache_folder()}: free disk space (`frostline cache rm`), or load the whole "
+            "model with --no-stream."
         )
     start = 0
     while start < len(batches):
@@ -111,23 +109,3 @@ def _chunks(batches: Sequence[Rows], tokens: Tokens, token_bytes: int, folder: P
         stop = start + min(fitting, SHARD_ROWS // BATCH)
         yield batches[start:stop]
         start = stop
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    """A folder for hidden states that are passed from layer to layer.
-
-    Raises:
-        FrostlineError: They cannot be written there.
-    """
-    folder = cache_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder
-    except OSError as error:
-        if error.errno not in UNWRITABLE:
-            raise
-        raise FrostlineError(
-            f"Hidden states cannot be written to {folder} ({error.strerror}): free disk space (`frostline cache rm`), or set "
-            "HF_ASSETS_CACHE to another folder."
-        ) from error
