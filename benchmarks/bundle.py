@@ -76,13 +76,13 @@ def bundle_side(work: Path) -> Predict:
 
 def separate_side(work: Path) -> Predict:
     """Load the separate models. Returns a function from texts to the values of each task."""
-    from frostline.model.classifier import Classifier, load_classifier, logits_of
+    from frostline.frozen.logits import logits_of_texts
+    from frostline.model.classifier import Classifier, load_classifier
 
     classifiers = [load_classifier(folder) for folder in sorted(work.glob("task*"))]
 
     def values(one: Classifier, texts: Any) -> Any:
-        (logits,) = logits_of(one.encode(texts), lambda batch: [one.model(**batch).logits])
-        return logits.softmax(1).numpy()
+        return logits_of_texts(one, one.encode(texts)).softmax(1).numpy()
 
     return lambda texts: [values(one, texts) for one in classifiers]
 

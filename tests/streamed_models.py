@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModel, AutoModelForSequenceClassification
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoModelForTokenClassification
 
 from frostline.model.pretrained import Pretrained
 from model_folders import load
@@ -23,6 +23,22 @@ def sharded(folder: Path, model_type: str, *, layers: int = 4, dtype: torch.dtyp
                 weight += 0.1 * torch.randn_like(weight)
     model.to(dtype).save_pretrained(folder, max_shard_size="100KB")
     assert len(list(folder.glob("*.safetensors"))) > 2
+    tiny_tokenizer("input_ids", "attention_mask").save_pretrained(folder)
+    return folder
+
+
+def sharded_classifier(
+    folder: Path, model_type: str, *, of_words: bool = False, dtype: torch.dtype = torch.float32, shard: str = "100KB"
+) -> Path:
+    """Write a small classifier of this type with random weights and a tokenizer, in files of at most the size ``shard``."""
+    kind = AutoModelForTokenClassification if of_words else AutoModelForSequenceClassification
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = kind.from_config(small_config(model_type, 4)).float()
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight += 0.1 * torch.randn_like(weight)
+    model.to(dtype).save_pretrained(folder, max_shard_size=shard)
     tiny_tokenizer("input_ids", "attention_mask").save_pretrained(folder)
     return folder
 

@@ -9,6 +9,7 @@ import pytest
 
 import frostline
 from frostline import FrostlineError
+from frostline.frozen import layer_by_layer
 from frostline.frozen.batches import ForwardBatch
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.training.probes.inputs import single_layer_inputs
@@ -116,3 +117,21 @@ def test_mistakes_are_one_message_and_write_nothing(
 def test_a_setting_of_training_is_refused(tiny_bert: Path, tables: dict[str, Any]) -> None:
     with pytest.raises(FrostlineError, match="Probes have no setting 'tune'"):
         frostline.probe(model=tiny_bert, tune="0,1", **tables)
+
+
+def test_probes_of_streamed_layers_are_the_same(
+    tiny_bert: Path, tables: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, plain, passes = {}, layer_by_layer.layer_by_layer, []
+    monkeypatch.setattr(
+        layer_by_layer, "layer_by_layer", lambda *args, **more: passes.append(0) or plain(*args, **more)
+    )
+    for stream in (False, True):
+        monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / f"cache-{stream}"))
+        out = tmp_path / f"out-{stream}"
+        (probed,) = frostline.probe(model=tiny_bert, label_columns="label", out=out, stream=stream, **tables, **EXACT)
+        files = sorted((tmp_path / f"cache-{stream}").rglob("*.npy"))
+        saved = [(out / "probe" / name).read_bytes() for name in ("probe.json", "probe.safetensors")]
+        made[stream] = probed.facts, [path.read_bytes() for path in files], saved
+        assert files and len(passes) == stream
+    assert made[False] == made[True]

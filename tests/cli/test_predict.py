@@ -3,7 +3,16 @@
 import csv
 from pathlib import Path
 
-from tiny import Frostline, write_csv
+import numpy as np
+import pytest
+
+from frostline.data.examples import Examples
+from frostline.frozen import logits
+from frostline.model.memory import DeviceMemory
+from frostline.sweep import streaming
+from frostline.training.probes.words import WordsModel
+from streamed_models import sharded_classifier
+from tiny import Frostline, sentences, write_csv
 
 
 def test_predictions_use_the_columns_of_the_training_data_and_overwrite_no_file(
@@ -43,3 +52,58 @@ def test_a_threshold_is_applied_and_printed(frostline: Frostline, here: Path, fi
     assert done.code == 0 and "The label 'positive' is predicted from probability 0.0001 on." in done.err
     with (here / "new.predictions.csv").open(newline="") as file:
         assert [row["label"] for row in csv.DictReader(file)] == ["positive", "positive"]
+
+
+@pytest.fixture
+def layers_run(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """One entry for each group of texts that passes through the layers one at a time."""
+    groups: list[str] = []
+    plain = logits.layer_by_layer
+    monkeypatch.setattr(logits, "layer_by_layer", lambda *args, **options: groups.append("") or plain(*args, **options))
+    return groups
+
+
+@pytest.mark.parametrize("of_words", [False, True])
+def test_streamed_predictions_are_the_same_files(
+    frostline: Frostline, here: Path, tmp_path: Path, layers_run: list[str], *, of_words: bool
+) -> None:
+    model = sharded_classifier(tmp_path / "model", "bert", of_words=of_words)
+    texts = [row["text"] for row in sentences(5, seed=3)]
+    write_csv(here / "new.csv", [{"text": text, "id": str(n)} for n, text in enumerate(texts)])
+    (here / "new.conll").write_text("\n\n".join("\n".join(text.split()) for text in texts) + "\n")
+    for ending in (".conll", ".jsonl") if of_words else (".csv", ".jsonl"):
+        own = ("predict", model, "new.conll" if of_words else "new.csv")
+        for name, flag in (("loaded", "--no-stream"), ("streamed", "--stream")):
+            assert frostline(*own, "--out", f"{name}{ending}", flag).code == 0
+        assert (here / f"loaded{ending}").read_bytes() == (here / f"streamed{ending}").read_bytes()
+    assert len(layers_run) == 2
+
+
+def test_layers_are_streamed_by_themselves_if_the_weights_do_not_fit(
+    frostline: Frostline, here: Path, tmp_path: Path, layers_run: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = sharded_classifier(tmp_path / "model", "bert")
+    write_csv(here / "new.csv", sentences(5, seed=3))
+    for name, free in (("loaded", 1 << 30), ("streamed", 1000)):
+        monkeypatch.setattr(streaming, "device_memory", lambda device, free=free: DeviceMemory(free, free, 0))
+        assert frostline("predict", model, "new.csv", "--out", f"{name}.csv").code == 0
+        assert len(layers_run) == (name == "streamed")
+    assert (here / "loaded.csv").read_bytes() == (here / "streamed.csv").read_bytes()
+
+
+def test_a_model_that_is_not_streamed_says_so(frostline: Frostline, here: Path) -> None:
+    write_csv(here / "new.csv", sentences(5, seed=3))
+    (here / "bundle").mkdir()
+    (here / "bundle/bundle.json").write_text("{}")
+    texts, targets = ("good", "bad"), np.array([1, 0])
+    words = WordsModel.fit(Examples(texts=texts, pairs=None, rows=targets, name="", targets=targets), 2)
+    assert words is not None
+    words.save(here / "words", {"task_type": "text-classification", "labels": ["no", "yes"]})
+    assert frostline("predict", "words", "new.csv", "--stream").err == (
+        "frostline: The model in words cannot be streamed, because it has no layers: leave --stream out.\n"
+    )
+    refused = frostline("predict", "bundle", "new.csv", "--stream")
+    assert (refused.code, refused.err) == (
+        2,
+        "frostline: bundle is a bundle, which is not streamed: leave --stream out, or predict with the model of each task.\n",
+    )

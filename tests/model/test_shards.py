@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from frostline.model.shards import Source, float32_bytes, is_unread, read_weights, shapes_in, unread, weight_files
+from frostline.model.shards import Source, is_unread, read_weights, shapes_in, unread, weight_bytes, weight_files
 from streamed_models import sharded
 
 SHAPES = st.lists(st.integers(1, 5), min_size=1, max_size=4)
@@ -34,7 +34,7 @@ def test_weights_of_an_index_are_read_file_by_file(dtype: torch.dtype, tmp_path:
     assert {key: tuple(value.shape) for key, value in expected.items()} == {key: s for key, (_, s) in found.items()}
     read = dict(read_weights({key: source for key, (source, _) in found.items()}))
     assert all(torch.equal(read[key], value) for key, value in expected.items())
-    assert float32_bytes(files) == sum(4 * value.numel() for value in expected.values())
+    assert weight_bytes(files) == sum(4 * value.numel() for value in expected.values())
 
 
 def test_one_file_comes_before_an_index(tmp_path: Path) -> None:

@@ -201,3 +201,19 @@ def test_runs_of_different_folds_are_not_stacked(settings: dict[str, Any]) -> No
         for spec in frostline.Sweep(**{**settings, "tune": "0", "seeds": 4, "folds": 2}).plan(timed=False).runs
     ]
     assert len(set(folds)) == 2 and folds[0] == folds[2] and folds[1] == folds[3]
+
+
+def test_hidden_states_are_mapped_when_a_run_reads_them_and_closed_before_the_next_cut(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def watched(spec: Any, context: Any, **more: Any) -> Any:
+        before = context.states.open_files
+        result = run(spec, context, **more)
+        seen.append((before, context.states.open_files))
+        return result
+
+    monkeypatch.setattr(execute_module, "run", watched)
+    run_sweep({**settings, "tune": "1,2", "workers": 1, "stack": 1}, seeds=1)
+    assert seen == [(set(), {"tokens-2"}), (set(), {"tokens-1"})]

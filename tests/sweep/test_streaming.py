@@ -9,7 +9,7 @@ from huggingface_hub import constants
 
 from frostline import FrostlineError, Sweep
 from frostline.model.memory import DeviceMemory
-from frostline.model.shards import float32_bytes, weight_files
+from frostline.model.shards import weight_bytes, weight_files
 from frostline.sweep import streaming
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
@@ -159,7 +159,7 @@ def test_layers_are_streamed_by_themselves_if_the_weights_do_not_fit(
     deep_model: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = settings(deep_model, tiny_table, tmp_path / "o")
-    needed = float32_bytes(weight_files(deep_model))
+    needed = weight_bytes(weight_files(deep_model))
     free(monkeypatch, needed)
     assert "Streams" not in notes_of(own)
     free(monkeypatch, needed - 1)
@@ -173,7 +173,7 @@ def test_layers_are_streamed_by_themselves_if_the_weights_do_not_fit(
 def test_a_search_compares_what_fits(
     deep_model: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    free(monkeypatch, float32_bytes(weight_files(deep_model)) - 1)
+    free(monkeypatch, weight_bytes(weight_files(deep_model)) - 1)
     spec = Sweep(**settings(deep_model, tiny_table, tmp_path / "o", tune=0)).spec
     prepared = prepare(spec, {}, Progress(), tunes=lambda layers: (*range(layers + 1), "all"), probes=True)
     last = prepared.requested.tune[-1]

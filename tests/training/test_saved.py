@@ -11,9 +11,18 @@ import pytest
 
 import frostline
 from frostline import FrostlineError
+from frostline.data.examples import Texts
 from frostline.data.load import read_unlabelled
-from frostline.data.specification import REGRESSION
-from frostline.training.probes.saved import FACTS, WEIGHTS, saved_probe
+from frostline.data.sentences import sentence
+from frostline.data.specification import CLASSIFICATION, REGRESSION, TOKENS
+from frostline.frozen import batches, layer_by_layer
+from frostline.model.device import this_machine
+from frostline.training.probes import examples
+from frostline.training.probes.inputs import WORD, ProbeInput
+from frostline.training.probes.linear import Probe
+from frostline.training.probes.saved import FACTS, WEIGHTS, save_probe, saved_probe
+from model_folders import load
+from tiny import sentences
 from training.probe_tables import EXACT, write_probe_tables
 
 
@@ -93,3 +102,35 @@ def test_a_prediction_does_not_depend_on_the_other_examples(finished: Path, tiny
 
 def test_a_folder_without_a_probe(tmp_path: Path) -> None:
     assert saved_probe(tmp_path) is None
+
+
+@pytest.mark.parametrize("of_words", [False, True])
+def test_streamed_predictions_are_bitwise_identical(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, of_words: bool
+) -> None:
+    """In several groups of texts, some of which are equal; nothing is left on the disk."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "assets"))
+    monkeypatch.setattr(examples, "SHARD_ROWS", 8)
+    monkeypatch.setitem(batches.TOKENS, "cpu", 64)
+    draw = np.random.default_rng(0)
+    weights = draw.normal(size=(2 * 32, 2))
+    probe = Probe(weights, np.zeros(2), np.zeros(64), np.ones(64), 1.0, 1.0, np.zeros((0, 0)), CLASSIFICATION)
+    inputs = ProbeInput((1, 2), WORD if of_words else "mean")
+    task_type = TOKENS if of_words else CLASSIFICATION
+    about = {"task": "t", "task_type": task_type, "labels": ["a", "b"], "columns": {}, "max_length": 32, "sentence": ""}
+    pretrained = load(tiny_bert, task_type=task_type)
+    save_probe(tmp_path, inputs, probe, pretrained, this_machine("cpu", "float32"), about)
+    found = [row["text"] for row in [*sentences(15, seed=3), *sentences(5, seed=3)]]
+    texts = tuple(sentence(one.split(), "a sentence", "") if of_words else one for one in found)
+    given = Texts(texts=texts, pairs=None, rows=np.arange(20), name="texts")
+    saved = saved_probe(tmp_path)
+    assert saved is not None
+    expected, _ = saved.values(given)
+    plain, passes = layer_by_layer.layer_by_layer, []
+    monkeypatch.setattr(
+        layer_by_layer, "layer_by_layer", lambda *args, **more: passes.append(0) or plain(*args, **more)
+    )
+    streamed, _ = saved.values(given, streams=lambda weight_bytes: True)
+    assert len(passes) == 3
+    assert expected.tobytes() == streamed.tobytes() and len(np.unique(streamed)) > 10
+    assert not [path for path in (tmp_path / "assets").rglob("*") if path.is_file() or path.suffix == ".part"]

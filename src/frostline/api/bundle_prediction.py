@@ -54,7 +54,7 @@ class Bundle:
             require_shape(task_folder(self.folder, task), texts)
         tokens = loaded.classifiers[0].encode(texts)
         with branches(loaded.models, loaded.anatomy, loaded.sharing) as run:
-            logits = logits_of(tokens, run)
+            logits = logits_of(tokens, lambda batches: (run(tokens.batch(rows)) for rows in batches))
         truncated = int((tokens.dropped > 0).sum())
         return {
             task: Outputs.of_config(model.config).of_logits(texts, of_task, truncated)

@@ -17,7 +17,10 @@ from frostline.data.load import read_unlabelled
 from frostline.data.wording import quoted
 from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
 from frostline.frozen.bundle.folder import is_bundle
-from frostline.model.classifier import is_tagger, load_classifier, logits_of
+from frostline.frozen.logits import logits_of_texts
+from frostline.model.classifier import is_tagger, load_classifier
+from frostline.model.device import CPU
+from frostline.sweep.streaming import whether_to_stream
 from frostline.training.estimators.saved_encoder import saved_encoder
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.saved import SavedProbe, saved_probe
@@ -64,6 +67,7 @@ def predict(
     text_column: str | None = None,
     text_pair_column: str | None = None,
     threshold: float | None = None,
+    stream: bool | None = None,
     trust_remote_code: bool = False,
 ) -> Predictions | TagPredictions:
     """Predict the labels of texts, or the tags of the words of sentences.
@@ -77,6 +81,8 @@ def predict(
         text_pair_column: The column of the second texts of pairs, likewise.
         threshold: The probability of the second of two labels (or of the label that config.json names) from which it is
             predicted; of every label if a text can have several. By default it is that of the model's config.json, else 0.5.
+        stream: Whether the layers are read from the folder one at a time, for a model that is larger than memory. By default
+            they are if the weights do not fit into the memory that is free.
         trust_remote_code: Whether to run code that comes with the model.
 
     Raises:
@@ -87,33 +93,46 @@ def predict(
     if is_bundle(folder):
         raise FrostlineError(f"{folder} is a bundle of several tasks: use frostline.load_bundle(folder)(texts).")
     probe = saved_probe(folder)
+    options: dict[str, Any] = {"trust_remote_code": trust_remote_code, "streams": whether_to_stream(stream, CPU)}
     if _predicts_tags(folder, probe):
         if threshold is not None or text_pair_column is not None:
             raise FrostlineError(
                 f"The model in {folder} predicts tags of words: leave --threshold and --text-pair-column out."
             )
-        sentences = as_sentences(texts, text_column, trained_columns(folder))
-        if probe is not None:
-            return predict_tags_by_probe(probe, sentences, trust_remote_code=trust_remote_code)
-        return predict_tags(Path(folder), sentences, trust_remote_code=trust_remote_code)
+        return _predicted_tags(folder, as_sentences(texts, text_column, trained_columns(folder)), probe, options)
     texts = as_texts(texts, text_column, text_pair_column, trained_columns(folder))
     require_shape(Path(folder), texts)
     if probe is not None:
         outputs = Outputs.of_task(probe.about["task_type"], probe.about["labels"], threshold)
-        values, tokens = probe.values(texts, trust_remote_code=trust_remote_code)
+        values, tokens = probe.values(texts, **options)
         return outputs.of_values(texts, values, int((tokens.dropped > 0).sum()))
     if words := load_words(folder):
+        _refuse_stream(folder, "it has no layers", stream=stream)
         model_of_words, about = words
         outputs = Outputs.of_task(about["task_type"], about["labels"], threshold)
         return outputs.of_values(texts, model_of_words.predictions(texts).astype(np.float32), 0)
     if encoder := saved_encoder(folder):
+        _refuse_stream(folder, "sentence-transformers runs it", stream=stream)
         outputs = Outputs.of_task(encoder.about["task_type"], encoder.about["labels"], threshold)
         return outputs.of_values(texts, *encoder.values(texts, trust_remote_code=trust_remote_code))
-    classifier = load_classifier(Path(folder), trust_remote_code=trust_remote_code)
+    classifier = load_classifier(Path(folder), **options)
     outputs = Outputs.of_config(classifier.model.config, threshold)  # an unusable threshold is refused here
     tokens = classifier.encode(texts)
-    (logits,) = logits_of(tokens, lambda batch: [classifier.model(**batch).logits])
-    return outputs.of_logits(texts, logits, int((tokens.dropped > 0).sum()))
+    return outputs.of_logits(texts, logits_of_texts(classifier, tokens), int((tokens.dropped > 0).sum()))
+
+
+def _predicted_tags(
+    folder: str | Path, sentences: Texts, probe: SavedProbe | None, options: Mapping[str, Any]
+) -> TagPredictions:
+    if probe is not None:
+        return predict_tags_by_probe(probe, sentences, **options)
+    return predict_tags(folder, sentences, **options)
+
+
+def _refuse_stream(folder: str | Path, why: str, *, stream: bool | None) -> None:
+    """Refuse to stream a model that cannot be streamed."""
+    if stream:
+        raise FrostlineError(f"The model in {folder} cannot be streamed, because {why}: leave --stream out.")
 
 
 def as_texts(

@@ -22,12 +22,13 @@ from frostline.model.tokens import Tokens
 from frostline.report.pages.probes import suffixes, write_probes
 from frostline.report.probe_sentence import probe_sentence
 from frostline.statistics.metrics import check_metric
-from frostline.sweep.cache_space import free_cache_bytes, recipe_of
+from frostline.sweep.cache_space import free_cache_bytes, passage_bytes, recipe_of
 from frostline.sweep.inputs import encode_splits, length_limit, read_data, splits_of
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.prepare import load_model
 from frostline.sweep.progress import Progress
 from frostline.sweep.specification import OF_MODEL_AND_DATA, SweepSpec
+from frostline.sweep.streaming import whether_to_stream
 from frostline.training.probes.fitting import Probed, fit_probes
 from frostline.training.probes.inputs import features_after, probe_forward_pass
 from frostline.training.probes.linear import FITS
@@ -77,7 +78,8 @@ def probe(
     _require_ridge(data, kind)
     progress.begin("loading the model")
     machine = this_machine(spec.device, spec.precision)
-    pretrained = load_model(spec, data[0].task, machine)
+    streams = whether_to_stream(spec.stream, machine.device)
+    pretrained = load_model(spec, data[0].task, machine, streams=streams)
     progress.begin("encoding the examples")
     max_length = length_limit(spec, pretrained)
     encoded = [encode_splits(spec, splits_of(one), max_length, pretrained) for one in data]
@@ -171,7 +173,9 @@ def _hidden_states(pretrained: Pretrained, machine: Machine, tokens: Tokens, pro
     forward_pass = probe_forward_pass(pretrained, machine, selection)
     recipe = recipe_of(pretrained, machine, forward_pass)
     uncached = missing_rows(tokens, rows, selection, recipe)
-    missing, size = len(uncached), selection.bytes(len(uncached), int(tokens.lengths[uncached].sum()), anatomy.width)
+    missing, lengths = len(uncached), tokens.lengths[uncached]
+    size = selection.bytes(missing, int(lengths.sum()), anatomy.width)
+    size += passage_bytes(pretrained, lengths)
     free = free_cache_bytes()
     if size > free:
         raise FrostlineError(

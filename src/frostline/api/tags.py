@@ -14,8 +14,9 @@ from frostline.data.examples import Texts
 from frostline.data.load import read_unlabelled
 from frostline.data.sentences import sentence, words_of
 from frostline.data.specification import TOKENS
-from frostline.model.classifier import load_classifier, logits_of
-from frostline.model.outputs import real_logits
+from frostline.frozen.logits import logits_of_texts
+from frostline.model.checkpoint import Streams
+from frostline.model.classifier import load_classifier
 from frostline.model.tokens import Tokens
 from frostline.training.probes.saved import SavedProbe
 
@@ -55,30 +56,29 @@ class TagPredictions:
         return ["row", "tokens", "tags", "probabilities"]
 
 
-def predict_tags(folder: Path, texts: Texts, *, trust_remote_code: bool = False) -> TagPredictions:
+def predict_tags(folder: str | Path, texts: Texts, *, trust_remote_code: bool, streams: Streams) -> TagPredictions:
     """The tag of each word: the most probable one at its first token.
 
     Args:
         folder: The folder of a model.
         texts: Sentences.
         trust_remote_code: Whether to run code that comes with the model.
+        streams: Decides whether its layers are streamed.
     """
-    tagger = load_classifier(folder, of_words=True, trust_remote_code=trust_remote_code)
+    tagger = load_classifier(Path(folder), of_words=True, trust_remote_code=trust_remote_code, streams=streams)
     temperature = Outputs.of_config(tagger.model.config).temperature
     tokens, names = tagger.encode(texts), tagger.model.config.id2label
-    (found,) = logits_of(
-        tokens,
-        lambda batch: [real_logits(tagger.model(**batch).logits, batch["attention_mask"])],
-        lengths=tokens.lengths,
-    )
-    of_words = (found / temperature).softmax(-1)[tokens.labelled(np.arange(len(tokens))).position]
+    logits = logits_of_texts(tagger, tokens)
+    of_words = (logits / temperature).softmax(-1)[tokens.labelled(np.arange(len(tokens))).position]
     labels = tuple(names[n] for n in range(len(names)))
     return _most_probable(texts, tokens, labels, of_words.numpy(), temperature)
 
 
-def predict_tags_by_probe(probe: SavedProbe, texts: Texts, *, trust_remote_code: bool = False) -> TagPredictions:
+def predict_tags_by_probe(
+    probe: SavedProbe, texts: Texts, *, trust_remote_code: bool, streams: Streams
+) -> TagPredictions:
     """The tag of each word by a linear probe: the most probable one at its first token."""
-    of_words, tokens = probe.values(texts, trust_remote_code=trust_remote_code)
+    of_words, tokens = probe.values(texts, trust_remote_code=trust_remote_code, streams=streams)
     return _most_probable(texts, tokens, tuple(probe.about["labels"]), of_words)
 
 

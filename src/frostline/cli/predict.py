@@ -80,6 +80,15 @@ Threshold = Annotated[
         "[default: as saved with the model, else 0.5]"
     ),
 ]
+Stream = Annotated[
+    bool | None,
+    typer.Option(
+        "--stream/--no-stream",
+        help="Read the layers from the model folder one at a time, for a model that is larger than memory. "
+        "[default: yes if its weights do not fit into memory]",
+        show_default=False,
+    ),
+]
 TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")]
 
 
@@ -95,6 +104,7 @@ def predict(
     column_names: ColumnNames = None,
     copy_columns: CopyColumns = None,
     threshold: Threshold = None,
+    stream: Stream = None,
     trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Predict labels and probabilities for a table of texts.
@@ -119,7 +129,7 @@ def predict(
     require_writable(target, file, writers, overwrite=overwrite)
     require_model(model)
     if several:
-        _require_bundle_options(model, threshold, trust_remote_code=trust_remote_code)
+        _require_bundle_options(model, threshold, stream=stream, trust_remote_code=trust_remote_code)
     table = read_table(file, column_names=_names(column_names), of_tokens=of_words)
     copied = copied_columns(table, _names(copy_columns) or ())
     texts, columns = read_unlabelled(
@@ -131,7 +141,8 @@ def predict(
     )
     if target.suffix == ".conll":
         require_lines(texts, copied)
-    by_task, rows, header = _predicted(model, texts, threshold, trust_remote_code=trust_remote_code)
+    options = {"threshold": threshold, "stream": stream, "trust_remote_code": trust_remote_code}
+    by_task, rows, header = _predicted(model, texts, options)
     rows, header = beside(copied, rows, header)
     print(f"{file}: {columns}.", file=sys.stderr)
     for task, of_task in by_task.items():
@@ -148,9 +159,7 @@ def _names(flag: str | None) -> list[str] | None:
     return None if flag is None else comma_separated(flag)
 
 
-def _predicted(
-    model: Path, texts: Any, threshold: float | None, *, trust_remote_code: bool
-) -> tuple[dict[str, Any], Rows, Sequence[str]]:
+def _predicted(model: Path, texts: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], Rows, Sequence[str]]:
     """The predictions of each task of a bundle, or of the only task with the name "", then all as rows with their columns."""
     from frostline.api.bundle_prediction import joined_columns, joined_rows, load_bundle
     from frostline.api.prediction import predict as predict_texts
@@ -159,7 +168,7 @@ def _predicted(
     if is_bundle(model):
         by_task = load_bundle(model)(texts)
         return dict(by_task), list(joined_rows(by_task)), joined_columns(by_task)
-    predictions = predict_texts(model, texts, threshold=threshold, trust_remote_code=trust_remote_code)
+    predictions = predict_texts(model, texts, **options)
     return {"": predictions}, list(predictions.rows()), predictions.columns()
 
 
@@ -170,8 +179,14 @@ def _default_output(file: Path, *, of_words: bool) -> Path:
     return file.with_name(f"{file.stem}.predictions{ending}")
 
 
-def _require_bundle_options(model: Path, threshold: float | None, *, trust_remote_code: bool) -> None:
+def _require_bundle_options(
+    model: Path, threshold: float | None, *, stream: bool | None, trust_remote_code: bool
+) -> None:
     """Refuse options that a bundle does not have."""
+    if stream:
+        raise FrostlineError(
+            f"{model} is a bundle, which is not streamed: leave --stream out, or predict with the model of each task."
+        )
     if trust_remote_code:
         raise FrostlineError(f"{model} is a bundle, and no code comes with it: leave --trust-remote-code out.")
     if threshold is not None:

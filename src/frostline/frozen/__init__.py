@@ -4,7 +4,7 @@
 - ``selection``: which hidden states are computed and cached.
 - ``batches``: split examples into batches for the forward pass over the frozen layers.
 - ``forward_pass``: compute hidden states of many examples.
-- ``layer_by_layer``: the same with one layer in memory.
+- ``layer_by_layer``: the same with one layer in memory. ``logits``: so for the logits of new texts.
 - ``cache/``: the hidden states on disk.
 - ``check/``: the exactness check of the cut.
 - ``bundle/``: several classifiers that share their frozen layers.

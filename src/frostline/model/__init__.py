@@ -5,6 +5,7 @@
 - ``heads``: other heads than those of the model types, and ``reading`` their kinds; ``with_head`` puts them on a model.
 - ``pooled_folder``, ``recurrent_folder``: the folders of models with such heads.
 - ``streaming``: layers that are read when they run, for models larger than memory. ``skeleton`` and ``shards`` support it.
+- ``checkpoint``: the files of a model, which are loaded or streamed.
 - ``saving``: write a model.
 - ``classifier``: a trained classifier that labels new texts.
 - ``trainable``: the parameters that a run trains. Start here to add a new choice.

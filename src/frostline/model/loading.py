@@ -1,6 +1,6 @@
 """Load a model, its configuration and its tokenizer for classification."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,20 +19,18 @@ from transformers import (
 from frostline import FrostlineError
 from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.model.anatomy import Anatomy, find_layers, position_limit
+from frostline.model.checkpoint import Checkpoint, Streams, never_streams
 from frostline.model.model_files import (
     MODEL_FILES,
     files_digest,
     model_folder,
-    quiet_loading,
     readable,
     require_files,
     tokenizer_files,
 )
 from frostline.model.places import HEAD, POOLER
 from frostline.model.pretrained import Pretrained
-from frostline.model.shards import float32_bytes, weight_files
-from frostline.model.skeleton import Skeleton, skeleton
-from frostline.model.streaming import move, stream_of, streamed
+from frostline.model.streaming import stream_of
 
 MODEL_CLASSES = {  # by task type
     CLASSIFICATION: AutoModelForSequenceClassification,
@@ -59,7 +57,7 @@ def load_pretrained(
     revision: str | None = None,
     trust_remote_code: bool = False,
     device: torch.device | str = "cpu",
-    streams: Callable[[int], bool] = lambda weight_bytes: False,
+    streams: Streams = never_streams,
 ) -> Pretrained:
     """Load a hub model or a model folder as a classifier with these ``labels`` (no labels: regression).
 
@@ -83,18 +81,9 @@ def load_pretrained(
     if use_cache is not None:
         config.use_cache = False
 
-    def read(values: Mapping[str, Any] | None = None) -> tuple[PreTrainedModel, Any]:
-        return _read_model(name, folder, config, task_type, values, **trust)
-
-    needed = readable(lambda: float32_bytes(weight_files(folder)), name, UNLOADABLE)
-    if streams(needed):
-        made = skeleton(name, folder, read)
-        move(made.model, made.sources, torch.device(device))
-        streamed(made.model, made.sources)
-    else:
-        made = Skeleton(*read(), sources={})
-        made.model.to(device)
-    model, info = made.model.eval(), made.info
+    kind, options = MODEL_CLASSES[task_type], {"ignore_mismatched_sizes": True}
+    checkpoint = Checkpoint(name, folder, kind, config, torch.float32, UNLOADABLE, **trust, options=options)
+    model, info = checkpoint.load(streams, device)
     anatomy = find_layers(model)
     if stream := stream_of(model):
         stream.settle(anatomy)
@@ -120,36 +109,6 @@ def _set_labels(config: PreTrainedConfig, labels: Sequence[str], task_type: str)
         config.id2label = dict(enumerate(labels))
         config.label2id = {label: n for n, label in enumerate(labels)}
     config.problem_type = PROBLEM_TYPES[task_type]
-
-
-def _read_model(
-    name: str,
-    folder: Path,
-    config: PreTrainedConfig,
-    task_type: str,
-    values: Mapping[str, Any] | None,
-    **trust: bool,
-) -> tuple[PreTrainedModel, Any]:
-    """The model in float32, and transformers' report of missing and mismatched weights.
-
-    ``values`` are used instead of the weights in the folder, if they are given.
-    """
-    kind: Any = MODEL_CLASSES[task_type]
-    options = {"config": config, "dtype": torch.float32, "ignore_mismatched_sizes": True, "output_loading_info": True}
-
-    def load() -> Any:
-        if values is None:
-            return kind.from_pretrained(folder, use_safetensors=True, **options, **trust)
-        model, info = kind._model_mapping[type(config)].from_pretrained(None, state_dict=values, **options)
-        model.name_or_path = model.config.name_or_path = str(folder)
-        return model, info
-
-    if values is not None and type(config) not in kind._model_mapping:
-        raise FrostlineError(
-            f"The weights of {name} cannot be streamed, because it has code of its own: load the whole model with --no-stream."
-        )
-    with quiet_loading():
-        return readable(load, name, UNLOADABLE)  # type: ignore[no-any-return]
 
 
 def load_config(name: str, *, revision: str | None = None) -> PreTrainedConfig:

@@ -12,9 +12,11 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 from frostline import FrostlineError
+from frostline.model.checkpoint import Streams, never_streams
 from frostline.model.heads import PooledHead
 from frostline.model.model_files import readable
 from frostline.model.reading import LAST, MEAN, HeadKind
+from frostline.model.saving import save_files
 from frostline.model.with_head import on_base, read_base
 
 MODULES = "modules.json"
@@ -31,7 +33,7 @@ def write_pooled(folder: Path, model: PreTrainedModel, max_length: int) -> None:
     """Write a classifier with a pooled head into ``folder``, without its tokenizer."""
     head = model.head
     assert isinstance(head, PooledHead)
-    model.base_model.save_pretrained(folder)
+    save_files(model.base_model, folder)
     modules = [
         {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for n, (path, kind) in enumerate(KINDS.items())
@@ -56,13 +58,13 @@ def is_pooled(folder: Path) -> bool:
         return False
 
 
-def read_pooled(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedModel:
+def read_pooled(folder: Path, *, trust_remote_code: bool = False, streams: Streams = never_streams) -> PreTrainedModel:
     """The classifier in such a folder.
 
     Raises:
         FrostlineError: A file is missing or damaged, or the modules compute something other than logits of the labels.
     """
-    base = read_base(folder, trust_remote_code=trust_remote_code)
+    base = read_base(folder, trust_remote_code=trust_remote_code, streams=streams)
     head = readable(lambda: _read_head(folder), str(folder), f"the head in {POOLING} and {DENSE} cannot be loaded")
     if head.linear.out_features != base.config.num_labels:
         raise FrostlineError(

@@ -14,9 +14,11 @@ from transformers import PreTrainedModel
 
 from frostline.data.files import write_json
 from frostline.model.anatomy import find_layers
+from frostline.model.checkpoint import Streams, never_streams
 from frostline.model.heads import RecurrentHead
 from frostline.model.model_files import readable
 from frostline.model.reading import OWN, HeadKind
+from frostline.model.saving import save_files
 from frostline.model.with_head import on_base, read_base
 
 HEAD, WEIGHTS = "head.json", "head.safetensors"
@@ -26,7 +28,7 @@ def write_recurrent(folder: Path, model: PreTrainedModel) -> None:
     """Write a classifier with a BiLSTM into ``folder``, without its tokenizer."""
     head = model.head
     assert isinstance(head, RecurrentHead)
-    model.base_model.save_pretrained(folder)
+    save_files(model.base_model, folder)
     facts = {**asdict(head.kind), "width": head.width, "outputs": head.linear.out_features}
     write_json(folder / HEAD, facts)
     save_file({name: p.detach().cpu().contiguous() for name, p in head.named_parameters()}, folder / WEIGHTS)
@@ -45,13 +47,15 @@ def is_recurrent_tagger(folder: Path) -> bool:
         return False  # the error is reported when the model is loaded
 
 
-def read_recurrent(folder: Path, *, trust_remote_code: bool = False) -> PreTrainedModel:
+def read_recurrent(
+    folder: Path, *, trust_remote_code: bool = False, streams: Streams = never_streams
+) -> PreTrainedModel:
     """The classifier in such a folder.
 
     Raises:
         FrostlineError: A file is missing or damaged.
     """
-    base = read_base(folder, trust_remote_code=trust_remote_code)
+    base = read_base(folder, trust_remote_code=trust_remote_code, streams=streams)
     head = readable(lambda: _read_head(folder), str(folder), f"the head in {HEAD} and {WEIGHTS} cannot be loaded")
     anatomy = find_layers(base)
     model: Any = on_base(base, base.base_model_prefix, head)

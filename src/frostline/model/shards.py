@@ -40,9 +40,9 @@ def shapes_in(files: Iterable[Path]) -> Iterator[tuple[Source, tuple[int, ...], 
                 yield Source(file, key), tuple(part.get_shape()), "F" in part.get_dtype()
 
 
-def float32_bytes(files: Iterable[Path]) -> int:
-    """The bytes that the weights take in memory as float32."""
-    return sum(4 * prod(shape) for _, shape, _ in shapes_in(files))
+def weight_bytes(files: Iterable[Path], dtype: torch.dtype = torch.float32) -> int:
+    """The bytes that the weights take in memory as this type."""
+    return sum(dtype.itemsize * prod(shape) for _, shape, _ in shapes_in(files))
 
 
 def read_weights(sources: Mapping[str, Source]) -> Iterator[tuple[str, Tensor]]:
@@ -65,12 +65,22 @@ def read_weight(source: Source) -> Tensor:
     return value
 
 
-def unread(shape: Iterable[int], device: torch.device | str = "cpu") -> Tensor:
+def floating_type(files: Iterable[Path]) -> torch.dtype:
+    """The type of the first weights that are floating-point numbers; float32 if there are none."""
+    for source, shape, floating in shapes_in(files):
+        if floating and shape:
+            with safe_open(source.file, "pt") as opened:
+                value: Tensor = opened.get_slice(source.key)[:0]
+                return value.dtype
+    return torch.float32
+
+
+def unread(shape: Iterable[int], device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor:
     """A value that stands for one that is not in memory: NaN everywhere, in the memory of one number.
 
     Every result that depends on it is NaN.
     """
-    return torch.full((), torch.nan, device=device).expand(*shape)
+    return torch.full((), torch.nan, device=device, dtype=dtype).expand(*shape)
 
 
 def is_unread(value: Tensor) -> bool:

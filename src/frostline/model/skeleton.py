@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -59,13 +60,19 @@ class _Untouched(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-def skeleton(name: str, folder: Path, load: Callable[[Mapping[str, Any]], tuple[PreTrainedModel, Any]]) -> Skeleton:
+def skeleton(
+    name: str,
+    folder: Path,
+    load: Callable[[Mapping[str, Any]], tuple[PreTrainedModel, Any]],
+    dtype: torch.dtype = torch.float32,
+) -> Skeleton:
     """A model without its weights.
 
     Args:
         name: The model's name for errors.
         folder: Its folder.
         load: Loads the model with these values of weights, by their names in the files.
+        dtype: The type of the model's parameters.
 
     Raises:
         FrostlineError: transformers computes weights of this model from others.
@@ -73,7 +80,7 @@ def skeleton(name: str, folder: Path, load: Callable[[Mapping[str, Any]], tuple[
     values: dict[str, _StandIn] = {}
     by_storage: dict[int, Source] = {}
     for source, shape, floating in shapes_in(weight_files(folder)):
-        value = unread(shape) if floating and shape else read_weight(source)
+        value = unread(shape, dtype=dtype) if floating and shape else read_weight(source)
         values[source.key] = _StandIn(value)
         if is_unread(value):
             by_storage[_storage(value)] = source

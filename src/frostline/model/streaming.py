@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from frostline.model.anatomy import Anatomy, module_lists
-from frostline.model.shards import Source, read_weights, unread
+from frostline.model.packed_layout import ALIGNED
+from frostline.model.shards import Source, is_unread, read_weights, unread
 
 ATTRIBUTE = "weight_stream"  # of a model whose layers are streamed
 
@@ -24,38 +25,49 @@ class Stream:
 
     Attributes:
         sources: Where the values of all parameters are, by name, except those that no file has.
-        absent: Names of the parameters that are not in memory now.
+        align: Whether values that are read from now on get an address that is aligned (:func:`aligned`).
     """
 
     def __init__(self, model: PreTrainedModel, sources: Mapping[str, Source]) -> None:
         self.sources = sources
-        self.absent = set(sources)
+        self.align = False
         self._parameters = {name: p for name, p in model.named_parameters() if name in sources}
+
+    @property
+    def absent(self) -> set[str]:
+        """Names of the parameters that are not in memory now."""
+        return {name for name, parameter in self._parameters.items() if is_unread(parameter)}
 
     def keep(self, names: Collection[str]) -> None:
         """Load these parameters for good."""
-        lacking = {name: self.sources[name] for name in self.sources if name in self.absent and name in names}
+        absent = self.absent
+        lacking = {name: source for name, source in self.sources.items() if name in absent and name in names}
         for name, value in read_weights(lacking):
             parameter = self._parameters[name]
-            parameter.data = value.to(parameter.device, parameter.dtype)
-            self.absent.discard(name)
+            converted = value.to(parameter.device, parameter.dtype)
+            parameter.data = aligned(converted) if self.align else converted
 
     def release(self, names: Collection[str]) -> None:
         """Take these parameters out of memory. They must not have changed."""
         for name in names:
             parameter = self._parameters[name]
-            parameter.data = unread(parameter.shape, parameter.device)
-            self.absent.add(name)
+            parameter.data = unread(parameter.shape, parameter.device, parameter.dtype)
 
     @contextmanager
     def loaded(self, names: Collection[str]) -> Iterator[None]:
         """While the context is open, these parameters are in memory."""
-        lacking = [name for name in names if name in self.absent]
+        absent = self.absent
+        lacking = [name for name in names if name in absent]
         try:
             self.keep(lacking)
             yield
         finally:
             self.release(lacking)
+
+    def of(self, other: PreTrainedModel) -> "Stream":
+        """The stream of another model with the same parameters, which may have other names there."""
+        sources = {id(parameter): self.sources[name] for name, parameter in self._parameters.items()}
+        return Stream(other, {name: sources[id(p)] for name, p in other.named_parameters() if id(p) in sources})
 
     def settle(self, anatomy: Anatomy) -> None:
         """Load the last layer and everything outside of the layers for good.
@@ -90,6 +102,18 @@ def stream_of(model: nn.Module) -> Stream | None:
     return found
 
 
+def share_stream(model: nn.Module, other: PreTrainedModel) -> None:
+    """If layers of ``model`` are streamed, let ``other``, which has the same layers, know it."""
+    stream = stream_of(model)
+    if stream is not None:
+        setattr(other, ATTRIBUTE, stream.of(other))
+
+
+def aligned(value: Tensor) -> Tensor:
+    """The value, copied if its address is not a multiple of ``ALIGNED``. A file that is mapped into memory aligns nothing."""
+    return value.clone() if value.data_ptr() % ALIGNED else value
+
+
 def _loading(stream: Stream, layer: nn.Module, names: Collection[str]) -> Callable[..., Any]:
     """The forward of a layer, which loads its parameters while it runs."""
     forward = layer.forward
@@ -104,6 +128,7 @@ def _loading(stream: Stream, layer: nn.Module, names: Collection[str]) -> Callab
 def move(model: PreTrainedModel, sources: Mapping[str, Source], device: torch.device) -> None:
     """Move a model to a device without the memory for the values that are in ``sources``."""
     for name, parameter in model.named_parameters():
-        parameter.data = unread(parameter.shape, device) if name in sources else parameter.data.to(device)
+        data = parameter.data
+        parameter.data = unread(data.shape, device, data.dtype) if name in sources else data.to(device)
     for _, buffer in model.named_buffers():
         buffer.data = buffer.data.to(device)

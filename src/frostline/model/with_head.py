@@ -14,9 +14,10 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from frostline import FrostlineError
 from frostline.model.anatomy import Anatomy
+from frostline.model.checkpoint import Streams, saved_checkpoint
 from frostline.model.heads import Head, new_head
-from frostline.model.model_files import quiet_loading, readable
 from frostline.model.reading import HeadKind
+from frostline.model.streaming import share_stream
 from frostline.model.trace import Call
 
 
@@ -43,24 +44,21 @@ def with_head(own: PreTrainedModel, kind: HeadKind, anatomy: Anatomy) -> PreTrai
     if kind.layers >= anatomy.count:
         raise FrostlineError(f"The head reads {kind.states} hidden states, but the model has {anatomy.count} layers.")
     head = new_head(kind, anatomy.width, own.config.num_labels, head_dropout(own))
+    share_stream(own, base)
     model = on_base(base, own.base_model_prefix, head)
     model.read_lower_states(anatomy.layers(own), anatomy.calls)
     return model
 
 
-def read_base(folder: Path, *, trust_remote_code: bool) -> PreTrainedModel:
+def read_base(folder: Path, *, trust_remote_code: bool, streams: Streams) -> PreTrainedModel:
     """The base model in a folder.
 
     Raises:
         FrostlineError: transformers cannot load it.
     """
-    with quiet_loading():
-        base: PreTrainedModel = readable(
-            lambda: AutoModel.from_pretrained(folder, use_safetensors=True, trust_remote_code=trust_remote_code),
-            str(folder),
-            "transformers cannot load its base model",
-        )
-    return base
+    return saved_checkpoint(
+        folder, AutoModel, "transformers cannot load its base model", trust_remote_code=trust_remote_code
+    ).load(streams)[0]
 
 
 def on_base(base: PreTrainedModel, prefix: str, head: Head) -> Any:
@@ -69,7 +67,9 @@ def on_base(base: PreTrainedModel, prefix: str, head: Head) -> Any:
     If the head reads several hidden states, ``read_lower_states`` must be called with the layers of the classifier.
     """
     model = _class_for(base)(base.config, prefix, base, head)
-    return model.to(base.device).eval()
+    model.head.to(base.device)
+    share_stream(base, model)
+    return model.eval()
 
 
 def _class_for(base: PreTrainedModel) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from frostline.frozen.batches import Rows
+from frostline.frozen.batches import Lengths, Rows
 from frostline.frozen.cache.loading import RESERVED_BYTES, SHARD_ROWS, missing_rows
 from frostline.frozen.cache.recipe import Recipe, cache_folder, similar_recipes
 from frostline.frozen.forward_pass import ForwardPass
@@ -49,9 +49,7 @@ class CacheSpace:
         missing = min(lacking, key=len, default=self.unique)
         lengths = context.tokens.lengths[missing]
         width = context.pretrained.anatomy.width
-        more = selection.bytes(len(missing), int(lengths.sum()), width)
-        if context.pretrained.stream:  # the hidden states between two layers, in two files
-            more += 2 * 4 * width * int(np.sort(lengths)[-SHARD_ROWS:].sum())
+        more = selection.bytes(len(missing), int(lengths.sum()), width) + passage_bytes(context.pretrained, lengths)
         return more <= self.free and self.bytes(selection) <= self.limit
 
 
@@ -72,6 +70,12 @@ def recipe_of(pretrained: Pretrained, machine: Machine, forward_pass: ForwardPas
         packed=forward_pass.packed,
         head_token=" ".join(forward_pass.head_token.modules) if forward_pass.head_token else "",
     )
+
+
+def passage_bytes(pretrained: Pretrained, lengths: Lengths) -> int:
+    """The size of the two files with hidden states between layers while examples of these lengths are streamed, else 0."""
+    longest = int(np.sort(lengths)[-SHARD_ROWS:].sum())
+    return 2 * 4 * pretrained.anatomy.width * longest if pretrained.stream else 0
 
 
 def free_cache_bytes() -> int:

@@ -19,6 +19,7 @@ from frostline.data.task import Task
 from frostline.frozen.check.cut_comparison import Check
 from frostline.frozen.check.head_token import find_head_reads
 from frostline.model.anatomy import probe_batch
+from frostline.model.checkpoint import Streams, never_streams
 from frostline.model.device import Machine, this_machine
 from frostline.model.loading import load_pretrained
 from frostline.model.pretrained import Pretrained
@@ -120,7 +121,7 @@ def prepare(
     require_classes(spec, data)
     metric = _metric(spec, data)
     progress.begin("loading the model")
-    pretrained = load_model(spec, data.task, machine, streams=whether_to_stream(spec, machine))
+    pretrained = load_model(spec, data.task, machine, streams=whether_to_stream(spec.stream, machine.device))
     if tunes is not None:
         chosen = searchable(tunes(pretrained.anatomy.count), pretrained, machine)
         spec = spec.model_copy(update={"tune": chosen})
@@ -246,9 +247,7 @@ def _metric(spec: SweepSpec, data: Data) -> str:
     return check_metric(requested, data.task.task_type, len(data.task.labels), data.task.labels)
 
 
-def load_model(
-    spec: SweepSpec, task: Task, machine: Machine, *, streams: Callable[[int], bool] = lambda weight_bytes: False
-) -> Pretrained:
+def load_model(spec: SweepSpec, task: Task, machine: Machine, *, streams: Streams = never_streams) -> Pretrained:
     """The model of a sweep with a classifier head for its task; ``streams`` is that of :func:`load_pretrained`."""
     return load_pretrained(
         spec.model,

@@ -268,5 +268,5 @@ OF_MODEL_AND_DATA = (
         "labels",
         "task",
     ),
-    *("metric", "data_seed", "max_length", "max_truncated", "precision", "device"),
+    *("metric", "data_seed", "max_length", "max_truncated", "precision", "device", "stream"),
 )

@@ -4,11 +4,14 @@ Streamed layers are read from the model folder one at a time (:mod:`frostline.mo
 frozen layers can do that, so each run must start from cached hidden states.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+
+import torch
 
 from frostline import FrostlineError
 from frostline.model.anatomy import Anatomy, count_parameters
+from frostline.model.checkpoint import Streams
 from frostline.model.device import Machine
 from frostline.model.memory import device_memory
 from frostline.model.places import layer_number
@@ -26,9 +29,9 @@ from frostline.training.ways.phases import trainings_of
 LOAD_ANYWAY = "or load the whole model with --no-stream"
 
 
-def whether_to_stream(spec: SweepSpec, machine: Machine) -> Callable[[int], bool]:
-    """From the bytes of all weights in float32 to whether the layers are streamed: as asked, or else if they do not fit."""
-    return lambda needed: needed > device_memory(machine.device).free if spec.stream is None else spec.stream
+def whether_to_stream(asked: bool | None, device: torch.device) -> Streams:
+    """Whether the layers are streamed: as asked, or else if all weights do not fit into the memory that is free."""
+    return lambda needed: needed > device_memory(device).free if asked is None else asked
 
 
 def require_no_choice_by_weights(spec: SweepSpec) -> None:

@@ -93,3 +93,17 @@ def test_an_example_of_the_maximum_length(tmp_path: Path) -> None:
 def test_it_has_rows_only_if_all_of_them_are_cached(cache: Cache) -> None:
     states = cache.load(ragged_tokens(20), range(10))
     assert states.has(np.arange(10)) and not states.has(np.array([3, 15])) and not states.has(np.array([15]))
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_closed_files_are_opened_again(cache: Cache) -> None:
+    rows = np.arange(40)
+    states = cache.load(ragged_tokens(40), range(40))
+    assert not states.open_files
+    before = states.tokens(ALL.cuts[0], rows)
+    assert states.open_files == {f"tokens-{ALL.cuts[0]}"}
+    states.begin_group(ALL.cuts[0])
+    assert not states.open_files
+    assert torch.equal(states.tokens(ALL.cuts[0], rows), before)
+    states.begin_group(ALL.cuts[0])  # they are of this group
+    assert states.open_files == {f"tokens-{ALL.cuts[0]}"}

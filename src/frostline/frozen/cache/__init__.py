@@ -23,5 +23,6 @@ Its modules:
 - ``hidden_states``: read the hidden states of a batch from several shards.
 - ``part``: the hidden states of one kind, which a run reads.
 - ``readers``: read them on the device that computes; ``device_copies``: copies in its memory.
+- ``temporary``: hidden states of new texts, beside the cache.
 - ``entries``: list, remove and verify cached hidden states.
 """

@@ -16,6 +16,8 @@ from frostline.model.tokens import flat_positions
 class HiddenStates:
     """Cached hidden states of some rows of a token table. A row is a position in that table.
 
+    A file is mapped into memory when it is first read.
+
     Attributes:
         selection: Which hidden states can be read.
         rows: The rows whose hidden states can be read.
@@ -24,6 +26,7 @@ class HiddenStates:
 
     def __init__(self, selection: StateSelection, shards: Sequence[Shard], keys: NDArray[np.void], rows: Rows) -> None:
         self.selection, self.rows, self._shards = selection, rows, shards
+        self._group: int | None = None  # the cut of the runs that read now
         found: dict[bytes, tuple[int, int]] = {}
         for number, shard in enumerate(shards):
             found.update((key.tobytes(), (number, row)) for row, key in enumerate(shard.keys))
@@ -36,6 +39,18 @@ class HiddenStates:
     def has(self, rows: Rows) -> bool:
         """Whether the hidden states of these rows can be read."""
         return bool((self._shard[rows] >= 0).all())
+
+    @property
+    def open_files(self) -> set[str]:
+        """The names of the arrays whose files are mapped."""
+        return {name for shard in self._shards for name in shard.open_files}
+
+    def begin_group(self, cut: int | None) -> None:
+        """Runs from this cut follow: close the files that runs from another cut have opened."""
+        if cut != self._group:
+            for shard in self._shards:
+                shard.close()
+        self._group = cut
 
     def tokens(self, cut: int, rows: Rows) -> Tensor:
         """Hidden states of all tokens of these rows after ``cut`` layers, ``[1, T, D]``, in the order of the rows."""

@@ -41,6 +41,15 @@ class Shard:
             self._arrays[name] = torch.from_numpy(np.load(self.folder / f"{name}.npy", mmap_mode="c"))
         return self._arrays[name]
 
+    @property
+    def open_files(self) -> set[str]:
+        """The names of the arrays whose files are mapped."""
+        return set(self._arrays)
+
+    def close(self) -> None:
+        """Close the files that are mapped."""
+        self._arrays.clear()
+
     def covers(self, selection: StateSelection) -> bool:
         """Whether the shard holds all hidden states of a selection."""
         vectors = (self.head or not selection.head) and set(selection.pooled) <= set(self.pooled)

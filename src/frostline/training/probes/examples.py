@@ -3,7 +3,7 @@
 Shapes: n rows, U texts or words, P vectors of each, D features, C classes, W words of the longest sentence.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from threading import Lock
@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frostline.data.examples import Targets
-from frostline.frozen.batches import Rows
+from frostline.frozen.batches import ForwardBatch, Rows
 from frostline.frozen.cache.hidden_states import HiddenStates
+from frostline.frozen.cache.loading import SHARD_ROWS
+from frostline.frozen.cache.temporary import temporary_states
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.frozen.selection import POOLED
+from frostline.model.streaming import stream_of
 from frostline.model.tokens import LabelledTokens, Tokens, flat_positions
 from frostline.statistics.predictions import Labelled
 from frostline.training.probes.inputs import LAST_LAYERS
@@ -98,9 +101,34 @@ def computed_vectors(
     place = np.zeros(len(tokens), np.int64)
     place[rows] = np.arange(len(rows))
     batches = forward_pass.batches(tokens.lengths, rows)
-    for batch, states in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
-        of_batch = partial(_batch_vectors, states, words_of_rows(tokens, batch.rows))
+    for batch, of_batch in zip(batches, _vectors_of_batches(forward_pass, tokens, batches), strict=True):
         yield flat_positions(offsets, place[batch.rows]), of_batch
+
+
+def _vectors_of_batches(
+    forward_pass: ForwardPass, tokens: Tokens, batches: Sequence[ForwardBatch]
+) -> Iterator[Vectors]:
+    """The vectors of each batch. If the layers are streamed, those of many batches are computed first, and wait on disk."""
+    if stream_of(forward_pass.model) is None:
+        for batch, states in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
+            yield partial(_batch_vectors, states, words_of_rows(tokens, batch.rows))
+        return
+    for some in _groups(batches):
+        rows = np.concatenate([batch.rows for batch in some])
+        with temporary_states(forward_pass, tokens, rows) as on_disk:
+            for batch in some:
+                yield cached_vectors(on_disk, batch.rows, words_of_rows(tokens, batch.rows))
+
+
+def _groups(batches: Sequence[ForwardBatch]) -> Iterator[list[ForwardBatch]]:
+    """Batches whose examples fit into one shard of hidden states."""
+    group: list[ForwardBatch] = []
+    for batch in batches:
+        if group and sum(len(one.rows) for one in (*group, batch)) > SHARD_ROWS:
+            yield group
+            group = []
+        group.append(batch)
+    yield group
 
 
 def _batch_vectors(states: Mapping[str, Tensor], words: LabelledTokens | None, layer: int) -> Any:

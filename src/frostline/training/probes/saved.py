@@ -14,6 +14,7 @@ from frostline.data.examples import Texts
 from frostline.data.files import replace_file, write_json
 from frostline.data.specification import TOKENS
 from frostline.fast.malloc import memory_reused
+from frostline.model.checkpoint import Streams, never_streams
 from frostline.model.device import Machine, this_machine
 from frostline.model.loading import load_pretrained
 from frostline.model.pretrained import Pretrained
@@ -71,8 +72,10 @@ class SavedProbe:
         """Whether it predicts tags of words."""
         return bool(self.about["task_type"] == TOKENS)
 
-    def values(self, texts: Texts, *, trust_remote_code: bool = False) -> tuple[NDArray[np.float32], Tokens]:
-        """Predict new examples.
+    def values(
+        self, texts: Texts, *, trust_remote_code: bool = False, streams: Streams = never_streams
+    ) -> tuple[NDArray[np.float32], Tokens]:
+        """Predict new examples. ``streams`` decides whether the layers of the model are streamed.
 
         Returns:
             Probabilities ``[n, C]`` or numbers ``[n, 1]``, and the encoded examples. For tags, these are the probabilities
@@ -82,7 +85,7 @@ class SavedProbe:
             FrostlineError: The probe's model is not found, or has changed.
         """
         about = self.about
-        pretrained = self._load_model(trust_remote_code=trust_remote_code)
+        pretrained = self._load_model(trust_remote_code=trust_remote_code, streams=streams)
         machine = this_machine("cpu", about["precision"])
         length, tokenizer = about["max_length"], pretrained.tokenizer
         tokens = encode(tokenizer, texts.texts, texts.pairs, length, of_words=self.of_words)
@@ -99,7 +102,7 @@ class SavedProbe:
         places, outputs = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return outputs[np.argsort(places)].astype(np.float32), tokens
 
-    def _load_model(self, *, trust_remote_code: bool) -> Pretrained:
+    def _load_model(self, *, trust_remote_code: bool, streams: Streams) -> Pretrained:
         about = self.about
         pretrained = load_pretrained(
             about["model"],
@@ -107,6 +110,7 @@ class SavedProbe:
             task_type=about["task_type"],
             revision=about["revision"],
             trust_remote_code=trust_remote_code,
+            streams=streams,
         )
         if pretrained.weights != about["weights"]:
             raise FrostlineError(

@@ -1,0 +1,201 @@
+"""The logits of a classifier whose layers are streamed are those of the whole model, bit for bit."""
+
+import errno
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import constants
+from torch import Tensor
+
+from frostline import FrostlineError
+from frostline.data.examples import Texts
+from frostline.data.sentences import sentence
+from frostline.frozen import layer_by_layer, logits
+from frostline.frozen.logits import logits_of_texts
+from frostline.model import classifier as classifiers
+from frostline.model import streaming
+from frostline.model.classifier import Classifier, load_classifier
+from frostline.model.packed_layout import ALIGNED
+from frostline.model.pooled_folder import write_pooled
+from frostline.model.reading import LAST, MEAN, OWN, HeadKind
+from frostline.model.recurrent_folder import write_recurrent
+from frostline.model.shards import Source, is_unread
+from streamed_models import both, sharded, sharded_classifier
+from tiny import sentences
+
+COUNT = 24
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Several batches, and a cache of its own."""
+    monkeypatch.setattr(classifiers, "BATCH", 8)
+    monkeypatch.setattr(constants, "HF_ASSETS_CACHE", str(tmp_path / "assets"))
+
+
+def texts(*, of_words: bool = False) -> Texts:
+    found = [row["text"] for row in sentences(COUNT, seed=3)]
+    if of_words:
+        found = [sentence(one.split(), "a sentence", "") for one in found]
+    return Texts(texts=tuple(found), pairs=None, rows=np.arange(COUNT), name="texts")
+
+
+def streamed(folder: Path, **options: Any) -> Classifier:
+    return load_classifier(folder, streams=lambda weight_bytes: True, **options)
+
+
+def pair(folder: Path, **options: Any) -> tuple[Classifier, Classifier]:
+    """The classifier in a folder with the whole model in memory, and with streamed layers."""
+    return load_classifier(folder, **options), streamed(folder, **options)
+
+
+def require_equal(folder: Path, *, of_words: bool = False) -> None:
+    whole, by_layer = pair(folder, of_words=of_words)
+    tokens = whole.encode(texts(of_words=of_words))
+    assert whole.anatomy is None and by_layer.anatomy is not None
+    expected, found = logits_of_texts(whole, tokens), logits_of_texts(by_layer, tokens)
+    assert len(expected) == (tokens.lengths.sum() if of_words else COUNT)
+    assert torch.equal(expected, found) and not found.isnan().any()
+
+
+@pytest.mark.parametrize(
+    ("model_type", "dtype", "shard"),
+    [
+        ("bert", torch.float32, "100KB"),
+        ("llama", torch.float32, "1GB"),
+        ("llama", torch.bfloat16, "100KB"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ("bert", torch.float32, "1GB"),
+                ("bert", torch.bfloat16, "100KB"),
+                ("gemma2", torch.float32, "100KB"),
+                ("gpt2", torch.float32, "1GB"),
+                ("modernbert", torch.float32, "100KB"),
+                ("deberta-v2", torch.float32, "100KB"),
+            )
+        ),
+    ],
+    ids=str,
+)
+def test_the_same_bits(model_type: str, dtype: torch.dtype, shard: str, tmp_path: Path) -> None:
+    """In one file or many, in the type of the weights; the embeddings of a gemma2 are tied."""
+    require_equal(sharded_classifier(tmp_path / "model", model_type, dtype=dtype, shard=shard))
+
+
+@pytest.mark.parametrize("model_type", ["bert", pytest.param("llama", marks=pytest.mark.slow)])
+def test_tags_of_words(model_type: str, tmp_path: Path) -> None:
+    require_equal(sharded_classifier(tmp_path / "model", model_type, of_words=True), of_words=True)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        HeadKind(MEAN),
+        pytest.param(HeadKind(LAST), marks=pytest.mark.slow),
+        pytest.param(HeadKind(MEAN, lstm_width=8, states=3), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_other_heads(kind: HeadKind, tmp_path: Path) -> None:
+    """Models that were tuned with streamed layers and another head. Their lower layers are copied from file to file."""
+    loaded, pretrained = both(sharded(tmp_path / "model", "bert"))
+    for name, one in (("loaded", loaded), ("streamed", pretrained)):
+        one = one.with_head(kind)
+        one.start_run(frozenset(one.new), 0)
+        folder = tmp_path / name
+        folder.mkdir()
+        if kind.lstm_width:
+            write_recurrent(folder, one.model)
+        else:
+            write_pooled(folder, one.model, 32)
+        one.tokenizer.save_pretrained(folder)
+        require_equal(folder)
+    tokens = load_classifier(tmp_path / "loaded").encode(texts())
+    expected, found = (logits_of_texts(load_classifier(tmp_path / name), tokens) for name in ("loaded", "streamed"))
+    assert torch.equal(expected, found)
+
+
+def test_a_bilstm_that_tags_words_reads_its_lower_layers_together(tmp_path: Path) -> None:
+    _, pretrained = both(sharded(tmp_path / "model", "bert"))
+    one = pretrained.with_head(HeadKind(OWN, lstm_width=8, states=2))
+    one.start_run(frozenset(one.new), 0)
+    (tmp_path / "saved").mkdir()
+    write_recurrent(tmp_path / "saved", one.model)
+    one.tokenizer.save_pretrained(tmp_path / "saved")
+    require_equal(tmp_path / "saved", of_words=True)
+
+
+def test_each_layer_is_read_once_and_is_alone_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the last layer, which is never released."""
+    by_layer = streamed(sharded_classifier(tmp_path / "model", "bert"))
+    model, anatomy = by_layer.model, by_layer.anatomy
+    assert anatomy is not None
+    layers, present, reads = anatomy.layers(model), set[tuple[int, ...]](), Counter[str]()
+
+    def look(module: Any, args: Any) -> None:
+        present.add(tuple(n for n, layer in enumerate(layers) if not any(map(is_unread, layer.parameters()))))
+
+    def counted(sources: Mapping[str, Source]) -> Iterator[tuple[str, Tensor]]:
+        reads.update(list(sources))
+        return read(sources)
+
+    read = streaming.read_weights
+    monkeypatch.setattr(streaming, "read_weights", counted)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_pre_hook(look)
+    logits_of_texts(by_layer, by_layer.encode(texts()))
+    assert present == {(0, 3), (1, 3), (2, 3), (3,)}
+    lower = {name for name, _ in model.named_parameters() if name.startswith(f"{anatomy.path}.") and ".3." not in name}
+    assert reads == dict.fromkeys(lower, 1)
+    assert all(is_unread(model.get_parameter(name)) for name in lower)
+
+
+def test_weights_that_a_layer_computes_with_are_aligned(tmp_path: Path) -> None:
+    """As those of a loaded classifier, or the last bits would depend on where the file stores them."""
+    by_layer = streamed(sharded_classifier(tmp_path / "model", "bert"))
+    stream, table = streaming.stream_of(by_layer.model), by_layer.model.get_input_embeddings().weight
+    assert stream is not None
+    with stream.loaded(stream.absent):
+        assert all(p.data_ptr() % ALIGNED == 0 for p in by_layer.model.parameters() if p is not table)
+
+
+def test_texts_that_do_not_fit_on_the_disk_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They pass through the layers in groups. A disk that is too small for a single batch is named."""
+    folder = sharded_classifier(tmp_path / "model", "bert")
+    whole, by_layer = pair(folder)
+    tokens = whole.encode(texts())
+    expected = logits_of_texts(whole, tokens)
+    longest = 2 * 4 * by_layer.anatomy.width * 8 * int(tokens.lengths.max()) if by_layer.anatomy else 0
+    passed: list[int] = []
+
+    def watched(stream: Any, anatomy: Any, steps: Any, batches: Any, **options: Any) -> Any:
+        passed.append(len(batches))
+        return layer_by_layer.layer_by_layer(stream, anatomy, steps, batches, **options)
+
+    monkeypatch.setattr(logits, "layer_by_layer", watched)
+    monkeypatch.setattr(logits, "free_bytes", lambda folder: logits.RESERVED_BYTES + longest)
+    assert torch.equal(logits_of_texts(by_layer, tokens), expected)
+    assert sum(passed) == 3 and len(passed) > 1
+    monkeypatch.setattr(logits, "free_bytes", lambda folder: logits.RESERVED_BYTES + longest - 1)
+    with pytest.raises(
+        FrostlineError, match=r"The hidden states of 8 texts take 0\.0 GB, but only 0\.0 GB are free in"
+    ):
+        logits_of_texts(by_layer, tokens)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_layer = streamed(sharded_classifier(tmp_path / "model", "bert"))
+
+    def fails(*args: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(layer_by_layer._Passage, "write", fails)
+    with pytest.raises(FrostlineError, match=r"Hidden states cannot be written to .* \(No space left on device\)"):
+        logits_of_texts(by_layer, by_layer.encode(texts()))
