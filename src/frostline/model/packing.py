@@ -4,8 +4,9 @@ Between the first layer that runs and the last, hidden states are ``[1, T, D]``:
 of a layer but attention work token by token and run as transformers wrote them.
 
 The attention function that this module registers works on the padded grid ``[B, H, S, C]``. It scatters the heads into the
-grid, calls transformers' attention with the mask that transformers built, and gathers the real tokens again. On a CPU, short
-examples use :mod:`frostline.fast.attention` instead. :mod:`frostline.model.packed_layout` has the shapes.
+grid, calls transformers' attention with the mask that transformers built, and gathers the real tokens again. Where torch has a
+kernel for it, :mod:`frostline.model.varlen` needs no grid. On a CPU, short examples use :mod:`frostline.fast.attention`
+instead. :mod:`frostline.model.packed_layout` has the shapes.
 """
 
 from collections.abc import Iterator
@@ -16,13 +17,15 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface, bidirectional_mask_function, sdpa_mask
+from transformers.masking_utils import AttentionMaskInterface
 
 from frostline.fast.attention import attention, attention_without_gradient
 from frostline.fast.dropout import Dropout
 from frostline.fast.last_layer import scattered
 from frostline.fast.switch import enabled
+from frostline.model import varlen
 from frostline.model.device import to_device
+from frostline.model.masks import padded_mask
 from frostline.model.packed_layout import MAX_SHORT, Layout
 
 ATTENTION = "frostline_packed"
@@ -65,6 +68,8 @@ def _attention(
         attention_mask = layout.full_mask(causal=_is_causal(module, None, **kwargs))
     if packing.head_index is not None and not _is_causal(module, attention_mask, **kwargs):
         return _of_head_tokens(packing, module, query, key, value, attention_mask, **kwargs), None
+    if varlen.is_possible(layout, attention_mask, query, key, value, **kwargs):
+        return varlen.attention(layout, attention_mask, query, key, value, scale=kwargs.get("scaling")), None
     if layout.groups:
         return _by_group(packing, module, query, key, value, attention_mask, **kwargs), None
     is_short = layout.length <= (MAX_SHORT if _needs_gradient(query) else MAX_SHORT_SCORED)
@@ -194,34 +199,7 @@ def _in_padded_grid(packing: Packing, module: nn.Module, *heads_and_mask: Tensor
 
 
 AttentionInterface.register(ATTENTION, _attention)
-
-
-def _mask(
-    batch_size: int,
-    q_length: int,
-    kv_length: int,
-    *args: Any,
-    attention_mask: Tensor | None = None,
-    device: torch.device | str = "cpu",
-    **kwargs: Any,
-) -> Tensor | None:
-    """The mask that transformers builds for ``sdpa``, ``[B, 1, S, S]``.
-
-    transformers first asks the device whether there is any padding, because attention needs no mask without it. On devices other
-    than CPUs there is always a mask.
-    """
-    found: Tensor | None
-    given = {**kwargs, "attention_mask": attention_mask, "device": device}
-    if torch.device(device).type != "cpu" and attention_mask is not None:
-        of_keys = attention_mask.shape == (batch_size, kv_length)
-        if kwargs.get("mask_function") is bidirectional_mask_function and of_keys:
-            return attention_mask.bool()[:, None, None].expand(-1, -1, q_length, -1)
-        given |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
-    found = sdpa_mask(batch_size, q_length, kv_length, *args, **given)
-    return found
-
-
-AttentionMaskInterface.register(ATTENTION, _mask)
+AttentionMaskInterface.register(ATTENTION, padded_mask)
 
 
 def is_packable(model: PreTrainedModel) -> bool:
