@@ -25,7 +25,7 @@ from frostline.fast.last_layer import scattered
 from frostline.fast.switch import enabled
 from frostline.model import varlen
 from frostline.model.device import to_device
-from frostline.model.masks import padded_mask
+from frostline.model.masks import ALL, padded_mask, window_of
 from frostline.model.packed_layout import MAX_SHORT, Layout
 
 ATTENTION = "frostline_packed"
@@ -87,8 +87,10 @@ def _spread(layout: Layout, *heads: Tensor) -> list[Tensor]:
         return [layout.unpack(x).transpose(1, 2) for x in by_token]
     if len({x.shape[-1] for x in heads}) > 1:
         return [layout.spread(x).transpose(1, 2) for x in by_token]
-    together = layout.spread(torch.cat(by_token, 2)).transpose(1, 2)
-    return list(torch.split(together, [x.shape[1] for x in heads], 1))
+    together = layout.spread(
+        torch.cat(by_token, 2)
+    )  # split as gradients arrive, token by token, so that none is copied
+    return [x.transpose(1, 2) for x in torch.split(together, [x.shape[1] for x in heads], 2)]
 
 
 def _is_causal(module: nn.Module, mask: Tensor | None, **kwargs: Any) -> bool:
@@ -158,7 +160,9 @@ def _of_head_tokens(
     assert layout is not None and position is not None and index is not None
     index = index[: layout.batch_size]  # [B]
     head_query = query.transpose(1, 2).flatten(0, 1).index_select(0, index)[:, :, None]  # [B, H, 1, C]
-    if mask is not None and mask.shape[2] > 1:
+    if mask is not None and window_of(mask) == ALL:
+        mask = mask[:, :, :1]  # all rows are the same
+    elif mask is not None and mask.shape[2] > 1:
         mask = mask.expand(layout.batch_size, *mask.shape[1:])
         mask = mask[torch.arange(layout.batch_size, device=position.device), :, position][:, :, None]
     if layout.capacity:
