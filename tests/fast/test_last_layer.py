@@ -71,6 +71,22 @@ def test_logits_and_gradients_equal_those_of_the_whole_layer(model_type, cut, pa
     assert furthest(head_token_gradients, gradients) < 3e-6
 
 
+def test_a_module_takes_the_rows_of_the_module_before_it_unless_something_has_changed_them():
+    layer, index, x = (
+        torch.nn.Sequential(torch.nn.Identity(), torch.nn.Identity()),
+        torch.tensor([0, 4]),
+        torch.randn(1, 6, 3),
+    )
+    first, second = HeadTokenPart("first", ("0", "1"), None).forwards(layer, lambda: index, 1).values()
+    whole = first(x)
+    assert torch.equal(whole[0, index], x[0, index]) and whole.count_nonzero() == 6
+    assert torch.equal(second(whole), whole)
+    whole += 1
+    assert torch.equal(second(whole)[0, index], x[0, index] + 1)
+    index = torch.tensor([1, 2])
+    assert torch.equal(second(whole)[0, index], whole[0, index])
+
+
 @pytest.mark.parametrize("model_type", ["bert", "llama", "gpt2"])
 def test_the_last_layer_computes_fewer_tokens(model_type):
     """Counts the output elements of the last layer's linear modules."""

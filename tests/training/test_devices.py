@@ -16,7 +16,7 @@ from frostline.fast.optimizer import AdamW
 from frostline.frozen import forward_pass
 from frostline.frozen.cache import device_copies, readers
 from frostline.frozen.cut import UpperModel
-from frostline.model import device, packed_layout, packing, stacking
+from frostline.model import device, masks, packed_layout, packing, stacking
 from frostline.training import forward, loop, problem, updates
 from frostline.training.learner import LearnerState
 from frostline.training.multi_label import MultiLabelProblem
@@ -243,7 +243,7 @@ def test_planted_errors_are_found(tmp_path, monkeypatch, error):
         except (RuntimeError, AssertionError):
             pass  # after it was noted
         finally:
-            AttentionMaskInterface.register(packing.ATTENTION, packing._mask)
+            AttentionMaskInterface.register(packing.ATTENTION, masks.padded_mask)
     assert watched.misplaced or watched.reads["step"]
 
 

@@ -77,11 +77,22 @@ def _on_head_tokens(
             return forward(*args, **kwargs)
         inputs = (*args, *kwargs.values())
         shape = next(x.shape[:2] for x in inputs)  # [B, S], or [K, T] if packed
-        selected = [x.flatten(0, 1).index_select(0, index).unflatten(0, (runs, -1)) for x in inputs]
+        selected = [_selected(x, index, runs) for x in inputs]
         out = forward(*selected[: len(args)], **dict(zip(kwargs, selected[len(args) :], strict=True)))
-        return scattered(out.flatten(0, 1), index, shape.numel()).view(*shape, *out.shape[2:])
+        whole = scattered(out.flatten(0, 1), index, shape.numel()).view(*shape, *out.shape[2:])
+        whole.frostline_rows = (index, whole._version, out)  # type: ignore[attr-defined]
+        return whole
 
     return on_head_tokens
+
+
+def _selected(x: Tensor, index: Tensor, runs: int) -> Tensor:
+    """The head's tokens of ``x`` ``[K, T, ...]``. They are at hand if another module has just computed them."""
+    known_index, version, rows = getattr(x, "frostline_rows", (None, 0, x))
+    if known_index is index and version == x._version:  # else something has changed them
+        return rows
+    rows = x.flatten(0, 1).index_select(0, index)
+    return rows.view(runs, -1, *rows.shape[1:])
 
 
 def scattered(x: Tensor, index: Tensor, count: int) -> Tensor:

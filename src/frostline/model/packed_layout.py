@@ -36,6 +36,19 @@ GROUP_COST = 50_000  # one more group takes about as long as attention over this
 
 
 @dataclass(frozen=True)
+class Sequences:
+    """The sequences of a packed batch, one after another: the examples, and the tokens that fill it up.
+
+    Attributes:
+        starts: ``[n + 1]``, int32 on the device, the first token of each sequence among all K * T tokens, and their number.
+        longest: The length of the longest one.
+    """
+
+    starts: Tensor
+    longest: int
+
+
+@dataclass(frozen=True)
 class Layout:
     """Where the real tokens of a right-padded batch are in its grid and in the packed batch.
 
@@ -67,8 +80,22 @@ class Layout:
         return (torch.arange(self.length) < self.lengths[:, None]).long()
 
     @cached_property
+    def _copied(self) -> dict[str, Tensor]:
+        """The indices on the device, by name. One copy has all of them, because starting a copy takes longer than making it."""
+        names = ["grid_index", "starts", *(["source_index", "packed_index"] if self.runs > 1 or self.capacity else [])]
+        names += [] if self.capacity else ["token_at", "place_of"]
+        on_host: list[Tensor] = [getattr(self, f"_{name}") for name in names]
+        on_device = to_device(torch.cat(on_host), self.device)
+        return dict(zip(names, torch.split(on_device, [len(x) for x in on_host]), strict=True))
+
+    def _index(self, name: str) -> Tensor:
+        if self.indexed and name in self._copied:
+            return self._copied[name]
+        return to_device(getattr(self, f"_{name}"), self.device)
+
+    @cached_property
     def grid_index(self) -> Tensor:  # [all real tokens], the position of each in the flattened grid [B * S]
-        return to_device(self._grid_index, self.device)
+        return self._index("grid_index")
 
     @cached_property
     def _grid_index(self) -> Tensor:
@@ -87,7 +114,7 @@ class Layout:
 
     @cached_property
     def source_index(self) -> Tensor:  # [K * T], which of all real tokens is at each position
-        return to_device(self._source_index, self.device)
+        return self._index("source_index")
 
     @cached_property
     def _source_index(self) -> Tensor:
@@ -97,7 +124,25 @@ class Layout:
 
     @cached_property
     def packed_index(self) -> Tensor:  # [all real tokens], the position of each in the flattened packed batch [K * T]
-        return to_device(self.is_real.flatten().nonzero()[:, 0], self.device)
+        return self._index("packed_index")
+
+    @cached_property
+    def _packed_index(self) -> Tensor:
+        return self.is_real.flatten().nonzero()[:, 0]
+
+    @cached_property
+    def _starts(self) -> Tensor:  # [B], the position of each example's first token in the flattened packed batch
+        return self._packed_index[self.lengths.cumsum(0) - self.lengths]
+
+    @cached_property
+    def sequences(self) -> Sequences:
+        """The sequences for attention without padding. Those that fill the batch up are no longer than the longest example."""
+        longest, lengths = int(self.lengths.max()), [0]
+        for own in self.lengths.view(self.runs, -1).tolist():
+            missing = self.tokens - sum(own)
+            lengths += [*own, *[longest] * (missing // longest), *filter(None, [missing % longest])]
+        starts = torch.tensor(lengths).cumsum(0).to(torch.int32)
+        return Sequences(to_device(starts, self.device), longest)
 
     @property
     def indexed(self) -> bool:
@@ -108,19 +153,19 @@ class Layout:
     def _token_at(self) -> Tensor:
         """``[B * S]``, the token at each position of the grid; at padding the first token of the example."""
         real_token = (self.lengths.cumsum(0) - self.lengths)[:, None] + torch.arange(self.length) * self.mask
-        return to_device(self.is_real.flatten().nonzero()[:, 0][real_token.flatten()], self.device)
+        return self._packed_index[real_token.flatten()]
 
     @cached_property
     def _place_of(self) -> Tensor:  # [K * T], the position of each token in the flattened grid
-        return to_device(self._grid_index[self._source_index], self.device)
+        return self._grid_index[self._source_index]
 
     def spread(self, x: Tensor) -> Tensor:
         """``[K, T, ...]`` to ``[B, S, ...]``, with copies of an example's first token as padding. Attention must ignore them."""
-        return x.flatten(0, 1).index_select(0, self._token_at).view(self.batch_size, self.length, *x.shape[2:])
+        return x.flatten(0, 1).index_select(0, self._index("token_at")).view(self.batch_size, self.length, *x.shape[2:])
 
     def gather(self, x: Tensor) -> Tensor:
         """``[B, S, ...]`` to ``[K, T, ...]``, as :meth:`pack`"""
-        return x.flatten(0, 1).index_select(0, self._place_of).view(self.runs, self.tokens, *x.shape[2:])
+        return x.flatten(0, 1).index_select(0, self._index("place_of")).view(self.runs, self.tokens, *x.shape[2:])
 
     @cached_property
     def groups(self) -> list["LengthGroup"]:
@@ -190,10 +235,10 @@ class Layout:
         """
         if not packed:
             return torch.arange(self.batch_size, device=head_position.device) * self.length + head_position
-        tokens = to_device(self.lengths.cumsum(0) - self.lengths, self.device) + head_position
+        tokens = self._index("starts") + head_position
         if self.capacity:
             return torch.cat([tokens, tokens.new_zeros(self.examples - self.batch_size)])
-        return tokens if self.runs == 1 else self.packed_index[tokens]
+        return tokens
 
     def full_mask(self, *, causal: bool) -> Tensor:
         """The attention mask ``[1, 1, S, S]`` of a grid without padding, for which transformers builds none."""

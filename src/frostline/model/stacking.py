@@ -253,10 +253,11 @@ def _scaled_norm(module: nn.Module, parameters: Mapping[str, Tensor], x: Tensor)
     else:
         assert isinstance(module, nn.RMSNorm)
         out = F.rms_norm(x, list(module.normalized_shape), eps=module.eps)
-    for leaf, combine in (("weight", torch.mul), ("bias", torch.add)):
-        if leaf in parameters:
-            out = combine(out, _broadcastable(parameters[leaf], x))
-    return out
+    weight, bias = (_broadcastable(parameters[leaf], x) if leaf in parameters else None for leaf in ("weight", "bias"))
+    if weight is not None and bias is not None:
+        return torch.addcmul(bias, out, weight)
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias
 
 
 def _broadcast(module: nn.Module, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:

@@ -58,14 +58,14 @@ class Problem:
             return F.mse_loss(logits[:, 0].float(), targets.float())
         return self._cross_entropy(logits, targets)
 
-    def losses(self, logits: Tensor, rows: Rows) -> list[Tensor]:
-        """The loss of each of K runs, from logits ``[K, B, C]`` of rows ``[K, B]``.
+    def losses(self, logits: Tensor, rows: Rows) -> Tensor:
+        """The losses of K runs, ``[K]``, from logits ``[K, B, C]`` of rows ``[K, B]``.
 
         Devices other than CPUs compute all of them together, because they take longer to start an operation than to run it.
         """
         if logits.device.type == "cpu" or self.class_weights is not None:
-            return [self.loss(own, some) for own, some in zip(logits, rows, strict=True)]
-        return list(self._by_run(logits, to_device(torch.from_numpy(self.targets[rows]), logits.device)).unbind())
+            return torch.stack([self.loss(own, some) for own, some in zip(logits, rows, strict=True)])
+        return self._by_run(logits, to_device(torch.from_numpy(self.targets[rows]), logits.device))
 
     def _by_run(self, logits: Tensor, targets: Tensor) -> Tensor:  # [K, B, C], [K, B] -> [K]
         if self.task_type == REGRESSION:

@@ -103,8 +103,8 @@ class TagProblem(Problem):
         """The mean cross entropy over the labelled tokens of a batch in float32."""
         return self._mean_of_known(logits, self.token_targets[rows])
 
-    def losses(self, logits: Tensor, rows: Rows) -> list[Tensor]:
-        return [self.loss(own, some) for own, some in zip(logits, rows, strict=True)]
+    def losses(self, logits: Tensor, rows: Rows) -> Tensor:
+        return torch.stack([self.loss(own, some) for own, some in zip(logits, rows, strict=True)])
 
     def weight(self, rows: Rows) -> float:
         targets = self.token_targets[rows]

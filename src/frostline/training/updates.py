@@ -42,8 +42,8 @@ class Updates(Protocol):
     def prepare(self) -> None:
         """Set the parameters of the model for the forward pass of a step."""
 
-    def step(self, losses: Sequence[Tensor]) -> None:
-        """Take one step. ``losses`` are those of the ``counted`` runs. Gradients are cleared."""
+    def step(self, losses: Tensor) -> None:
+        """Take one step. ``losses`` are those of the ``counted`` runs, ``[len(counted)]``. Gradients are cleared."""
 
     def settle(self) -> None:
         """End all runs that have diverged so far."""
@@ -85,7 +85,7 @@ class HostUpdates:
     def prepare(self) -> None:
         self.restraints.before_forward()
 
-    def step(self, losses: Sequence[Tensor]) -> None:
+    def step(self, losses: Tensor) -> None:
         self.number += 1
         self.restraints.after_backward()
         self._clip(losses, f"step {self.number} of {self.total}")
@@ -107,14 +107,14 @@ class HostUpdates:
         self.number = state["number"]
         load_optimizer_state(self.optimizer, self.schedule, state["optimizer"])
 
-    def _clip(self, losses: Sequence[Tensor], step: str) -> None:
+    def _clip(self, losses: Tensor, step: str) -> None:
         """Clip the gradients of each active run; a largest norm of 0 disables clipping.
 
         The gradients of diverged runs are cleared, so that the optimizer does not change their parameters.
         """
         active = [state for state in self.states if state.active]
         norms = [total_norm(state.tensors) for state in active]
-        on_host = torch.stack([torch.stack([x.float() for x in values]) for values in (losses, norms)]).tolist()
+        on_host = torch.stack([losses.float(), torch.stack([norm.float() for norm in norms])]).tolist()
         for state, loss, size, norm in zip(active, *on_host, norms, strict=True):
             if not (math.isfinite(loss) and math.isfinite(size)):
                 what = "gradient" if math.isfinite(loss) else "loss"
@@ -160,14 +160,14 @@ class DeviceUpdates:
         self.restraints.before_forward()
 
     @torch.no_grad()
-    def step(self, losses: Sequence[Tensor]) -> None:
+    def step(self, losses: Tensor) -> None:
         self.number += 1
         if self.scale is not None:
             self.scale.unscale([list(state.learner.learned.values()) for state in self.states])
         self.restraints.after_backward()
         norms = total_norms([state.tensors for state in self.states])
-        skipped = self._skipped(torch.stack([loss.float() for loss in losses]).isfinite(), norms.isfinite())
-        self.taken = self.taken + (1 - skipped)
+        takes = self._takes(losses.abs() < math.inf, norms < math.inf)  # false for NaN
+        self.taken, skipped = self.taken + takes, 1 - takes
         excess = ((norms + 1e-6) / self.max_norm).clamp(min=1.0) if self.max_norm else None
         for n, optimizer in enumerate(self.optimizers):
             optimizer.step_unless(skipped[n], None if excess is None else excess[n], self.taken[n])
@@ -176,8 +176,8 @@ class DeviceUpdates:
         if self.number % READ_EVERY == 0:
             self.settle()
 
-    def _skipped(self, finite_loss: Tensor, finite_norm: Tensor) -> Tensor:
-        """``[K]``: 1 for the runs that skip this step, because they have diverged or their scaled gradients overflowed."""
+    def _takes(self, finite_loss: Tensor, finite_norm: Tensor) -> Tensor:
+        """``[K]``: 1, or 0 for the runs that skip this step, because they have diverged or their scaled gradients overflowed."""
         self.bad_loss = torch.where(finite_loss, self.bad_loss, torch.maximum(self.bad_loss, self.alive))
         acceptable = finite_norm
         if self.scale is not None:
@@ -185,7 +185,7 @@ class DeviceUpdates:
             self.scale.update(~finite_norm)
         self.alive = self.alive * (finite_loss & acceptable)
         self.done = self.done + self.alive
-        return 1 - self.alive * finite_norm
+        return self.alive if self.scale is None else self.alive * finite_norm
 
     def settle(self) -> None:
         alive, done, bad_loss = torch.stack([self.alive, self.done, self.bad_loss]).tolist()  # the only read
