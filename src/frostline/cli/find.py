@@ -8,7 +8,6 @@ from frostline.cli.executor import Executor, with_executor
 from frostline.cli.flags import as_typed, with_settings
 from frostline.cli.help import PanelCommand
 from frostline.cli.program import app
-from frostline.cli.search_plan_output import print_search_plan
 from frostline.search.defaults import DEFAULTS, FULL_RUNS, SECONDS
 from frostline.sweep.specification import CHOSEN_BY_SEARCH
 
@@ -110,6 +109,7 @@ def find(
     settings |= {name: value for name, value in given.items() if value is not None}
     if plan:
         from frostline.api import find
+        from frostline.cli.search_plan_output import print_search_plan
 
         print_search_plan(find.plan(budget=budget, max_k=max_k, exhaustive=exhaustive, processes=processes, **settings))
         return
