@@ -100,9 +100,8 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
                 "tags with --labels."
             )
         rows.append([index[tag] for tag in named])
-        if entities:
-            if orphan := _orphan(words, named, labels):
-                raise FrostlineError(f"{table.location(n, column)}: {orphan}")
+        if entities and (orphan := _orphan(words, named, labels)):
+            raise FrostlineError(f"{table.location(n, column)}: {orphan}")
     targets = np.full((len(rows), max(map(len, rows))), NO_WORD, np.int64)
     for n, row in enumerate(rows):
         targets[n, : len(row)] = row
