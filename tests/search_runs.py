@@ -31,6 +31,7 @@ def record_of(**more: Any) -> SearchRecord:
         "failed_reference": None,
         "requested": [],
         "abandoned": [],
+        "known": [],
         "probes": None,
         "estimates": [],
         "steps": [],

@@ -104,7 +104,23 @@ def test_numbers_with_names() -> None:
             [["O", "I-person", "O"], *TAGS[1:]],
             "the word 'Lee' has the tag 'I-person', and no B-person is before it",
         ),
-        (WORDS, [["B-place", "I-person", "O"], *TAGS[1:]], "no B-person is before it"),
+        (WORDS, [["B-place", "I-person", "O"], *TAGS[1:]], "no B-person is before it; write B-person"),
+        (
+            WORDS,
+            [*TAGS[:2], ["B-person", "I-persn", "O"], *TAGS[3:]],
+            "row 3, column 'ner_tags': the word 'Lee' has the tag 'I-persn', and no B-persn is before it "
+            "(did you mean 'I-person'?); correct it, or write B-persn at the first word of every entity (IOB2).",
+        ),
+        (
+            WORDS,
+            [["B-persn", "I-person", "O"], *TAGS[1:]],
+            "the word 'Lee' has the tag 'I-person' after the tag 'B-persn' (did you mean 'B-person'?); correct that one",
+        ),
+        (
+            WORDS,
+            [["B-person", "I-persons", "O"], *TAGS[1:3], ["B-persons", "O"], *TAGS[4:]],
+            "no B-persons is before it; write B-persons",
+        ),
         (WORDS, [None, *TAGS[1:]], "row 1, column 'ner_tags': the list of tags is missing"),
         (WORDS, [["B-person", None, "O"], *TAGS[1:]], "a word has no tag"),
         ([[], *WORDS[1:]], [[], *TAGS[1:]], "row 1, column 'tokens': the sentence has no words"),

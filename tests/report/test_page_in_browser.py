@@ -168,3 +168,13 @@ def test_the_count_of_failed_runs_opens_their_section(visit: Any, page_folder: C
     assert not page.get_by_text("finished runs failed:").is_visible()
     page.get_by_role("link", name="finished runs failed").click()
     assert page.get_by_text("finished runs failed:").is_visible()
+
+
+def test_a_phone_breaks_code_at_spaces(visit: Any, page_folder: Callable[[str], Path]) -> None:
+    page = visit(page_folder("with_failures"))
+    page.set_viewport_size({"width": 360, "height": 900})
+    heights = page.evaluate(
+        """() => [...document.querySelectorAll("pre.copy span")].filter(word => word.textContent.length < 25)
+            .map(word => word.getBoundingClientRect().height)"""
+    )
+    assert heights and max(heights) == min(heights)  # of one line

@@ -9,6 +9,8 @@ import pytest
 from frostline.sweep.results.sealed import seal
 from frostline.sweep.results.search_record import (
     FILE,
+    as_of_now,
+    newer_runs,
     read_search,
     request_again,
     selected_learning_rates,
@@ -68,3 +70,27 @@ def test_a_k_with_new_learning_rates_has_no_selected_learning_rate() -> None:
     new = {"trainable": "all", "learning_rate": 1e-5}
     assert selected_learning_rates(search, [*done, {**new, "status": "done"}]) == {"last 1": 1e-3}
     assert selected_learning_rates(search, [*done, {**new, "status": "pending"}]) == pairs
+
+
+def row(run: str, trainable: str, *, train_size: int = 20, status: str = "done") -> dict[str, Any]:
+    return {"run": run, "trainable": trainable, "train_size": train_size, "status": status}
+
+
+def test_a_verdict_is_about_the_runs_that_the_search_knew() -> None:
+    advice = (
+        "The next step takes about 20 s, but only 2 s of the budget is left. With --budget 80s, it would be: k = 1."
+    )
+    search = record_of(why=advice, over=True, known=["a", "b"], skipped=["last 1", "last 2"])
+    known = [row("a", "last 0"), row("b", "all")]
+    others = [row("c", "last 1", train_size=10), row("d", "last 1", status="pending")]
+    assert as_of_now(search, [*known, *others]) == search
+    more = as_of_now(search, [*known, row("e", "last 1")])
+    assert more.why == "1 run has been added to this folder since the search ended; the answer counts all."
+    assert list(more.skipped) == ["last 2"] and more.known == search.known
+    two = as_of_now(search, [*known, row("e", "all"), row("f", "all")])
+    assert two.why is not None and two.why.startswith("2 runs have been added") and two.skipped == search.skipped
+
+
+def test_a_search_that_continues_has_no_newer_runs() -> None:
+    assert newer_runs(record_of(over=False), [row("a", "last 0")]) == []
+    assert [one["run"] for one in newer_runs(record_of(over=True), [row("a", "last 0")])] == ["a"]

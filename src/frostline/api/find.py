@@ -7,7 +7,9 @@ from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.data.files import make_folder
 from frostline.data.parsing import parse_duration
+from frostline.fast.garbage_collection import objects_frozen
 from frostline.search.defaults import DEFAULTS
+from frostline.search.plan import SearchPlan
 from frostline.search.search import Search
 from frostline.statistics.tune import FULL, Tune
 from frostline.sweep import slurm
@@ -52,9 +54,7 @@ def find(
     Raises:
         FrostlineError: A setting, the data or the model is unusable; the message says what to do.
     """
-    seconds = _seconds(budget)
-    if processes is not None and processes < 1:
-        raise FrostlineError(f"processes cannot be {processes}: give 1 or more.")
+    seconds = _checked_budget(budget, processes)
     sweep, shown = _grid(max_k, settings), progress or suitable_progress()
     if ray is not None:
         package()
@@ -64,6 +64,40 @@ def find(
         with nullcontext() if ray is None else driver_on(prepared, shown, ray) as driver:
             search = Search.start(prepared, shown, seconds, processes=processes, ray=driver)
             return search.run(exhaustive=exhaustive)
+    finally:
+        shown.close()
+
+
+def plan(
+    *,
+    budget: float | str | None = None,
+    max_k: int | None = None,
+    exhaustive: bool = False,
+    processes: int | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> SearchPlan:
+    """Plan a search: its first steps, its budget, and their time and memory. Nothing is trained or written.
+
+    A few training steps are timed, which takes about ten seconds.
+
+    Args:
+        budget: As for :func:`find`.
+        max_k: As for :func:`find`.
+        exhaustive: As for :func:`find`.
+        processes: As for :func:`find`.
+        progress: Shows progress; by default on the terminal.
+        **settings: As for :func:`find`.
+
+    Raises:
+        FrostlineError: The same errors that :func:`find` raises before the first run.
+    """
+    seconds = _checked_budget(budget, processes)
+    sweep, shown = _grid(max_k, settings), progress or suitable_progress()
+    try:
+        search = Search.without_probes(_prepare(sweep, max_k, shown), shown, seconds, processes)
+        with objects_frozen():
+            return SearchPlan.of(search, exhaustive=exhaustive)
     finally:
         shown.close()
 
@@ -93,7 +127,7 @@ def submit(
     Raises:
         FrostlineError: As for :func:`find`. Or sbatch is not there or refuses the script.
     """
-    seconds = _seconds(budget)
+    seconds = _checked_budget(budget)
     sweep, shown = _grid(max_k, settings), progress or suitable_progress()
     try:
         prepared = _prepare(sweep, max_k, shown)
@@ -106,8 +140,10 @@ def submit(
     return slurm.submit(sweep.out, script)
 
 
-def _seconds(budget: float | str | None) -> float | None:
-    """A budget in seconds."""
+def _checked_budget(budget: float | str | None, processes: int | None = None) -> float | None:
+    """A budget in seconds; an impossible budget or number of processes is refused."""
+    if processes is not None and processes < 1:
+        raise FrostlineError(f"processes cannot be {processes}: give 1 or more.")
     if isinstance(budget, str):
         budget = parse_duration(budget)
     if budget is not None and not budget > 0:

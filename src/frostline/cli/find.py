@@ -53,6 +53,14 @@ EvaluationsPerEpoch = Annotated[
 Exhaustive = Annotated[
     bool, typer.Option("--exhaustive", help="Train the whole grid, to verify the search.", rich_help_panel=SEARCH)
 ]
+Plan = Annotated[
+    bool,
+    typer.Option(
+        "--plan",
+        help="Show the budget, the first steps, and the time, memory and disk space that they need; train and write nothing.",
+        rich_help_panel=SEARCH,
+    ),
+]
 
 Processes = Annotated[
     int | None,
@@ -82,11 +90,12 @@ def find(
     evaluations_per_epoch: EvaluationsPerEpoch = None,
     exhaustive: Exhaustive = False,
     processes: Processes = None,
+    plan: Plan = False,
 ) -> None:
     """Search for what to tune, with few runs.
 
     Needs --model and one of --train, --data and --glue. Ctrl-C interrupts the search and writes the best answer so far; the
-    same command continues it. The report shows every step of the search and its reason.
+    same command continues it. The report shows every step of the search and its reason. --plan shows beforehand what it costs.
 
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """
@@ -98,4 +107,10 @@ def find(
         "evaluations_per_epoch": evaluations_per_epoch,
     }
     settings |= {name: value for name, value in given.items() if value is not None}
+    if plan:
+        from frostline.api import find
+        from frostline.cli.search_plan_output import print_search_plan
+
+        print_search_plan(find.plan(budget=budget, max_k=max_k, exhaustive=exhaustive, processes=processes, **settings))
+        return
     who.search(processes, budget=budget, max_k=max_k, exhaustive=exhaustive, **settings)

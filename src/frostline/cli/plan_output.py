@@ -12,15 +12,24 @@ def print_plan(plan: Any) -> None:
     """Print the runs of a plan, the hidden states that they share, and the disk space that they need."""
     for note in plan.notes:
         print(note)
-    device = plan.device
-    print(
-        f"\nDevice: {device.name}, {size_of(device.memory.free)} free of {size_of(device.memory.total)}, {device.precision}."
-    )
+    print_device(plan.device)
     print(f"{len(plan.runs)} runs, {len(plan.done)} of them done; {plan.parameters:,} parameters in the model.")
     rows = list(_plan_rows(plan))
     print_table(rows, tuple(rows[0]))
     _print_too_large(rows)
     _print_shared(plan)
+    print_space(plan)
+
+
+def print_device(device: Any) -> None:
+    """Print the device that trains, and its memory."""
+    print(
+        f"\nDevice: {device.name}, {size_of(device.memory.free)} free of {size_of(device.memory.total)}, {device.precision}."
+    )
+
+
+def print_space(plan: Any) -> None:
+    """Print the disk space that is free and needed, and how many examples are truncated."""
     print(f"Free for the cache: {size_of(plan.free_bytes)}. The output folder takes up to {size_of(plan.disk_bytes)}.")
     truncated = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
     print(f"Examples truncated at {plan.max_length} tokens, of those in use: {truncated}.")

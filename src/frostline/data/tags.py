@@ -100,8 +100,8 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
                 "tags with --labels."
             )
         rows.append([index[tag] for tag in named])
-        if entities:
-            _refuse_orphan(table, column, n, words, named)
+        if entities and (orphan := _orphan(words, named, labels)):
+            raise FrostlineError(f"{table.location(n, column)}: {orphan}")
     targets = np.full((len(rows), max(map(len, rows))), NO_WORD, np.int64)
     for n, row in enumerate(rows):
         targets[n, : len(row)] = row
@@ -142,15 +142,33 @@ def _named(tag: Any, labels: Sequence[str]) -> Any:
     return labels[int(tag)] if number and 0 <= int(tag) < len(labels) else tag
 
 
-def _refuse_orphan(table: Table, column: str, index: int, words: Sequence[str], tags: Sequence[str]) -> None:
-    """Raise an error if an entity begins with ``I-``."""
-    for n, (before, tag) in enumerate(pairwise([OUTSIDE, *tags])):
+def _orphan(words: Sequence[str], tags: Sequence[str], labels: Sequence[str]) -> str | None:
+    """What is wrong with the first entity that begins with ``I-``; None if all begin with ``B-``.
+
+    It may be an entity that has two types only because of a typo in one of its tags.
+    """
+    for word, (before, tag) in zip(words, pairwise([OUTSIDE, *tags]), strict=True):
         if tag.startswith(INSIDE) and entity_type(before) != entity_type(tag):
             begin = f"{BEGIN}{entity_type(tag)}"
-            raise FrostlineError(
-                f"{table.location(index, column)}: the word {quoted(words[n])} has the tag {quoted(tag)}, and no {begin} is "
-                f"before it; write {begin} at the first word of every entity (IOB2)."
-            )
+            has = f"the word {quoted(word)} has the tag {quoted(tag)}"
+            iob2 = f"write {begin} at the first word of every entity (IOB2)."
+            if meant := _meant(tag, labels):
+                return f"{has}, and no {begin} is before it{meant}; correct it, or {iob2}"
+            if meant := _meant(before, labels):
+                return f"{has} after the tag {quoted(before)}{meant}; correct that one, or {iob2}"
+            return f"{has}, and no {begin} is before it; {iob2}"
+    return None
+
+
+def _meant(tag: str, labels: Sequence[str]) -> str:
+    """The most similar tag, if this one looks like a typo: ``B-`` or ``I-`` of a type of which the other one is nowhere."""
+
+    def is_pair(one: str) -> bool:
+        return {f"{BEGIN}{entity_type(one)}", f"{INSIDE}{entity_type(one)}"} <= set(labels)
+
+    if tag == OUTSIDE or is_pair(tag):
+        return ""
+    return did_you_mean(tag, [one for one in labels if one[: len(BEGIN)] == tag[: len(BEGIN)] and is_pair(one)])
 
 
 def _order_of_entities(tag: str) -> tuple[bool, str, str]:

@@ -19,7 +19,7 @@ from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.alternatives import read_alternatives
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.inside import read_inside, require_inside
-from frostline.sweep.results.search_record import read_search
+from frostline.sweep.results.search_record import as_of_now, read_search
 from frostline.sweep.results.tables import write_tables
 from frostline.sweep.specification import SweepSpec
 
@@ -57,7 +57,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
         if command and not answer["runs"]["pending"]:
             first["sentence"] += f" To be surer: `{command}`."
     answer["sentence"], answer["decision"] = first["sentence"], first["decision"]
-    answer["search"] = search and search.to_json()
+    answer["search"] = search and as_of_now(search, rows).to_json()
     answer |= by_class(answer["sizes"][0], validation, predictions, _of_outputs(folder.spec, first["recommended"]))
     test = _labelled(folder, "test") if folder.is_complete else None
     if test is not None:

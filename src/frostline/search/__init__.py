@@ -2,8 +2,8 @@
 
 Start with ``race.py``: it decides what to train next from the scores and times seen so far, and touches no model.
 ``scoreboard.py`` holds them, ``outlook.py`` says what they tell about every choice, and ``candidates.py`` ranks what may be
-trained next. ``trials.py`` has the data types, and ``runs.py`` their runs. ``search.py`` trains the steps of the race, and
-``recorder.py`` writes ``search.json``. ``probing.py`` fits models that train no layer, and ``estimates.py`` estimates k from
-them. ``defaults.py`` has the default settings.
+trained next. ``opening.py`` has the first steps, and ``plan.py`` forecasts them. ``trials.py`` has the data types, and
+``runs.py`` their runs. ``search.py`` trains the steps of the race, and ``recorder.py`` writes ``search.json``. ``probing.py``
+fits models that train no layer, and ``estimates.py`` estimates k from them. ``defaults.py`` has the default settings.
 May import data, statistics, fast, model, frozen, training, sweep and report.
 """

@@ -13,3 +13,12 @@ DEFAULTS: dict[str, Any] = {
     "folds": "auto",
     "evaluations_per_epoch": 0,  # selecting the best epoch on validation takes time, and its score is too optimistic
 }
+
+
+def default_budget(seconds: float) -> float:
+    """Wall-clock seconds of training, if no budget is given.
+
+    Args:
+        seconds: Of one run of the reference, divided by the number of runs that are trained at the same time.
+    """
+    return max(SECONDS, FULL_RUNS * seconds)

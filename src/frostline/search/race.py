@@ -14,6 +14,7 @@ import numpy as np
 
 from frostline.data.parsing import duration_at_least
 from frostline.data.wording import duration
+from frostline.search import opening
 from frostline.search.candidates import NEGLIGIBLE, Candidate, candidates, next_seed
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import NOTHING_LEARNED, Step, Trial, Verdict, in_words, reference_failed
@@ -53,15 +54,15 @@ def race(board: Scoreboard) -> Steps:
                 return
             yield from train(trials, f"Try a lower learning rate for {in_words(tune)}.")
 
-    yield from train(settings.trials(0, rate, settings.seeds[:2]), "k = 0 first: it is the cheapest.")
+    head, rates = opening.classifier_head(settings), opening.learning_rates(settings)
+    yield from train(head.trials, head.why)
     if board.is_sufficient(0):
         return Verdict(HEAD_IS_ENOUGH)
     if settings.alternative_score > settings.sufficient_score:
         return Verdict(ALTERNATIVE_IS_ENOUGH)
 
     first = settings.learning_rate_k
-    highest = [Trial(first, one, seed) for one in settings.learning_rates[-2:]]
-    yield from train(highest, f"Compare learning rates at {in_words(first)}, where a run is cheap.")
+    yield from train(rates.trials, rates.why)
     yield from try_lower_rates(first)
     rate = board.best_learning_rate(first) or rate
     no_reference = yield from _train_reference(board, train, try_lower_rates, rate)
@@ -85,19 +86,14 @@ def _train_reference(
         board: The scoreboard.
         train: Trains trials.
         try_lower_rates: Tries lower learning rates of a k.
-        rate: The best learning rate of a small k. The reference often needs a lower one.
+        rate: The best learning rate of a small k.
     """
     settings, reference = board.settings, board.settings.reference
-    usual = rate if settings.learning_rate_k == reference else min(rate, settings.middle_rate())
-    other = rate if rate != usual else settings.next_lower(usual)
-    both = [Trial(reference, usual, settings.seeds[0])]
-    if other is not None:
-        both.append(Trial(reference, other, settings.seeds[0]))
-    elif settings.workers > 1:
-        both.extend(Trial(reference, usual, seed) for seed in settings.seeds[1:2])
+    step = opening.reference(settings, rate)
+    both = step.trials
     if settings.budget is not None and board.best_learning_rate(reference) is None and not board.fits_budget(both[:1]):
         return Verdict(_over_budget(board, both[0]), no_reference=True)
-    yield from train(both if board.fits_budget(both) else both[:1], f"Train {in_words(reference)}.")
+    yield from train(both if board.fits_budget(both) else both[:1], step.why)
     if board.best_learning_rate(reference) is None:
         yield from try_lower_rates(reference)
     if board.best_learning_rate(reference) is None:

@@ -71,6 +71,7 @@ class Recorder:
             skipped=[name_of(k) for k in settings.choices if k not in tried],
             requested=sorted(self.requested),
             abandoned=self._abandoned() if over else [],
+            known=sorted(self.store.ended()) if over else [],
             estimates=[{"by": by, "k": k} for by, k in self.estimates.items() if k is not None],
             **self._settings(),
             **self._results(),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from frostline.search.defaults import FULL_RUNS, SECONDS
+from frostline.search.defaults import default_budget
 from frostline.search.outlook import Outlook
 from frostline.search.trials import Outcome, RaceSettings, Trial
 from frostline.statistics.evidence import Evidence, Run
@@ -50,7 +50,7 @@ class Scoreboard:
         if self.settings.budget is not None:
             return self.settings.budget
         shares = self._reference_seconds or [self.run_seconds(self.settings.reference) / self.settings.workers]
-        return max(SECONDS, FULL_RUNS * float(np.median(shares)))
+        return default_budget(float(np.median(shares)))
 
     @property
     def budget_is_final(self) -> bool:

@@ -95,9 +95,17 @@ class Search:
     @classmethod
     def plan(cls, prepared: Prepared, progress: Progress, budget: float | None, *, exhaustive: bool) -> None:
         """Write the first step into the folder, which no result decides, so that other processes can begin with it."""
-        nothing = Alternatives(None, None, {}, {})
-        search = cls._of(prepared, progress, runs_of(prepared), budget, nothing, {})
-        search._request(search._whole_grid() if exhaustive else next(race(search.board)))
+        search = cls.without_probes(prepared, progress, budget)
+        search._request(search.whole_grid() if exhaustive else next(race(search.board)))
+
+    @classmethod
+    def without_probes(
+        cls, prepared: Prepared, progress: Progress, budget: float | None, processes: int | None = None
+    ) -> Self:
+        """Set up the race before models that train no layer are fitted, so with no estimate of k. Nothing is written."""
+        runs, nothing = runs_of(prepared), Alternatives(None, None, {}, {})
+        together = run_together(prepared, runs, processes, None)
+        return cls._of(prepared, progress, runs, budget, nothing, {}, together=together)
 
     @classmethod
     def _of(
@@ -169,7 +177,7 @@ class Search:
 
     def _grid(self) -> Verdict:
         """Train every run of the grid in one step."""
-        step = self._whole_grid()
+        step = self.whole_grid()
         self.board.steps.append(step.trials)
         self._train_step(step)
         trained, settings = "The whole grid was trained.", self.board.settings
@@ -179,7 +187,7 @@ class Search:
             return Verdict(f"{trained} {NOTHING_LEARNED}", nothing_learned=True)
         return Verdict(trained)
 
-    def _whole_grid(self) -> Step:
+    def whole_grid(self) -> Step:
         return Step(tuple(self.runs), "Train the whole grid (--exhaustive).")
 
     def _train_step(self, step: Step) -> None:

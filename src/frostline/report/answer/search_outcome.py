@@ -1,9 +1,11 @@
 """The state of a search, which the answer about its runs depends on."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from frostline.data.wording import capitalized
+from frostline.report.names import tuning
 from frostline.statistics.outcomes import ANSWERS
 
 if TYPE_CHECKING:
@@ -54,12 +56,21 @@ class SearchOutcome:
         return self.train_size in (None, train_size)
 
 
-def _instead(search: "SearchRecord", rows: Iterable[Mapping[str, Any]]) -> str | None:
-    """The sentence of a search whose reference failed; None if it has a result, or if newer runs give one."""
+def _instead(search: "SearchRecord", rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """The sentence of a search whose reference has no result; None if it has one, maybe from a newer run."""
+    from frostline.sweep.results.search_record import newer_runs
+
     failed = search.failed_reference
-    if failed and not any(row["trainable"] == failed and row["outcome"] in ANSWERS for row in rows):
+    of_reference = [row for row in rows if row["trainable"] == failed]
+    if not failed or any(row["outcome"] in ANSWERS for row in of_reference):
+        return None
+    newer = newer_runs(search, rows)
+    if not newer:
         return search.why
-    return None
+    if any(row["trainable"] == failed for row in newer):
+        return f"No run of {tuning(failed)} has a usable score, so nothing can be compared with it."
+    again = "search again with a larger --budget, or add it with --tune of `frostline sweep`"
+    return f"{capitalized(tuning(failed))} has no result: {again}."
 
 
 NO_SEARCH = SearchOutcome()

@@ -37,12 +37,12 @@ def _step(number: int, step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _caption(found: Mapping[str, Any]) -> str:
-    """The training time and its budget, why the search ended, and every k that it did not train."""
+    """The training time and its budget, the end of the search, and every k that it did not train."""
     budget, skipped = found["budget_seconds"], ", ".join(trainable(name) for name in found["skipped"])
     spent = f"{formatting.seconds(found['spent_seconds'])} of training"
     if budget is not None:
         spent += f" within a budget of {formatting.seconds(budget)}"
-    ended = f"Why it ended: {found['why']}" if found["why"] else "It has not ended."
+    ended = found["why"] or "It has not ended."
     return f"Every step with its reason; {spent}. {ended} {f'Not trained: {skipped}.' if skipped else 'Every k was trained.'}"
 
 

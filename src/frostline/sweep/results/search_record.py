@@ -36,6 +36,7 @@ class SearchRecord:
         failed_reference: The reference, if it could not be trained; then nothing is recommended.
         requested: Digests of the runs that this search, or an earlier one in the folder, requested.
         abandoned: Digests of runs that only an earlier search requested and that will not be finished.
+        known: Digests of all runs in the folder that had ended when the search did. Its verdict is about these.
         probes: The facts of the probes on frozen features, or None.
         estimates: Estimates of k from the probes: ``by`` and ``k``.
         steps: Each with ``why``, ``results_so_far`` (before the step), ``seconds`` and ``runs``.
@@ -57,6 +58,7 @@ class SearchRecord:
     failed_reference: str | None
     requested: Sequence[str]
     abandoned: Sequence[str]
+    known: Sequence[str]
     probes: Facts | None
     estimates: Sequence[Facts]
     steps: Sequence[Facts]
@@ -97,6 +99,23 @@ def request_again(out: Path, runs: Set[str]) -> None:
     search = read_search(out)
     if search and runs & set(search.abandoned):
         write_search(out, replace(search, abandoned=sorted(set(search.abandoned) - runs)))
+
+
+def newer_runs(search: SearchRecord, rows: Iterable[Facts]) -> list[Facts]:
+    """The runs with the train size of a search that have ended since it ended itself; none if it has not."""
+    of_size = [row for row in rows if row["train_size"] == search.train_size and row["status"] != "pending"]
+    return [row for row in of_size if search.over and row["run"] not in search.known]
+
+
+def as_of_now(search: SearchRecord, rows: Sequence[Facts]) -> SearchRecord:
+    """The record with its verdict and its ``skipped`` brought up to date, if runs have been trained since it ended."""
+    newer = newer_runs(search, rows)
+    if not newer:
+        return search
+    since = "1 run has" if len(newer) == 1 else f"{len(newer)} runs have"
+    why = f"{since} been added to this folder since the search ended; the answer counts all."
+    trained = {row["trainable"] for row in newer}
+    return replace(search, why=why, skipped=[k for k in search.skipped if k not in trained])
 
 
 def selected_learning_rates(search: SearchRecord, rows: Sequence[Facts]) -> dict[str, float]:

@@ -1,0 +1,81 @@
+"""The printed plan of a search."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frostline.api import find
+from frostline.cli.search_plan_output import print_search_plan
+from frostline.search.plan import SearchPlan
+from frostline.sweep.progress import Progress
+from frostline.sweep.results.forecast_record import Cell, Forecast
+from tiny import SMALL, Frostline
+
+
+def forecast(*args: Any, **more: Any) -> Forecast:
+    """A run of full fine-tuning takes 40 s."""
+    return Forecast((Cell("all", 100, 9, 1.0, 1.0, 40.0, 1e9, 70.0, timed=True, stack=1),), 2.0, 0.0)
+
+
+@pytest.fixture(scope="module")
+def made(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> SearchPlan:
+    """A plan in which every step takes 3 s."""
+    settings = {**SMALL, "model": tiny_bert, "train": tiny_table, "out": tmp_path_factory.mktemp("plan") / "o"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("frostline.search.plan.make_forecast", forecast)
+        plan = find.plan(progress=Progress(), **settings)
+    return replace(plan, steps=tuple(replace(step, seconds=3.0) for step in plan.steps))
+
+
+def printed(made: SearchPlan, capsys: pytest.CaptureFixture[str]) -> str:
+    print_search_plan(made)
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_plan_says_what_a_search_costs(made: SearchPlan, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = printed(made, capsys)
+    assert "Full fine-tuning: about 40 s a run (70 s with transformers' Trainer) and 1.00 GB of memory." in shown
+    assert "Budget: 2 min 40 s of training, the larger of 4 such runs and 120 s; --budget sets another." in shown
+    assert "k = 0 first: it is the cheapest." in shown and "Train full fine-tuning." in shown
+    assert "The output folder takes up to" in shown and "Hidden states of the frozen layers:" in shown
+    assert "nothing can be compared" not in shown
+
+
+def test_a_budget_that_is_too_small_is_named_with_one_that_is_not(
+    made: SearchPlan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = printed(replace(made, budget=45.0, budget_given=True), capsys)
+    assert "Budget: 45 s of training, as given. It ends before full fine-tuning has run" in shown
+    assert "give at least --budget 46s." in shown
+    assert "nothing can be compared" not in printed(replace(made, budget=46.0, budget_given=True), capsys)
+
+
+def test_a_plan_counts_what_an_earlier_search_spent(made: SearchPlan, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = printed(replace(made, spent=30.0, budget=75.0, budget_given=True), capsys)
+    assert "A search in this folder has spent 30 s; this one continues it." in shown
+    assert "give at least --budget 76s." in shown
+
+
+def test_a_reference_without_a_forecast(made: SearchPlan, capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = replace(made, of_reference=None, budget=None)
+    assert "Full fine-tuning: no forecast, because all its runs are done." in printed(nothing, capsys)
+    untimed = replace(nothing, plan=replace(made.plan, forecast=None))
+    shown = printed(untimed, capsys)
+    assert "because no step could be timed. Budget: the larger of 4 such runs and 120 s." in shown
+
+
+def test_a_reference_that_is_too_large_for_the_memory(made: SearchPlan, capsys: pytest.CaptureFixture[str]) -> None:
+    assert made.of_reference is not None
+    large = replace(made, of_reference=replace(made.of_reference, memory_bytes=1e15))
+    assert "That is more than is free: give --max-k" in printed(large, capsys)
+    assert "--exhaustive" in printed(replace(made, exhaustive=True), capsys)
+
+
+def test_the_flag_plans_and_writes_nothing(
+    frostline: Frostline, tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frostline.search.plan.make_forecast", forecast)
+    got = frostline("find", "--model", tiny_bert, "--train", tiny_table, "--out", "f", "--plan")
+    assert got.code == 0 and "first steps" in got.out and not (tmp_path / "f").exists()

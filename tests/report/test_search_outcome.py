@@ -1,0 +1,40 @@
+"""The state of a search, as the answer about the runs in its folder needs it."""
+
+from typing import Any
+
+from frostline.report.answer.search_outcome import SearchOutcome
+from search_runs import record_of
+
+ADVICE = "Full fine-tuning was not run: only 2 s of the budget are left. Give at least --budget 40s."
+
+
+def row(run: str, trainable: str, outcome: str | None = "ok", status: str = "done") -> dict[str, Any]:
+    about = {"run": run, "trainable": trainable, "train_size": 20, "learning_rate": 1e-4, "seed": 0}
+    return {**about, "status": status, "outcome": outcome}
+
+
+def instead(*rows: dict[str, Any]) -> str | None:
+    """The sentence of a search that ended without full fine-tuning, for a folder with these runs."""
+    search = record_of(why=ADVICE, over=True, known=["a"], failed_reference="all")
+    return SearchOutcome.of(search, rows, ()).instead
+
+
+def test_the_budget_of_the_search_is_named_only_for_the_runs_that_it_knew() -> None:
+    known = row("a", "last 0")
+    assert instead(known) == ADVICE
+    newer = instead(known, row("b", "last 1"))
+    assert newer is not None and newer.startswith("Full fine-tuning has no result: search again with a larger --budget")
+    assert "40s" not in newer and "2 s" not in newer
+
+
+def test_a_newer_run_of_full_fine_tuning_ends_the_advice() -> None:
+    known = row("a", "last 0")
+    assert instead(known, row("b", "all")) is None
+    assert instead(known, row("b", "all", None, "pending")) == ADVICE
+    unusable = "No run of full fine-tuning has a usable score, so nothing can be compared with it."
+    assert instead(known, row("b", "all", "diverged")) == instead(known, row("b", "all", None, "failed")) == unusable
+
+
+def test_a_k_that_was_trained_since_is_not_skipped() -> None:
+    search = record_of(over=True, known=["a"], skipped=["last 1", "last 2"])
+    assert SearchOutcome.of(search, [row("a", "last 0"), row("b", "last 1")], ()).skipped == ["last 2"]
