@@ -56,6 +56,11 @@ def test_every_way_has_the_same_number_of_runs(compared: tuple[Path, dict[str, A
     assert usable and {choice["choice"] for choice in answer["sizes"][0]["choices"]} == usable
 
 
+def test_by_default_every_way_has_as_many_learning_rates() -> None:
+    spec = sweep_of("head,last-1,lora-1,bilstm,mean-pooled-0,setfit,full", model="m", train="t.csv", out="o").spec
+    assert {tune: len(spec.learning_rate_pairs(tune)) for tune in spec.tune} == dict.fromkeys(spec.tune, 3)
+
+
 def test_the_cost_of_a_way_is_the_share_of_layers_that_run(compared: tuple[Path, dict[str, Any]]) -> None:
     cells = {cell["trainable"]: cell for cell in compared[1]["sizes"][0]["cells"]}
     shares = {name: cell["tuned_share"] for name, cell in cells.items()}
@@ -100,7 +105,7 @@ def test_the_saved_model_of_a_way_opens_with_transformers_alone(
 
 
 def test_a_killed_comparison_goes_on_to_the_same_results(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
-    """A phase that ended is not kept: the run starts again, and a run is a pure function of its specification."""
+    """A killed run ends as if it had never been killed, from a checkpoint or from its start."""
 
     class Killed(Progress):
         def set_done(self, cost: float) -> None:

@@ -16,12 +16,14 @@ def test_values_relative_to_the_number_of_layers() -> None:
     assert tune_values("0..L:2", 12) == [0, 2, 4, 6, 8, 10, 12]
     assert tune_values("0, L/6, L/3, 2L/3, 5L/6, L, all", 12) == [0, 2, 4, 8, 10, 12, "all"]
     assert tune_values("named, 3, 1", 12) == [1, 3, "named"]
+    assert tune_values("full, last-2, head, last-L/2", 12) == [0, 2, 6, "all"]
 
 
 def test_ways_relative_to_the_number_of_layers() -> None:
     assert tune_values("0, lora-1..L/2, llrd, transferred-0..L", 3) == [
         *(0, "lora-1", "llrd", "transferred-0", "transferred-1", "transferred-2", "all")
     ]
+    assert tune_values("bilstm, bilstm-4, probe", 3) == ["bilstm", "bilstm-4", "probe"]
     with pytest.raises(FrostlineError, match="'lorra-2' is not a number of layers"):
         tune_values("lorra-2", 12)
 

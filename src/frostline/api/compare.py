@@ -6,13 +6,15 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.sweep.progress import Progress
-from frostline.training.ways.names import DEFAULT_LEARNING_RATES, DEFAULT_WAYS
+from frostline.training.ways.names import DEFAULT_RATES, DEFAULT_WAYS
 
 
 def compare(
     *, ways: str | Sequence[str] = DEFAULT_WAYS, progress: Progress | None = None, **settings: Any
 ) -> dict[str, Any]:
-    """Train ways to tune on the same examples with the same number of learning rates, and recommend one.
+    """Train ways to tune on the same examples, and recommend one.
+
+    By default, each has three learning rates. Those of what trains only a head are ``head_learning_rate``.
 
     Args:
         ways: Names of ways, or a text with commas between them. At least one of them is a k or full fine-tuning.
@@ -37,4 +39,4 @@ def sweep_of(ways: str | Sequence[str], *, progress: Progress | None = None, **s
     """
     if settings.get("tune") is not None:
         raise FrostlineError("A comparison has ways instead of tune: give --ways, such as last-2,lora-2,full.")
-    return Sweep(progress=progress, **{"learning_rate": DEFAULT_LEARNING_RATES, **settings, "tune": ways})
+    return Sweep(progress=progress, **{**DEFAULT_RATES, **settings, "tune": ways})

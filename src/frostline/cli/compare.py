@@ -10,7 +10,7 @@ from frostline.cli.help import PanelCommand
 from frostline.cli.plan_output import print_groups, print_plan
 from frostline.cli.program import app
 from frostline.cli.sweep import DryRun
-from frostline.training.ways.names import DEFAULT_LEARNING_RATES, DEFAULT_WAYS, EXAMPLES
+from frostline.training.ways.names import DEFAULT_RATES, DEFAULT_WAYS, EXAMPLES
 
 Ways = Annotated[
     str,
@@ -23,7 +23,7 @@ Ways = Annotated[
 
 
 @app.command(cls=PanelCommand, short_help="Compare other ways to tune with the last k layers.")
-@with_settings(leave_out=("tune",), others={"out": "frostline-compare", "learning_rate": DEFAULT_LEARNING_RATES})
+@with_settings(leave_out=("tune",), others={"out": "frostline-compare", **DEFAULT_RATES})
 @with_executor
 def compare(
     settings: dict[str, Any],
@@ -34,8 +34,9 @@ def compare(
 ) -> None:
     """Compare other ways to tune with the last k layers, and recommend one: score against cost.
 
-    Needs --model and one of --train, --data and --glue. Every way is trained with as many learning rates, by default three.
-    Run the same command again to continue where it stopped. More ways, seeds or train sizes add to the folder.
+    Needs --model and one of --train, --data and --glue. Every way is trained with three learning rates by default. Those of
+    ways that train only a head are --head-learning-rate. Run the same command again to continue where it stopped. More ways,
+    seeds or train sizes add to the folder.
 
     Example: frostline compare --model ORG/NAME --train reviews.csv --ways last-2,lora-2,lp-ft,full --out ways
     """

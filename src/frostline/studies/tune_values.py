@@ -9,10 +9,11 @@ from frostline.data.parsing import comma_separated
 from frostline.statistics.tune import FULL, NAMED, Tune
 from frostline.training.ways.names import NAMED_WAYS, NUMBERED_WAYS
 
+LAST = "last"  # last-2 is k = 2
 TERM = r"(?:\d+|\d*L)(?:/[1-9]\d*)?"  # 3, L, 2L/3
 TERM_PARTS = re.compile(r"(?P<factor>\d*)(?P<layers>L?)(/(?P<divisor>\d+))?")
 RANGE = re.compile(rf"((?P<kind>[a-z][a-z0-9-]*)-)?(?P<first>{TERM})(\.\.(?P<last>{TERM})(:(?P<step>[1-9]\d*))?)?")
-WORDS: Mapping[str, Tune] = {FULL: FULL, NAMED: NAMED}
+WORDS: Mapping[str, Tune] = {FULL: FULL, "full": FULL, NAMED: NAMED, "head": 0, **{name: name for name in NAMED_WAYS}}
 
 
 def tune_values(expression: str | Sequence[Any], layers: int) -> list[Tune]:
@@ -36,17 +37,14 @@ def tune_values(expression: str | Sequence[Any], layers: int) -> list[Tune]:
             found.append(WORDS[part])
             continue
         match = RANGE.fullmatch(part)
-        if match is None and part in NAMED_WAYS:
-            found.append(part)
-            continue
-        if match is None or match["kind"] not in (None, *NUMBERED_WAYS):
+        if match is None or match["kind"] not in (None, LAST, *NUMBERED_WAYS):
             raise FrostlineError(
                 f"--tune {part!r} is not a number of layers: give numbers, shares of L such as L/2, ranges such as 0..L or "
                 "0..L:2, all, named, or ways to tune such as lora-2, separated by commas."
             )
         first, last = (_term_value(match[name] or match["first"], layers) for name in ("first", "last"))
         numbers = range(first, last + 1, int(match["step"] or 1))
-        found += [_way(match["kind"], k, layers) for k in numbers] if match["kind"] else numbers
+        found += [_way(match["kind"], k, layers) for k in numbers] if match["kind"] not in (None, LAST) else numbers
     ks = sorted({k for k in found if isinstance(k, int)})
     return [*ks, *dict.fromkeys(k for k in found if not isinstance(k, int))]
 

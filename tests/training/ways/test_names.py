@@ -38,5 +38,7 @@ def test_own_ways_come_first() -> None:
 def test_an_unknown_name_lists_the_nearest() -> None:
     with pytest.raises(FrostlineError, match=r"no way to tune called 'mixot' \(did you mean 'mixout'\?\)"):
         way_named("mixot", {})
+    with pytest.raises(FrostlineError, match="no way to tune called 'lora-02'"):
+        way_named("lora-02", {})
     with pytest.raises(FrostlineError, match=r"choose from llrds, lora-all, .*, lora-2, .*, last-2"):
         way_named("zzzz", {"llrds": Way()})

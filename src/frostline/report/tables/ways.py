@@ -14,8 +14,9 @@ from frostline.training.ways.way import Way
 CAPTION = (
     "Each way beside the largest k that costs at most as much, by the share of layers that run in training: the points that it "
     "is expected to score above that k, their 95 % interval, and the probability that it scores higher. Time and memory are "
-    "measured. Each way has as many learning rates as every k above 0, and is shown at its best one. Before "
-    "any run, a way is expected to score as that k, because the best of many ways partly looks best by luck."
+    "measured. Each way that tunes layers has as many learning rates as every k above 0. Ways that train only a head have "
+    "learning rates of their own. Each is shown at its best one. Before any run, a way is expected to score as that k, because "
+    "the best of many ways partly looks best by luck."
 )
 NO_K = " Where nothing is beside a way, no k costs as little: add head, or fewer last layers, to --ways."
 

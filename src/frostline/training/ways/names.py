@@ -10,7 +10,10 @@ from frostline.statistics.tune import FULL, NAMED, Tune, is_way, tune_of
 from frostline.training.ways.way import Way
 
 DEFAULT_WAYS = "last-2,lora-2,llrd,lp-ft,gradual,reinit-2,full"  # of a comparison
-DEFAULT_LEARNING_RATES = (2e-5, 5e-5, 1e-4)  # of a comparison
+DEFAULT_RATES: Mapping[str, tuple[float, ...]] = {  # of a comparison: as many for what trains only a head
+    "learning_rate": (2e-5, 5e-5, 1e-4),
+    "head_learning_rate": (1e-3, 3e-3, 1e-2),
+}
 LORA_RANK, LORA_RATES = 8, 10.0  # LoRA is trained at ten times the learning rates of whole matrices
 NAMED_WAYS: Mapping[str, Way] = {
     "lora-all": Way(tune=FULL, low_rank=LORA_RANK, rate_factor=LORA_RATES),
@@ -88,7 +91,7 @@ def _numbered(name: str) -> Way | None:
     if kind not in NUMBERED_WAYS or not digits.isdecimal():
         return None
     count = int(digits)
-    if not count and kind not in NONE_TOO:
+    if digits != str(count) or (not count and kind not in NONE_TOO):
         return None
     match kind:
         case "spectrum":

@@ -47,11 +47,12 @@ def require_suitable(spec: RunSpec, pretrained: Pretrained, task_type: str) -> N
                 f"{spec.trainable}: the head is fitted on one vector for each text, but words have tags: leave it out."
             )
         last_linear(pretrained.model, anatomy)
-    if way.only != "all" and not any(anatomy.places[name].startswith("layer") for name in names):
+    of_layers = {name for name in names if anatomy.places[name].startswith("layer")}
+    if way.only != "all" and not of_layers:
         raise FrostlineError(
             f"{spec.trainable}: the layers of {pretrained.name} have no {way.only}: choose another way."
         )
-    if way.low_rank and not names & anatomy.matrices:
+    if way.low_rank and not of_layers & anatomy.matrices:
         raise FrostlineError(
             f"{spec.trainable}: the layers of {pretrained.name} have no linear modules: choose another way."
         )

@@ -195,6 +195,9 @@ class Way(BaseModel):
             raise ValueError("modules is empty: give module paths, or leave it out")
         if self.layers != "last" and self.tune == FULL:
             raise ValueError(f"layers = {self.layers!r} needs a number of layers: give tune = 2, for example")
+        without_layers = [name for name in ("layers", "only", "low_rank") if name in given]
+        if self.tune == 0 and without_layers:
+            raise ValueError(f"{without_layers[0]} is about tuned layers, but tune = 0: give tune = 2, for example")
         if self.low_rank and self.only != "all":
             raise ValueError(
                 f"low_rank changes weight matrices, but only = {self.only!r} leaves them frozen: choose one"
