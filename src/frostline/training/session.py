@@ -70,7 +70,7 @@ def start_values(
     pretrained = context.pretrained
     names, new = spec.to_train.parameters(pretrained.anatomy), reinitialized(spec, pretrained.anatomy)
     parameters = pretrained.start_run(names, generator_seed(spec.seed, "head"), new)
-    if spec.way.order == "head-first" and not earlier:
+    if not earlier:
         fit_head(spec, context)
     with torch.no_grad():
         for name, value in earlier.items():

@@ -41,10 +41,13 @@ def last_linear(model: PreTrainedModel, anatomy: Anatomy) -> nn.Linear:
 
 
 def fit_head(spec: RunSpec, context: RunContext) -> None:
-    """Fit the last linear module of the head on the run's training rows. The model must have the values that the run starts from.
+    """Fit the last linear module of the head on the run's training rows, if the way of the run begins with that.
 
-    The logits then are those of the fitted probe; a head without a bias leaves out the probe's.
+    The model must have the values that the run starts from. The logits then are those of the fitted probe; a head without a
+    bias leaves out the probe's.
     """
+    if spec.way.order != "head-first":
+        return
     pretrained = context.pretrained
     head, rows = last_linear(pretrained.model, pretrained.anatomy), train_rows(context, spec)
     features = _inputs_of(head, spec, context, rows)
