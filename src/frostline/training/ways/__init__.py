@@ -9,5 +9,5 @@
 - restraint.py: what the training loop calls before and after each backward pass.
 - low_rank.py, mixout.py, towards_pretrained.py: such restraints.
 
-The training loop does not know which way a run takes. :mod:`frostline.training.estimators` has the ways that do not use the training loop.
+The training loop does not know which way a run takes. :mod:`frostline.training.estimators` has the ways that do without it.
 """
