@@ -29,6 +29,7 @@ from tagged import conll, tagged
 from tiny import sentences, write_csv
 
 SETTINGS = {"seeds": 2, "learning_rate": "1e-3,3e-3", "num_train_epochs": 2}
+ONE_RATE = {"learning_rate": 1e-3, "head_learning_rate": 1e-3}
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +228,7 @@ def beside_a_probe(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) ->
         name: write_csv(folder / f"{name}.csv", some)
         for name, some in (("train", rows[:120]), ("validation", rows[120:]))
     }
-    given = {"model": tiny_bert, **tables, "test": "none", "out": folder / "o", **SETTINGS, "learning_rate": 1e-3}
+    given = {"model": tiny_bert, **tables, "test": "none", "out": folder / "o", **SETTINGS, **ONE_RATE}
     return folder, frostline.compare(ways="head,probe,full", progress=Progress(), **given)
 
 
@@ -273,7 +274,7 @@ def test_a_comparison_with_probes_goes_on_and_grows(
 ) -> None:
     out = shutil.copytree(beside_a_probe[0] / "o", tmp_path / "o")
     tables = {name: beside_a_probe[0] / f"{name}.csv" for name in ("train", "validation")}
-    given = {"model": tiny_bert, **tables, "test": "none", "out": out, **SETTINGS, "learning_rate": 1e-3}
+    given = {"model": tiny_bert, **tables, "test": "none", "out": out, **SETTINGS, **ONE_RATE}
     saved = (out / "model" / "probe.json").stat().st_mtime_ns
     answer = sweep_of("probe,full", progress=Progress(), **given).run()
     assert answer["runs"]["done"] == 6 and (out / "model" / "probe.json").stat().st_mtime_ns == saved

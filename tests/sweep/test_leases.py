@@ -140,6 +140,21 @@ def test_files_of_a_killed_process_without_leases_are_removed(tmp_path: Path) ->
         assert set(files(tmp_path / "leases")) == kept
 
 
+def test_a_look_at_a_holder_that_ends_meanwhile_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Leases(tmp_path) as watching, ExitStack() as ending:
+        ending.enter_context(Leases(tmp_path)).take([["a"]])
+        (lease,) = watching.current()
+        is_free = watching._lock_is_free
+
+        def after_its_end(holder: str) -> bool:
+            ending.close()
+            return is_free(holder)
+
+        monkeypatch.setattr(watching, "_lock_is_free", after_its_end)
+        assert watching.is_dead(lease)
+    assert not list((tmp_path / "leases").iterdir())
+
+
 def test_a_holder_beats_while_it_works(tmp_path: Path) -> None:
     with Leases(tmp_path, silent_after=0.06) as leases:
         path, seen = leases.folder / f"{leases.holder}.beat", set[str]()

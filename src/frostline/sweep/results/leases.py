@@ -212,9 +212,12 @@ class Leases:
     def _lock_is_free(self, holder: str) -> bool:
         try:
             with FileLock(self._file(holder, "lock"), timeout=0):
-                return True
+                pass
         except (Timeout, OSError, NotImplementedError):
             return False
+        if not self._file(holder, "beat").exists():  # it has ended meanwhile, and the look at its lock made a new file
+            self._file(holder, "lock").unlink(missing_ok=True)
+        return True
 
     def _beat(self) -> None:
         count = 0
