@@ -1,7 +1,6 @@
 """The program and its exit codes. A mistake of the user is one sentence on stderr."""
 
 import atexit
-import errno
 import gc
 import signal
 import sys
@@ -14,11 +13,11 @@ import typer
 
 from frostline import FrostlineError
 from frostline.cli.help import OrderedGroup
+from frostline.data.files import CANNOT_WRITE
 from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.slurm import TERMINATED
 
 FAILED_RUNS, INTERRUPTED = 1, 130  # exit codes: some runs ended in an error; Ctrl-C. TERMINATED: SIGTERM
-CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 # With Python's default threshold of 700 new objects, garbage is collected 1,200 times while torch is imported.
 GARBAGE_THRESHOLD = 20_000
 

@@ -19,6 +19,9 @@ from typing import Any
 
 from frostline import FrostlineError
 
+# Error numbers of the system.
+DISK_FULL, NOT_ALLOWED = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPERM, errno.EROFS)
+CANNOT_WRITE = (*DISK_FULL, *NOT_ALLOWED)
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # some network file systems cannot flush a folder
 
 
@@ -191,7 +194,7 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in DISK_FULL:
             raise FrostlineError(
                 f"The disk is full: {path} could not be written. Free disk space and run the same command again; "
                 "results of finished runs are safe."

@@ -22,9 +22,8 @@ from frostline.model.tokens import Tokens
 
 B = TypeVar("B")
 R = TypeVar("R")
-Layers = Callable[
-    [B, Tensor | None], tuple[R, Tensor]
-]  # runs some layers for a batch, from its hidden states before them
+# Runs some layers for a batch, from its hidden states before them.
+Layers = Callable[[B, Tensor | None], tuple[R, Tensor]]
 
 
 def states_of_batches(

@@ -29,8 +29,6 @@ from frostline.model.tokens import Tokens, encode
 
 BATCH = 64
 
-Rows = NDArray[np.int64]  # positions of texts among all
-
 
 @dataclass(frozen=True)
 class Classifier:
@@ -123,7 +121,7 @@ def prepared(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Clas
 
 def logits_of(
     tokens: Tokens,
-    forward: Callable[[Sequence[Rows]], Iterable[Sequence[Tensor]]],
+    forward: Callable[[Sequence[NDArray[np.int64]]], Iterable[Sequence[Tensor]]],
     *,
     lengths: NDArray[np.int64] | None = None,
 ) -> list[Tensor]:
@@ -131,8 +129,8 @@ def logits_of(
 
     Args:
         tokens: The N encoded texts.
-        forward: From the texts of each batch to the logits ``[B, C]`` of each of several tasks, batch by batch. C can differ
-            between tasks.
+        forward: From the positions of the texts of each batch to the logits ``[B, C]`` of each of several tasks, batch by
+            batch. C can differ between tasks.
         lengths: How many rows of logits each text has, ``[N]``; None: one.
 
     Returns:

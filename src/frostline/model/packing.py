@@ -87,9 +87,8 @@ def _spread(layout: Layout, *heads: Tensor) -> list[Tensor]:
         return [layout.unpack(x).transpose(1, 2) for x in by_token]
     if len({x.shape[-1] for x in heads}) > 1:
         return [layout.spread(x).transpose(1, 2) for x in by_token]
-    together = layout.spread(
-        torch.cat(by_token, 2)
-    )  # split as gradients arrive, token by token, so that none is copied
+    together = layout.spread(torch.cat(by_token, 2))
+    # Split before the transpose: gradients arrive token by token, and then none has to be copied.
     return [x.transpose(1, 2) for x in torch.split(together, [x.shape[1] for x in heads], 2)]
 
 

@@ -1,19 +1,18 @@
 """Values of k and names of ways that are relative to L, the number of layers: ``0..L/2, all``, ``transferred-0..L``."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.parsing import comma_separated
-from frostline.statistics.tune import FULL, NAMED, Tune
+from frostline.statistics.tune import FULL, NAMED, Tune, tune_of
 from frostline.training.ways.names import NAMED_WAYS, NUMBERED_WAYS
 
-LAST = "last"  # last-2 is k = 2
 TERM = r"(?:\d+|\d*L)(?:/[1-9]\d*)?"  # 3, L, 2L/3
 TERM_PARTS = re.compile(r"(?P<factor>\d*)(?P<layers>L?)(/(?P<divisor>\d+))?")
 RANGE = re.compile(rf"((?P<kind>[a-z][a-z0-9-]*)-)?(?P<first>{TERM})(\.\.(?P<last>{TERM})(:(?P<step>[1-9]\d*))?)?")
-WORDS: Mapping[str, Tune] = {FULL: FULL, "full": FULL, NAMED: NAMED, "head": 0, **{name: name for name in NAMED_WAYS}}
+WORDS = (FULL, NAMED, *NAMED_WAYS)
 
 
 def tune_values(expression: str | Sequence[Any], layers: int) -> list[Tune]:
@@ -33,18 +32,19 @@ def tune_values(expression: str | Sequence[Any], layers: int) -> list[Tune]:
     text = expression if isinstance(expression, str) else ",".join(map(str, expression))
     found: list[Tune] = []
     for part in comma_separated(text):
-        if part in WORDS:
-            found.append(WORDS[part])
+        tune = tune_of(part)
+        if tune in WORDS or isinstance(tune, int):
+            found.append(tune)
             continue
         match = RANGE.fullmatch(part)
-        if match is None or match["kind"] not in (None, LAST, *NUMBERED_WAYS):
+        if match is None or match["kind"] not in (None, *NUMBERED_WAYS):
             raise FrostlineError(
                 f"--tune {part!r} is not a number of layers: give numbers, shares of L such as L/2, ranges such as 0..L or "
                 "0..L:2, all, named, or ways to tune such as lora-2, separated by commas."
             )
         first, last = (_term_value(match[name] or match["first"], layers) for name in ("first", "last"))
         numbers = range(first, last + 1, int(match["step"] or 1))
-        found += [_way(match["kind"], k, layers) for k in numbers] if match["kind"] not in (None, LAST) else numbers
+        found += [_way(match["kind"], k, layers) for k in numbers] if match["kind"] else numbers
     ks = sorted({k for k in found if isinstance(k, int)})
     return [*ks, *dict.fromkeys(k for k in found if not isinstance(k, int))]
 

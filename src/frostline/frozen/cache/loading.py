@@ -1,6 +1,5 @@
 """Load cached hidden states; compute and cache those that are missing."""
 
-import errno
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,7 @@ import numpy as np
 from filelock import FileLock
 
 from frostline import FrostlineError
-from frostline.data.files import replace_file
+from frostline.data.files import DISK_FULL, NOT_ALLOWED, replace_file
 from frostline.frozen.batches import Rows
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.cache.recipe import UNREADABLE, Recipe, cache_folder
@@ -121,12 +120,12 @@ def _disk_errors(recipe_folder: Path) -> Iterator[None]:
         cause = error if isinstance(error, OSError) else error.__cause__  # replace_file raises a FrostlineError
         if not isinstance(cause, OSError):
             raise
-        if cause.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if cause.errno in NOT_ALLOWED:
             raise FrostlineError(
                 f"Hidden states cannot be cached in {recipe_folder} ({cause.strerror}): set HF_ASSETS_CACHE to a folder that "
                 "can be written, or cache nothing (--cache-limit 0)."
             ) from error
-        if cause.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if cause.errno not in DISK_FULL:
             raise
         raise FrostlineError(
             f"The disk is full: hidden states could not be cached in {recipe_folder}. Free disk space "

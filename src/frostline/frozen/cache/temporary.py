@@ -1,12 +1,12 @@
 """Hidden states of new texts, which no later command reads. They are on the disk of the cache, but not in it."""
 
-import errno
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from frostline import FrostlineError
+from frostline.data.files import CANNOT_WRITE
 from frostline.frozen.batches import Rows
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.cache.loading import missing_rows
@@ -15,8 +15,6 @@ from frostline.frozen.cache.shard import Shard
 from frostline.frozen.cache.writing import write_shard
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.model.tokens import Tokens
-
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @contextmanager
@@ -32,7 +30,7 @@ def scratch_folder() -> Iterator[Path]:
         with tempfile.TemporaryDirectory(dir=folder, suffix=".part") as made:
             yield Path(made)
     except OSError as error:
-        if error.errno not in UNWRITABLE:
+        if error.errno not in CANNOT_WRITE:
             raise
         raise FrostlineError(
             f"Hidden states cannot be written to {folder} ({error.strerror}): free disk space (`frostline cache rm`), or set "
