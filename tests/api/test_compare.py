@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import softmax
-from transformers import AutoModelForSequenceClassification
 
 import frostline
 from frostline import FrostlineError
@@ -75,34 +74,6 @@ def test_lora_starts_from_the_same_hidden_states(compared: tuple[Path, dict[str,
     store = Folder(compared[0]).store
     cuts = {facts["spec"]["tune"]: facts["provenance"]["cut"] for facts in store.results().values()}
     assert cuts["lora-1"] == cuts[1] == 2 and cuts["lp-ft"] is None
-
-
-@pytest.mark.parametrize("way", ["lora-1", "gradual", "lp-ft"])
-def test_the_saved_model_of_a_way_opens_with_transformers_alone(
-    way: str, tiny_bert: Path, tiny_table: Path, tmp_path: Path
-) -> None:
-    given = {
-        "model": tiny_bert,
-        "train": tiny_table,
-        "out": tmp_path / "o",
-        **SETTINGS,
-        "price": 0,
-        "learning_rate": 1e-38,
-    }
-    sweep = sweep_of(f"{way},last-1", progress=Progress(), **given)
-    answer = sweep.run(save_model=False)
-    folder = Folder(tmp_path / "o")
-    run = next(run for run in folder.runs if run.trainable == way)
-    from frostline.report.recommended_model import save_recommended
-
-    first = answer["sizes"][0]
-    first["recommended"] = {**first["cells"][0], **first["recommended"], "run": run.digest, "trainable": way}
-    saved = save_recommended(sweep._prepare(Progress()), answer, Progress())
-    assert saved is not None
-    model = AutoModelForSequenceClassification.from_pretrained(saved)
-    assert not [name for name in model.state_dict() if "lora" in name or "up" in name.split(".")]
-    facts = json.loads((saved / "frostline.json").read_bytes())
-    assert facts["run"] == run.digest and 0 <= facts["logit_gap"] < 1e-4
 
 
 def test_a_killed_comparison_goes_on_to_the_same_results(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:

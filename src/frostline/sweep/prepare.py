@@ -43,16 +43,15 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
 from frostline.sweep.streaming import load_upper_layers, require_no_choice_by_weights, searchable, whether_to_stream
+from frostline.sweep.suitable_runs import require_suitable_runs, without_large_sizes
 from frostline.training.context import RunContext
 from frostline.training.estimators.by_name import estimator_of
 from frostline.training.multi_label import MultiLabelProblem
 from frostline.training.problem import Problem
-from frostline.training.rows import subset_rows
 from frostline.training.specification import RunSpec
 from frostline.training.tagging import TagProblem
 from frostline.training.ways.adapter import require_peft
 from frostline.training.ways.spectrum import with_modules
-from frostline.training.ways.suitable import require_suitable
 
 
 @dataclass
@@ -127,15 +126,16 @@ def prepare(
         spec = spec.model_copy(update={"tune": chosen})
     spec = _with_ways(spec, pretrained)
     require_train_sizes(spec, data)
-    requested, splits, max_length = spec, splits_of(data), length_limit(spec, pretrained)
+    splits, max_length = splits_of(data), length_limit(spec, pretrained)
     identity = _identity(pretrained, machine, data, metric=metric, max_length=max_length, splits=splits)
+    requested = spec = without_large_sizes(spec, identity, data, progress)
     if older is not None:
         if before and spec.task is None:
             identity = replace(identity, task=before.task)  # a file may have been renamed
         spec = join_existing(spec, identity, older, store.out)
     progress.begin("tokenizing the examples")
     runs = expand(spec, identity)
-    _require_suitable(runs, pretrained, data)
+    require_suitable_runs(runs, pretrained, data)
     encoded = encode_splits(spec, splits, max_length, pretrained, trained=rows_trained(runs, data))
     context = _context(spec, pretrained, machine, data, encoded, metric=metric, max_length=max_length)
     plan = make_plan(
@@ -151,14 +151,6 @@ def _require_installed(spec: SweepSpec) -> None:
     for tune in spec.values_of("tune"):
         if estimator := estimator_of(spec.way_of(tune)):
             estimator.require_installed()
-
-
-def _require_suitable(runs: Sequence[RunSpec], pretrained: Pretrained, data: Data) -> None:
-    """Refuse runs that the model, the task or the number of examples does not allow."""
-    for run in {(run.tune, run.train_size): run for run in runs}.values():
-        require_suitable(run, pretrained, data.task.task_type)
-        if estimator := estimator_of(run.way):
-            estimator.require_suitable(run, data.train.take(subset_rows(run, data.train.targets, data.folds)))
 
 
 def _with_ways(spec: SweepSpec, pretrained: Pretrained) -> SweepSpec:

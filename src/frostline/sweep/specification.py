@@ -3,6 +3,7 @@
 Its fields are the keys of a TOML file, the flags of the command line and the arguments of :class:`frostline.Sweep`.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator
@@ -201,6 +202,10 @@ class SweepSpec(Settings):
         plain = self.model_copy(update={"grid": ()})
         return [plain, *(plain.model_copy(update=part.values()) for part in self.grid)]
 
+    def grid_values(self) -> list[dict[str, Any]]:
+        """The values of each part of the grid, by dimension."""
+        return [{name: getattr(part, name) for name in GRID} for part in self.grids()]
+
     def learning_rate_pairs(self, tune: Tune) -> list[tuple[float | None, float | None]]:
         """The pairs (learning rate of the layers, learning rate of the head) at which this k is trained.
 
@@ -239,18 +244,16 @@ class SweepSpec(Settings):
             older: The sweep whose grids are added.
             train_rows: The train size of a grid that gives none.
         """
-        parts = [{name: getattr(part, name) for name in GRID} for part in (*older.grids(), *self.grids())]
+        parts = [*older.grid_values(), *self.grid_values()]
         if any(part["train_size"] for part in parts):
             parts = [{**part, "train_size": part["train_size"] or (train_rows,)} for part in parts]
+        modules = self.tune_modules or older.tune_modules
+        return self.with_grids(parts).model_copy(update={"tune_modules": modules, "way": {**older.way, **self.way}})
+
+    def with_grids(self, parts: Sequence[Mapping[str, Any]]) -> Self:
+        """This sweep with the runs of these grids instead of its own."""
         first, *others = merge_grids(parts)
-        grid = {**first, "grid": tuple(MoreRuns(**part) for part in others)}
-        return self.model_copy(
-            update={
-                **grid,
-                "tune_modules": self.tune_modules or older.tune_modules,
-                "way": {**older.way, **self.way},
-            }
-        )
+        return self.model_copy(update={**first, "grid": tuple(MoreRuns(**part) for part in others)})
 
 
 CHOSEN_BY_SEARCH = ("tune", "tune_modules", "way", "grid")

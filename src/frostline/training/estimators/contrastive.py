@@ -23,13 +23,12 @@ from frostline.data.examples import Examples
 from frostline.frozen.batches import Rows
 from frostline.model.places import HEAD
 from frostline.training.context import RunContext
-from frostline.training.estimators.estimator import NEVER, Logits, require_one_target
+from frostline.training.estimators.estimator import NEVER, Logits, most_of_one_class, require_one_target
 from frostline.training.estimators.saved_encoder import LinearHead, save_encoder
 from frostline.training.probes.linear import by_class
 from frostline.training.rows import train_rows
 from frostline.training.specification import RunSpec
 
-MOST = 64  # examples a class; the number of pairs grows with their square
 BODY, HEAD_PARTS = "body.", ("classes_", "coef_", "intercept_")  # names of what a run learns
 EPOCHS = 1.0
 
@@ -69,6 +68,8 @@ class RunSetFit:
 class SetFitEstimator:
     """Trains a ``SetFitModel`` with its own ``Trainer``."""
 
+    most = 64  # the number of pairs grows with its square
+
     def require_installed(self) -> None:
         if importlib.util.find_spec("setfit") is None:
             raise FrostlineError("setfit needs its package: install it with `pip install setfit`, or leave setfit out.")
@@ -83,13 +84,12 @@ class SetFitEstimator:
             raise FrostlineError(f"{spec.trainable} learns classes, but the task is a regression: leave it out.")
         if train.pairs is not None:
             raise FrostlineError(f"{spec.trainable} reads single texts, but the examples are pairs: leave it out.")
-        counts = np.bincount(train.targets)
-        if counts.max() > MOST:
+        if (largest := most_of_one_class(train)) > self.most:
             raise FrostlineError(
-                f"{spec.trainable} is for at most {MOST} examples a class, but {spec.train_size:,} examples have "
-                f"{counts.max():,} of one class: leave it out, or run it with a smaller --train-size and the same --out."
+                f"{spec.trainable} is for at most {self.most} examples a class, but {spec.train_size:,} examples have "
+                f"{largest:,} of one class: leave it out, or run it with a smaller --train-size and the same --out."
             )
-        if np.count_nonzero(counts) < 2:
+        if largest == len(train):
             raise FrostlineError(
                 f"{spec.trainable} needs two classes, but {spec.train_size} examples have one: give a larger --train-size."
             )

@@ -58,6 +58,10 @@ class Refitted:
 class Estimator(Protocol):
     """Fits a model to the examples of a run."""
 
+    @property
+    def most(self) -> int | None:
+        """The largest number of training examples of one class; None for any number."""
+
     def require_installed(self) -> None:
         """Refuse to run without a package.
 
@@ -86,6 +90,11 @@ class Estimator(Protocol):
             context: Model and data.
             training: Operations of training the whole model on all examples of the run once.
         """
+
+
+def most_of_one_class(examples: Examples) -> int:
+    """How many examples the largest class has."""
+    return int(np.unique(examples.targets, return_counts=True)[1].max())
 
 
 def require_one_target(spec: RunSpec, train: Examples) -> None:

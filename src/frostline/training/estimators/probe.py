@@ -48,6 +48,8 @@ class RunProbe(Refitted):
 class ProbeEstimator:
     """Fits probes after every layer, and takes the one with the best cross-validated score on training rows."""
 
+    most = None
+
     def require_installed(self) -> None: ...
 
     def require_suitable(self, spec: RunSpec, train: Examples) -> None: ...

@@ -41,6 +41,8 @@ class RunWords(Refitted):
 class WordsEstimator:
     """Fits a TF-IDF model of words and word pairs."""
 
+    most = None
+
     def require_installed(self) -> None: ...
 
     def require_suitable(self, spec: RunSpec, train: Examples) -> None:

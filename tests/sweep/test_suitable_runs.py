@@ -1,0 +1,73 @@
+"""A way for few examples is left out where a train size is too large for it, and the folder goes on and grows as any other."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frostline import FrostlineError
+from frostline.api.compare import sweep_of
+from frostline.sweep.progress import Progress
+from frostline.sweep.results.folder import Folder
+from frostline.training.estimators.contrastive import SetFitEstimator
+
+
+class Notes(Progress):
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+
+    def note(self, sentence: str) -> None:
+        self.notes.append(sentence)
+
+
+@pytest.fixture
+def given(tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Settings of a comparison with two train sizes. SetFit is for at most six examples a class."""
+    pytest.importorskip("setfit")
+    monkeypatch.setattr(SetFitEstimator, "most", 6)
+    own = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "num_train_epochs": 1, "seeds": 1}
+    return {**own, "learning_rate": 1e-3, "train_size": "8,32"}
+
+
+def cells(runs: Any) -> set[tuple[str, int]]:
+    return {(str(run.trainable), run.train_size) for run in runs}
+
+
+def test_a_size_that_is_too_large_is_left_out_with_a_note(given: dict[str, Any]) -> None:
+    progress = Notes()
+    prepared = sweep_of("last-1,setfit,full", progress=progress, **given)._prepare(progress)
+    others = {(name, size) for name in ("last 1", "all") for size in (8, 32)}
+    assert cells(prepared.plan.runs) == {*others, ("setfit", 8)}
+    assert "setfit is for at most 6 examples a class, so it is left out at train size 32." in progress.notes
+
+
+def test_the_same_command_goes_on_and_another_one_adds(given: dict[str, Any]) -> None:
+    sweep_of("last-1,setfit,full", progress=Progress(), **given).run(save_model=False)
+    again = sweep_of("last-1,setfit,full", progress=Progress(), **given)._prepare(Progress())
+    assert not again.missing(again.plan.runs) and cells(again.plan.runs) == cells(Folder(given["out"]).runs)
+    grown = sweep_of("setfit,full", progress=Progress(), **{**given, "train_size": "4,32"})._prepare(Progress())
+    assert cells(grown.plan.runs) == {*cells(again.plan.runs), ("setfit", 4), ("all", 4)}
+
+
+def test_a_way_without_any_size_that_is_small_enough_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(
+        FrostlineError, match="setfit is for at most 6 examples a class, but 24 examples have 12 of one"
+    ):
+        sweep_of("setfit,full", progress=Progress(), **{**given, "train_size": "24,32"})._prepare(Progress())
+    assert not given["out"].exists()
+
+
+def test_parts_of_a_grid_keep_their_own_sizes(given: dict[str, Any]) -> None:
+    own = {name: value for name, value in given.items() if name != "train_size"}
+    grid = ({"train_size": (4, 32), "tune": ("setfit", "all")}, {"train_size": (8,), "seeds": (5,)})
+    sweep = sweep_of("last-1,full", progress=Progress(), grid=grid, **own)
+    runs = sweep._prepare(Progress()).plan.runs
+    rows = max(run.train_size for run in runs)
+    assert cells(runs) == {
+        ("setfit", 4),
+        ("all", 4),
+        ("all", 32),
+        *((k, n) for k in ("last 1", "all") for n in (8, rows)),
+    }
+    assert {run.seed for run in runs if run.train_size == 8} == {5}
