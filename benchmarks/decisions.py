@@ -4,7 +4,7 @@ For one task after the other (each call goes on where it stopped):
 
     python benchmarks/decisions.py --out DIR --name "SST-2 500" --model FOLDER --glue SST-2 --data sst2 --train-size 500
 
-and at the end, over all tasks in DIR:
+and at the end, over all tasks in DIR, and those that the JSON file has from earlier recordings:
 
     python benchmarks/decisions.py --out DIR --json benchmarks/results/decisions.json
 
@@ -22,12 +22,13 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from measuring import Failed, flags_of, settings_of, timed, write_result
+from measuring import Facts, Failed, flags_of, settings_of, timed, write_result
 from simulation.recorded import RecordedRuns, replayed
 
 from frostline import Sweep
@@ -81,14 +82,15 @@ def _trainer(settings: Mapping[str, str]) -> float:
     return float(next(line["seconds"] for line in lines if line["kind"] == "whole"))
 
 
-def judge(folder: Path) -> pd.DataFrame:
-    """What each replayed search and each rule names, with its loss and its cost."""
+def judge(folder: Path) -> Facts:
+    """What each replayed search and each rule names on one task, with its loss and its cost."""
     runs = RecordedRuns(Folder(folder / "runs"), CHOOSING, folder / "find")
-    return pd.DataFrame(
-        {"task": folder.name, "rule": rule, **facts}
-        for seed in range(REPLAYS)
-        for rule, facts in _rules(runs, np.random.default_rng(seed))
-    )
+    judged = [
+        {"rule": rule, **facts} for seed in range(REPLAYS) for rule, facts in _rules(runs, np.random.default_rng(seed))
+    ]
+    seconds = _known(folder / "seconds.json")
+    day = datetime.fromtimestamp((folder / "runs" / "sweep.toml").stat().st_mtime, UTC)
+    return {"recorded": f"{day:%Y-%m-%d}", "runs": runs.facts(), "seconds": seconds, "judged": judged}
 
 
 def _rules(runs: RecordedRuns, random: np.random.Generator) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -107,26 +109,27 @@ def _rules(runs: RecordedRuns, random: np.random.Generator) -> Iterator[tuple[st
     truth = runs.truth(search.held_out)
     for rule, name in named.items():
         if name in truth:
-            loss, cost = 100 * (truth["all"] - truth[name]), runs.costs[name]
-            facts = {"named": name, "loss": loss, "cost": cost, "runs": search.runs, "learned": search.learned}
+            loss, cost = round(100 * (truth["all"] - truth[name]), 3), round(runs.costs[name], 4)
+            facts = {"named": name, "loss": loss, "cost": cost, "learned": search.learned}
             stated = search.probabilities if rule == "find" else {}
             came = {k: truth[k] >= runs.required(truth["all"]) for k in stated}
-            yield rule, {**facts, "stated": [(p, bool(came[k])) for k, p in stated.items() if k != "all"]}
+            yield rule, {**facts, "stated": [(round(p, 3), bool(came[k])) for k, p in stated.items() if k != "all"]}
 
 
-def result(found: pd.DataFrame, seconds: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+def result(tasks: Mapping[str, Facts]) -> list[Facts]:
     """Tables: the rules over all tasks, what is named on each task, and whether stated probabilities come true."""
+    found = pd.DataFrame({"task": task, **one} for task, facts in tasks.items() for one in facts["judged"])
     learned = found[found["learned"]]
     rules = [
         [rule, f"{some['loss'].mean():.2f}", f"{some['cost'].mean():.2f}", f"{_worst(some):.1f}"]
         for rule, some in learned.groupby("rule", sort=False)
     ]
-    tasks = []
+    named = []
     for task, some in found[found["rule"] == "find"].groupby("task", sort=False):
         own = {rule: one["loss"].mean() for rule, one in found[found["task"] == task].groupby("rule")}
-        times = seconds[str(task)]
+        times = tasks[str(task)]["seconds"]
         counts = ", ".join(f"{name} ({n})" for name, n in some["named"].value_counts().items())
-        tasks.append(
+        named.append(
             [
                 str(task) if some["learned"].all() else f"{task} (nothing learned in {(~some['learned']).sum()})",
                 counts,
@@ -134,6 +137,7 @@ def result(found: pd.DataFrame, seconds: Mapping[str, Mapping[str, float]]) -> l
                 f"{own['always the last half']:.2f}",
                 f"{some['cost'].mean():.2f}",
                 f"{times['find'] / times['trainer']:.2f}" if times else "-",
+                tasks[str(task)]["recorded"],
             ]
         )
     return [
@@ -151,8 +155,9 @@ def result(found: pd.DataFrame, seconds: Mapping[str, Mapping[str, float]]) -> l
                 "last half",
                 "cost of full",
                 "search / full by Trainer",
+                "recorded",
             ],
-            "rows": tasks,
+            "rows": named,
         },
         {
             "caption": "Probabilities that a k reaches 95 % of full's gain, at the end of a search, and how often that is true "
@@ -199,7 +204,7 @@ def main() -> None:
     parser.add_argument("--name", help="task to measure; without it, only the tables are made")
     parser.add_argument("--rates", default=RATES, help="learning rates of the layers")
     parser.add_argument("--fresh", type=int, default=FRESH, help="number of fresh seeds")
-    parser.add_argument("--json", type=Path, help="file for the result")
+    parser.add_argument("--json", type=Path, help="file for the result; its other tasks stay in the tables")
     options, rest = parser.parse_known_args()
     if options.name:
         try:
@@ -207,16 +212,15 @@ def main() -> None:
         except Failed as error:
             sys.exit(f"{options.name}: {error}")
         return
-    folders = sorted(path.parent for path in options.out.glob("*/runs"))
-    found = pd.concat([judge(folder) for folder in folders], ignore_index=True)
-    tables = result(found, {folder.name: _known(folder / "seconds.json") for folder in folders})
+    known = json.loads(options.json.read_text())["raw"] if options.json and options.json.exists() else {}
+    recorded = {path.parent.name: judge(path.parent) for path in options.out.glob("*/runs")}
+    tasks = dict(sorted({**known, **recorded}.items()))
+    tables = result(tasks)
     for table in tables:
-        print(
-            table["caption"], pd.DataFrame(table["rows"], columns=table["header"]).to_string(index=False), "", sep="\n"
-        )
+        shown = pd.DataFrame(table["rows"], columns=table["header"]).to_string(index=False)
+        print(table["caption"], shown, "", sep="\n")
     if options.json:
-        raw = {folder.name: RecordedRuns(Folder(folder / "runs"), CHOOSING).facts() for folder in folders}
-        write_result(options.json, "Does a search decide well on real tasks?", tables, raw)
+        write_result(options.json, "Does a search decide well on real tasks?", tables, tasks)
 
 
 if __name__ == "__main__":
