@@ -1,8 +1,12 @@
 """Runs every example of the README and the documentation unchanged, on tiny models with the names that they use."""
 
+import ast
+import csv
 import json
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +26,7 @@ PAGES = [
 ]
 HUB_NAME = "google-bert/bert-base-uncased"
 BLOCK = re.compile(r"^```(console|python|toml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DIFF = re.compile(r"^`(\S+)`[^\n]*:\n\n```diff\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FAST = {"sweep": "--num-train-epochs 1", "find": "--num-train-epochs 1 --budget 1s", "demo": ""}
 
 
@@ -107,6 +112,45 @@ def test_examples(page: Path, desk: Path, finished_sweep: Path, capsys: pytest.C
             assert capsys.readouterr().out.strip(), words
     for path in re.findall(r"^\| `(reviews/\S+)`", page.read_text(encoding="utf-8"), re.MULTILINE):
         assert (desk / path).exists(), path
+
+
+def with_changes(text: str, diff: str) -> str:
+    """A file with the changes of a diff. Their lines must occur exactly once in it."""
+    for hunk in re.split(r"(?m)^@@.*\n", diff):
+        lines = hunk.splitlines(keepends=True)
+        before, after = ("".join(line[1:] for line in lines if line[0] in kept) for kept in (" -", " +"))
+        assert text.count(before) == 1, before
+        text = text.replace(before, after)
+    return text
+
+
+def test_the_new_kind_of_way_trains(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    """`compare` of a copy of the package that has the changes of the page."""
+    page = DOCS / "how-to" / "ways-to-tune.md"
+    package = shutil.copytree(ROOT / "src", tmp_path / "src") / "frostline"
+    [code] = [text for kind, text in blocks(page) if kind == "python"]
+    own = [node for node in ast.parse(code).body if isinstance(node, ast.Import | ast.ImportFrom | ast.ClassDef)]
+    (package / "training" / "ways" / "gradient_noise.py").write_text("\n".join(map(ast.unparse, own)))
+    for name, diff in DIFF.findall(page.read_text(encoding="utf-8")):
+        (package / name).write_text(with_changes((package / name).read_text(encoding="utf-8"), diff), encoding="utf-8")
+    code = "from figures import draw_nothing; draw_nothing(); from frostline.cli import main; main()"
+    words = f"--model {tiny_bert} --train {tiny_table} --ways full,gradient-noise --out {tmp_path / 'o'}".split()
+    quick = ["--seeds", "1", "--learning-rate", "1e-3", "--num-train-epochs", "1"]
+    paths = os.pathsep.join(map(str, (package.parent, ROOT / "tests")))
+    done = subprocess.run(
+        [sys.executable, "-c", code, "compare", *words, *quick],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    losses: dict[str, list[str]] = {}
+    with (tmp_path / "o" / "scores.csv").open(encoding="utf-8") as table:
+        for row in csv.DictReader(table):
+            if row["metric"] == "loss":
+                losses.setdefault(row["run"], []).append(row["value"])
+    full, noisy = losses.values()
+    assert "gradient-noise" in done.stdout and full != noisy
 
 
 def test_the_make_commands_of_the_readme_exist() -> None:

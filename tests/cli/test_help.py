@@ -8,6 +8,7 @@ from typer.main import get_command
 from frostline.cli import app
 from frostline.cli.help import COMMANDS
 from frostline.sweep.specification import SweepSpec
+from frostline.training.ways.names import EXAMPLES
 from tiny import Frostline
 
 
@@ -66,6 +67,12 @@ def test_the_help_of_compare_shows_its_own_learning_rates(frostline: Frostline) 
     shown = " ".join(frostline("compare", "--help").out.split())
     assert "[default: 2e-05,5e-05,0.0001]" in shown and "[default: frostline-compare]" in shown
     assert "[default: 5e-05]" not in shown
+
+
+def test_the_help_of_compare_lists_every_kind_of_way(frostline: Frostline) -> None:
+    shown = " ".join(frostline("compare", "--help").out.split())
+    listed = shown.partition("Ways to tune: ")[2].partition(", or names of [way.NAME]")[0]
+    assert listed.split(", ") == ["last-2", "full", *EXAMPLES]
 
 
 def test_the_help_lists_the_formats_that_can_be_read_and_written(frostline: Frostline) -> None:

@@ -93,6 +93,13 @@ def test_a_model_without_a_base_model_is_refused():
         with_head(own, HeadKind(MEAN), anatomy)
 
 
+def test_a_head_of_more_hidden_states_than_layers_is_refused():
+    own = small_model("bert", layers=2)
+    with_head(own, HeadKind(MEAN, 4, 2), find_layers(own))
+    with pytest.raises(FrostlineError, match=r"reads 3 hidden states, but .* 2 layers: give lstm_states = 2 or less"):
+        with_head(own, HeadKind(MEAN, 4, 3), find_layers(own))
+
+
 def test_the_head_is_dropout_and_one_linear_module():
     head = PooledHead(HeadKind(MEAN), 3, 2, dropout=0.5)
     hidden, mask = padded([2, 4])

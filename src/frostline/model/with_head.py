@@ -42,7 +42,10 @@ def with_head(own: PreTrainedModel, kind: HeadKind, anatomy: Anatomy) -> PreTrai
             "choose a way with the head of the model type."
         )
     if kind.layers >= anatomy.count:
-        raise FrostlineError(f"The head reads {kind.states} hidden states, but the model has {anatomy.count} layers.")
+        raise FrostlineError(
+            f"The head reads {kind.states} hidden states, but the model has {anatomy.count} layers: give "
+            f"lstm_states = {anatomy.count} or less, in a table [way.NAME] of a TOML file."
+        )
     head = new_head(kind, anatomy.width, own.config.num_labels, head_dropout(own))
     share_stream(own, base)
     model = on_base(base, own.base_model_prefix, head)

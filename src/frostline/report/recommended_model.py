@@ -68,7 +68,7 @@ def save_recommended(
         _save_fitted(prepared, answer, progress, spec, estimator)
         weights.remove()
         return target
-    adapter = prepared.requested.keep_adapter and bool(spec.way.low_rank)
+    adapter = prepared.requested.keep_adapter and spec.way.has_adapter
     if not _is_saved(target, recommended["run"], answer) or (adapter and not (target / ADAPTER).is_dir()):
         prepare_hidden_states(prepared, [spec], progress)
         learned = weights.load(spec.digest, progress.note)

@@ -105,7 +105,7 @@ def _with_head_of(run: RunSpec, own: PreTrainedModel, anatomy: Anatomy) -> tuple
 
 def _run(tune: Tune, way: Way, facts: Mapping[str, Any]) -> RunSpec:
     """A run without data."""
-    if way.signal_share:
+    if way.chooses_by_weights:
         raise FrostlineError(f"{tune} chooses matrices by their weights, which a configuration has not: leave it out.")
     of_data = {"weights": "", "vocabulary": "", "data": "", "seed": 0, "train_size": 1}
     modules = facts["tune_modules"] if tune == NAMED else None

@@ -41,8 +41,7 @@ def require_no_choice_by_weights(spec: SweepSpec) -> None:
         FrostlineError: There is such a way.
     """
     for name in spec.values_of("tune"):
-        way = spec.way_of(name)
-        if way.signal_share and way.modules is None:
+        if spec.way_of(name).chooses_by_weights:
             raise FrostlineError(
                 f"{name} compares the weights of all layers, so they cannot be streamed: leave it out, {LOAD_ANYWAY}."
             )

@@ -13,11 +13,12 @@ from transformers import get_scheduler
 from frostline.fast.optimizer import AdamW
 from frostline.fast.sparse_gradients import sparse_gradient
 from frostline.model.anatomy import Anatomy
-from frostline.model.places import EMBEDDINGS, HEAD, POOLER, layer_number
+from frostline.model.places import HEAD, POOLER
 from frostline.training.checkpoint import State
 from frostline.training.specification import RunSpec, Settings
 from frostline.training.steps import StepPlan
 from frostline.training.ways.low_rank import matrix_of
+from frostline.training.ways.rates import adam_options, layer_factor
 
 CHANGING = ("lr", "steps", "members")  # options of a group that steps change
 
@@ -36,35 +37,21 @@ def make_schedule(optimizer: AdamW, settings: Settings, steps: StepPlan) -> LRSc
 def optimizer_groups(spec: RunSpec, anatomy: Anatomy, parameters: Mapping[str, Tensor]) -> list[dict[str, Any]]:
     """The parameter groups of a run. Head and pooler have a separate learning rate.
 
-    With a decay of the learning rate, every layer has groups of its own.
+    Where the way of the run has other learning rates for some layers, these have groups of their own.
     """
     if spec.learning_rate is None:  # the run trains no parameter of the model
         return []
     places = {name: anatomy.places[matrix_of(name)] for name in parameters}
     head = frozenset(name for name, place in places.items() if place in (HEAD, POOLER))
-    if spec.way.layer_decay == 1:
-        groups = parameter_groups(parameters, head, spec, spec.learning_rate, spec.head_learning_rate)
-    else:
-        groups = [
-            group
-            for place in dict.fromkeys(places.values())
-            for group in parameter_groups(
-                {name: p for name, p in parameters.items() if places[name] == place},
-                head,
-                spec,
-                spec.learning_rate * spec.way.layer_decay ** _layers_above(place, anatomy),
-                spec.head_learning_rate or spec.learning_rate,
-            )
-        ]
-    return groups if spec.way.bias_correction else [{**group, "bias_correction": False} for group in groups]
-
-
-def _layers_above(place: str, anatomy: Anatomy) -> int:
-    """The number of layers above a place: 0 for the last layer and all that follows it, L for the embeddings."""
-    number = layer_number(place)
-    if number is None:
-        return anatomy.count if place == EMBEDDINGS else 0
-    return anatomy.count - 1 - number
+    by_factor: dict[float, dict[str, Tensor]] = {}
+    for name, p in parameters.items():
+        by_factor.setdefault(layer_factor(spec.way, places[name], anatomy), {})[name] = p
+    head_rate = spec.head_learning_rate or spec.learning_rate
+    return [
+        {**group, **adam_options(spec.way)}
+        for factor, members in by_factor.items()
+        for group in parameter_groups(members, head, spec, spec.learning_rate * factor, head_rate)
+    ]
 
 
 def parameter_groups(

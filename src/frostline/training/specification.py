@@ -196,24 +196,10 @@ class RunSpec(Settings):
         """The choice of trained parameters."""
         from frostline.model.trainable import Trainable
 
-        way = self.way if is_way(self.tune) else None
+        if is_way(self.tune):
+            return self.way.trainable(self.tune_pooler, generator_seed(self.seed, "layers"))
         pooler = self.tune_pooler and self.way.head == OWN_HEAD  # another head does not read the pooler
-        if way is None:
-            return Trainable(self.tune, self.tune_modules, pooler)
-        if not way.trains_model:
-            return Trainable(0, pooler=False, head=False)
-        if not way.in_loop:
-            return Trainable(way.tune, pooler=False)  # a sentence encoder has no pooler
-        seed = generator_seed(self.seed, "layers") if way.layers == "random" else 0
-        return Trainable(
-            way.trained,
-            way.modules,
-            pooler,
-            layers=way.layers,
-            only=way.parameters,
-            seed=seed,
-            pooler_with_modules=pooler and way.signal_share > 0,
-        )
+        return Trainable(self.tune, self.tune_modules, pooler)
 
     def seed_for(self, purpose: str) -> int:
         """The seed of a generator of this training; another one for each phase."""

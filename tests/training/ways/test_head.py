@@ -51,6 +51,16 @@ def test_the_run_goes_on_from_the_fitted_head(context):
     assert first[0]["value"] < first[1]["value"] and "embeddings" in fitted.facts["audit"]["moved"]
 
 
+def test_named_modules_are_tuned_from_the_fitted_head(context):
+    start_values(SPEC, context)
+    fitted = context.pretrained.model.classifier.weight.detach().clone()
+    spec = way_spec(Way(order="head-first", modules=("encoder.layer.2.output",)))
+    start_values(spec, context)
+    assert torch.equal(context.pretrained.model.classifier.weight, fitted)
+    places = {context.pretrained.anatomy.places[name] for name in run(spec, context).learned}
+    assert places == {"layer 2", "head"}
+
+
 def test_a_number_to_predict_has_a_fitted_head_too(tiny_bert):
     context = context_of(tiny_bert, regression=True)
     start_values(SPEC, context)

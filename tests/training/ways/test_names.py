@@ -1,11 +1,16 @@
 """The names of ways."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from frostline import FrostlineError
 from frostline.statistics.tune import tune_of
-from frostline.training.ways.names import EXAMPLES, way_named
+from frostline.training.ways.names import EXAMPLES, NUMBERED_WAYS, way_named
 from frostline.training.ways.way import Way
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "ways-to-tune.md"
 
 
 def test_names_of_the_grid_are_no_ways() -> None:
@@ -42,3 +47,16 @@ def test_an_unknown_name_lists_the_nearest() -> None:
         way_named("lora-02", {})
     with pytest.raises(FrostlineError, match=r"choose from llrds, lora-all, .*, lora-2, .*, last-2"):
         way_named("zzzz", {"llrds": Way()})
+
+
+def kind(name: str) -> str:
+    """A name without its number, if any number will do: ``lora-N``."""
+    beginning = re.sub(r"-\d+$", "", name)
+    return f"{beginning}-N" if beginning != name and beginning in NUMBERED_WAYS else name
+
+
+def test_the_page_lists_every_name() -> None:
+    _, _, table = PAGE.read_text(encoding="utf-8").partition("| name | what it does |\n")
+    rows = table.partition("\n\n")[0].splitlines()
+    listed = [kind(name) for row in rows for name in re.findall(r"`([\w-]+)`", row.split("|")[1])]
+    assert sorted(listed) == sorted(["last-2", "full", "head", *map(kind, EXAMPLES)])

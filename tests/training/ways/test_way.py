@@ -1,11 +1,20 @@
-"""Ways as data: which fields go together, and what each is by default."""
+"""Ways as data: which fields go together, what each is by default, and that only the folder of ways reads them."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+import frostline
 from frostline.training.specification import RunSpec
 from frostline.training.ways.way import PLAIN, Way
 
+SOURCE = Path(frostline.__file__).parent
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "ways-to-tune.md"
+READERS = ("training/ways/", "training/estimators/by_name.py")  # these may ask which way it is
 RUN = {
     "weights": "w",
     "vocabulary": "v",
@@ -50,8 +59,9 @@ def test_every_field_changes_the_digest_of_a_run() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"modules": ("pooler",), "tune": 2}, "modules says what is trained, and so does tune"),
-        ({"signal_share": 0.5, "low_rank": 4}, "signal_share says what is trained, and so does low_rank"),
+        ({"modules": ("pooler",), "tune": 2}, "modules chooses parts of layers, but tune is about whole layers"),
+        ({"signal_share": 0.5, "low_rank": 4}, "signal_share chooses parts of layers, but low_rank is about"),
+        ({"modules": ("pooler",), "order": "gradual"}, "unfreezes whole layers, but modules parts of them"),
         ({"low_rank": 8, "mixout": 0.5}, "low_rank and mixout both change"),
         ({"mixout": 0.5, "towards_pretrained": 0.1}, "mixout and towards_pretrained both change"),
         ({"low_rank": 8, "only": "biases"}, "leaves them frozen"),
@@ -92,3 +102,47 @@ def test_ways_that_keep_a_state_of_their_own_are_trained_one_by_one() -> None:
     assert not PLAIN.alone and not Way(layer_decay=0.9).alone and not Way(only="biases").alone
     for name in ("low_rank", "order", "mixout", "towards_pretrained", "patience"):
         assert Way(**{name: CHANGED[name]}).alone
+
+
+def last_name(node: ast.expr) -> str:
+    """The name of what an expression gives: ``way`` for ``spec.way``, ``way_of`` for ``spec.way_of(name)``."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case ast.Call(func=called):
+            return last_name(called)
+    return ""
+
+
+def fields_read(code: str) -> Iterator[str]:
+    """Where code reads a field of a way. To pass a field on as an argument of its name asks nothing."""
+    tree = ast.parse(code)
+    passed_on = {
+        id(one.value) for one in ast.walk(tree) if isinstance(one, ast.keyword) and one.arg == last_name(one.value)
+    }
+    reads = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr in Way.model_fields]
+    of_ways = [n for n in reads if last_name(n.value) in ("way", "way_of", "way_named")]
+    yield from (ast.unparse(n) for n in of_ways if id(n) not in passed_on)
+
+
+def test_outside_of_the_folder_of_ways_no_code_asks_which_way_a_run_takes() -> None:
+    paths = {path.relative_to(SOURCE).as_posix(): path for path in SOURCE.rglob("*.py")}
+    assert all(any(name.startswith(reader) for name in paths) for reader in READERS)
+    found = {
+        name: [*fields_read(path.read_text("utf-8"))] for name, path in paths.items() if not name.startswith(READERS)
+    }
+    assert not {name: fields for name, fields in found.items() if fields}
+
+
+def test_every_question_about_a_field_is_found() -> None:
+    asked = ["way.low_rank", "spec.way.order", "self.way_of(tune).mixout", "first.way.patience"]
+    assert [*fields_read("\n".join(f"f({one} == 1)" for one in asked))] == asked
+    assert not [*fields_read("f(way.alone, learner.order, spec.way.head.layers, patience=spec.way.patience)")]
+
+
+def test_the_page_lists_every_field() -> None:
+    _, _, table = PAGE.read_text(encoding="utf-8").partition("| field | meaning | default |\n")
+    rows = table.partition("\n\n")[0].splitlines()
+    assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])) == sorted(
+        Way.model_fields
+    )

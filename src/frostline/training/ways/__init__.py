@@ -4,6 +4,7 @@
 - names.py: the ways that the command line knows by name.
 - phases.py: a run as several trainings, one after the other.
 - start.py: where a run starts: layers with new values, and what is trained; head.py fits a head on the frozen model.
+- rates.py: the learning rates of layers, and options of the optimizer.
 - suitable.py: which ways suit a model and a task.
 - spectrum.py: chooses matrices by their weights; adapter.py writes an adapter of PEFT.
 - restraint.py: what the training loop calls before and after each backward pass.

@@ -23,7 +23,7 @@ NORMAL_RANGE = 1.349  # the interquartile range of a normal distribution, in sta
 
 def with_modules(ways: Mapping[str, Way], model: nn.Module, anatomy: Anatomy) -> dict[str, Way]:
     """The ways that choose modules by their weights, with the modules that they choose in this pretrained model."""
-    chosen = {name: way for name, way in ways.items() if way.signal_share and way.modules is None}
+    chosen = {name: way for name, way in ways.items() if way.chooses_by_weights}
     if not chosen:
         return {}
     ratios = {

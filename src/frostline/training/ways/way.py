@@ -1,17 +1,19 @@
 """A way to tune, as data. Its defaults are those of tuning the last k layers."""
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
-from frostline.model.reading import HeadKind
+from frostline.model.reading import OWN_HEAD, HeadKind
 from frostline.statistics.tune import FULL, NAMED, Tune
 from frostline.training.fields import Positive, Strict
 
+if TYPE_CHECKING:
+    from frostline.model.trainable import Trainable
+
 FINE_TUNING: Final = "fine-tuning"
 OF_FROZEN_MODEL = ("probe", "words")  # estimators that train no parameter of the model
-# fields that say which layers are trained, or need to know it
-BY_LAYER = ("tune", "layers", "only", "low_rank", "reinitialized", "transferred", "order")
+BY_LAYER = ("tune", "layers", "only", "low_rank", "reinitialized", "transferred")  # fields about whole layers
 
 
 class Way(BaseModel):
@@ -128,9 +130,14 @@ class Way(BaseModel):
         return self.estimator == "probe"
 
     @property
-    def parameters(self) -> str:
-        """Which parameters of the chosen layers change (:class:`frostline.model.trainable.Trainable`)."""
-        return "matrices" if self.low_rank else self.only
+    def chooses_by_weights(self) -> bool:
+        """Whether modules are still to be chosen, by the weights of the pretrained model."""
+        return self.signal_share > 0 and self.modules is None
+
+    @property
+    def has_adapter(self) -> bool:
+        """Whether what is learned can be saved as an adapter of PEFT."""
+        return bool(self.low_rank)
 
     @property
     def head(self) -> HeadKind:
@@ -165,8 +172,36 @@ class Way(BaseModel):
 
     @property
     def dense(self) -> bool:
-        """Whether a step changes parameters without a gradient too, such as the embeddings of words that were not read."""
+        """Whether a step reads gradients of embeddings, or changes parameters without one, such as words that were not read."""
         return bool(self.towards_pretrained)
+
+    def trainable(self, pooler: bool, seed: int) -> "Trainable":
+        """The choice of trained parameters.
+
+        Args:
+            pooler: Whether the pooler is trained if the head reads it.
+            seed: Draws random layers.
+        """
+        from frostline.model.trainable import Trainable
+
+        if not self.trains_model:
+            return Trainable(0, pooler=False, head=False)
+        if not self.in_loop:
+            return Trainable(self.tune, pooler=False)  # a sentence encoder has no pooler
+        pooler = pooler and self.head == OWN_HEAD
+        return Trainable(
+            self.trained,
+            self.modules,
+            pooler,
+            layers=self.layers,
+            only="matrices" if self.low_rank else self.only,
+            seed=seed if self.layers == "random" else 0,
+            pooler_with_modules=pooler and self.signal_share > 0,
+        )
+
+    def learning_rate(self, of_grid: float) -> float:
+        """The learning rate of a run, for a learning rate of the grid."""
+        return self.rate_factor * of_grid
 
     @field_validator("*", mode="before")
     @classmethod
@@ -190,7 +225,9 @@ class Way(BaseModel):
         by_module = [name for name in ("modules", "signal_share") if getattr(self, name)]
         others = [name for name in BY_LAYER if getattr(self, name) != type(self).model_fields[name].default]
         if by_module and others:
-            raise ValueError(f"{by_module[0]} says what is trained, and so does {others[0]}: choose one of them")
+            raise ValueError(
+                f"{by_module[0]} chooses parts of layers, but {others[0]} is about whole layers: choose one of them"
+            )
         if self.modules is not None and not self.modules:
             raise ValueError("modules is empty: give module paths, or leave it out")
         if self.layers != "last" and self.tune == FULL:
@@ -210,6 +247,10 @@ class Way(BaseModel):
             raise ValueError("low_rank and order = 'gradual' cannot be combined: choose one of them")
         if self.order == "gradual" and self.layers != "last":
             raise ValueError(f"order = 'gradual' unfreezes from the top, but layers = {self.layers!r}: choose last")
+        if self.order == "gradual" and by_module:
+            raise ValueError(
+                f"order = 'gradual' unfreezes whole layers, but {by_module[0]} parts of them: choose one of them"
+            )
         self._check_new_layers()
         return self
 
