@@ -3,6 +3,7 @@
 In the BIO scheme (IOB2), ``B-person`` begins an entity of the type person, ``I-person`` continues it, and ``O`` is outside.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,15 +22,19 @@ from frostline.data.table import Table
 from frostline.data.wording import did_you_mean, listed, quoted
 
 OUTSIDE, BEGIN, INSIDE = "O", "B-", "I-"
+# Tags of entities in the BIO scheme or a similar one (BIOES, BILOU, BMES), however their prefix is written.
+LIKE_ENTITY = re.compile(r"([BIESLUM])[-_](.+)", re.IGNORECASE)
 NO_WORD = -100  # fills targets up to the longest sentence; the loss of transformers ignores this number
 
 
 def are_entities(labels: Sequence[str]) -> bool:
     """Whether the labels are tags of entities in the BIO scheme; otherwise they are plain tags, such as parts of speech."""
     marked = [label for label in labels if label != OUTSIDE]
-    return any(label.startswith(BEGIN) for label in marked) and all(
-        label.startswith((BEGIN, INSIDE)) and len(label) > len(BEGIN) for label in marked
-    )
+    return any(label.startswith(BEGIN) for label in marked) and all(map(_is_of_entity, marked))
+
+
+def _is_of_entity(label: str) -> bool:
+    return label.startswith((BEGIN, INSIDE)) and len(label) > len(BEGIN)
 
 
 def entity_type(tag: str) -> str | None:
@@ -48,8 +53,19 @@ def tag_names(table: Table, column: str, given: Sequence[str] | None) -> tuple[s
     Tags in the table are ordered by type of entity, ``O`` first.
 
     Raises:
-        FrostlineError: The tags are numbers without names, there are fewer than two, or one of those given appears twice.
+        FrostlineError: The tags are numbers without names, there are fewer than two, one of those given appears twice, or most
+            look like the BIO scheme and one is not in it.
     """
+    names = _tag_names(table, column, given)
+    if not are_entities(names) and (problem := _almost_entities(names)):
+        raise FrostlineError(
+            f"{'--labels' if given else f'{table.name}, column {quoted(column)}'}: {problem}, or remove the prefixes if the tags "
+            "are not of entities."
+        )
+    return names
+
+
+def _tag_names(table: Table, column: str, given: Sequence[str] | None) -> tuple[str, ...]:
     if given:
         if len(set(given)) < len(given):
             raise FrostlineError(
@@ -169,6 +185,26 @@ def _meant(tag: str, labels: Sequence[str]) -> str:
     if tag == OUTSIDE or is_pair(tag):
         return ""
     return did_you_mean(tag, [one for one in labels if one[: len(BEGIN)] == tag[: len(BEGIN)] and is_pair(one)])
+
+
+def _almost_entities(labels: Sequence[str]) -> str | None:
+    """What keeps tags from being entities if most look like some; None if most do not, as those of parts of speech."""
+    marked = [label for label in labels if label.upper() != OUTSIDE]
+    like = [label for label in marked if LIKE_ENTITY.fullmatch(label)]
+    begun = any(label[0].upper() == BEGIN[0] for label in like)
+    if 2 * len(like) <= len(marked) or not (begun or len(marked) < len(labels)):
+        return None
+    other = next((one for one in labels if one != OUTSIDE and not _is_of_entity(one)), None)
+    if other is None:
+        begin = f"{BEGIN}{entity_type(like[0])}"
+        return f"the tag {quoted(like[0])} is of an entity, and no tag begins one; write {begin} at its first word"
+    found = LIKE_ENTITY.fullmatch(other)
+    meant = "O, B-TYPE or I-TYPE"
+    if found:
+        meant = f"{BEGIN if found[1].upper() in 'BSU' else INSIDE}{found[2]}"
+    elif other.upper() == OUTSIDE:
+        meant = OUTSIDE
+    return f"most tags look like the BIO scheme of entities, but {quoted(other)} is not in it; write it as {meant}"
 
 
 def _order_of_entities(tag: str) -> tuple[bool, str, str]:
