@@ -66,7 +66,10 @@ def test_plain_tags_and_their_order() -> None:
         (["S-person", "I-person", "O"], "but 'S-person' is not in it; write it as B-person,"),
         (["B-person", "I-person", "X"], "but 'X' is not in it; write it as O, B-TYPE or I-TYPE,"),
         (["B-person", "I-person", "B-"], "but 'B-' is not in it; write it as O, B-TYPE or I-TYPE,"),
-        (["I-person", "I-person", "O"], "'I-person' is of an entity, and no tag begins one; write B-person at its first word,"),
+        (
+            ["I-person", "I-person", "O"],
+            "'I-person' is of an entity, and no tag begins one; write B-person at its first word,",
+        ),
     ],
 )
 def test_tags_that_only_look_like_entities_are_refused(tags: list[str], sentence: str) -> None:
@@ -170,6 +173,23 @@ def test_numbers_with_names() -> None:
 )
 def test_bad_input_is_one_sentence(words: Any, tags: Any, sentence: str) -> None:
     assert sentence in refusal(words, tags)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("sings\tB-persn", "the tag 'B-persn' of the word 'sings'"),
+        ("sings\tI-person", "the word 'sings' has the tag 'I-person', and no B-person is before it"),
+        ("sings\t", "a word has no tag"),
+    ],
+)
+def test_errors_in_a_conll_file_name_the_line_of_the_word(tmp_path: Path, line: str, sentence: str) -> None:
+    labels = ["O", "B-person", "I-person"]
+    good = "Anna\tB-person\nLee\tI-person\nsings\tO\n\n" * 9
+    (tmp_path / "a.conll").write_text(f"{good}It\tO\n# a comment\nrains\tO\n{line}\n")
+    with pytest.raises(FrostlineError) as caught:
+        load_data(DataSpec(train=tmp_path / "a.conll", test="none", labels=labels))
+    assert f"a.conll, line 40, column 'tags': {sentence}" in str(caught.value)
 
 
 def test_unknown_tags() -> None:

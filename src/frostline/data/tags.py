@@ -111,13 +111,14 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
         if unknown is not None:
             tag = tags[unknown]
             raise FrostlineError(
-                f"{table.location(n, column)}: the tag {quoted(tag)} of the word {quoted(words[unknown])} is none of the "
-                f"{len(index)} tags ({listed(labels)}){did_you_mean(str(tag), labels)}; correct it, or name all "
+                f"{table.location(n, column, unknown)}: the tag {quoted(tag)} of the word {quoted(words[unknown])} is none of "
+                f"the {len(index)} tags ({listed(labels)}){did_you_mean(str(tag), labels)}; correct it, or name all "
                 "tags with --labels."
             )
         rows.append([index[tag] for tag in named])
         if entities and (orphan := _orphan(words, named, labels)):
-            raise FrostlineError(f"{table.location(n, column)}: {orphan}")
+            word, problem = orphan
+            raise FrostlineError(f"{table.location(n, column, word)}: {problem}")
     targets = np.full((len(rows), max(map(len, rows))), NO_WORD, np.int64)
     for n, row in enumerate(rows):
         targets[n, : len(row)] = row
@@ -146,8 +147,11 @@ def _tag_lists(table: Table, column: str) -> list[list[Any]]:
     for n, cell in enumerate(table.cells(column)):
         remedy = "write a list with a tag for each word, or name another column with --label-column"
         tags = items_of(cell, table.location(n, column), "tags", remedy)
-        if any(tag is None or tag == "" for tag in tags):
-            raise FrostlineError(f"{table.location(n, column)}: a word has no tag; write one for each word, such as O.")
+        missing = next((word for word, tag in enumerate(tags) if tag is None or tag == ""), None)
+        if missing is not None:
+            raise FrostlineError(
+                f"{table.location(n, column, missing)}: a word has no tag; write one for each word, such as O."
+            )
         found.append(tags)
     return found
 
@@ -158,21 +162,21 @@ def _named(tag: Any, labels: Sequence[str]) -> Any:
     return labels[int(tag)] if number and 0 <= int(tag) < len(labels) else tag
 
 
-def _orphan(words: Sequence[str], tags: Sequence[str], labels: Sequence[str]) -> str | None:
-    """What is wrong with the first entity that begins with ``I-``; None if all begin with ``B-``.
+def _orphan(words: Sequence[str], tags: Sequence[str], labels: Sequence[str]) -> tuple[int, str] | None:
+    """The first word of the first entity that begins with ``I-``, and what is wrong; None if all begin with ``B-``.
 
     It may be an entity that has two types only because of a typo in one of its tags.
     """
-    for word, (before, tag) in zip(words, pairwise([OUTSIDE, *tags]), strict=True):
+    for n, (word, (before, tag)) in enumerate(zip(words, pairwise([OUTSIDE, *tags]), strict=True)):
         if tag.startswith(INSIDE) and entity_type(before) != entity_type(tag):
             begin = f"{BEGIN}{entity_type(tag)}"
             has = f"the word {quoted(word)} has the tag {quoted(tag)}"
             iob2 = f"write {begin} at the first word of every entity (IOB2)."
             if meant := _meant(tag, labels):
-                return f"{has}, and no {begin} is before it{meant}; correct it, or {iob2}"
+                return n, f"{has}, and no {begin} is before it{meant}; correct it, or {iob2}"
             if meant := _meant(before, labels):
-                return f"{has} after the tag {quoted(before)}{meant}; correct that one, or {iob2}"
-            return f"{has}, and no {begin} is before it; {iob2}"
+                return n, f"{has} after the tag {quoted(before)}{meant}; correct that one, or {iob2}"
+            return n, f"{has}, and no {begin} is before it; {iob2}"
     return None
 
 
