@@ -1,5 +1,6 @@
 """Bad input to every command: one message, exit code 2, no files written."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -60,8 +61,8 @@ BAD = [
     ("--train t.csv --max-length 4", "Raise --max-length, or allow truncation with --max-truncated"),
     ("--train t.csv --max-length 600", "give a number from 3 to 32"),
     ("--train t.csv --out kept", "kept exists and holds no sweep"),
-    ("--train t.csv --out t.csv", "t.csv/sweep.toml cannot be read"),
-    ("--train t.csv --out t.csv/o", "cannot be read"),
+    ("--train t.csv --out t.csv", "t.csv is a file, or in a file: give a folder instead"),
+    ("--train t.csv --out t.csv/o", "t.csv/o is a file, or in a file: give a folder instead"),
     ("--train t.csv --out /proc/none", "/proc/none cannot be written into"),
     ("--train t.csv --data kept", "either --train FILE or --data NAME"),
     ("--train t.csv --validation none", "k is chosen on validation"),
@@ -124,6 +125,8 @@ def test_unknown_and_incomplete_flags(frostline: Frostline, here: Path, words: l
         ("predict kept t.csv", "kept contains no model"),
         ("status kept", "kept holds no sweep"),
         ("report none", "none holds no sweep"),
+        ("status t.csv", "t.csv is a file, or in a file: give a folder instead"),
+        ("report t.csv", "t.csv is a file, or in a file: give a folder instead"),
         ("plan --model m --train t.csv --tune 9", "9 tuned layers were requested"),
         ("check none/of/this", "There is no model folder"),
         ("check no-tokenizer", "has no tokenizer"),
@@ -145,3 +148,46 @@ def test_bad_input_to_other_commands(
     assert got.code == 2 and not got.out
     assert got.err.startswith("frostline: ") and message in got.err and got.err.count("\n") == 1
     assert (sorted(here.rglob("*")), (here / "t.csv").read_bytes()) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("sweep.toml", "", "sweep.toml is not of a sweep that was started"),
+        ("sweep.toml", "[identity", "sweep.toml is damaged"),
+        ("data.json", "{", "data.json is missing or damaged"),
+        ("data.json", "[]", "data.json is missing or damaged"),
+        ("data.json", "{}", "data.json is missing or damaged"),
+        ("runs", "", "runs is not a folder: move it away"),
+    ],
+)
+def test_a_damaged_folder_of_a_sweep(
+    frostline: Frostline, finished_small: Path, tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    damaged = Path(shutil.copytree(finished_small, tmp_path / "o")) / name
+    if damaged.is_dir():
+        shutil.rmtree(damaged)
+    damaged.write_text(content)
+    for command in ("report",) if name == "data.json" else ("report", "status"):
+        got = frostline(command, "o")
+        assert got.code == 2 and not got.out and got.err.count("\n") == 1
+        assert got.err.startswith("frostline: ") and message in got.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("frostline.json", "{", "frostline.json is damaged (JSONDecodeError"),
+        ("frostline.json", "[]", "or remove it and name the columns with --text-column"),
+        ("config.json", "{", "transformers cannot load it"),
+        ("config.json", "[]", "transformers cannot load it"),
+    ],
+)
+def test_a_damaged_model(
+    frostline: Frostline, here: Path, finished_sweep: Path, name: str, content: str, message: str
+) -> None:
+    model = Path(shutil.copytree(finished_sweep / "model", here / "model"))
+    (model / name).write_text(content)
+    got = frostline("predict", "model", "t.csv")
+    assert got.code == 2 and not got.out and got.err.count("\n") == 1
+    assert got.err.startswith("frostline: ") and message in got.err

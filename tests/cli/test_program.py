@@ -19,6 +19,9 @@ from frostline.sweep.results.tables import COST
 from options import FAST
 from tiny import Frostline
 
+CONTINUES = "Finished runs are saved; the same command continues from there."
+STARTS_AGAIN = "The same command starts again from the beginning."
+
 
 @pytest.fixture
 def program(here: Path) -> tuple[list[str], dict[str, str]]:
@@ -76,6 +79,33 @@ def test_a_killed_and_continued_sweep_equals_an_uninterrupted_one(
     assert ours["run"] == theirs["run"] and ours["logit_gap"] == theirs["logit_gap"] == 0
     weights = [(here / out / "model" / "model.safetensors").read_bytes() for out in ("o", "p")]
     assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("command", "what", "sentence"),
+    [
+        ("find --plan", "frostline.api.find.plan", STARTS_AGAIN),
+        ("plan --tune 0", "frostline.api.sweep.Sweep.plan", STARTS_AGAIN),
+        ("sweep --dry-run --tune 0", "frostline.api.sweep.Sweep.plan", STARTS_AGAIN),
+        ("compare --dry-run", "frostline.api.sweep.Sweep.plan", STARTS_AGAIN),
+        ("find", "frostline.api.find.find", CONTINUES),
+        ("sweep --tune 0", "frostline.api.sweep.Sweep.run", CONTINUES),
+        ("compare", "frostline.api.sweep.Sweep.run", CONTINUES),
+    ],
+)
+def test_only_a_command_that_trains_says_that_runs_are_saved(
+    frostline: Frostline,
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    what: str,
+    sentence: str,
+    number: signal.Signals,
+) -> None:
+    monkeypatch.setattr(what, lambda *_, **__: signal.raise_signal(number))
+    got = frostline(*command.split(), "--model", "m", "--train", "t.csv", "--out", "o")
+    assert got.code == 128 + number and got.err.strip() == f"frostline: stopped. {sentence}"
 
 
 def test_the_garbage_collection_threshold_is_raised(

@@ -56,6 +56,44 @@ def test_plain_tags_and_their_order() -> None:
     assert load(labels=["I-person", "B-person", "O"]).task.labels == ("I-person", "B-person", "O")
 
 
+@pytest.mark.parametrize(
+    ("tags", "sentence"),
+    [
+        (["B-person", "I_person", "O"], "but 'I_person' is not in it; write it as I-person, or remove the prefixes"),
+        (["b-person", "i-person", "O"], "but 'b-person' is not in it; write it as B-person,"),
+        (["B-person", "I-person", "o"], "but 'o' is not in it; write it as O,"),
+        (["B-person", "E-person", "O"], "but 'E-person' is not in it; write it as I-person,"),
+        (["S-person", "I-person", "O"], "but 'S-person' is not in it; write it as B-person,"),
+        (["B-person", "I-person", "X"], "but 'X' is not in it; write it as O, B-TYPE or I-TYPE,"),
+        (["B-person", "I-person", "B-"], "but 'B-' is not in it; write it as O, B-TYPE or I-TYPE,"),
+        (
+            ["I-person", "I-person", "O"],
+            "'I-person' is of an entity, and no tag begins one; write B-person at its first word,",
+        ),
+    ],
+)
+def test_tags_that_only_look_like_entities_are_refused(tags: list[str], sentence: str) -> None:
+    message = refusal(tags=[tags, ["O", "O"]] * 15)
+    assert "column 'ner_tags': " in message and sentence in message
+    assert sentence in refusal(labels=sorted({*tags, "O"}, key=["O", *tags].index))
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        ["NN", "IN", "O"],
+        ["I-pro", "I-adv", "V"],  # parts of speech, none of which begins an entity
+        ["B-x", "NOUN", "VERB"],
+        ["i_x", "e_x", "m_x"],
+        ["B", "I", "O"],
+        ["B-", "I-", "O"],
+    ],
+)
+def test_plain_tags_may_contain_letters_of_the_bio_scheme(tags: list[str]) -> None:
+    data = load(tags=[tags, tags[:2]] * 15)
+    assert set(data.task.labels) == set(tags) and not are_entities(data.task.labels)
+
+
 @pytest.mark.parametrize("source", ["dataset", "jsonl", "parquet", "conll", "txt"])
 def test_every_source_gives_the_same_examples(tmp_path: Path, source: str) -> None:
     path, options = tmp_path / f"train.{source}", {}
@@ -135,6 +173,23 @@ def test_numbers_with_names() -> None:
 )
 def test_bad_input_is_one_sentence(words: Any, tags: Any, sentence: str) -> None:
     assert sentence in refusal(words, tags)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("sings\tB-persn", "the tag 'B-persn' of the word 'sings'"),
+        ("sings\tI-person", "the word 'sings' has the tag 'I-person', and no B-person is before it"),
+        ("sings\t", "a word has no tag"),
+    ],
+)
+def test_errors_in_a_conll_file_name_the_line_of_the_word(tmp_path: Path, line: str, sentence: str) -> None:
+    labels = ["O", "B-person", "I-person"]
+    good = "Anna\tB-person\nLee\tI-person\nsings\tO\n\n" * 9
+    (tmp_path / "a.conll").write_text(f"{good}It\tO\n# a comment\nrains\tO\n{line}\n")
+    with pytest.raises(FrostlineError) as caught:
+        load_data(DataSpec(train=tmp_path / "a.conll", test="none", labels=labels))
+    assert f"a.conll, line 40, column 'tags': {sentence}" in str(caught.value)
 
 
 def test_unknown_tags() -> None:

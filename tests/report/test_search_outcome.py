@@ -35,6 +35,19 @@ def test_a_newer_run_of_full_fine_tuning_ends_the_advice() -> None:
     assert instead(known, row("b", "all", "diverged")) == instead(known, row("b", "all", None, "failed")) == unusable
 
 
+def test_a_larger_k_takes_the_place_of_a_reference_without_result() -> None:
+    known, larger = row("a", "last 0"), row("b", "all")
+    failed = record_of(why=ADVICE, over=True, known=["a"], failed_reference="last 2")
+    assert SearchOutcome.of(failed, [known, larger], ()).instead is None
+    assert SearchOutcome.of(failed, [known, row("b", "last 1"), row("c", "lora-2")], ()).instead is not None
+    assert SearchOutcome.of(failed, [known], ()).over
+    waiting = record_of(pending_reference="last 2")
+    assert not SearchOutcome.of(waiting, [known], ()).over
+    assert SearchOutcome.of(waiting, [known, larger], ()).awaited is None
+    for other in (row("b", "last 1"), row("c", "lora-2"), row("b", "all", None, "pending")):
+        assert SearchOutcome.of(waiting, [known, other], ()).awaited == "last 2"
+
+
 def test_a_k_that_was_trained_since_is_not_skipped() -> None:
     search = record_of(over=True, known=["a"], skipped=["last 1", "last 2"])
     assert SearchOutcome.of(search, [row("a", "last 0"), row("b", "last 1")], ()).skipped == ["last 2"]

@@ -97,3 +97,12 @@ def test_before_full_has_run_there_is_no_answer_yet() -> None:
     assert "The best so far, tuning the classifier head only, reaches accuracy 0.800." in answer_of(beside)["sentence"]
     awaited = answer_of(make_runs(clear, ks=(0, 1)), search=SearchOutcome(awaited="all"))
     assert awaited["sentence"].startswith("No answer yet: full fine-tuning") and not awaited["sizes"][0]["recommended"]
+
+
+def test_a_larger_k_that_has_not_run_takes_no_answer_away_from_a_search_that_is_over() -> None:
+    made = make_runs(clear, outcome=lambda k, *_: "pending" if k == "all" else "ok")
+    answer = answer_of(made, search=SearchOutcome(over=True))
+    assert answer["sizes"][0]["reference"] == "last 2"
+    assert answer["sizes"][0]["recommended"]["trainable"] == "last 2"
+    assert answer["sentence"].startswith("Tune the last 2 of 4 layers: accuracy 0.900")
+    assert answer["sentence"].endswith(" So far 15 of 20 runs have ended.")

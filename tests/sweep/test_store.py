@@ -216,7 +216,7 @@ def test_the_specification_is_written_and_read(tmp_path: Path) -> None:
     with pytest.raises(FrostlineError, match=r"sweep\.toml is damaged"):
         store.read_spec()
     (tmp_path / "file").write_text("")
-    with pytest.raises(FrostlineError, match="cannot be read"):
+    with pytest.raises(FrostlineError, match="is a file, or in a file: give a folder"):
         Store(tmp_path / "file").read_spec()
 
 

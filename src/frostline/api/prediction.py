@@ -14,7 +14,7 @@ from frostline.api.tags import TagPredictions, as_sentences, predict_tags, predi
 from frostline.data.examples import Texts
 from frostline.data.formats.endings import FORMAT_OF
 from frostline.data.load import read_unlabelled
-from frostline.data.wording import quoted
+from frostline.data.wording import first_line, quoted
 from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
 from frostline.frozen.bundle.folder import is_bundle
 from frostline.frozen.logits import logits_of_texts
@@ -49,12 +49,20 @@ def _predicts_tags(folder: str | Path, probe: SavedProbe | None) -> bool:
 
 
 def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
-    """The columns that a model or probe was trained on; None if frostline did not train it."""
-    for name in ("frostline.json", PROBE_FACTS, WORDS_FACTS):
-        try:
-            columns = json.loads((Path(folder) / name).read_bytes())["columns"]
-        except (OSError, ValueError, KeyError):
+    """The columns that a model or probe was trained on; None if frostline did not train it.
+
+    Raises:
+        FrostlineError: The file that names them is damaged.
+    """
+    for path in (Path(folder) / name for name in ("frostline.json", PROBE_FACTS, WORDS_FACTS)):
+        if not path.is_file():
             continue
+        try:
+            columns = json.loads(path.read_bytes()).get("columns")
+        except (OSError, ValueError, AttributeError) as error:
+            raise FrostlineError(
+                f"{path} is damaged ({first_line(error)}): copy it again, or remove it and name the columns with --text-column."
+            ) from error
         if isinstance(columns, dict) and "text" in columns:
             return columns
     return None

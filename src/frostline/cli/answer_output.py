@@ -9,11 +9,12 @@ import typer
 
 from frostline.cli.choices_table import DOMINATED, RECOMMENDED, Line, choices_table
 from frostline.cli.printing import wrapped
-from frostline.cli.program import FAILED_RUNS
+from frostline.cli.program import FAILED_RUNS, runs_saved
 
 LINES, MIN_ROWS = 25, 4
 
 
+@runs_saved()
 def run_and_print(sweep: Any, **options: Any) -> None:
     """Run a sweep with these options and print its answer."""
     print_answer(sweep.run(**options), sweep.out)

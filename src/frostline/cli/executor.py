@@ -11,6 +11,7 @@ import typer
 from frostline import FrostlineError
 from frostline.cli.answer_output import print_answer, run_and_print
 from frostline.cli.flags import as_words
+from frostline.cli.program import runs_saved
 from frostline.sweep.slurm import FILE, TASKS, script
 
 if TYPE_CHECKING:  # it imports torch, which --help does not need
@@ -102,6 +103,7 @@ class Executor:
                 "model."
             )
 
+    @runs_saved()
     def search(self, processes: int | None, **settings: Any) -> None:
         """Search with these settings and print the answer, or submit the search and print what to do next."""
         from frostline.api import find

@@ -44,6 +44,27 @@ def program(
         raise typer.Exit
 
 
+class TrainingStopped(Exception):
+    """A command that trains runs was stopped, and the program exits with ``code``."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@contextmanager
+def runs_saved() -> Iterator[None]:
+    """For commands that train runs: Ctrl-C and SIGTERM say that finished runs are saved. A plan has none to save."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise TrainingStopped(INTERRUPTED) from None
+    except SystemExit as leaving:
+        if leaving.code == TERMINATED:
+            raise TrainingStopped(TERMINATED) from None
+        raise
+
+
 def main() -> None:
     """Run the program. On a mistake of the user, it prints one sentence on stderr and exits with code 2."""
     gc.set_threshold(GARBAGE_THRESHOLD)
@@ -53,8 +74,10 @@ def main() -> None:
             app(prog_name="frostline")
     except SystemExit as leaving:
         if leaving.code in (INTERRUPTED, TERMINATED):
-            leave("stopped. Finished runs are saved; the same command continues from there.", leaving.code)
+            leave("stopped. The same command starts again from the beginning.", leaving.code)
         raise
+    except TrainingStopped as stopped:
+        leave("stopped. Finished runs are saved; the same command continues from there.", stopped.code)
     except FrostlineError as error:
         leave(str(error), 2)
     except OSError as error:

@@ -12,8 +12,9 @@ from frostline.cli.program import app
 def report(folder: FolderArgument) -> None:
     """Rebuild the tables, answer.json and report.html from the runs in a folder."""
     from frostline.report.rebuild import write_report
+    from frostline.sweep.results.folder import Folder
 
-    print_damage(folder)
+    print_damage(Folder(folder).out)
     path = write_report(folder)
     print(*wrapped(json.loads((folder / "answer.json").read_text())["sentence"]), sep="\n")
     print(path)

@@ -11,7 +11,7 @@ from frostline.cli.analysis_output import print_analysis, settings_for, write_an
 from frostline.cli.flags import as_typed, with_settings
 from frostline.cli.help import PanelCommand
 from frostline.cli.plan_output import print_groups
-from frostline.cli.program import FAILED_RUNS, app
+from frostline.cli.program import FAILED_RUNS, app, runs_saved
 from frostline.cli.values import split_pairs, split_words
 
 Name = Annotated[str, typer.Argument(help="Study: amazon-tutorial, jeong2025, lee2019, lowdata2021 or transferred2018.")]
@@ -83,6 +83,7 @@ def print_study(protocol: Any, sweeps: Sequence[Any]) -> None:
         print_groups(parameter_groups(model_config(protocol, model), sweep.settings))
 
 
+@runs_saved()
 def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
     """Run every sweep of a study, then write two reports: with frostline's settings, and with those of the publication."""
     from frostline.report.answer.analysis import analyze as analyze_groups

@@ -8,7 +8,7 @@ import typer
 from frostline.cli.flags import FolderArgument, retry_kinds, retry_option
 from frostline.cli.help import PanelCommand
 from frostline.cli.printing import print_run_counts
-from frostline.cli.program import FAILED_RUNS, app
+from frostline.cli.program import FAILED_RUNS, app, runs_saved
 from frostline.sweep.results.leases import SILENT_AFTER
 
 Wait = Annotated[
@@ -47,7 +47,8 @@ def work(
     from frostline.api.work import work as train
 
     kinds = retry_kinds(retry) if retry else ()
-    counts = train(folder, wait=wait, retry=kinds, workers=workers, silent_after=silent_after)
+    with runs_saved():
+        counts = train(folder, wait=wait, retry=kinds, workers=workers, silent_after=silent_after)
     print_run_counts(folder, counts)
     if not counts["pending"]:
         print(f"`frostline report {folder}` writes the report. The sweep's command also saves the model.")

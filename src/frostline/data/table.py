@@ -1,6 +1,6 @@
 """A table of cells, with the row numbers of its source."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ class Table:
         columns: Cells by column, each a list or an Arrow column.
         rows: The number of each row in its source, ``[N]``.
         class_names: The names of the classes of each ``datasets.ClassLabel`` column.
+        word_lines: The line of each word, if the rows are sentences of a CoNLL file.
         notes: Notes for the user about reading the table, a sentence each.
     """
 
@@ -27,6 +28,7 @@ class Table:
     columns: Mapping[str, Any]
     rows: npt.NDArray[np.int64]
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    word_lines: Sequence[Sequence[int]] | None = None
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -40,12 +42,21 @@ class Table:
     def first(self, rows: int) -> "Table":
         """The first ``rows`` rows."""
         return replace(
-            self, columns={name: cells[:rows] for name, cells in self.columns.items()}, rows=self.rows[:rows]
+            self,
+            columns={name: cells[:rows] for name, cells in self.columns.items()},
+            rows=self.rows[:rows],
+            word_lines=self.word_lines and self.word_lines[:rows],
         )
 
-    def location(self, index: int, column: str) -> str:
-        """The location of a cell for error messages: ``train.csv, row 17, column 'text'``."""
-        return f"{self.name}, row {self.rows[index]}, column {quoted(column)}"
+    def location(self, index: int, column: str, word: int | None = None) -> str:
+        """The location of a cell for error messages: ``train.csv, row 17, column 'text'``.
+
+        With the index of a ``word`` of a sentence, it names the line of this word, if that is known.
+        """
+        row = f"row {self.rows[index]}"
+        if word is not None and self.word_lines is not None:
+            row = f"line {self.word_lines[index][word]}"
+        return f"{self.name}, {row}, column {quoted(column)}"
 
     def texts(self, column: str) -> tuple[str, ...]:
         """The cells of a text column. An empty text is valid.

@@ -3,6 +3,7 @@
 In the BIO scheme (IOB2), ``B-person`` begins an entity of the type person, ``I-person`` continues it, and ``O`` is outside.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,15 +22,19 @@ from frostline.data.table import Table
 from frostline.data.wording import did_you_mean, listed, quoted
 
 OUTSIDE, BEGIN, INSIDE = "O", "B-", "I-"
+# Tags of entities in the BIO scheme or a similar one (BIOES, BILOU, BMES), however their prefix is written.
+LIKE_ENTITY = re.compile(r"([BIESLUM])[-_](.+)", re.IGNORECASE)
 NO_WORD = -100  # fills targets up to the longest sentence; the loss of transformers ignores this number
 
 
 def are_entities(labels: Sequence[str]) -> bool:
     """Whether the labels are tags of entities in the BIO scheme; otherwise they are plain tags, such as parts of speech."""
     marked = [label for label in labels if label != OUTSIDE]
-    return any(label.startswith(BEGIN) for label in marked) and all(
-        label.startswith((BEGIN, INSIDE)) and len(label) > len(BEGIN) for label in marked
-    )
+    return any(label.startswith(BEGIN) for label in marked) and all(map(_is_of_entity, marked))
+
+
+def _is_of_entity(label: str) -> bool:
+    return label.startswith((BEGIN, INSIDE)) and len(label) > len(BEGIN)
 
 
 def entity_type(tag: str) -> str | None:
@@ -48,8 +53,19 @@ def tag_names(table: Table, column: str, given: Sequence[str] | None) -> tuple[s
     Tags in the table are ordered by type of entity, ``O`` first.
 
     Raises:
-        FrostlineError: The tags are numbers without names, there are fewer than two, or one of those given appears twice.
+        FrostlineError: The tags are numbers without names, there are fewer than two, one of those given appears twice, or most
+            look like the BIO scheme and one is not in it.
     """
+    names = _tag_names(table, column, given)
+    if not are_entities(names) and (problem := _almost_entities(names)):
+        raise FrostlineError(
+            f"{'--labels' if given else f'{table.name}, column {quoted(column)}'}: {problem}, or remove the prefixes if the tags "
+            "are not of entities."
+        )
+    return names
+
+
+def _tag_names(table: Table, column: str, given: Sequence[str] | None) -> tuple[str, ...]:
     if given:
         if len(set(given)) < len(given):
             raise FrostlineError(
@@ -95,13 +111,14 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
         if unknown is not None:
             tag = tags[unknown]
             raise FrostlineError(
-                f"{table.location(n, column)}: the tag {quoted(tag)} of the word {quoted(words[unknown])} is none of the "
-                f"{len(index)} tags ({listed(labels)}){did_you_mean(str(tag), labels)}; correct it, or name all "
+                f"{table.location(n, column, unknown)}: the tag {quoted(tag)} of the word {quoted(words[unknown])} is none of "
+                f"the {len(index)} tags ({listed(labels)}){did_you_mean(str(tag), labels)}; correct it, or name all "
                 "tags with --labels."
             )
         rows.append([index[tag] for tag in named])
         if entities and (orphan := _orphan(words, named, labels)):
-            raise FrostlineError(f"{table.location(n, column)}: {orphan}")
+            word, problem = orphan
+            raise FrostlineError(f"{table.location(n, column, word)}: {problem}")
     targets = np.full((len(rows), max(map(len, rows))), NO_WORD, np.int64)
     for n, row in enumerate(rows):
         targets[n, : len(row)] = row
@@ -130,8 +147,11 @@ def _tag_lists(table: Table, column: str) -> list[list[Any]]:
     for n, cell in enumerate(table.cells(column)):
         remedy = "write a list with a tag for each word, or name another column with --label-column"
         tags = items_of(cell, table.location(n, column), "tags", remedy)
-        if any(tag is None or tag == "" for tag in tags):
-            raise FrostlineError(f"{table.location(n, column)}: a word has no tag; write one for each word, such as O.")
+        missing = next((word for word, tag in enumerate(tags) if tag is None or tag == ""), None)
+        if missing is not None:
+            raise FrostlineError(
+                f"{table.location(n, column, missing)}: a word has no tag; write one for each word, such as O."
+            )
         found.append(tags)
     return found
 
@@ -142,21 +162,21 @@ def _named(tag: Any, labels: Sequence[str]) -> Any:
     return labels[int(tag)] if number and 0 <= int(tag) < len(labels) else tag
 
 
-def _orphan(words: Sequence[str], tags: Sequence[str], labels: Sequence[str]) -> str | None:
-    """What is wrong with the first entity that begins with ``I-``; None if all begin with ``B-``.
+def _orphan(words: Sequence[str], tags: Sequence[str], labels: Sequence[str]) -> tuple[int, str] | None:
+    """The first word of the first entity that begins with ``I-``, and what is wrong; None if all begin with ``B-``.
 
     It may be an entity that has two types only because of a typo in one of its tags.
     """
-    for word, (before, tag) in zip(words, pairwise([OUTSIDE, *tags]), strict=True):
+    for n, (word, (before, tag)) in enumerate(zip(words, pairwise([OUTSIDE, *tags]), strict=True)):
         if tag.startswith(INSIDE) and entity_type(before) != entity_type(tag):
             begin = f"{BEGIN}{entity_type(tag)}"
             has = f"the word {quoted(word)} has the tag {quoted(tag)}"
             iob2 = f"write {begin} at the first word of every entity (IOB2)."
             if meant := _meant(tag, labels):
-                return f"{has}, and no {begin} is before it{meant}; correct it, or {iob2}"
+                return n, f"{has}, and no {begin} is before it{meant}; correct it, or {iob2}"
             if meant := _meant(before, labels):
-                return f"{has} after the tag {quoted(before)}{meant}; correct that one, or {iob2}"
-            return f"{has}, and no {begin} is before it; {iob2}"
+                return n, f"{has} after the tag {quoted(before)}{meant}; correct that one, or {iob2}"
+            return n, f"{has}, and no {begin} is before it; {iob2}"
     return None
 
 
@@ -169,6 +189,26 @@ def _meant(tag: str, labels: Sequence[str]) -> str:
     if tag == OUTSIDE or is_pair(tag):
         return ""
     return did_you_mean(tag, [one for one in labels if one[: len(BEGIN)] == tag[: len(BEGIN)] and is_pair(one)])
+
+
+def _almost_entities(labels: Sequence[str]) -> str | None:
+    """What keeps tags from being entities if most look like some; None if most do not, as those of parts of speech."""
+    marked = [label for label in labels if label.upper() != OUTSIDE]
+    like = [label for label in marked if LIKE_ENTITY.fullmatch(label)]
+    begun = any(label[0].upper() == BEGIN[0] for label in like)
+    if 2 * len(like) <= len(marked) or not (begun or len(marked) < len(labels)):
+        return None
+    other = next((one for one in labels if one != OUTSIDE and not _is_of_entity(one)), None)
+    if other is None:
+        begin = f"{BEGIN}{entity_type(like[0])}"
+        return f"the tag {quoted(like[0])} is of an entity, and no tag begins one; write {begin} at its first word"
+    found = LIKE_ENTITY.fullmatch(other)
+    meant = "O, B-TYPE or I-TYPE"
+    if found:
+        meant = f"{BEGIN if found[1].upper() in 'BSU' else INSIDE}{found[2]}"
+    elif other.upper() == OUTSIDE:
+        meant = OUTSIDE
+    return f"most tags look like the BIO scheme of entities, but {quoted(other)} is not in it; write it as {meant}"
 
 
 def _order_of_entities(tag: str) -> tuple[bool, str, str]:

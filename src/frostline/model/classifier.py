@@ -57,7 +57,7 @@ def is_tagger(folder: Path) -> bool:
     """Whether the folder has a model that predicts a tag for each word."""
     try:
         kinds = json.loads((folder / "config.json").read_bytes()).get("architectures") or [""]
-    except (OSError, ValueError):
+    except (OSError, ValueError, AttributeError):
         return False  # the error is reported when the model is loaded
     return str(kinds[0]).endswith("ForTokenClassification") or is_recurrent_tagger(folder)
 

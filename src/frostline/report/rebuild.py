@@ -122,6 +122,8 @@ def _data_facts(out: Path) -> dict[str, Any]:
     require_inside(path, out)
     try:
         facts: dict[str, Any] = json.loads(read_inside(path, out))
-    except (OSError, ValueError) as error:
+        if not {"notes", "report"} <= facts.keys():
+            raise ValueError("a key is missing")
+    except (OSError, ValueError, AttributeError) as error:
         raise FrostlineError(f"{path} is missing or damaged: run the sweep's command again to write it.") from error
     return facts

@@ -72,6 +72,10 @@ def read_identity(written: Mapping[str, Any], out: Path) -> Identity:
     Raises:
         FrostlineError: A key is missing or has a wrong value.
     """
+    if "identity" not in written:
+        raise FrostlineError(
+            f"{out / 'sweep.toml'} is not of a sweep that was started: give the folder of a sweep's --out."
+        )
     try:
         facts = written["identity"]
         identity = Identity(**{**facts, "labels": tuple(facts["labels"])})

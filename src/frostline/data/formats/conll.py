@@ -17,6 +17,7 @@ from frostline.data.table import Table
 
 WORDS, TAGS = "tokens", "tags"
 DOCUMENT = "-DOCSTART-"
+Word = tuple[int, list[str]]  # the number of its line, and its cells
 
 
 def read_conll(path: Path, tag_column: int | None = None) -> Table:
@@ -42,8 +43,9 @@ def read_conll(path: Path, tag_column: int | None = None) -> Table:
     names = [WORDS, *(TAGS if number == tags else f"column {number}" for number in range(2, width + 1))]
     return Table(
         name=str(path),
-        columns={name: [[cells[n] for cells in one] for _, one in sentences] for n, name in enumerate(names)},
-        rows=np.array([row for row, _ in sentences]),
+        columns={name: [[cells[n] for _, cells in words] for words in sentences] for n, name in enumerate(names)},
+        rows=np.array([words[0][0] for words in sentences]),
+        word_lines=[[line for line, _ in words] for words in sentences],
     )
 
 
@@ -52,14 +54,14 @@ def is_writable(word: str) -> bool:
     return word not in ("", DOCUMENT) and "\t" not in word
 
 
-def _sentences(path: Path) -> tuple[list[tuple[int, list[list[str]]]], int]:
-    """Each sentence with the number of its first line and the cells of its words; and the number of columns."""
+def _sentences(path: Path) -> tuple[list[list[Word]], int]:
+    """The words of each sentence, and the number of columns."""
     lines = list(_lines(path))
     split = re.compile("\t" if any("\t" in line for _, line in lines if line[:1] != "#") else r"[ \t]+")
     cells_of = {row: split.split(line) for row, line in lines if line}
     widths = [len(cells_of[row]) for row, line in lines if line and line[0] != "#"]
     width = widths[0] if widths else max(map(len, cells_of.values()), default=0)
-    sentences: list[tuple[int, list[list[str]]]] = []
+    sentences: list[list[Word]] = []
     inside = False
     for row, line in lines:
         cells = cells_of.get(row)
@@ -75,9 +77,9 @@ def _sentences(path: Path) -> tuple[list[tuple[int, list[list[str]]]], int]:
                 "write a word and its tags, separated by tabs."
             )
         if not inside:
-            sentences.append((row, []))
+            sentences.append([])
             inside = True
-        sentences[-1][1].append(cells)
+        sentences[-1].append((row, cells))
     if not sentences:
         raise FrostlineError(f"{path}: the file has no words; give a file with a word and its tag on each line.")
     return sentences, width

@@ -86,7 +86,7 @@ def answer_one(
     settings = replace(settings, corrected=corrected, learning_rates=search.learning_rates)
     answer = compare(runs, evidence, settings, search.alternatives)
     point = main_point(answer)
-    if reference := _missing_reference(runs, search.awaited):
+    if reference := _missing_reference(runs, search):
         text = reference_missing(answer, reference, evidence.metric) + _progress(runs)
         return {**answer, "decision": None, "choices": [], "recommended": None, "sentence": text}
     answer["recommended"] = recommend(answer, point, by_mean=settings.by_mean)
@@ -114,9 +114,14 @@ def _learned(answer: Mapping[str, Any], evidence: Evidence) -> bool:
     return bool(evidence.learned(runs, among=sum(one["runs"] for one in answer["cells"]) or 1))
 
 
-def _missing_reference(runs: Sequence[Run], awaited: str | None) -> str | None:
-    """The reference (by default the largest k) if none of its runs has ended, but others have or it is awaited; else None."""
-    ended = {run["trainable"] for run in runs if run["status"] != "pending"}
+def _missing_reference(runs: Sequence[Run], search: SearchOutcome) -> str | None:
+    """The reference (by default the largest k) if none of its runs has ended, but others have or it is awaited; else None.
+
+    A search that is over has its reference, so a larger k of which no run has ended yet does not take its answer away.
+    """
+    if search.over:
+        return None
+    ended, awaited = {run["trainable"] for run in runs if run["status"] != "pending"}, search.awaited
     reference = awaited or next((k for k in reversed(by_depth(runs)) if is_k(k)), None)
     return reference if reference not in ended and (ended or awaited) else None
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from frostline.data.wording import capitalized
 from frostline.report.names import tuning
 from frostline.statistics.outcomes import ANSWERS
+from frostline.statistics.tune import is_k, sort_key
 
 if TYPE_CHECKING:
     from frostline.sweep.results.search_record import SearchRecord
@@ -19,8 +20,9 @@ class SearchOutcome:
     Attributes:
         interim_analyses: The largest number of times that intervals are read before more runs are trained.
         skipped: Every k that was not trained.
-        instead: Why the search ended without a result of the reference; None if it has one.
-        awaited: The reference of every comparison, while the search has not trained it yet.
+        over: Whether the search has ended. A larger k that a sweep adds is then the reference as soon as it has a result.
+        instead: Why the search ended without a result of the reference; None if there is one of it or of a larger k.
+        awaited: The reference of every comparison, while there is no result of it or of a larger k.
         learning_rates: The learning rates that the search selected, by k.
         alternatives: The names of the models that train no layer and were fitted by the search.
         train_size: The train size of the search. It does not affect the answers for other sizes.
@@ -28,6 +30,7 @@ class SearchOutcome:
 
     interim_analyses: int = 1
     skipped: Sequence[str] = ()
+    over: bool = False
     instead: str | None = None
     awaited: str | None = None
     learning_rates: Mapping[str, float] = field(default_factory=dict)
@@ -44,8 +47,9 @@ class SearchOutcome:
         return cls(
             interim_analyses=search.interim_analyses,
             skipped=[k for k in search.skipped if k not in trained],
+            over=search.over,
             instead=_instead(search, of_search),
-            awaited=search.pending_reference,
+            awaited=None if _has_result(search.pending_reference, of_search) else search.pending_reference,
             learning_rates=selected_learning_rates(search, of_search),
             alternatives=alternatives,
             train_size=search.train_size,
@@ -57,12 +61,11 @@ class SearchOutcome:
 
 
 def _instead(search: "SearchRecord", rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """The sentence of a search whose reference has no result; None if it has one, maybe from a newer run."""
+    """The sentence of a search whose reference has no result; None if newer runs have one of it, or of a larger k."""
     from frostline.sweep.results.search_record import newer_runs
 
     failed = search.failed_reference
-    of_reference = [row for row in rows if row["trainable"] == failed]
-    if not failed or any(row["outcome"] in ANSWERS for row in of_reference):
+    if not failed or _has_result(failed, rows):
         return None
     newer = newer_runs(search, rows)
     if not newer:
@@ -71,6 +74,14 @@ def _instead(search: "SearchRecord", rows: Sequence[Mapping[str, Any]]) -> str |
         return f"No run of {tuning(failed)} has a usable score, so nothing can be compared with it."
     again = "search again with a larger --budget, or add it with --tune of `frostline sweep`"
     return f"{capitalized(tuning(failed))} has no result: {again}."
+
+
+def _has_result(reference: str | None, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the reference of a search has a usable score, or a larger k, which is then the reference of the answer."""
+    if reference is None:
+        return False
+    with_score = [row["trainable"] for row in rows if is_k(row["trainable"]) and row["outcome"] in ANSWERS]
+    return any(sort_key(k) >= sort_key(reference) for k in with_score)
 
 
 NO_SEARCH = SearchOutcome()

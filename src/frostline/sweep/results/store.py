@@ -137,17 +137,26 @@ class Store:
         return self.has(digest) or self._failure(digest).exists()
 
     def states(self) -> dict[str, str]:
-        """``done`` or ``failed`` for each run that has ended, by digest. Only the names of files are read."""
+        """``done`` or ``failed`` for each run that has ended, by digest. Only the names of files are read.
+
+        Raises:
+            FrostlineError: ``runs`` is a file, or a link leads out of the folder.
+        """
         require_inside(self.runs, self.out)
         found: dict[str, str] = {}
-        with suppress(FileNotFoundError), os.scandir(self.runs) as entries:
-            for entry in entries:
-                if entry.is_symlink():
-                    require_inside(Path(entry.path), self.out)
-                if "." not in entry.name:
-                    found[entry.name] = "done"
-                elif entry.name.endswith(FAILED) and not entry.name.startswith("."):
-                    found.setdefault(entry.name.removesuffix(FAILED), "failed")
+        try:
+            with suppress(FileNotFoundError), os.scandir(self.runs) as entries:
+                for entry in entries:
+                    if entry.is_symlink():
+                        require_inside(Path(entry.path), self.out)
+                    if "." not in entry.name:
+                        found[entry.name] = "done"
+                    elif entry.name.endswith(FAILED) and not entry.name.startswith("."):
+                        found.setdefault(entry.name.removesuffix(FAILED), "failed")
+        except NotADirectoryError as error:
+            raise FrostlineError(
+                f"{self.runs} is not a folder: move it away, and run the sweep's command again."
+            ) from error
         return found
 
     def done(self) -> set[str]:
@@ -213,6 +222,8 @@ class Store:
             return tomllib.loads(read_inside(path, self.out).decode("utf-8"))
         except FileNotFoundError:
             return None
+        except NotADirectoryError as error:
+            raise FrostlineError(f"{self.out} is a file, or in a file: give a folder instead.") from error
         except OSError as error:
             raise FrostlineError(f"{path} cannot be read ({error.strerror}): choose another --out.") from error
         except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or too large
