@@ -6,7 +6,9 @@ import torch
 import frostline.training.run
 import frostline.training.session
 from frostline.model.trainable import Trainable
+from frostline.training.audit import Audit
 from frostline.training.run import run
+from frostline.training.session import training_session
 from training.runs import spec_of, weights_of
 
 
@@ -31,6 +33,7 @@ def test_the_audit_matches_the_parameters_that_changed(context, tune, tune_poole
     )
     assert audit["by_place"]["pooler"]["trained"] == (32 * 32 + 32) * tune_pooler
     assert audit["clipped_parameters"] == len(names)
+    assert set(audit["moved"]) == {anatomy.places[name] for name in moved} and audit["merged"] == []
     for fact in (
         "optimizer_holds_exactly_the_trained",
         "each_parameter_in_one_place",
@@ -64,6 +67,19 @@ def test_a_run_whose_audit_fails_has_no_result(context, monkeypatch):
     monkeypatch.setattr(frostline.training.session, "optimizer_groups", one_too_few)
     with pytest.raises(AssertionError, match="optimizer_holds_exactly_the_trained"):
         run(spec_of(1), context)
+
+
+def test_the_audit_of_a_continued_training_knows_where_it_started(context):
+    spec = spec_of(1)
+    names = spec.to_train.parameters(context.pretrained.anatomy)
+    with training_session([spec], context) as (learners, _):
+        first = Audit(context.pretrained, names, learners)
+        with torch.no_grad():
+            learners[0].learned["classifier.weight"].add_(1)
+        continued = Audit(context.pretrained, names, learners)
+        assert first.own_facts()[0]["moved"] == ["head"] and continued.own_facts()[0]["moved"] == []
+        continued.load_state(first.state())
+        assert continued.own_facts() == first.own_facts()
 
 
 def test_a_gradient_of_a_frozen_parameter_fails_the_audit(uncached, monkeypatch):

@@ -1,16 +1,18 @@
 """The audit of a run: check on the model which parameters were frozen and which were trained."""
 
-from collections.abc import Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import torch
-from torch import nn
+import xxhash
+from torch import Tensor, nn
 
 from frostline.fast.optimizer import gradient_of
 from frostline.model.anatomy import count_parameters
 from frostline.model.modes import frozen_modules
 from frostline.model.places import layer_number
 from frostline.model.pretrained import Pretrained
+from frostline.training.checkpoint import State
 from frostline.training.learner import Learner
 
 
@@ -24,12 +26,24 @@ def parameters_by_place(pretrained: Pretrained, trained: Set[str]) -> dict[str, 
 
 
 class Audit:
-    """Checks before, during and after training that exactly the parameters ``names`` are trained."""
+    """Checks before, during and after training that exactly the parameters ``names`` are trained.
 
-    def __init__(self, pretrained: Pretrained, names: frozenset[str]) -> None:
-        self.pretrained, self.names = pretrained, names
+    It is made before the training, when the ``learners`` have their first values.
+    """
+
+    def __init__(self, pretrained: Pretrained, names: frozenset[str], learners: Sequence[Learner]) -> None:
+        self.pretrained, self.names, self.learners = pretrained, names, learners
         self.before = pretrained.frozen_digest(names)
+        self.first_digests = [self._first_digests(learner) for learner in learners]
         self.frozen_in_train_mode = 0
+
+    def state(self) -> State:
+        """What a continued training cannot find out: where the present phase started."""
+        return {"first_digests": self.first_digests}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue the audit of an interrupted training."""
+        self.first_digests = state["first_digests"]
 
     def check_modes(self) -> None:
         """Count the frozen modules that are not in eval mode, including dropout modules inside them."""
@@ -66,29 +80,45 @@ class Audit:
         layers = sum(p.numel() for name, p in model.named_parameters() if layer_number(places[name]) is not None)
         return float(lstm / layers)
 
-    def learner_facts(self, learner: Learner) -> dict[str, Any]:
-        """Audit the parameters of one run of the stack. The returned facts become part of the result.
+    def own_facts(self) -> list[dict[str, Any]]:
+        """Audit the parameters of each run after training. The returned facts become part of its result.
 
         Raises:
             AssertionError: The optimizer did not hold exactly the trained parameters.
         """
+        return [self._of(learner, first) for learner, first in zip(self.learners, self.first_digests, strict=True)]
+
+    def _of(self, learner: Learner, first_digests: Mapping[str, str]) -> dict[str, Any]:
         trained = {id(p) for p in learner.parameters.values()}
         held = [id(p) for group in learner.groups for p in group["params"]]
         exactly = learner.learned.keys() == self.names and len(held) == len(trained) and set(held) == trained
         assert exactly, "audit: ['optimizer_holds_exactly_the_trained']"
+        moved = [
+            name
+            for name, p in learner.learned.items()
+            if (_digest(p) != first_digests[name] if name in first_digests else not self._is_pretrained(name, p))
+        ]
+        places = self.pretrained.anatomy.places
+        moved_places = {places[name] for name in moved}
         return {
             "trainable_parameters": sum(p.numel() for p in learner.parameters.values()),
             "optimizer_holds_exactly_the_trained": exactly,
             "clipped_parameters": len(trained),
-            "moved": self._moved(learner),
+            "moved": [place for place in dict.fromkeys(places.values()) if place in moved_places],
+            "merged": [name for name in moved if name not in learner.parameters],
         }
 
-    def _moved(self, learner: Learner) -> list[str]:
-        """The places whose parameters differ from their pretrained values, without those that have none."""
-        places, new = self.pretrained.anatomy.places, self.pretrained.new
-        moved = {
-            places[name]
-            for name, parameter in learner.learned.items()
-            if name not in new and not torch.equal(parameter, self.pretrained.pretrained_value(name))
-        }
-        return [place for place in dict.fromkeys(places.values()) if place in moved]
+    def _first_digests(self, learner: Learner) -> dict[str, str]:
+        """Digests of the parameters that do not start from pretrained values. Of the others, the values themselves exist."""
+        return {name: _digest(p) for name, p in learner.learned.items() if not self._is_pretrained(name, p)}
+
+    def _is_pretrained(self, name: str, parameter: Tensor) -> bool:
+        """Whether a trained parameter has its pretrained value."""
+        has_one = name not in self.pretrained.new
+        return has_one and torch.equal(parameter, self.pretrained.pretrained_value(name))
+
+
+def _digest(parameter: Tensor) -> str:
+    """A digest of the values of a parameter."""
+    values = parameter.detach().cpu().flatten().view(torch.uint8)
+    return xxhash.xxh3_128_hexdigest(values.numpy().data)

@@ -64,14 +64,24 @@ class Course:
         self.learned = {name: p.detach().clone() for name, p in learned.items()}  # the model is reset before a phase
 
     def audit(self, run: int) -> dict[str, Any]:
-        """The audit of a run."""
-        phases = [{**phase.facts, **phase.own_facts[run]} for phase in self.finished]
-        facts = {**phases[-1], "tuned_share": sum(one["tuned_share"] for one in phases) / len(phases)}
-        return facts if len(phases) == 1 else {**facts, "moved_in_phases": [one["moved"] for one in phases]}
+        """The audit of a run. With several phases, it has the steps of each phase and the places that it moved."""
+        audits = [{**phase.facts, **phase.own_facts[run]} for phase in self.finished]
+        if len(audits) == 1:
+            return audits[0]
+        phases = [
+            {"steps": phase.records[run].steps, "moved": phase.own_facts[run]["moved"]} for phase in self.finished
+        ]
+        moved = {place for phase in phases for place in phase["moved"]}
+        return {
+            **audits[-1],
+            "tuned_share": sum(audit["tuned_share"] for audit in audits) / len(audits),
+            "moved": [place for place in audits[-1]["by_place"] if place in moved],
+            "phases": phases,
+        }
 
-    def of_phase(self, forward: Stateful) -> Checkpoints:
-        """The checkpoints of the phase that trains with this forward function."""
-        return _OfPhase(self, forward)
+    def of_phase(self, forward: Stateful, audit: Stateful) -> Checkpoints:
+        """The checkpoints of the phase that trains with this forward function and has this audit."""
+        return _OfPhase(self, forward, audit)
 
 
 @dataclass(frozen=True)
@@ -80,12 +90,14 @@ class _OfPhase:
 
     course: Course
     forward: Stateful
+    audit: Stateful
 
     def load(self) -> State | None:
         present, self.course.present = self.course.present, None
         if present is None:
             return None
         self.forward.load_state(present["forward"])
+        self.audit.load_state(present["audit"])
         training: State = present["training"]
         return training
 
@@ -94,6 +106,10 @@ class _OfPhase:
             lambda: {
                 "finished": [phase.state() for phase in self.course.finished],
                 "continued_after": self.course.continued_after,
-                "present": {"forward": self.forward.state(), "training": state()},
+                "present": {
+                    "forward": self.forward.state(),
+                    "audit": self.audit.state(),
+                    "training": state(),
+                },
             }
         )

@@ -131,7 +131,7 @@ def _train(specs: Sequence[RunSpec], context: RunContext, part: _Part, *, batche
     first = specs[0]
     names = first.to_train.parameters(context.pretrained.anatomy)
     with training_session(specs, context, batched=batched, earlier=part.course.learned) as (learners, forward):
-        audit = Audit(context.pretrained, names)
+        audit = Audit(context.pretrained, names, learners)
 
         def set_audited_mode(training: bool) -> None:
             set_mode(context, first, names, training=training)
@@ -149,15 +149,14 @@ def _train(specs: Sequence[RunSpec], context: RunContext, part: _Part, *, batche
             prefetch=forward.prefetch,
             on_step=part.on_step,
             patience=first.way.patience,
-            checkpoints=part.course.of_phase(forward),
+            checkpoints=part.course.of_phase(forward, audit),
         )
         scored: dict[str, NDArray[np.float32]] = {}
         if part.last and any(record.outcome != "diverged" for record in records):
             other_splits = [split for split in context.splits if split not in ("train", "validation")]
             scored = {split: score_rows(forward, context, context.splits[split], specs) for split in other_splits}
         facts = audit.facts(frozen_dropout=first.frozen_dropout)
-    own_facts = [audit.learner_facts(learner) for learner in learners]
-    return Trained(Phase(records, facts, own_facts), learners, scored)
+    return Trained(Phase(records, facts, audit.own_facts()), learners, scored)
 
 
 def restore(spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:

@@ -1,9 +1,14 @@
 """The head of LP-FT is that of scikit-learn's ridge regression on the frozen model."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from sklearn.linear_model import Ridge, RidgeClassifier
 
+from frostline.data.specification import CLASSIFICATION
+from frostline.model.loading import load_pretrained
+from frostline.training.problem import Problem
 from frostline.training.rows import train_rows
 from frostline.training.run import run
 from frostline.training.session import start_values
@@ -13,6 +18,18 @@ from training.by_hand import way_spec
 from training.runs import context_of, with_states
 
 SPEC = way_spec(Way(order="head-first"))
+
+
+def three_classes(folder):
+    """A context whose labels are the lengths of the texts, in thirds."""
+    two = context_of(folder)
+    lengths = two.tokens.lengths
+    targets = np.digitize(lengths, np.quantile(lengths, (1 / 3, 2 / 3)))
+    return replace(
+        two,
+        pretrained=load_pretrained(str(folder), labels=("short", "middle", "long"), task_type=CLASSIFICATION),
+        problem=Problem(CLASSIFICATION, targets, lengths, None, "accuracy"),
+    )
 
 
 def predictions(context):
@@ -36,6 +53,18 @@ def test_the_start_predicts_as_scikit_learn(context):
     alike = [np.corrcoef(margins, fit.decision_function(scaled))[0, 1] for fit in fits]
     best = fits[int(np.argmax(alike))]
     assert max(alike) > 1 - 1e-6 and (best.predict(scaled) == logits.argmax(1)).all()
+
+
+def test_the_start_predicts_as_scikit_learn_with_three_classes(tiny_bert):
+    context = three_classes(tiny_bert)
+    start_values(SPEC, context)
+    logits, features, targets = predictions(context)
+    scaled = (features - features.mean(0)) / features.std(0)
+    fits = [RidgeClassifier(alpha=alpha * len(targets)).fit(scaled, targets) for alpha in np.logspace(-4, 1, 11)]
+    alike = [np.corrcoef(logits.ravel(), fit.decision_function(scaled).ravel())[0, 1] for fit in fits]
+    best = fits[int(np.argmax(alike))]
+    assert max(alike) > 1 - 1e-6 and (best.predict(scaled) == logits.argmax(1)).all()
+    assert set(logits.argmax(1)) == {0, 1, 2}
 
 
 def test_the_same_head_from_cached_hidden_states(context, tmp_path):

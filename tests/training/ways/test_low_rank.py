@@ -54,7 +54,9 @@ def test_the_result_is_that_of_peft(context, tune):
     merged |= {name: p for name, p in trained.items() if matrix_of(name) == name}
     result = run(spec, context)
     assert gap(result, merged) < 2e-6
-    assert result.facts["audit"]["trainable_parameters"] == sum(p.numel() for p in trained.values())
+    audit = result.facts["audit"]
+    assert audit["trainable_parameters"] == sum(p.numel() for p in trained.values())
+    assert set(audit["merged"]) == set(matrices) and len(audit["merged"]) == len(matrices)
     assert max(float(trained[name + UP].detach().abs().max()) for name in matrices) > 1e-3
 
 

@@ -1,18 +1,22 @@
 """Gradual unfreezing equals trainings by hand, one after the other."""
 
+import copy
+
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.model.anatomy import Anatomy
-from frostline.model.trainable import Trainable
 from frostline.statistics.tune import FULL
+from frostline.training.rows import train_rows
 from frostline.training.run import run
+from frostline.training.seeds import generator_seed
 from frostline.training.session import score_rows, training_session
 from frostline.training.steps import StepPlan
 from frostline.training.ways.phases import phases_of
 from frostline.training.ways.way import Way
-from training.by_hand import context_without_dropout, gap, parameters_of, started, train_by_hand, way_spec
+from training.by_hand import context_without_dropout, gap, started, way_spec
 from training.runs import largest_difference, outcome, spec_of, with_states
 
 
@@ -34,8 +38,8 @@ def test_the_phases_have_all_steps_of_the_run_and_warm_up_at_most_half_of_the_fi
 
 def test_every_phase_moves_what_it_unfreezes_even_in_a_single_step(context):
     audit = run(spec_of("g", way=Way(order="gradual"), train_size=8, num_train_epochs=5), context).facts["audit"]
-    for layer, moved in zip(("layer 2", "layer 1", "layer 0", "embeddings"), audit["moved_in_phases"][1:], strict=True):
-        assert layer in moved
+    for layer, phase in zip(("layer 2", "layer 1", "layer 0", "embeddings"), audit["phases"][1:], strict=True):
+        assert layer in phase["moved"] and phase["steps"] == 1
 
 
 def test_the_phases_unfreeze_one_layer_after_the_other(context):
@@ -57,29 +61,88 @@ def test_the_phases_unfreeze_one_layer_after_the_other(context):
     assert phases_of(plain, anatomy) == [plain]
 
 
+UNFROZEN = (  # in the phases of gradual unfreezing of two of three layers
+    ("classifier.", "bert.pooler."),
+    ("classifier.", "bert.pooler.", "bert.encoder.layer.2."),
+    ("classifier.", "bert.pooler.", "bert.encoder.layer.2.", "bert.encoder.layer.1."),
+)
+RATES = {"layers": 2e-3, "head": 5e-3}
+BY_HAND = {
+    **{"train_size": 32, "per_device_train_batch_size": 8, "weight_decay": 0.1},
+    **{"learning_rate": RATES["layers"], "head_learning_rate": RATES["head"]},
+}
+
+
+def steps_by_hand(model, spec, context, phase, factors):
+    """AdamW on what is unfrozen in a phase, with these factors of the learning rates. Yields the number of each step."""
+    groups = []
+    for name, p in model.named_parameters():
+        p.requires_grad_(name.startswith(UNFROZEN[phase - 1]))
+        rate = RATES["head" if name.startswith(UNFROZEN[0]) else "layers"]
+        groups += [{"params": [p], "lr": rate, "weight_decay": 0.1 * (p.dim() > 1)}] if p.requires_grad else []
+    optimizer, rates = torch.optim.AdamW(groups, eps=spec.adam_epsilon), [group["lr"] for group in groups]
+    order = torch.Generator().manual_seed(generator_seed(spec.seed, f"order, phase {phase}"))
+    for step, factor in enumerate(factors):
+        if step % 4 == 0:
+            epoch = train_rows(context, spec)[torch.randperm(32, generator=order).numpy()]
+        rows = epoch[step % 4 * 8 :][:8]
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * factor
+        optimizer.zero_grad()
+        model(**context.tokens.batch(rows), labels=torch.from_numpy(context.problem.targets[rows])).loss.backward()
+        torch.nn.utils.clip_grad_norm_([group["params"][0] for group in groups], 1.0)
+        optimizer.step()
+        yield step + 1
+
+
+def unfrozen_of(model, phase):
+    return {name: p for name, p in model.named_parameters() if name.startswith(UNFROZEN[phase - 1])}
+
+
 def test_a_run_equals_trainings_by_hand(context):
-    spec = way_spec(Way(tune=2, order="gradual"), num_train_epochs=3)
-    model, names = started(spec, context)
-    for phase in phases_of(spec, context.pretrained.anatomy):
-        unfrozen = Trainable(phase.way.tune).parameters(context.pretrained.anatomy)
-        train_by_hand(model, parameters_of(model, unfrozen), phase, context)
+    """Three phases of four steps. The first one warms up for at most half of its steps."""
+    spec = way_spec(Way(tune=2, order="gradual"), num_train_epochs=3, warmup_steps=5, **BY_HAND)
+    model, _ = started(spec, context)
+    for phase, factors in ((1, (0, 0.5, 1, 0.5)), (2, (1, 0.75, 0.5, 0.25)), (3, (1, 0.75, 0.5, 0.25))):
+        assert list(steps_by_hand(model, spec, context, phase, factors)) == [1, 2, 3, 4]
     result = run(spec, context)
-    assert gap(result, parameters_of(model, names)) < 1e-5
+    assert gap(result, unfrozen_of(model, 3)) < 1e-5
     assert result.facts["cost"]["steps"] == 12
     assert [score["epoch"] for score in result.facts["scores"] if score["metric"] == "loss"][::2][:3] == [1, 2, 3]
 
 
+def test_a_phase_ends_by_patience_and_the_next_one_starts_from_its_best_state(context):
+    """Two phases of at most eight steps, each evaluated after every second one."""
+    more = {"num_train_epochs": 4, "warmup_steps": 0, "evaluations_per_epoch": 2, "load_best_model_at_end": True}
+    spec = way_spec(Way(tune=1, order="gradual", patience=1), **more, **BY_HAND)
+    model, _ = started(spec, context)
+    rows, steps = context.splits["validation"], []
+    for phase in (1, 2):
+        best = -1.0
+        for step in steps_by_hand(model, spec, context, phase, [1 - n / 8 for n in range(8)]):
+            if step % 2 == 0:
+                with torch.no_grad():
+                    predicted = model(**context.tokens.batch(rows)).logits.argmax(1).numpy()
+                score = (predicted == context.problem.targets[rows]).mean()
+                if score <= best:
+                    break
+                best, best_step, kept = score, step, copy.deepcopy(model.state_dict())
+        model.load_state_dict(kept)
+        steps.append(step)
+    result = run(spec, context)
+    assert steps[0] < 8 and result.facts["cost"]["steps"] == sum(steps)
+    assert [phase["steps"] for phase in result.facts["audit"]["phases"]] == steps
+    assert result.facts["best_epoch"] == (steps[0] + best_step) / 4
+    assert gap(result, unfrozen_of(model, 2)) < 1e-5
+
+
 def test_what_was_frozen_moves_when_it_is_unfrozen(context):
     audit = run(way_spec(Way(order="gradual"), num_train_epochs=5), context).facts["audit"]
-    assert audit["moved_in_phases"] == [
-        ["pooler"] if "pooler" in audit["moved"] else [],
-        *(
-            [place for place in audit["moved"] if place in layers or place == "pooler"]
-            for layers in (["layer 2"], ["layer 1", "layer 2"], ["layer 0", "layer 1", "layer 2"])
-        ),
-        audit["moved"],
-    ]
-    assert {"embeddings", "layer 0", "layer 1", "layer 2"} <= set(audit["moved"])
+    layers = ["layer 0", "layer 1", "layer 2"]
+    moved = [[*layers[first:], "pooler", "head"] for first in (3, 2, 1, 0)]
+    whole = ["embeddings", *layers, "pooler", "head"]
+    assert audit["phases"] == [{"steps": 4, "moved": places} for places in (*moved, whole)]
+    assert audit["moved"] == whole
 
 
 def test_each_phase_starts_from_cached_hidden_states(context, tmp_path):

@@ -11,8 +11,8 @@ from frostline.training.session import start_values
 from frostline.training.ways.start import planned, reinitialized
 from frostline.training.ways.way import Way
 from small_models import small_model
-from training.by_hand import way_spec
-from training.runs import weights_of
+from training.by_hand import context_without_dropout, way_spec
+from training.runs import largest_difference, weights_of, with_states
 
 
 def test_the_top_layers_and_the_pooler_start_anew(context):
@@ -76,8 +76,25 @@ def test_a_type_that_scales_some_matrices_scales_new_ones_too(tmp_path):
 
 
 def test_a_run_with_new_layers_trains_them(context):
-    result = run(way_spec(Way(reinitialized=1)), context)
-    assert result.facts["outcome"] in ("ok", "degenerate") and "layer 2" in result.facts["audit"]["moved"]
+    """With a learning rate that changes nothing, new layers differ from the pretrained ones, but do not move."""
+    moved = [
+        run(way_spec(Way(reinitialized=1), learning_rate=rate), context).facts["audit"]["moved"]
+        for rate in (3e-3, 1e-60)
+    ]
+    assert moved == [["embeddings", "layer 0", "layer 1", "layer 2", "pooler", "head"], ["pooler", "head"]]
+
+
+def test_runs_with_and_without_new_layers_start_from_the_same_cached_hidden_states(tmp_path):
+    plain = context_without_dropout(tmp_path)
+    cached = with_states(plain, tmp_path / "cached", cuts=(1,))
+    results = []
+    for new in (0, 1, 2):
+        spec = way_spec(Way(tune=2, reinitialized=new), num_train_epochs=2, evaluations_per_epoch=1)
+        without, found = (run(spec, context) for context in (plain, cached))
+        assert [one.facts["provenance"]["cut"] for one in (without, found)] == [None, 1]
+        assert largest_difference(without, found) < 1e-5
+        assert all(largest_difference(found, other) > 1e-3 for other in results)
+        results.append(found)
 
 
 @pytest.mark.parametrize("layers", ["first", "middle", "spread", "random"])

@@ -24,7 +24,7 @@ from frostline.report.pages.sweep_classes import class_content
 from frostline.report.pages.sweep_errors import errors_of_recommended
 from frostline.report.pages.sweep_sizes import size_content
 from frostline.report.pages.templates import render
-from frostline.report.tables.audit import audit_table
+from frostline.report.tables.audit import audit_table, phases_table
 from frostline.report.tables.costs import forecast_table
 from frostline.report.tables.data import classes_table, splits_table
 from frostline.report.tables.failures import failed_runs_table, failure_rates_table, missing_runs_table
@@ -58,6 +58,7 @@ def write_page(out: Path) -> Path:
         **_search_tables(answer),
         **(classes["tables"] if classes else {}),
         "audit": audit_table(sizes[0]["audits"]),
+        "phases": phases_table(sizes[0]["audits"]),
         "predicted": forecast_table(recorded(out), results.values()),
     }
     svgs = {name: svg(figure, name) for name, figure in figures.items()}

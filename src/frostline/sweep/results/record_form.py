@@ -43,6 +43,13 @@ class CountsForm(Form):
     frozen: int
 
 
+class PhaseForm(Form):
+    """A phase of a run that has several."""
+
+    steps: int
+    moved: list[str]
+
+
 class AuditForm(Form):
     """What was trained."""
 
@@ -50,6 +57,8 @@ class AuditForm(Form):
     trainable_parameters: int
     by_place: dict[str, CountsForm]
     tuned_share: Number = None
+    merged: list[str] = []
+    phases: list[PhaseForm] = []
 
 
 class ProvenanceForm(Form):
