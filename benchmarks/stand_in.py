@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 import frostline.sweep.execution.execute as execute_module
+from frostline.training.audit import parameters_by_place
+from frostline.training.checkpoint import Checkpoints
 from frostline.training.context import RunContext
 from frostline.training.learner import Evaluation, TrainingRecord
 from frostline.training.result import Measured, Result, make_result
@@ -23,7 +25,7 @@ STEPS = 5
 def stand_in(seconds: float, *, equal: bool = False) -> Callable[..., Result]:
     """A function in place of :func:`frostline.training.run.run`, which takes this long: on average, or always if ``equal``."""
 
-    def run(spec: RunSpec, context: RunContext, *, on_step: Callable[[int, int], None]) -> Result:
+    def run(spec: RunSpec, context: RunContext, *, on_step: Callable[[int, int], None], checkpoints: Checkpoints) -> Result:
         rng = np.random.default_rng(int(hashlib.sha256(spec.digest.encode()).hexdigest(), 16))
         pause = (seconds if equal else rng.uniform(0, 2 * seconds)) / STEPS
         for step in range(STEPS):
@@ -53,18 +55,16 @@ def _logits(rng: np.random.Generator, context: RunContext, rows: Any) -> Any:
 
 
 def _audit(spec: RunSpec, context: RunContext) -> dict[str, Any]:
-    names, anatomy = spec.to_train.parameters(context.pretrained.anatomy), context.pretrained.anatomy
-    parameters = {name: p.numel() for name, p in context.pretrained.model.named_parameters()}
-    by_place = {place: {"trained": 0, "frozen": 0} for place in anatomy.places.values()}
-    for name, place in anatomy.places.items():
-        by_place[place]["trained" if name in names else "frozen"] += parameters[name]
-    trained, depth = sum(parameters[name] for name in names), spec.to_train.depth(anatomy)
+    pretrained = context.pretrained
+    names, depth = spec.to_train.parameters(pretrained.anatomy), spec.to_train.depth(pretrained.anatomy)
+    by_place = parameters_by_place(pretrained, names)
     return {
-        "parameters": sum(parameters.values()),
-        "trainable_parameters": trained,
+        "parameters": sum(sum(counts.values()) for counts in by_place.values()),
+        "trainable_parameters": sum(counts["trained"] for counts in by_place.values()),
         "clipped_parameters": len(names),
         "moved": [place for place, counts in by_place.items() if counts["trained"]],
-        "tuned_share": 1.0 if depth is None else depth / anatomy.count,
+        "merged": [],
+        "tuned_share": 1.0 if depth is None else depth / pretrained.anatomy.count,
         "by_place": by_place,
         "optimizer_holds_exactly_the_trained": True,
         "each_parameter_in_one_place": True,

@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import frostline.sweep.execution.execute as execute_module
+from frostline import Sweep
+from frostline.sweep.progress import Progress
+from frostline.sweep.results.store import Store
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -21,3 +26,21 @@ def test_streaming(dtype: str, tmp_path: Path) -> None:
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["raw"]["equal"] and found["raw"]["opens"] and len(found["tables"][0]["rows"]) == 5
     assert str(tmp_path) not in json.dumps(found["raw"])
+
+
+def test_a_stand_in_for_training_publishes_the_same_results_each_time(
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """executors.py and killed.py train with it."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from stand_in import stand_in
+
+    monkeypatch.setattr(execute_module, "run", stand_in(0.0))
+    given = {"model": tiny_bert, "train": tiny_table, "tune": "1,all", "seeds": 2, "stack": 1, "workers": 1}
+    for name in ("one", "other"):
+        Sweep(**given, out=tmp_path / name, progress=Progress()).run(save_model=False)
+    one, other = (Store(tmp_path / name).results() for name in ("one", "other"))
+    assert len(one) == 4 and {facts["status"] for facts in one.values()} == {"done"}
+    assert {digest: facts["scores"] for digest, facts in one.items()} == {
+        d: facts["scores"] for d, facts in other.items()
+    }
