@@ -72,7 +72,8 @@ def test_the_cost_of_a_way_is_the_share_of_layers_that_run(compared: tuple[Path,
 
 
 def test_the_page_shows_what_was_merged_and_what_each_phase_changed(compared: tuple[Path, dict[str, Any]]) -> None:
-    assert "6 matrices merged" in page_of(compared[0]).words
+    words = page_of(compared[0]).words
+    assert "6 matrices merged" in words and "One run of each way that is trained in phases" in words
     lines = (compared[0] / "tables" / "phases.csv").read_text(encoding="utf-8").splitlines()
     assert lines[0] == "tuned,phase,steps,moved" and len(lines) == 6
     assert lines[1].startswith("gradual,1,") and lines[5].endswith('"embeddings, layers 1 to 3, pooler, head"')
