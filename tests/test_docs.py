@@ -27,7 +27,13 @@ PAGES = [
 HUB_NAME = "google-bert/bert-base-uncased"
 BLOCK = re.compile(r"^```(console|python|toml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 DIFF = re.compile(r"^`(\S+)`[^\n]*:\n\n```diff\n(.*?)^```", re.MULTILINE | re.DOTALL)
-FAST = {"sweep": "--num-train-epochs 1", "find": "--num-train-epochs 1 --budget 1s", "demo": ""}
+ONE_EPOCH = "--num-train-epochs 1"
+FAST = {
+    "sweep": ONE_EPOCH,
+    "find": f"{ONE_EPOCH} --budget 1s",
+    "compare": f"{ONE_EPOCH} --learning-rate 1e-3 --head-learning-rate 1e-3",
+    "study": ONE_EPOCH,
+}
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
