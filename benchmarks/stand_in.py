@@ -25,7 +25,9 @@ STEPS = 5
 def stand_in(seconds: float, *, equal: bool = False) -> Callable[..., Result]:
     """A function in place of :func:`frostline.training.run.run`, which takes this long: on average, or always if ``equal``."""
 
-    def run(spec: RunSpec, context: RunContext, *, on_step: Callable[[int, int], None], checkpoints: Checkpoints) -> Result:
+    def run(
+        spec: RunSpec, context: RunContext, *, on_step: Callable[[int, int], None], checkpoints: Checkpoints
+    ) -> Result:
         rng = np.random.default_rng(int(hashlib.sha256(spec.digest.encode()).hexdigest(), 16))
         pause = (seconds if equal else rng.uniform(0, 2 * seconds)) / STEPS
         for step in range(STEPS):
