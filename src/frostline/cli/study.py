@@ -14,7 +14,9 @@ from frostline.cli.plan_output import print_groups
 from frostline.cli.program import FAILED_RUNS, app, runs_saved
 from frostline.cli.values import split_pairs, split_words
 
-Name = Annotated[str, typer.Argument(help="Study: amazon-tutorial, jeong2025, lee2019, lowdata2021 or transferred2018.")]
+Name = Annotated[
+    str, typer.Argument(help="Study: amazon-tutorial, jeong2025, lee2019, lowdata2021 or transferred2018.")
+]
 Model = Annotated[list[str] | None, typer.Option(help="Hub names or folders. [default: the study's models]")]
 Task = Annotated[list[str] | None, typer.Option(help="Tasks to run. [default: the study's tasks]")]
 Data = Annotated[list[str] | None, typer.Option(help="TASK=FOLDER or TASK=HUB-NAME: where the data of a task are.")]
