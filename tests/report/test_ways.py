@@ -48,6 +48,14 @@ def test_a_way_that_costs_less_than_every_k_has_nothing_beside_it() -> None:
     )
 
 
+def test_a_way_whose_runs_all_failed_does_not_ask_for_another_k() -> None:
+    size = curve()
+    size["choices"] = [choice for choice in size["choices"] if choice["choice"] != "llrd"]
+    table = ways_table(size, results_of(size, lora_2=Way(tune=2, low_rank=8), llrd=Way(layer_decay=0.9)))
+    assert table is not None and table.caption.endswith("A way that has no usable run is beside nothing.")
+    assert "add head" not in table.caption and [bool(row.values["k"]) for row in table.rows] == [False, True]
+
+
 def test_without_ways_there_is_no_table() -> None:
     size = answer_of(make_runs(lambda k, *_: SCORES[k], ks=(1, "all")))["sizes"][0]
     assert ways_table(size, results_of(size)) is None

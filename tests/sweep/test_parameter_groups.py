@@ -5,9 +5,10 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.model.anatomy import Anatomy
-from frostline.sweep.parameter_groups import merged_paths, notes_on_seeds
+from frostline.model.anatomy import Anatomy, find_layers
+from frostline.sweep.parameter_groups import groups_of, merged_paths, notes_on_seeds
 from frostline.training.ways.way import Way
+from small_models import small_model
 from training.runs import spec_of
 
 
@@ -40,3 +41,12 @@ def test_a_way_that_trains_other_layers_with_each_seed_is_noted() -> None:
     for found, names in zip(layers, trained, strict=True):
         assert found is not None and {anatomy.places[name] for name in names} >= {found[1]}
     assert len({found[1] for found in layers if found}) > 1 and note.startswith("random-1 trains other layers")
+
+
+def test_every_parameter_of_the_model_counts_once_and_low_rank_factors_beside_them() -> None:
+    model = small_model("bert")
+    whole = sum(p.numel() for p in model.parameters())
+    for way, more in ((Way(tune=2), 0), (Way(tune=2, low_rank=3), 1)):
+        groups = groups_of([spec_of("w", way=way)], model, find_layers(model))
+        factors = sum(group.parameters for group in groups if group.trained and "layer" in group.places[0])
+        assert sum(group.parameters for group in groups) == whole + more * factors and factors

@@ -64,7 +64,10 @@ def notes_on_seeds(runs: Sequence[RunSpec], anatomy: Anatomy) -> Iterator[str]:
 
 
 def groups_of(runs: Sequence[RunSpec], model: nn.Module, anatomy: Anatomy) -> tuple[Group, ...]:
-    """The groups of runs that differ only in their learning rate: first those of the optimizer, then the frozen ones."""
+    """The groups of runs that differ only in their learning rate: first those of the optimizer, then the frozen ones.
+
+    A matrix that gets a low-rank update is frozen itself, so it counts beside its factors, as in PEFT.
+    """
     parameters = dict(model.named_parameters())
     names, given = runs[0].to_train.parameters(anatomy), planned(runs[0], model, anatomy)
     known = {id(p): name for name, p in given.items()}
@@ -74,7 +77,7 @@ def groups_of(runs: Sequence[RunSpec], model: nn.Module, anatomy: Anatomy) -> tu
         inside = [known[id(p)] for p in same[0]["params"]]
         rates = tuple(dict.fromkeys(group["lr"] for group in same))
         found.append(_group(inside, names, rates, same[0]["weight_decay"], sizes, anatomy))
-    frozen = frozenset(parameters) - names
+    frozen = frozenset(parameters) - given.keys()
     for kind in dict.fromkeys(_kind(anatomy.places[name]) for name in parameters):
         inside = [name for name in parameters if name in frozen and _kind(anatomy.places[name]) == kind]
         if inside:

@@ -19,6 +19,7 @@ CAPTION = (
     "the best of many ways partly looks best by luck."
 )
 NO_K = " Where nothing is beside a way, no k costs as little: add head, or fewer last layers, to --ways."
+NO_RUN = " A way that has no usable run is beside nothing."
 
 
 def ways_table(curve: Curve, results: Mapping[str, Any], *, suffix: str = "") -> ReportTable | None:
@@ -48,7 +49,8 @@ def ways_table(curve: Curve, results: Mapping[str, Any], *, suffix: str = "") ->
         for cell in curve["cells"]
         if is_way(cell["trainable"])
     ]
-    caption = CAPTION if all(row.values["k"] for row in rows) else CAPTION + NO_K
+    alone = [row.values["way"] for row in rows if not row.values["k"]]
+    caption = CAPTION + NO_K * any(way in choices for way in alone) + NO_RUN * any(way not in choices for way in alone)
     columns = (
         Column("way", "way", number=False, strong=True, user_text="value"),
         Column("fields", "what it changes", number=False),
