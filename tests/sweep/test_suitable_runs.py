@@ -1,4 +1,4 @@
-"""A way for few examples is left out where a train size is too large for it, and the folder goes on and grows as any other."""
+"""A way is left out where a train size is too large or too small for it, and the folder goes on and grows as any other."""
 
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,19 @@ def test_a_size_that_is_too_large_is_left_out_with_a_note(given: dict[str, Any])
     prepared = sweep_of("last-1,setfit,full", progress=progress, **given)._prepare(progress)
     others = {(name, size) for name in ("last 1", "all") for size in (8, 32)}
     assert cells(prepared.plan.runs) == {*others, ("setfit", 8)}
-    assert "setfit is for at most 6 examples a class, so it is left out at train size 32." in progress.notes
+    assert "setfit is left out at train size 32: it is for at most 6 examples a class." in progress.notes
+
+
+def test_a_size_that_has_too_few_steps_for_all_phases_is_left_out_with_a_note(given: dict[str, Any]) -> None:
+    progress = Notes()
+    few = {**given, "train_size": "8,40", "per_device_train_batch_size": 8}
+    prepared = sweep_of("gradual,full", progress=progress, **few)._prepare(progress)
+    assert cells(prepared.plan.runs) == {("gradual", 40), ("all", 8), ("all", 40)}
+    assert "gradual is left out at train size 8: its 5 phases need as many steps, but a run has 1." in progress.notes
+    with pytest.raises(
+        FrostlineError, match=r"gradual cannot have 8 examples: .* a run has 1; give more --num-train-e"
+    ):
+        sweep_of("gradual,full", progress=progress, **{**few, "train_size": 8})._prepare(progress)
 
 
 def test_the_same_command_goes_on_and_another_one_adds(given: dict[str, Any]) -> None:

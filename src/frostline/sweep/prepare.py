@@ -43,7 +43,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
 from frostline.sweep.streaming import load_upper_layers, require_no_choice_by_weights, searchable, whether_to_stream
-from frostline.sweep.suitable_runs import require_suitable_runs, without_large_sizes
+from frostline.sweep.suitable_runs import require_suitable_runs, without_unsuitable_sizes
 from frostline.training.context import RunContext
 from frostline.training.estimators.by_name import estimator_of
 from frostline.training.multi_label import MultiLabelProblem
@@ -128,7 +128,7 @@ def prepare(
     require_train_sizes(spec, data)
     splits, max_length = splits_of(data), length_limit(spec, pretrained)
     identity = _identity(pretrained, machine, data, metric=metric, max_length=max_length, splits=splits)
-    requested = spec = without_large_sizes(spec, identity, data, progress)
+    requested = spec = without_unsuitable_sizes(spec, identity, pretrained, data, progress)
     if older is not None:
         if before and spec.task is None:
             identity = replace(identity, task=before.task)  # a file may have been renamed

@@ -1,11 +1,11 @@
 """Which runs of a grid suit the model and the data."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from frostline.data.examples import Examples
 from frostline.data.load import Data
 from frostline.model.pretrained import Pretrained
-from frostline.statistics.tune import Tune
+from frostline.statistics.tune import Tune, is_way
 from frostline.sweep.plan import Identity, expand
 from frostline.sweep.progress import Progress
 from frostline.sweep.specification import SweepSpec
@@ -13,7 +13,7 @@ from frostline.training.estimators.by_name import estimator_of
 from frostline.training.estimators.estimator import most_of_one_class
 from frostline.training.rows import subset_rows
 from frostline.training.specification import RunSpec
-from frostline.training.ways.suitable import require_suitable
+from frostline.training.ways.suitable import lacks_steps, require_suitable
 
 
 def require_suitable_runs(runs: Sequence[RunSpec], pretrained: Pretrained, data: Data) -> None:
@@ -28,24 +28,34 @@ def require_suitable_runs(runs: Sequence[RunSpec], pretrained: Pretrained, data:
             estimator.require_suitable(run, _train_examples(run, data))
 
 
-def without_large_sizes(spec: SweepSpec, identity: Identity, data: Data, progress: Progress) -> SweepSpec:
-    """The sweep without the train sizes that are too large for a way, with a note for each such way.
+def without_unsuitable_sizes(
+    spec: SweepSpec, identity: Identity, pretrained: Pretrained, data: Data, progress: Progress
+) -> SweepSpec:
+    """The sweep without the train sizes that are too large or too small for a way, with a note for each.
 
-    A way that every size is too large for keeps them all, so that :func:`require_suitable_runs` refuses it.
+    A way that no size suits keeps them all, so that :func:`require_suitable_runs` refuses it.
     """
-    estimators = {tune: estimator_of(spec.way_of(tune)) for tune in spec.values_of("tune")}
-    limits = {tune: one.most for tune, one in estimators.items() if one and one.most is not None}
-    if not limits:
+    if len(spec.values_of("train_size")) < 2:
         return spec
-    runs = list(_one_of_each_size(run for run in expand(spec, identity) if run.tune in limits))
-    for tune, most in limits.items():
-        counts = {run.train_size: most_of_one_class(_train_examples(run, data)) for run in runs if run.tune == tune}
-        large = sorted(size for size, count in counts.items() if count > most)
-        if 0 < len(large) < len(counts):
-            spec = _without(spec, tune, large, identity.train_rows)
-            sizes = ", ".join(f"{size:,}" for size in large)
-            progress.note(f"{tune} is for at most {most} examples a class, so it is left out at train size {sizes}.")
+    runs = list(_one_of_each_size(run for run in expand(spec, identity) if is_way(run.tune)))
+    for way in dict.fromkeys(run.tune for run in runs):
+        own = [run for run in runs if run.tune == way]
+        left_out = {run.train_size: why for run in own if (why := _why_no_such_size(run, pretrained, data))}
+        if 0 < len(left_out) < len(own):
+            spec = _without(spec, way, left_out.keys(), identity.train_rows)
+            for size, why in left_out.items():
+                progress.note(f"{way} is left out at train size {size:,}: {why}.")
     return spec
+
+
+def _why_no_such_size(run: RunSpec, pretrained: Pretrained, data: Data) -> str | None:
+    """Why a way cannot have the train size of this run; None if it can."""
+    estimator = estimator_of(run.way)
+    if estimator is None:
+        return lacks_steps(run, pretrained.anatomy)
+    if estimator.most is None or most_of_one_class(_train_examples(run, data)) <= estimator.most:
+        return None
+    return f"it is for at most {estimator.most} examples a class"
 
 
 def _one_of_each_size(runs: Iterable[RunSpec]) -> Iterable[RunSpec]:
@@ -57,7 +67,7 @@ def _train_examples(run: RunSpec, data: Data) -> Examples:
     return data.train.take(subset_rows(run, data.train.targets, data.folds))
 
 
-def _without(spec: SweepSpec, tune: Tune, sizes: Sequence[int], train_rows: int) -> SweepSpec:
+def _without(spec: SweepSpec, tune: Tune, sizes: Collection[int], train_rows: int) -> SweepSpec:
     """The sweep without the runs of one value of ``tune`` with these train sizes."""
     parts = []
     for part in spec.grid_values():

@@ -2,6 +2,7 @@
 
 from frostline import FrostlineError
 from frostline.data.specification import TOKENS
+from frostline.model.anatomy import Anatomy
 from frostline.model.pretrained import Pretrained
 from frostline.model.reading import OWN
 from frostline.training.context import head_of
@@ -35,11 +36,10 @@ def require_suitable(spec: RunSpec, pretrained: Pretrained, task_type: str) -> N
             f"{spec.trainable}: patience needs evaluations to wait for, of which the best one counts: leave out "
             "--evaluations-per-epoch 0 and --no-load-best-model-at-end."
         )
-    phases = phases_of(spec, anatomy)
-    if (steps := StepPlan.of(spec, spec.train_size).total) < len(phases):
+    if why := lacks_steps(spec, anatomy):
         raise FrostlineError(
-            f"{spec.trainable}: {len(phases)} phases need as many steps, but with {spec.train_size} examples a run has {steps}: "
-            "give more --num-train-epochs."
+            f"{spec.trainable} cannot have {spec.train_size} examples: {why}; give more --num-train-epochs or a larger "
+            "--train-size."
         )
     if way.order == "head-first":
         if task_type == TOKENS:
@@ -56,3 +56,9 @@ def require_suitable(spec: RunSpec, pretrained: Pretrained, task_type: str) -> N
         raise FrostlineError(
             f"{spec.trainable}: the layers of {pretrained.name} have no linear modules: choose another way."
         )
+
+
+def lacks_steps(spec: RunSpec, anatomy: Anatomy) -> str | None:
+    """Why a run has too few steps for its phases; None if it has enough."""
+    phases, steps = len(phases_of(spec, anatomy)), StepPlan.of(spec, spec.train_size).total
+    return f"its {phases} phases need as many steps, but a run has {steps}" if steps < phases else None
