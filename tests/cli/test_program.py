@@ -98,12 +98,15 @@ def test_only_a_command_that_trains_says_that_runs_are_saved(
     frostline: Frostline,
     here: Path,
     monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
     command: str,
     what: str,
     sentence: str,
     number: signal.Signals,
 ) -> None:
     monkeypatch.setattr(what, lambda *_, **__: signal.raise_signal(number))
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in background processes
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, usual))
     got = frostline(*command.split(), "--model", "m", "--train", "t.csv", "--out", "o")
     assert got.code == 128 + number and got.err.strip() == f"frostline: stopped. {sentence}"
 

@@ -74,7 +74,7 @@ def read_identity(written: Mapping[str, Any], out: Path) -> Identity:
     """
     if "identity" not in written:
         raise FrostlineError(
-            f"{out / 'sweep.toml'} is not of a sweep that was started: give the folder of a sweep's --out."
+            f"{out / 'sweep.toml'} is damaged, or no sweep has written it: restore it, or give the folder of another sweep."
         )
     try:
         facts = written["identity"]
