@@ -159,7 +159,7 @@ def table(found: dict[str, Facts], options: argparse.Namespace, gib: float) -> F
     caption = (
         f"Last {options.tune} of {options.layers} layers of a random Llama: {gib:.1f} GiB of weights as float32, stored as "
         f"{options.dtype}, {options.train} training and {options.validation} validation examples. Computed in float32. Peak "
-        "memory of the process, with imports. Other processes used the machine, so seconds are rough."
+        "memory of the process, with imports."
     )
     return {"caption": caption, "header": header, "rows": [*rows, ["all", *(cell for part in whole for cell in part)]]}
 
