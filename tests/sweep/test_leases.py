@@ -1,6 +1,7 @@
 """Leases: one holder at a time, dead holders are replaced, and no clock of another machine counts."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -213,3 +214,15 @@ def test_what_killed_processes_were_writing_is_removed_when_no_process_is_left(t
         assert all(path.exists() for path in parts)  # the other one may be writing them
         (tmp_path / "runs" / "b").mkdir()
     assert files(tmp_path / "leases") == [] and files(tmp_path / "runs") == ["b"]
+
+
+def test_a_lease_or_beat_that_is_no_ordinary_file_is_that_of_nobody(tmp_path: Path) -> None:
+    """A folder may come from others. Reading a named pipe would wait for ever."""
+    leases = Leases(tmp_path)
+    leases.folder.mkdir()
+    os.mkfifo(leases.folder / "aa.1.json")
+    (lease,) = leases.current()
+    os.mkfifo(leases.folder / f"{lease.holder}.beat")
+    assert lease.holder == "nobody" and leases.is_dead(lease)
+    (leases.folder / "bb.1.json").symlink_to("/etc/hostname")
+    assert [one.holder for one in leases.current()] == ["nobody", "nobody"]  # the link is not followed

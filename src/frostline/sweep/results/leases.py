@@ -36,10 +36,11 @@ from typing import Self
 from filelock import FileLock, Timeout
 
 from frostline.data.files import create_file, json_bytes, make_folder
-from frostline.sweep.results.inside import require_inside
+from frostline.sweep.results.inside import read_inside, require_inside
 
 SILENT_AFTER = 30.0  # seconds without a new beat, after which a holder is dead
 BEATS = 6  # in that time
+LEASE_BYTES = 64 * 2**10  # the largest size of a lease or beat that is read
 PART = ".*.part"  # what a killed process was writing
 HOLDER = re.compile(r"\w+")
 LEASE = re.compile(r"(?P<run>\w+)\.(?P<number>[0-9]+)\.json")
@@ -147,8 +148,8 @@ class Leases:
     def is_dead(self, lease: Lease) -> bool:
         """Whether the holder of a lease is known to be dead. The description of this module has the rules."""
         try:
-            beat = self._file(lease.holder, "beat").read_text()
-        except FileNotFoundError:
+            beat = self._beat_of(lease.holder)
+        except (FileNotFoundError, ValueError):
             return True
         except OSError:  # a network that is interrupted
             return False
@@ -193,7 +194,7 @@ class Leases:
     def _read(self, run: str, number: int) -> Lease | None:
         """A lease; None if it was given back in the meantime. A damaged one has a holder that does not exist."""
         try:
-            lease = Lease(**json.loads(self._file(run, f"{number}.json").read_bytes()))
+            lease = Lease(**json.loads(self._content(self._file(run, f"{number}.json"))))
             if all(type(getattr(lease, f.name)) is f.type for f in fields(Lease)) and HOLDER.fullmatch(lease.holder):
                 return lease
         except OSError:
@@ -202,10 +203,17 @@ class Leases:
             pass
         return Lease(run, number, holder="nobody", host="", pid=0, kernel="", since="", silent_after=0.0)
 
+    def _content(self, path: Path) -> bytes:
+        """The content of a lease or beat, which may come from others."""
+        return read_inside(path, self.folder.parent, LEASE_BYTES)
+
+    def _beat_of(self, holder: str) -> str:
+        return self._content(self._file(holder, "beat")).decode()
+
     def _is_dead_here(self, holder: str) -> bool:
         """Whether a holder ran under this kernel and is dead."""
-        with suppress(OSError):
-            where, _, _ = self._file(holder, "beat").read_text().partition(" ")
+        with suppress(OSError, ValueError):
+            where, _, _ = self._beat_of(holder).partition(" ")
             return where == kernel() != "" and self._lock_is_free(holder)
         return False
 

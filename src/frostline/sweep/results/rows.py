@@ -1,19 +1,22 @@
 """The scored examples, stored next to the results. Answer and report are rebuilt from them, without the data files."""
 
 import io
+import json
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 from numpy.typing import NDArray
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.data.files import replace_file
-from frostline.sweep.results.inside import require_inside
+from frostline.sweep.results.inside import ARRAY_BYTES, read_inside
 
 Folds = NDArray[np.int64]
+CHECKSUM = b"checksum"  # the key of a checksum in the metadata of a file
 
 
 def write_rows(out: Path, split: str, examples: Examples, folds: Folds | None = None) -> None:
@@ -29,7 +32,7 @@ def write_rows(out: Path, split: str, examples: Examples, folds: Folds | None = 
         }
     )
     buffer = io.BytesIO()
-    pq.write_table(table, buffer)
+    pq.write_table(table.replace_schema_metadata({CHECKSUM: _checksum(table)}), buffer)
     replace_file(out / f"{split}.parquet", buffer.getvalue())
 
 
@@ -50,19 +53,28 @@ def read_rows(out: Path, split: str) -> Examples | None:
 
 def read_folds(out: Path) -> Folds | None:
     """The fold of each validation row; None without folds."""
-    table = _read(out, "validation", only="fold")
-    return None if table is None else table["fold"].to_numpy().astype(np.int64)
+    table = _read(out, "validation")
+    return None if table is None or "fold" not in table.column_names else table["fold"].to_numpy().astype(np.int64)
 
 
-def _read(out: Path, split: str, only: str | None = None) -> pa.Table | None:
-    """The table of a split, or one of its columns; None if it does not exist."""
+def _read(out: Path, split: str) -> pa.Table | None:
+    """The table of a split; None if it does not exist.
+
+    Raises:
+        FrostlineError: The file is damaged, or is no ordinary file in the folder.
+    """
     path = out / f"{split}.parquet"
-    require_inside(path, out)
-    if not path.exists():
-        return None
     try:
-        if only is not None and only not in pq.read_schema(path).names:
-            return None
-        return pq.read_table(path, columns=None if only is None else [only])
-    except (OSError, pa.ArrowException) as error:
+        table = pq.read_table(io.BytesIO(read_inside(path, out, ARRAY_BYTES)))
+        if (table.schema.metadata or {}).get(CHECKSUM) != _checksum(table):
+            raise ValueError("its content has another checksum")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise FrostlineError(f"{path} is damaged: run the sweep's command again to write it.") from error
+    return table
+
+
+def _checksum(table: pa.Table) -> bytes:
+    """A checksum of all cells."""
+    return xxhash.xxh3_128_hexdigest(json.dumps(table.to_pydict(), default=repr).encode()).encode()
