@@ -27,6 +27,13 @@ def test_a_device_that_this_machine_does_not_have_is_an_error(device, monkeypatc
     assert this_machine("auto").device.type == "cpu"
 
 
+def test_float16_is_refused_where_the_optimizer_cannot_skip_steps(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    with pytest.raises(FrostlineError, match="float16 cannot be used with the device mps"):
+        this_machine("mps", "float16")
+    assert this_machine("mps", "auto").precision == "float32"
+
+
 @pytest.mark.parametrize(
     "instructions, precision",
     [

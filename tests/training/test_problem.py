@@ -17,8 +17,15 @@ def test_losses_of_several_runs_together_are_those_of_each_run(kind):
     problem = problem_of(targets, task_type=kind)
     logits = torch.from_numpy(draw.normal(size=(3, 5, 3 if kind == CLASSIFICATION else 1))).float()
     rows = draw.integers(20, size=(3, 5))
-    together = problem._by_run(logits, torch.from_numpy(problem.targets[rows]))
+    together = problem._by_run(logits, problem._targets(rows, logits.device))
     torch.testing.assert_close(together, problem.losses(logits, rows))
+
+
+def test_no_float64_is_sent_to_a_device():
+    """MPS has none."""
+    problem = problem_of(np.array([0.5, 1.5]), task_type=REGRESSION)
+    assert problem.targets.dtype == np.float64
+    assert problem._targets(np.arange(2), torch.device("meta")).dtype == torch.float32
 
 
 def test_logits_have_the_order_of_the_rows():

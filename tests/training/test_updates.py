@@ -1,6 +1,7 @@
 """The steps that read nothing back from a device, compared on a CPU with the steps that read losses and norms."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -61,6 +62,22 @@ def test_a_diverged_run_ends_at_the_same_step_with_the_same_parameters(monkeypat
             torch.testing.assert_close(others[name], value, rtol=1e-6, atol=1e-6)
             assert value.isfinite().all()
     assert None not in at.values()
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "expected"),
+    [
+        ("cpu", "float32", "HostUpdates"),
+        ("mps", "float32", "HostUpdates"),
+        ("cuda", "bfloat16", "DeviceUpdates"),
+        ("cpu", "float16", "DeviceUpdates"),
+    ],
+)
+def test_only_the_optimizer_of_cuda_is_trusted_to_skip_steps(monkeypatch, device, precision, expected):
+    for name in ("HostUpdates", "DeviceUpdates"):
+        monkeypatch.setattr(updates, name, lambda *_, name=name: name)
+    states = [SimpleNamespace(tensors=[SimpleNamespace(device=torch.device(device))])]
+    assert updates.updates_of(states, SimpleNamespace(precision=precision), None) == expected
 
 
 def test_on_a_cpu_each_step_reads():

@@ -97,6 +97,10 @@ def this_machine(device: str = "auto", precision: str = "auto") -> Machine:
         device = "cuda" if available["cuda"] else "cpu"
     if not available[device]:
         raise FrostlineError(f"This machine has no device {device!r}: use --device cpu.")
+    if (device, precision) == ("mps", "float16"):
+        raise FrostlineError(
+            "float16 cannot be used with the device mps, whose optimizer cannot skip steps: give --precision float32."
+        )
     if precision == "auto":
         precision = "bfloat16" if _has_bf16(device) else "float32"
     return Machine(torch.device(device), precision)

@@ -51,11 +51,11 @@ class Problem:
 
     def loss(self, logits: Tensor, rows: Rows) -> Tensor:
         """The mean loss of a batch in float32: cross entropy for classification, squared error for regression."""
-        return self._mean(logits, to_device(torch.from_numpy(self.targets[rows]), logits.device))
+        return self._mean(logits, self._targets(rows, logits.device))
 
     def _mean(self, logits: Tensor, targets: Tensor) -> Tensor:
         if self.task_type == REGRESSION:
-            return F.mse_loss(logits[:, 0].float(), targets.float())
+            return F.mse_loss(logits[:, 0].float(), targets)
         return self._cross_entropy(logits, targets)
 
     def losses(self, logits: Tensor, rows: Rows) -> Tensor:
@@ -65,11 +65,16 @@ class Problem:
         """
         if logits.device.type == "cpu" or self.class_weights is not None:
             return torch.stack([self.loss(own, some) for own, some in zip(logits, rows, strict=True)])
-        return self._by_run(logits, to_device(torch.from_numpy(self.targets[rows]), logits.device))
+        return self._by_run(logits, self._targets(rows, logits.device))
+
+    def _targets(self, rows: Rows, device: torch.device) -> Tensor:
+        """The targets of these rows on a device. Numbers are float32 there, because MPS has no float64."""
+        targets = torch.from_numpy(self.targets[rows])
+        return to_device(targets.float() if targets.is_floating_point() else targets, device)
 
     def _by_run(self, logits: Tensor, targets: Tensor) -> Tensor:  # [K, B, C], [K, B] -> [K]
         if self.task_type == REGRESSION:
-            return F.mse_loss(logits[..., 0].float(), targets.float(), reduction="none").mean(1)
+            return F.mse_loss(logits[..., 0].float(), targets, reduction="none").mean(1)
         by_class = logits.float().transpose(1, 2)  # [K, C, B], which cross_entropy takes as K batches
         return F.cross_entropy(by_class, targets, reduction="none").mean(1)
 

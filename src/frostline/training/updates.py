@@ -1,7 +1,8 @@
 """One optimizer step of all runs in the training loop: clip gradients, notice divergence, update parameters.
 
-On a CPU, each step reads losses and gradient norms. On other devices a read makes the host wait until the device has finished all
-work. There, the device tests for divergence and freezes a diverged run by itself. The host reads in arrears.
+On a CPU, each step reads losses and gradient norms. With Apple's MPS too, because torch's fused AdamW for MPS has ignored the
+tensors by which a step is skipped and gradients are scaled. On other devices a read makes the host wait until the device has
+finished all work. There, the device tests for divergence and freezes a diverged run by itself. The host reads in arrears.
 """
 
 import math
@@ -22,6 +23,7 @@ from frostline.training.ways.restraint import AllRestraints
 
 NORM_ERROR = 1.005  # the norm is approximate; below max_norm / 1.005 clipping is certainly a no-op
 FLAGS = ("alive", "done", "taken", "bad_loss")  # of each run, on its device
+HOST_READS = {"cpu", "mps"}  # devices whose losses and gradient norms are read in every step
 READ_EVERY = 32  # steps: how often a device is asked which runs have diverged, beside every evaluation
 
 
@@ -60,8 +62,8 @@ class Updates(Protocol):
 
 def updates_of(states: Sequence[LearnerState], settings: Settings, steps: StepPlan) -> Updates:
     """The optimizer steps of these runs, for the device of their parameters. On every device, float16 needs scaled losses."""
-    on_cpu = all(tensor.device.type == "cpu" for state in states for tensor in state.tensors)
-    if on_cpu and settings.precision != "float16":
+    devices = {tensor.device.type for state in states for tensor in state.tensors}
+    if devices <= HOST_READS and settings.precision != "float16":
         return HostUpdates(states, settings, steps)
     return DeviceUpdates(states, settings, steps)
 
