@@ -191,3 +191,20 @@ def test_a_damaged_model(
     got = frostline("predict", "model", "t.csv")
     assert got.code == 2 and not got.out and got.err.count("\n") == 1
     assert got.err.startswith("frostline: ") and message in got.err
+
+
+@pytest.mark.parametrize(
+    ("tagged", "message"),
+    [
+        ("a\tO\nb\n", "t.conll, line 2"),
+        ("a\tB-x\nb\tI-y\n", "t.conll, line 2, column 'tags': the word 'b' has the tag 'I-y'"),
+        ("a\tB-x\nb\tI_x\n", "write it as"),
+        ("\n\n", "t.conll"),
+        ("a\t0\nb\t1\n", "--labels"),
+    ],
+)
+def test_bad_tags_of_words(frostline: Frostline, here: Path, tagged: str, message: str) -> None:
+    (here / "t.conll").write_text(tagged)
+    got = frostline("sweep", "--model", "m", "--train", "t.conll", "--tune", "0", "--out", "o")
+    assert got.code == 2 and not got.out and not (here / "o").exists()
+    assert got.err.startswith("frostline: ") and message in got.err and got.err.count("\n") == 1
