@@ -13,6 +13,7 @@ process that joins it have two workers each. A parent is killed, or a worker, or
 import argparse
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -62,6 +63,10 @@ def killed_sweep(words: list[str], folder: Path, processes: int, kills: int, cha
     for process in team[1:]:
         process.wait()  # with an error, if it was started before the sweep had a folder
     assert team[0].wait() == 0, "the sweep ended with an error"
+    # forks have the command line of their parents
+    shown = {process.pid: " ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])}
+    alive = [pid for pid, command in shown.items() if str(folder / "out") in command]
+    assert not alive, f"still there: {alive}"
 
 
 def table(folder: Path) -> pd.DataFrame:
@@ -165,6 +170,7 @@ def main() -> None:
             one.join()
             assert one.exitcode == 0
             print(f"undisturbed: {time.monotonic() - begun:.0f} s", flush=True)
+            shutil.rmtree(folders[1] / "cache")
             begun, functions = time.monotonic(), with_stand_in(folders[1], folders[0])
             hits = killed_forks(*functions, given.kills, chance)
             about = ", ".join(f"{count} kills of {kind}" for kind, count in sorted(hits.items()))
