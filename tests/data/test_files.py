@@ -9,7 +9,15 @@ import pytest
 
 import frostline.data.files as files_module
 from frostline import FrostlineError
-from frostline.data.files import create_file, create_folder, file_name, make_folder, replace_file, write_json
+from frostline.data.files import (
+    create_file,
+    create_folder,
+    file_name,
+    make_folder,
+    replace_file,
+    replace_folder,
+    write_json,
+)
 
 
 def disk_is_full(descriptor: int) -> None:
@@ -89,6 +97,23 @@ def test_content_and_folders_are_flushed_before_and_after_a_file_appears(
         ("rename", "c"),
         ("flush", "ou"),
     ]
+
+
+def test_a_folder_takes_the_place_of_an_older_one_after_it_is_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything in it is flushed before it is moved, and then the folder that has its name."""
+    aside, target, steps = tmp_path / "aside", tmp_path / "model", list[str]()
+    target.mkdir()
+    (target / "old.bin").touch()
+    (aside / "part").mkdir(parents=True)
+    (aside / "part" / "new.bin").touch()
+    monkeypatch.setattr(files_module, "sync", lambda path: steps.append(path.name))
+    rename = files_module.os.rename
+    monkeypatch.setattr(files_module.os, "rename", lambda a, b: (steps.append(f"to {b.name}"), rename(a, b)))
+    replace_folder(aside, target)
+    assert steps == ["part", "new.bin", "aside", "to aside.old", "to model", tmp_path.name]
+    assert [path.name for path in tmp_path.rglob("*")] == ["model", "part", "new.bin"]
 
 
 def test_a_path_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -84,17 +84,19 @@ def create_folder(folder: Path, files: Mapping[str, bytes]) -> bool:
 
 
 def replace_folder(aside: Path, target: Path) -> None:
-    """Move the complete folder ``aside`` to ``target``, then remove an older folder there."""
-    if not target.exists():
-        os.rename(aside, target)
-        return
+    """Flush the complete folder ``aside`` to disk, move it to ``target``, then remove an older folder there."""
+    for path in (*aside.rglob("*"), aside):
+        sync(path)
     old = aside.with_suffix(".old")
-    os.rename(target, old)
+    if target.exists():
+        os.rename(target, old)
     try:
         os.rename(aside, target)
     except OSError:
-        os.rename(old, target)
+        if old.exists():
+            os.rename(old, target)
         raise
+    sync(target.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
