@@ -1,5 +1,6 @@
 """The folder of a sweep, read without loading its model or its data."""
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,12 @@ class Folder:
         if abandoned := set(search.abandoned) if search else set():
             abandoned -= self.store.ended()
         self.runs = [run for run in self.requested if run.digest not in abandoned]
-        self.folds = read_folds(self.out)
         self._by_digest = {run.digest: run for run in self.runs}
+
+    @cached_property
+    def folds(self) -> NDArray[np.int64] | None:
+        """The fold of each validation row; None without folds."""
+        return read_folds(self.out) if self.identity.folds else None
 
     @property
     def is_complete(self) -> bool:

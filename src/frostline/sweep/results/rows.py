@@ -70,6 +70,8 @@ def _read(out: Path, split: str) -> pa.Table | None:
             raise ValueError("its content has another checksum")
     except FileNotFoundError:
         return None
+    except FrostlineError:  # a link
+        raise
     except (OSError, ValueError, pa.ArrowException) as error:
         raise FrostlineError(f"{path} is damaged: run the sweep's command again to write it.") from error
     return table
