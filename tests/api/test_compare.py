@@ -134,7 +134,7 @@ def test_more_ways_add_to_the_folder(tiny_bert: Path, tiny_table: Path, tmp_path
         ("lora-2,llrd", "are compared with the last k layers"),
         ("full,loro-2", "did you mean 'lora-2'"),
         ("full,full", "ways cannot be 'full,full': a value appears twice"),
-        ("full,LLRD", "ways cannot be 'full,LLRD': names of ways are small letters"),
+        ("full,LLRD", "ways cannot be 'full,LLRD': give names of ways in small letters"),
     ],
 )
 def test_ways_that_the_model_does_not_allow_are_refused_before_anything_runs(

@@ -10,15 +10,7 @@ from frostline.api.compare import sweep_of
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.training.estimators.contrastive import SetFitEstimator
-
-
-class Notes(Progress):
-    def __init__(self) -> None:
-        super().__init__()
-        self.notes: list[str] = []
-
-    def note(self, sentence: str) -> None:
-        self.notes.append(sentence)
+from notes import Notes
 
 
 @pytest.fixture

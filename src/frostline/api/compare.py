@@ -8,10 +8,9 @@ from pydantic import TypeAdapter, ValidationError
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.sweep.progress import Progress
+from frostline.sweep.setting_errors import advice
 from frostline.training.fields import Tunes
 from frostline.training.ways.names import DEFAULT_RATES, DEFAULT_WAYS
-
-OWN_REASON = "Value error, "  # before the reasons of frostline's own checks in pydantic's errors
 
 
 def compare(
@@ -47,8 +46,6 @@ def sweep_of(ways: str | Sequence[str], *, progress: Progress | None = None, **s
     try:
         tunes = TypeAdapter(Tunes).validate_python(ways)
     except ValidationError as error:
-        reason = error.errors()[0]["msg"]
-        if not reason.startswith(OWN_REASON):
-            reason = "names of ways are small letters, digits and -, such as last-2,lora-2,full"
-        raise FrostlineError(f"ways cannot be {ways!r}: {reason.removeprefix(OWN_REASON)}.") from error
+        reason = advice({**error.errors()[0], "loc": ("ways",)}, None)
+        raise FrostlineError(f"ways cannot be {ways!r}: {reason}.") from error
     return Sweep(progress=progress, **{**DEFAULT_RATES, **settings, "tune": tunes})

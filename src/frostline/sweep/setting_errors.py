@@ -43,6 +43,8 @@ def advice(error: ErrorDetails, description: str | None) -> str:
         return error["msg"].removeprefix("Value error, ")
     if name == "tune":
         return "give numbers of layers from 0 (classifier head only) up, all, named (with --tune-modules), or names of ways"
+    if name == "ways":
+        return "give names of ways in small letters, digits and -, such as last-2,lora-2,full"
     if name == "class_weights":
         return "give none, balanced, or a weight for each label"
     if kind == "literal_error":

@@ -40,7 +40,7 @@ def without_unsuitable_sizes(
     runs = list(_one_of_each_size(run for run in expand(spec, identity) if is_way(run.tune)))
     for way in dict.fromkeys(run.tune for run in runs):
         own = [run for run in runs if run.tune == way]
-        left_out = {run.train_size: why for run in own if (why := _why_no_such_size(run, pretrained, data))}
+        left_out = {run.train_size: why for run in own if (why := _why_unsuitable(run, pretrained, data))}
         if 0 < len(left_out) < len(own):
             spec = _without(spec, way, left_out.keys(), identity.train_rows)
             for size, why in left_out.items():
@@ -48,7 +48,7 @@ def without_unsuitable_sizes(
     return spec
 
 
-def _why_no_such_size(run: RunSpec, pretrained: Pretrained, data: Data) -> str | None:
+def _why_unsuitable(run: RunSpec, pretrained: Pretrained, data: Data) -> str | None:
     """Why a way cannot have the train size of this run; None if it can."""
     estimator = estimator_of(run.way)
     if estimator is None:
