@@ -1,8 +1,11 @@
-"""The runs of a finished sweep."""
+"""The runs and the settings of a finished sweep."""
+
+from pathlib import Path
 
 import pandas as pd
 
 from frostline.api.sweep import Sweep
+from frostline.sweep.results.sealed import seal_toml, unseal_toml
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tables import COST
 
@@ -18,3 +21,10 @@ def assert_same_predictions(ours: Store, theirs: Store) -> None:
     for digest in theirs.done():
         assert ours.files(digest)["predictions.safetensors"] == theirs.files(digest)["predictions.safetensors"]
     assert not list((ours.out / "leases").iterdir())
+
+
+def change_settings(out: Path, old: str, new: str) -> None:
+    """Replace a text in the sweep.toml of a folder, as if frostline had written the new one."""
+    text = unseal_toml((out / "sweep.toml").read_bytes())
+    assert old in text
+    (out / "sweep.toml").write_bytes(seal_toml(text.replace(old, new)))

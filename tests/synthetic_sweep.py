@@ -1,6 +1,5 @@
 """Writes the folder of a sweep with synthetic results. Everything computed from these results is real."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from frostline.report.rebuild import rebuild
 from frostline.statistics.metrics import score
 from frostline.sweep.plan import Identity, expand
 from frostline.sweep.results.rows import write_rows
+from frostline.sweep.results.sealed import write_sealed
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
 from frostline.training.result import Result
@@ -116,7 +116,7 @@ def _write_data(out: Path, identity: Identity, splits: Mapping[str, Examples], n
         "truncated": {"train": 0.013, "validation": 0.0},
         "truncated_by_class": {label: 0.01 * n for n, label in enumerate(identity.labels)},
     }
-    (out / "data.json").write_text(json.dumps(facts))
+    write_sealed(out / "data.json", facts)
 
 
 def _logits(rng: np.random.Generator, run: RunSpec, outcome: str, examples: Examples, classes: int) -> np.ndarray:

@@ -1,14 +1,20 @@
-"""Random bytes of results, predictions and scored examples are changed: each is found when the file is read, and none is used."""
+"""Random bytes of every file that an answer rests on are changed: each is found when the file is read, and none is used."""
 
 import os
 import random
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from frostline import FrostlineError
+from frostline.report.rebuild import rebuild
+from frostline.sweep.forecast.prediction import Forecast
+from frostline.sweep.results.alternatives import read_alternatives, write_alternatives
+from frostline.sweep.results.forecast_record import record, recorded
 from frostline.sweep.results.rows import read_rows
 from frostline.sweep.results.store import Store
 
@@ -65,3 +71,53 @@ def test_scored_examples_with_a_changed_byte_are_never_used(finished_sweep: Path
         else:
             assert same is not None and same.texts == whole.texts and (same.targets == whole.targets).all()
     assert damaged > FLIPS / 2
+
+
+def changed(content: bytes, rng: random.Random) -> bytes:
+    """The content with one other byte."""
+    place, other = rng.randrange(len(content)), bytearray(content)
+    other[place] ^= rng.randrange(1, 256)
+    return bytes(other)
+
+
+def write_predictions(out: Path) -> None:
+    write_alternatives(out, {"probe": np.arange(40).reshape(20, 2), "words": np.full((20, 2), np.nan)})
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "read", "message"),
+    [
+        ("alternatives.safetensors", write_predictions, read_alternatives, "run the command of the search again"),
+        ("sweep.toml", None, lambda out: Store(out).read_spec(), "restore it, or choose another --out"),
+        ("data.json", None, rebuild, "run the sweep's command again to write it"),
+    ],
+)
+def test_a_file_of_all_runs_with_a_changed_byte_is_refused_in_one_sentence_and_stays(
+    finished_small: Path,
+    tmp_path: Path,
+    name: str,
+    write: Callable[[Path], object] | None,
+    read: Callable[[Path], object],
+    message: str,
+) -> None:
+    out, rng = Path(shutil.copytree(finished_small, tmp_path / "o")), random.Random(0)
+    if write:
+        write(out)
+    whole = (out / name).read_bytes()
+    read(out)
+    for _ in range(FLIPS // 50 if read is rebuild else FLIPS):
+        (out / name).write_bytes(damage := changed(whole, rng))
+        with pytest.raises(FrostlineError, match=rf"{name} is (missing or )?damaged.*: {message}[^\n]*$"):
+            read(out)
+        assert (out / name).read_bytes() == damage
+    (out / name).write_bytes(whole)
+    read(out)
+
+
+def test_a_forecast_with_a_changed_byte_is_not_shown(tmp_path: Path) -> None:
+    record(tmp_path, Forecast((), 1.0, 3.0))
+    whole, rng = (tmp_path / "forecast.json").read_bytes(), random.Random(0)
+    assert recorded(tmp_path)
+    for _ in range(FLIPS):
+        (tmp_path / "forecast.json").write_bytes(changed(whole, rng))
+        assert recorded(tmp_path) == []

@@ -22,15 +22,14 @@ from frostline.statistics.calibration import fit_temperature, probabilities
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.results.folder import Folder
+from finished_runs import change_settings
 from page_text import Page, answer_of, page_of
 from synthetic_sweep import HOSTILE, make_folder
 
 
 def with_settings(out: Path, settings: str) -> dict[str, Any]:
     """The answer of a folder with other settings for the saved model, as lines of TOML."""
-    path = out / "sweep.toml"
-    assert "calibrate = false\n" in path.read_text()
-    path.write_text(path.read_text().replace("calibrate = false\n", settings))
+    change_settings(out, "calibrate = false\n", settings)
     return rebuild(out)
 
 
@@ -104,9 +103,7 @@ def test_a_given_threshold_and_a_recall(tmp_path: Path) -> None:
     assert given["threshold"]["threshold"] == 0.9 and given["threshold"]["metric"] is None
     assert given["threshold"]["cross_fitted"]["recall"] == pytest.approx(at[targets == 1].mean())
     assert "This threshold was given." in page_of(out).words
-    (out / "sweep.toml").write_text(
-        (out / "sweep.toml").read_text().replace("threshold = 0.9\n", 'threshold = "recall=0.95"\n')
-    )
+    change_settings(out, "threshold = 0.9\n", 'threshold = "recall=0.95"\n')
     found = rebuild(out)["threshold"]
     assert (probabilities(logits)[targets == 1, 1] >= found["threshold"]).mean() >= 0.95
     assert "a recall of at least 0.95 on validation" in page_of(out).words

@@ -15,6 +15,7 @@ from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.sealed import seal, unseal
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
+from finished_runs import change_settings
 from tiny import Frostline, contents, run_sweep
 
 Part = Callable[..., Path]
@@ -29,8 +30,7 @@ def part(finished_small: Path, tmp_path: Path) -> Part:
         for run in Folder(out).runs:
             if run.seed not in seeds:
                 shutil.rmtree(out / "runs" / run.digest)
-        text = (out / "sweep.toml").read_text()
-        (out / "sweep.toml").write_text(text.replace("seeds = [0, 1]", f"seeds = {list(grid)}"))
+        change_settings(out, "seeds = [0, 1]", f"seeds = {list(grid)}")
         return out
 
     return copied
@@ -117,9 +117,7 @@ def test_a_record_that_names_files_elsewhere_is_damaged(part: Part, tmp_path: Pa
 )
 def test_different_sweeps_are_refused(part: Part, tmp_path: Path, old: str, new: str, named: str) -> None:
     a, b = part("a", [0]), part("b", [1])
-    text = (b / "sweep.toml").read_text()
-    assert old in text
-    (b / "sweep.toml").write_text(text.replace(old, new))
+    change_settings(b, old, new)
     with pytest.raises(FrostlineError, match=f"/a and .*/b hold different sweeps: their {named}"):
         merge([a, b], tmp_path / "c")
     assert not (tmp_path / "c").exists()

@@ -14,7 +14,8 @@ from frostline.report.rebuild import rebuild
 from frostline.sweep.make_plan import rows_needed
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
-from tiny import contents, run_sweep, tiny_bert_folder
+from finished_runs import change_settings
+from tiny import Frostline, contents, run_sweep, tiny_bert_folder
 
 
 @pytest.mark.parametrize(
@@ -155,13 +156,26 @@ def test_a_damaged_sweep_toml_is_refused(
 
 def test_the_message_for_a_wrong_value_in_sweep_toml_names_the_file(finished_small: Path, tmp_path: Path) -> None:
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
-    text = (out / "sweep.toml").read_text()
-    (out / "sweep.toml").write_text(text.replace("seeds = [0, 1]", 'seeds = "two"'))
-    with pytest.raises(FrostlineError, match=r"sweep\.toml is damaged \(seeds cannot be 'two'"):
-        rebuild(out)
-    (out / "sweep.toml").write_text(text.replace("layers = 3", 'layers = "three"'))
+    change_settings(out, "layers = 3", 'layers = "three"')
     with pytest.raises(FrostlineError, match="a number is expected, but there is text"):
         rebuild(out)
+    change_settings(out, 'layers = "three"', "layers = 3")
+    change_settings(out, "seeds = [0, 1]", 'seeds = "two"')
+    with pytest.raises(FrostlineError, match=r"sweep\.toml is damaged \(seeds cannot be 'two'"):
+        rebuild(out)
+
+
+def test_an_edited_sweep_toml_is_refused_and_a_copy_starts_another_sweep(
+    finished_small: Path, tmp_path: Path, frostline: Frostline
+) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    edited = (out / "sweep.toml").read_text().replace("seeds = [0, 1]", "seeds = [0]")
+    (out / "sweep.toml").write_text(edited)
+    got = frostline("status", "o")
+    assert got.code == 2 and len(got.err.splitlines()) == 1
+    assert "sweep.toml is damaged or was edited (its checksum is wrong): restore it" in got.err
+    (tmp_path / "copy.toml").write_text(edited)
+    assert frostline("plan", "copy.toml", "--out", "new").code == 0
 
 
 def test_head_learning_rate_same_works(settings: dict[str, Any]) -> None:

@@ -1,6 +1,5 @@
 """Rebuild the answer, the tables and the page of a sweep from the results in its folder."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.alternatives import read_alternatives
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.inside import read_inside, require_inside
+from frostline.sweep.results.sealed import unseal
 from frostline.sweep.results.search_record import as_of_now, read_search
 from frostline.sweep.results.tables import write_tables
 from frostline.sweep.specification import SweepSpec
@@ -121,9 +121,9 @@ def _data_facts(out: Path) -> dict[str, Any]:
     path = out / "data.json"
     require_inside(path, out)
     try:
-        facts: dict[str, Any] = json.loads(read_inside(path, out))
+        facts = unseal(read_inside(path, out))
         if not {"notes", "report"} <= facts.keys():
             raise ValueError("a key is missing")
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise FrostlineError(f"{path} is missing or damaged: run the sweep's command again to write it.") from error
     return facts

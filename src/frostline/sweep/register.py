@@ -4,10 +4,11 @@ from dataclasses import asdict
 
 from filelock import FileLock
 
-from frostline.data.files import make_folder, write_json
+from frostline.data.files import make_folder
 from frostline.sweep.plan import read_settings
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.results.rows import write_rows
+from frostline.sweep.results.sealed import write_sealed
 
 
 def register(prepared: Prepared) -> None:
@@ -29,7 +30,7 @@ def register(prepared: Prepared) -> None:
         "truncated": prepared.plan.truncated,
         "truncated_by_class": prepared.plan.truncated_by_class,
     }
-    write_json(out / "data.json", facts)
+    write_sealed(out / "data.json", facts)
     write_rows(out, "validation", prepared.data.validation, prepared.data.folds)
     for name, examples in prepared.data.other_splits.items():
         write_rows(out, name, examples)

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from frostline import FrostlineError
 from frostline.data.files import replace_file
 from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.sweep.results.inside import ARRAY_BYTES, read_inside, require_inside
+from frostline.sweep.results.sealed import seal_arrays, unseal_arrays
 
 FILE = "alternatives.safetensors"
 
@@ -20,7 +20,7 @@ Logits = NDArray[np.float32]
 
 def write_alternatives(out: Path, values: Mapping[str, Logits]) -> None:
     """Write the predictions by name, each for all validation rows, ``[rows, C]``; NaN where a row was not scored."""
-    replace_file(out / FILE, save({name: np.ascontiguousarray(one, np.float32) for name, one in values.items()}))
+    replace_file(out / FILE, seal_arrays({name: one.astype(np.float32) for name, one in values.items()}))
 
 
 def read_alternatives(out: Path) -> dict[str, Logits]:
@@ -34,7 +34,7 @@ def read_alternatives(out: Path) -> dict[str, Logits]:
     if not path.exists():
         return {}
     try:
-        found = load(read_inside(path, out, ARRAY_BYTES))  # not in the order in which they were written
+        found = unseal_arrays(read_inside(path, out, ARRAY_BYTES))  # not in the order in which they were written
     except (OSError, ValueError, SafetensorError) as error:
         raise FrostlineError(
             f"{path} is damaged ({error}): run the command of the search again to write it."

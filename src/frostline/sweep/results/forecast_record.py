@@ -1,14 +1,13 @@
 """The forecast of a sweep, and its record next to the measured time in ``forecast.json``."""
 
-import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from frostline.data.files import write_json
 from frostline.sweep.results.inside import read_inside, require_inside
+from frostline.sweep.results.sealed import unseal, write_sealed
 from frostline.sweep.work.makespan import makespan
 
 FILE = "forecast.json"
@@ -89,7 +88,7 @@ def recorded(out: Path) -> list[dict[str, Any]]:
     """All entries. ``measured`` is None for a call that did not finish. A missing or damaged file gives an empty list."""
     require_inside(out / FILE, out)
     try:
-        calls = json.loads(read_inside(out / FILE, out))["calls"]
+        calls = unseal(read_inside(out / FILE, out))["calls"]
         assert isinstance(calls, list)
     except (OSError, ValueError, KeyError, TypeError, AssertionError):
         return []
@@ -97,4 +96,4 @@ def recorded(out: Path) -> list[dict[str, Any]]:
 
 
 def _write(out: Path, calls: Sequence[Mapping[str, Any]]) -> None:
-    write_json(out / FILE, {"calls": calls})
+    write_sealed(out / FILE, {"calls": calls})

@@ -5,9 +5,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
-from frostline.data.files import replace_file, with_nulls
 from frostline.sweep.results.inside import read_inside, require_inside
-from frostline.sweep.results.sealed import seal, unseal
+from frostline.sweep.results.sealed import unseal, write_sealed
 
 FILE = "search.json"
 
@@ -82,7 +81,7 @@ class SearchRecord:
 
 def write_search(out: Path, record: SearchRecord) -> None:
     """Write ``search.json`` in place of an older one."""
-    replace_file(out / FILE, seal(with_nulls(record.to_json())))
+    write_sealed(out / FILE, record.to_json())
 
 
 def read_search(out: Path) -> SearchRecord | None:

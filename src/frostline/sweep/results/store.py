@@ -42,7 +42,7 @@ from frostline.sweep.results.result_files import (
     read_test,
     require_intact,
 )
-from frostline.sweep.results.sealed import checksum, seal, unseal
+from frostline.sweep.results.sealed import checksum, seal, seal_toml, unseal, unseal_toml
 from frostline.sweep.results.search_record import FILE as SEARCH
 from frostline.sweep.results.set_aside import DAMAGED, RETRIED, set_aside
 from frostline.sweep.toml import to_toml
@@ -208,7 +208,7 @@ class Store:
 
     def write_spec(self, values: Mapping[str, Any]) -> None:
         """Write sweep.toml."""
-        replace_file(self.out / "sweep.toml", to_toml(values).encode())
+        replace_file(self.out / "sweep.toml", seal_toml(to_toml(values)))
 
     def read_spec(self) -> dict[str, Any] | None:
         """The contents of sweep.toml; None if it does not exist.
@@ -219,15 +219,17 @@ class Store:
         path = self.out / "sweep.toml"
         require_inside(path, self.out)
         try:
-            return tomllib.loads(read_inside(path, self.out).decode("utf-8"))
+            return tomllib.loads(unseal_toml(read_inside(path, self.out)))
         except FileNotFoundError:
             return None
         except NotADirectoryError as error:
             raise FrostlineError(f"{self.out} is a file, or in a file: give a folder instead.") from error
         except OSError as error:
             raise FrostlineError(f"{path} cannot be read ({error.strerror}): choose another --out.") from error
-        except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or too large
-            raise FrostlineError(f"{path} is damaged ({error}): restore it, or choose another --out.") from error
+        except (ValueError, RecursionError) as error:  # another checksum, no TOML, no UTF-8, or too large
+            raise FrostlineError(
+                f"{path} is damaged or was edited ({error}): restore it, or choose another --out."
+            ) from error
 
     def _create(self, digest: str, files: Mapping[str, bytes]) -> bool:
         """Create the folder of a result, which ends an older failure."""
