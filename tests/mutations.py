@@ -43,6 +43,13 @@ def mutated(content: bytes, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
+def with_another_byte(content: bytes, rng: random.Random) -> bytes:
+    """The content with one byte that has another value."""
+    changed = bytearray(content)
+    changed[rng.randrange(len(content))] ^= rng.randrange(1, 256)
+    return bytes(changed)
+
+
 def with_other_value(facts: Any, rng: random.Random) -> Any:
     """JSON-like facts with one value replaced, one key removed, or one key added, at a random place."""
     if not isinstance(facts, dict | list) or not facts or rng.random() < 0.15:

@@ -10,12 +10,12 @@ import numpy as np
 from frostline.data.checks import report_on
 from frostline.data.columns import Columns
 from frostline.data.examples import Examples
+from frostline.data.sealed import write_sealed
 from frostline.data.task import Task
 from frostline.report.rebuild import rebuild
 from frostline.statistics.metrics import score
 from frostline.sweep.plan import Identity, expand
 from frostline.sweep.results.rows import write_rows
-from frostline.sweep.results.sealed import write_sealed
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
 from frostline.training.result import Result

@@ -17,6 +17,7 @@ from frostline.sweep.results.alternatives import read_alternatives, write_altern
 from frostline.sweep.results.forecast_record import record, recorded
 from frostline.sweep.results.rows import read_rows
 from frostline.sweep.results.store import Store
+from mutations import with_another_byte
 
 FLIPS = 1000
 READERS = {
@@ -36,9 +37,7 @@ def test_every_changed_byte_is_found_and_no_such_file_is_used(
     whole = {path: path.read_bytes() for path in store.runs.glob("*/*")}
     sizes = [len(content) for content in whole.values()]
     for path in rng.choices(list(whole), sizes, k=FLIPS):  # every byte has the same chance
-        content, place = bytearray(whole[path]), rng.randrange(len(whole[path]))
-        content[place] ^= rng.randrange(1, 256)
-        path.write_bytes(content)
+        path.write_bytes(content := with_another_byte(whole[path], rng))
         run = path.parent.name
         with pytest.raises(FrostlineError, match=f"{run} is damaged"):
             READERS[path.name](store, run)
@@ -60,9 +59,7 @@ def test_scored_examples_with_a_changed_byte_are_never_used(finished_sweep: Path
     whole = read_rows(tmp_path, "validation")
     assert whole is not None
     for _ in range(FLIPS):
-        changed, place = bytearray(content), rng.randrange(len(content))
-        changed[place] ^= rng.randrange(1, 256)
-        path.write_bytes(changed)
+        path.write_bytes(with_another_byte(content, rng))
         try:
             same = read_rows(tmp_path, "validation")
         except FrostlineError as error:
@@ -71,13 +68,6 @@ def test_scored_examples_with_a_changed_byte_are_never_used(finished_sweep: Path
         else:
             assert same is not None and same.texts == whole.texts and (same.targets == whole.targets).all()
     assert damaged > FLIPS / 2
-
-
-def changed(content: bytes, rng: random.Random) -> bytes:
-    """The content with one other byte."""
-    place, other = rng.randrange(len(content)), bytearray(content)
-    other[place] ^= rng.randrange(1, 256)
-    return bytes(other)
 
 
 def write_predictions(out: Path) -> None:
@@ -106,7 +96,7 @@ def test_a_file_of_all_runs_with_a_changed_byte_is_refused_in_one_sentence_and_s
     whole = (out / name).read_bytes()
     read(out)
     for _ in range(FLIPS // 50 if read is rebuild else FLIPS):
-        (out / name).write_bytes(damage := changed(whole, rng))
+        (out / name).write_bytes(damage := with_another_byte(whole, rng))
         with pytest.raises(FrostlineError, match=rf"{name} is (missing or )?damaged.*: {message}[^\n]*$"):
             read(out)
         assert (out / name).read_bytes() == damage
@@ -119,5 +109,5 @@ def test_a_forecast_with_a_changed_byte_is_not_shown(tmp_path: Path) -> None:
     whole, rng = (tmp_path / "forecast.json").read_bytes(), random.Random(0)
     assert recorded(tmp_path)
     for _ in range(FLIPS):
-        (tmp_path / "forecast.json").write_bytes(changed(whole, rng))
+        (tmp_path / "forecast.json").write_bytes(with_another_byte(whole, rng))
         assert recorded(tmp_path) == []

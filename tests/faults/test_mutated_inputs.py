@@ -19,10 +19,10 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.load import load_data
+from frostline.data.sealed import seal, unseal
 from frostline.data.specification import DataSpec
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.sealed import seal, unseal
 from frostline.sweep.results.store import Store
 from frostline.sweep.toml import read_toml
 from mutations import changes_nothing_outside, mutated, with_other_value

@@ -11,6 +11,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from figures import drawn
+from finished_runs import change_settings
 from frostline.report.answer.output_sentences import threshold_sentences
 from frostline.report.answer.recommended_classes import by_class
 from frostline.report.formatting import UNKNOWN
@@ -22,7 +23,6 @@ from frostline.statistics.calibration import fit_temperature, probabilities
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.results.folder import Folder
-from finished_runs import change_settings
 from page_text import Page, answer_of, page_of
 from synthetic_sweep import HOSTILE, make_folder
 

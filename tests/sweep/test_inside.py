@@ -8,12 +8,12 @@ import pytest
 
 import frostline.sweep.results.result_files as files_module
 from frostline import FrostlineError
+from frostline.data.sealed import checksum, seal
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.merge import merge
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.inside import read_inside
 from frostline.sweep.results.leases import Leases
-from frostline.sweep.results.sealed import checksum, seal
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
 from tiny import Frostline, contents

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from finished_runs import change_settings
 from frostline import FrostlineError, merge
+from frostline.data.sealed import seal, unseal
 from frostline.report.rebuild import rebuild
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.sealed import seal, unseal
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
-from finished_runs import change_settings
 from tiny import Frostline, contents, run_sweep
 
 Part = Callable[..., Path]

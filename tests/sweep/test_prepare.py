@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from finished_runs import change_settings
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.report.rebuild import rebuild
 from frostline.sweep.make_plan import rows_needed
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
-from finished_runs import change_settings
 from tiny import Frostline, contents, run_sweep, tiny_bert_folder
 
 

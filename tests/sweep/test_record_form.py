@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from frostline import FrostlineError
+from frostline.data.sealed import seal, unseal
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.record_form import well_formed
-from frostline.sweep.results.sealed import seal, unseal
 from frostline.sweep.results.store import Store
 from tiny import Frostline
 

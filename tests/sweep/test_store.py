@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from frostline import FrostlineError
 from frostline.data.files import json_bytes
-from frostline.sweep.results.sealed import seal
+from frostline.data.sealed import seal
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
 from tiny import contents

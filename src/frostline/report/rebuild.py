@@ -7,6 +7,7 @@ from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.files import with_nulls, write_json
+from frostline.data.sealed import unseal
 from frostline.model.reading import opened_by
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.next_command import next_command
@@ -18,7 +19,6 @@ from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.alternatives import read_alternatives
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.inside import read_inside, require_inside
-from frostline.sweep.results.sealed import unseal
 from frostline.sweep.results.search_record import as_of_now, read_search
 from frostline.sweep.results.tables import write_tables
 from frostline.sweep.specification import SweepSpec

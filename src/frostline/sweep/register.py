@@ -5,10 +5,10 @@ from dataclasses import asdict
 from filelock import FileLock
 
 from frostline.data.files import make_folder
+from frostline.data.sealed import write_sealed
 from frostline.sweep.plan import read_settings
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.results.rows import write_rows
-from frostline.sweep.results.sealed import write_sealed
 
 
 def register(prepared: Prepared) -> None:

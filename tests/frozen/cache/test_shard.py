@@ -1,6 +1,8 @@
 """A damaged shard is found and computed again."""
 
 import os
+import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,9 @@ from frostline.frozen.cache.loading import missing_rows
 from frostline.frozen.cache.shard import find_damage
 from frozen.cached import ALL, RECIPE, Cache, state_bytes
 from frozen.random_tokens import ragged_tokens
+from mutations import with_another_byte
+
+FLIPS = 2000
 
 
 def flip_a_bit(file: Path) -> None:
@@ -26,6 +31,11 @@ def change_a_cut(shard: Path) -> None:
     (shard / "shard.json").write_text(after)
 
 
+def change_the_seconds(shard: Path) -> None:
+    before = (shard / "shard.json").read_text()
+    (shard / "shard.json").write_text(before.replace('"seconds": ', '"seconds": 1', 1))
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "a bit of the states": lambda shard: flip_a_bit(shard / "tokens-2.npy"),
     "a bit of the keys": lambda shard: flip_a_bit(shard / "keys.npy"),
@@ -33,6 +43,8 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "a missing file": lambda shard: (shard / "offsets.npy").unlink(),
     "half a record": lambda shard: (shard / "shard.json").write_text("{"),
     "a record that is not an object": lambda shard: (shard / "shard.json").write_text("[]"),
+    "a missing record": lambda shard: (shard / "shard.json").unlink(),
+    "other seconds in the record": change_the_seconds,
     "empty keys": lambda shard: os.truncate(shard / "keys.npy", 0),
     "empty offsets": lambda shard: os.truncate(shard / "offsets.npy", 0),
     "an empty file as record": lambda shard: os.truncate(shard / "shard.json", 0),
@@ -64,3 +76,22 @@ def test_changing_a_tensor_does_not_change_the_cached_file(cache: Cache) -> None
     states = cache.load(ragged_tokens(5), range(5))
     states._shards[0].array("tokens-2").fill_(0)
     assert find_damage(cache.shards[0]) == ""
+
+
+def test_every_changed_byte_of_a_shard_is_found_and_no_such_shard_is_used(cache: Cache) -> None:
+    """Every file of a shard is hit equally often: the states, the keys, the offsets and the record."""
+    tokens, rows, rng, found = ragged_tokens(6), range(6), random.Random(0), Counter[str]()
+    intact = state_bytes(cache.load(tokens, rows), rows)
+    (shard,) = cache.shards
+    whole = {path: path.read_bytes() for path in sorted(shard.iterdir())}
+    for number in range(FLIPS):
+        path = rng.choice(list(whole))
+        path.write_bytes(with_another_byte(whole[path], rng))
+        assert find_damage(shard) == f"{path} is damaged"
+        found[path.name] += 1
+        if number % 100 == 0:
+            assert state_bytes(cache.load(tokens, rows), rows) == intact and cache.computed == 6 and cache.warnings
+            whole |= {shard / "shard.json": (shard / "shard.json").read_bytes()}  # its seconds are others
+        path.write_bytes(whole[path])
+    assert find_damage(shard) == "" and found.total() == FLIPS and min(found.values()) > FLIPS / 10
+    assert {"shard.json", "keys.npy", "offsets.npy", "head.npy", "tokens-1.npy"} <= set(found)

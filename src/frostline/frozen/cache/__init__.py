@@ -3,7 +3,7 @@
 Inside the cache folder, each recipe has a folder with ``recipe.json``: everything that determines hidden states, except the
 examples. It has a folder for each shard, with these files:
 
-- ``shard.json``: sizes and checksums of the other files.
+- ``shard.json``: sizes and checksums of the other files, and its own checksum.
 - ``keys.npy``, ``[N]``: 16-byte digests of the examples' tokens.
 - ``offsets.npy``, ``[N + 1]``: where each example's tokens begin.
 - ``tokens-<cut>.npy``, ``[T, D]``: hidden states of all real tokens after ``<cut>`` layers.

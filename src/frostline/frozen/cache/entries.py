@@ -11,7 +11,7 @@ from filelock import FileLock
 
 from frostline import FrostlineError
 from frostline.frozen.cache.recipe import cache_folder
-from frostline.frozen.cache.shard import find_damage, remove_shard
+from frostline.frozen.cache.shard import find_damage, remove_shard, shard_folders
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def remove_entries(keys: list[str] | None, folder: Path | None = None) -> list[C
 def verify_entries(folder: Path | None = None) -> Iterator[tuple[CacheEntry, str]]:
     """Verify all cached files. Yields each entry with a description of its damage, or an empty text if it is intact."""
     for entry in list_entries(folder):
-        damages = [find_damage(path.parent) for path in sorted(entry.folder.glob("*/shard.json"))]
+        damages = [find_damage(shard) for shard in shard_folders(entry.folder)]
         if not entry.recipe:
             damages.append(f"{entry.folder / 'recipe.json'} is damaged")
         yield entry, "; ".join(filter(None, damages))

@@ -15,7 +15,7 @@ from frostline.data.files import DISK_FULL, NOT_ALLOWED, replace_file
 from frostline.frozen.batches import Rows
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.cache.recipe import UNREADABLE, Recipe, cache_folder
-from frostline.frozen.cache.shard import Shard, find_damage, remove_shard
+from frostline.frozen.cache.shard import Shard, find_damage, remove_shard, shard_folders
 from frostline.frozen.cache.writing import write_shard
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.frozen.selection import StateSelection
@@ -96,12 +96,12 @@ def _missing(tokens: Tokens, rows: Rows, shards: Sequence[Shard]) -> Rows:
 
 def _intact_shards(recipe_folder: Path, warn: Callable[[str], None]) -> Iterator[Shard]:
     """Verify all shards. Damaged shards are removed."""
-    for file in sorted(recipe_folder.glob("*/shard.json")):
-        if damage := find_damage(file.parent):
+    for folder in shard_folders(recipe_folder):
+        if damage := find_damage(folder):
             warn(f"Cached hidden states are computed again: {damage}.")
-            remove_shard(file.parent)
+            remove_shard(folder)
         else:
-            yield Shard(file.parent)
+            yield Shard(folder)
 
 
 @contextmanager

@@ -4,14 +4,13 @@ import json
 import shutil
 import uuid
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-import xxhash
 from numpy.typing import NDArray
 from torch import Tensor
 
+from frostline.data.sealed import file_checksum, unseal
 from frostline.frozen.selection import StateSelection
 
 
@@ -56,18 +55,21 @@ class Shard:
         return vectors and set(selection.cuts) <= set(self.cuts)
 
 
+def shard_folders(recipe_folder: Path) -> list[Path]:
+    """The folders of all shards of a recipe, damaged ones too, but none that is being written."""
+    return sorted(path for path in recipe_folder.iterdir() if path.is_dir() and path.suffix != ".part")
+
+
 def find_damage(shard: Path) -> str:
     """Compare a shard's files with their sizes and checksums. Returns a description of the damage, empty if intact."""
     record = shard / "shard.json"
     try:
-        facts = json.loads(record.read_text())
-    except ValueError:
-        facts = None
-    if shard_name(facts) != shard.name or not isinstance(facts.get("seconds"), float):
-        return f"{record} is damaged"
+        facts = unseal(record.read_bytes())
+    except (FileNotFoundError, ValueError) as error:
+        return f"{record} is {'damaged' if isinstance(error, ValueError) else 'missing'}"
     for name, (size, expected) in facts["files"].items():
         file = shard / name
-        if not file.exists() or file.stat().st_size != size or checksum(file) != expected:
+        if not file.exists() or file.stat().st_size != size or file_checksum(file) != expected:
             return f"{file} is {'damaged' if file.exists() else 'missing'}"
     return ""
 
@@ -75,19 +77,3 @@ def find_damage(shard: Path) -> str:
 def remove_shard(shard: Path) -> None:
     """Remove a shard. A process that is killed meanwhile leaves a folder that the next one removes, and no part of a shard."""
     shutil.rmtree(shard.rename(shard.with_name(f"{uuid.uuid4().hex}.part")))
-
-
-def shard_name(facts: Any) -> str:
-    """A shard's name: the checksum of its record, without the measured seconds. It serves to verify the record."""
-    if isinstance(facts, dict):
-        facts = {name: value for name, value in facts.items() if name != "seconds"}
-    return xxhash.xxh3_128_hexdigest(json.dumps(facts, sort_keys=True).encode())[:20]
-
-
-def checksum(path: Path) -> str:
-    """The checksum of a file's contents."""
-    digest = xxhash.xxh3_128()
-    with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
-    return digest.hexdigest()

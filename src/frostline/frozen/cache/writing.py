@@ -1,6 +1,5 @@
 """Compute the hidden states of some examples and write them as one shard."""
 
-import json
 import os
 import shutil
 import uuid
@@ -13,8 +12,9 @@ from typing import BinaryIO
 
 import numpy as np
 
+from frostline.data.files import json_bytes
+from frostline.data.sealed import checksum, file_checksum, seal
 from frostline.frozen.batches import Lengths, Rows
-from frostline.frozen.cache.shard import checksum, shard_name
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.frozen.layer_by_layer import states_of_batches
 from frostline.frozen.selection import POOLED, StateSelection
@@ -54,14 +54,14 @@ def write_shard(
                 for name, array in states.items():
                     files[name].write(array.float().cpu().contiguous().numpy().data)
                 progress(examples)
-        sizes = {file.name: (file.stat().st_size, checksum(file)) for file in sorted(part.iterdir())}
+        sizes = {file.name: (file.stat().st_size, file_checksum(file)) for file in sorted(part.iterdir())}
         seconds = perf_counter() - begun
-        facts = {"rows": len(rows), **asdict(selection), "seconds": seconds, "files": sizes}
-        (part / "shard.json").write_text(json.dumps(facts, indent=1))
+        facts = {"rows": len(rows), **asdict(selection), "files": sizes}
+        (part / "shard.json").write_bytes(seal({**facts, "seconds": seconds}))
         for written in part.iterdir():
             with written.open("rb+") as file:
                 os.fsync(file.fileno())
-        return part.rename(folder / shard_name(facts))
+        return part.rename(folder / checksum(json_bytes(facts))[:20])
     finally:
         shutil.rmtree(part, ignore_errors=True)
 

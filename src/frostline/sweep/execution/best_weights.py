@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from frostline.data.files import sync
-from frostline.frozen.cache.shard import checksum
+from frostline.data.sealed import file_checksum
 from frostline.sweep.results.inside import require_inside
 from frostline.sweep.results.set_aside import DAMAGED, set_aside
 from frostline.training.specification import RunSpec
@@ -86,7 +86,7 @@ class BestWeights:
             try:
                 write(part)
                 sync(part)
-                os.replace(part, self.folder / f"{k}.{checksum(part)}.safetensors")
+                os.replace(part, self.folder / f"{k}.{file_checksum(part)}.safetensors")
             finally:
                 part.unlink(missing_ok=True)
             for file in older:
@@ -103,7 +103,7 @@ class BestWeights:
             about = _about(file)
             if about and about["run"] != digest:
                 continue
-            if about and file.name.endswith(f".{checksum(file)}.safetensors"):
+            if about and file.name.endswith(f".{file_checksum(file)}.safetensors"):
                 return load_file(file)
             note(f"{file} is damaged: it is now in {self._set_aside(file)}.")
         return None

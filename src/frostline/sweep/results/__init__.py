@@ -4,7 +4,7 @@
 the scored examples; ``tables`` makes data frames. ``search_record`` and ``forecast_record`` store the decisions of a search and
 the forecast of a sweep. ``alternatives`` stores the predictions of models that train no layer.
 
-``sealed`` adds checksums, ``set_aside`` moves what no longer counts, and ``agreement`` compares two results of one run.
+``set_aside`` moves what no longer counts, and ``agreement`` compares two results of one run.
 ``checkpoint_files`` keeps the state of a run that is under way.
 ``leases`` shows which process trains which run. ``inside`` reads files that may come from others.
 """

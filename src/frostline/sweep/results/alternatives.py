@@ -9,9 +9,9 @@ from safetensors import SafetensorError
 
 from frostline import FrostlineError
 from frostline.data.files import replace_file
+from frostline.data.sealed import seal_arrays, unseal_arrays
 from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.sweep.results.inside import ARRAY_BYTES, read_inside, require_inside
-from frostline.sweep.results.sealed import seal_arrays, unseal_arrays
 
 FILE = "alternatives.safetensors"
 

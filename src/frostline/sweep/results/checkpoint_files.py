@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from frostline.data.files import make_folder, sync
-from frostline.frozen.cache.shard import checksum
+from frostline.data.sealed import file_checksum
 from frostline.sweep.results.inside import require_inside
 from frostline.sweep.results.set_aside import DAMAGED, set_aside
 from frostline.training.checkpoint import State
@@ -64,7 +64,7 @@ class CheckpointFiles:
         try:
             save_file(tensors, part, {"state": json.dumps(tree), "about": json.dumps(about)})
             sync(part)
-            target = self.folder / f"{run}.{steps}.{checksum(part)}{ENDING}"
+            target = self.folder / f"{run}.{steps}.{file_checksum(part)}{ENDING}"
             os.replace(part, target)
         finally:
             part.unlink(missing_ok=True)
@@ -112,7 +112,7 @@ def _read(file: Path) -> tuple[dict[str, Any], State]:
     Raises:
         ValueError: The file is not what was written.
     """
-    if not file.name.endswith(f".{checksum(file)}{ENDING}"):
+    if not file.name.endswith(f".{file_checksum(file)}{ENDING}"):
         raise ValueError("its checksum is wrong")
     with safe_open(file, "pt") as opened:
         metadata = opened.metadata()

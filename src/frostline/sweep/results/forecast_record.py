@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from frostline.data.sealed import unseal, write_sealed
 from frostline.sweep.results.inside import read_inside, require_inside
-from frostline.sweep.results.sealed import unseal, write_sealed
 from frostline.sweep.work.makespan import makespan
 
 FILE = "forecast.json"

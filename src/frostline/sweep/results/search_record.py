@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
+from frostline.data.sealed import unseal, write_sealed
 from frostline.sweep.results.inside import read_inside, require_inside
-from frostline.sweep.results.sealed import unseal, write_sealed
 
 FILE = "search.json"
 

@@ -30,6 +30,7 @@ from safetensors.numpy import save
 
 from frostline import FrostlineError
 from frostline.data.files import create_folder, json_bytes, replace_file
+from frostline.data.sealed import checksum, seal, seal_toml, unseal, unseal_toml
 from frostline.sweep.results.inside import read_inside, require_inside
 from frostline.sweep.results.result_files import (
     PREDICTIONS,
@@ -42,7 +43,6 @@ from frostline.sweep.results.result_files import (
     read_test,
     require_intact,
 )
-from frostline.sweep.results.sealed import checksum, seal, seal_toml, unseal, unseal_toml
 from frostline.sweep.results.search_record import FILE as SEARCH
 from frostline.sweep.results.set_aside import DAMAGED, RETRIED, set_aside
 from frostline.sweep.toml import to_toml

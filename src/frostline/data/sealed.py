@@ -27,6 +27,15 @@ def checksum(content: bytes) -> str:
     return xxhash.xxh3_128_hexdigest(content)
 
 
+def file_checksum(path: Path) -> str:
+    """The checksum of a file's content, which need not fit into memory."""
+    digest = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 def seal(facts: Mapping[str, Any]) -> bytes:
     """Facts as JSON with a checksum."""
     return _with_checksum(json_bytes(facts).removesuffix(END), IN_JSON)
