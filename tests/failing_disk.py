@@ -109,3 +109,14 @@ def fail_at(
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
     return 0
+
+
+@contextmanager
+def without_locks(number: int = errno.ENOLCK) -> Iterator[None]:
+    """A file system whose locks fail with this error."""
+
+    def refuse(*given: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with patch("fcntl.flock", refuse):
+        yield

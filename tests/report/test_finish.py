@@ -10,6 +10,8 @@ from filelock import FileLock, Timeout
 
 import frostline.report.finish as finish_module
 import frostline.report.pages.sweep as page_module
+from failing_disk import without_locks
+from frostline import FrostlineError
 from frostline.report.finish import finish
 from frostline.sweep.progress import Progress
 
@@ -49,3 +51,10 @@ def test_an_error_leaves_the_lock_free(tmp_path: Path, monkeypatch: pytest.Monke
         finish(prepared, Progress())
     with FileLock(tmp_path / ".finish.lock", timeout=0):
         pass
+
+
+def test_a_folder_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finish_module, "rebuild", pytest.fail)
+    prepared: Any = SimpleNamespace(store=SimpleNamespace(out=tmp_path))
+    with pytest.raises(FrostlineError, match=r"finish\.lock cannot be locked .* --out on another"), without_locks():
+        finish(prepared, Progress())

@@ -7,7 +7,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from frostline.sweep.execution.best_weights import BestWeights
+from failing_disk import without_locks
+from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
 from frostline.training.specification import RunSpec
 from tiny import contents
 
@@ -37,6 +38,13 @@ def test_only_the_best_run_of_each_k_is_stored(tmp_path: Path) -> None:
     assert [run.digest for run in (*runs, other) if stored[run.digest]] == [runs[1].digest, other.digest]
     assert torch.equal(stored[runs[1].digest]["a.weight"], torch.full((2, 2), 0.8))
     assert sorted(path.name.split(".")[0] for path in weights.folder.glob("*.safetensors")) == ["all", "last-1"]
+
+
+def test_without_locks_nothing_is_stored_and_the_sweep_goes_on(tmp_path: Path) -> None:
+    weights = BestWeights.in_folder(tmp_path)
+    with without_locks(), pytest.raises(UNUSABLE, match="No locks available"):  # which a sweep notes
+        weights.save_if_best(spec_of(), 0.5, values(1))
+    assert not list(weights.folder.glob("*.safetensors"))
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import frostline.sweep.results.leases as leases_module
+from failing_disk import without_locks
 from frostline.sweep.results.leases import Leases
 
 
@@ -128,6 +129,17 @@ def test_only_one_of_many_replaces_a_dead_holder(tmp_path: Path) -> None:
         many = [opened.enter_context(Leases(tmp_path)) for _ in range(8)]
         taken = list(pool.map(lambda leases: leases.take([["a"]]), many))
         assert sorted(map(len, taken)) == [0] * 7 + [1]
+
+
+def test_a_holder_without_locks_lives_while_its_beat_changes(tmp_path: Path, clock: list[float]) -> None:
+    """Locks may work for the process that looks, which must not take a free lock as a sign of death."""
+    with Leases(tmp_path) as looking, ExitStack() as opened:
+        with without_locks():
+            other = opened.enter_context(Leases(tmp_path))
+        other.take([["a"]])
+        assert not looking.take([["a"]])
+        clock[0] += 31
+        assert looking.take([["a"]]) == ["a"]
 
 
 def test_files_of_a_killed_process_without_leases_are_removed(tmp_path: Path) -> None:

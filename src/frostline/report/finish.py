@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from filelock import FileLock
-
+from frostline.data.locks import ELSEWHERE, locked
 from frostline.report.rebuild import rebuild
 from frostline.report.recommended_model import save_recommended
 from frostline.sweep.prepare import Prepared
@@ -25,7 +24,9 @@ def finish(
     from frostline.report.pages.sweep import write_page
 
     out = prepared.store.out
-    with FileLock(out / ".finish.lock"):  # other processes may have trained runs of this sweep, and end now, too
+    with locked(
+        out / ".finish.lock", ELSEWHERE
+    ):  # other processes may have trained runs of this sweep, and end now, too
         answer = rebuild(out)
         if save_model:
             progress.begin("saving the model")

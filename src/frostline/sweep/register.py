@@ -2,9 +2,8 @@
 
 from dataclasses import asdict
 
-from filelock import FileLock
-
 from frostline.data.files import make_folder
+from frostline.data.locks import ELSEWHERE, locked
 from frostline.data.sealed import write_sealed
 from frostline.sweep.plan import read_settings
 from frostline.sweep.prepare import Prepared
@@ -16,7 +15,9 @@ def register(prepared: Prepared) -> None:
     out = prepared.store.out
     make_folder(out)
     identity, origin = asdict(prepared.identity), asdict(prepared.origin)
-    with FileLock(out / ".sweep.lock"):  # another process may have extended the grid since this sweep was prepared
+    with locked(
+        out / ".sweep.lock", ELSEWHERE
+    ):  # another process may have extended the grid since this sweep was prepared
         existing = prepared.store.read_spec()
         spec = prepared.spec
         if existing is not None:

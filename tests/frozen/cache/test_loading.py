@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from failing_disk import without_locks
+from frostline import FrostlineError
+from frostline.frozen.cache.entries import remove_entries
 from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import Anatomy
 from frostline.model.tokens import Tokens
@@ -94,3 +97,13 @@ def test_incomplete_files_of_a_killed_process_are_removed(cache: Cache) -> None:
     recipe.write_text("{")
     assert len(state_bytes(cache.load(tokens, range(5)), range(5))) == 5
     assert not shard.exists() and not recipe.exists() and len(cache.shards) == 1
+
+
+def test_a_cache_without_locks_is_refused(cache: Cache) -> None:
+    with pytest.raises(FrostlineError, match=r"lock cannot be locked .*: set HF_ASSETS_CACHE"), without_locks():
+        cache.load(ragged_tokens(5), range(5))
+    assert not cache.shards
+    cache.load(ragged_tokens(5), range(5))
+    with pytest.raises(FrostlineError, match="end all processes that use this folder"), without_locks():
+        remove_entries(None, cache.folder)
+    assert cache.shards

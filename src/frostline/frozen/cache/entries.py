@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from frostline import FrostlineError
+from frostline.data.locks import locked
 from frostline.frozen.cache.recipe import cache_folder
 from frostline.frozen.cache.shard import find_damage, remove_shard, shard_folders
+
+INSTEAD = "end all processes that use this folder, and remove it yourself"
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def remove_entries(keys: list[str] | None, folder: Path | None = None) -> list[C
             raise FrostlineError(f"No cached hidden states have the key {key!r}: `frostline cache ls` lists them.")
     removed = [entry for entry in entries if keys is None or entry.key.startswith(tuple(keys))]
     for entry in removed:
-        with FileLock(entry.folder / "lock"):  # wait for a process that is writing
+        with locked(entry.folder / "lock", INSTEAD):  # wait for a process that is writing
             for path in entry.folder.iterdir():
                 if path.is_dir():
                     remove_shard(path)

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock
 
 from frostline import FrostlineError
 from frostline.data.files import DISK_FULL, NOT_ALLOWED, replace_file
+from frostline.data.locks import locked
 from frostline.frozen.batches import Rows
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.cache.recipe import UNREADABLE, Recipe, cache_folder
@@ -23,6 +23,7 @@ from frostline.model.tokens import Tokens
 
 SHARD_ROWS = 16384  # examples in one shard, at most
 RESERVED_BYTES = 1 << 30  # disk space that the cache leaves free
+ELSEWHERE = "set HF_ASSETS_CACHE to a folder on another file system, or cache nothing (--cache-limit 0)"
 
 
 def load_or_compute(
@@ -51,7 +52,7 @@ def load_or_compute(
         FrostlineError: The disk is full, or the folder cannot be written. Shards that are already complete remain.
     """
     recipe_folder = (folder or cache_folder()) / recipe.key
-    with _disk_errors(recipe_folder), _locked(recipe_folder):
+    with _disk_errors(recipe_folder), locked(recipe_folder / "lock", ELSEWHERE):
         for leftover in recipe_folder.glob("*.part"):  # from a killed process; a running one would hold the lock
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         replace_file(recipe_folder / "recipe.json", json.dumps(asdict(recipe), indent=1).encode())
@@ -102,13 +103,6 @@ def _intact_shards(recipe_folder: Path, warn: Callable[[str], None]) -> Iterator
             remove_shard(folder)
         else:
             yield Shard(folder)
-
-
-@contextmanager
-def _locked(recipe_folder: Path) -> Iterator[None]:
-    recipe_folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(recipe_folder / "lock"):
-        yield
 
 
 @contextmanager

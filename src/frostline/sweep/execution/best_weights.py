@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from filelock import FileLock
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from frostline.data.files import sync
+from frostline.data.locks import file_lock
 from frostline.data.sealed import file_checksum
 from frostline.sweep.results.inside import require_inside
 from frostline.sweep.results.set_aside import DAMAGED, set_aside
@@ -78,7 +78,7 @@ class BestWeights:
         require_inside(self.folder, self.folder.parent)
         k = run.trainable.replace(" ", "-")
         self.folder.mkdir(exist_ok=True)
-        with FileLock(self.folder / ".lock"):  # several runs may end at the same time
+        with file_lock(self.folder / ".lock"):  # several runs may end at the same time
             older = sorted(self.folder.glob(f"{k}.*.safetensors"))
             if rank <= max(map(_rank, older), default=NO_RANK):
                 return

@@ -33,9 +33,10 @@ from threading import Event, Thread
 from time import monotonic
 from typing import Self
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from frostline.data.files import create_file, json_bytes, make_folder
+from frostline.data.locks import file_lock
 from frostline.sweep.results.inside import read_inside, require_inside
 
 SILENT_AFTER = 30.0  # seconds without a new beat, after which a holder is dead
@@ -77,15 +78,18 @@ class Leases:
         self.held: dict[str, int] = {}  # the runs of this holder, with the numbers of their leases
         self._watched: dict[str, _Watch] = {}
         self._dead: set[str] = set()
-        self._lock = FileLock(self._file(self.holder, "lock"), timeout=0)
+        self._lock = file_lock(self._file(self.holder, "lock"), timeout=0)
+        self._kernel = kernel()
         self._over = Event()
         self._thread = Thread(target=self._beat, daemon=True)
 
     def __enter__(self) -> Self:
         require_inside(self.folder, self.folder.parent)
         make_folder(self.folder)
-        with suppress(OSError, NotImplementedError):  # a file system without locks
+        try:
             self._lock.acquire()
+        except OSError:  # a file system without locks
+            self._kernel = ""  # nobody may take its free lock as a sign of death
         try:
             self._write_beat(0)  # after the lock, so that a beat without a lock shows that its holder is dead
         except OSError:  # a full disk
@@ -177,7 +181,7 @@ class Leases:
 
     def _create(self, run: str, number: int) -> bool:
         since = datetime.now().astimezone().isoformat(timespec="seconds")
-        lease = Lease(run, number, self.holder, platform.node(), os.getpid(), kernel(), since, self.silent_after)
+        lease = Lease(run, number, self.holder, platform.node(), os.getpid(), self._kernel, since, self.silent_after)
         created = create_file(self._file(run, f"{number}.json"), json_bytes(asdict(lease)))
         if created:
             self.held[run] = number
@@ -219,9 +223,9 @@ class Leases:
 
     def _lock_is_free(self, holder: str) -> bool:
         try:
-            with FileLock(self._file(holder, "lock"), timeout=0):
+            with file_lock(self._file(holder, "lock"), timeout=0):
                 pass
-        except (Timeout, OSError, NotImplementedError):
+        except (Timeout, OSError):
             return False
         if not self._file(holder, "beat").exists():  # it has ended meanwhile, and the look at its lock made a new file
             self._file(holder, "lock").unlink(missing_ok=True)
@@ -240,7 +244,7 @@ class Leases:
             self._file(holder, kind).unlink(missing_ok=True)
 
     def _write_beat(self, count: int) -> None:
-        self._file(self.holder, "beat").write_text(f"{kernel()} {count}")
+        self._file(self.holder, "beat").write_text(f"{self._kernel} {count}")
 
     def _file(self, name: str, kind: str) -> Path:
         return self.folder / f"{name}.{kind}"
