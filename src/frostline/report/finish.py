@@ -24,9 +24,8 @@ def finish(
     from frostline.report.pages.sweep import write_page
 
     out = prepared.store.out
-    with locked(
-        out / ".finish.lock", ELSEWHERE
-    ):  # other processes may have trained runs of this sweep, and end now, too
+    # Other processes may have trained runs of this sweep, and end now, too.
+    with locked(out / ".finish.lock", ELSEWHERE):
         answer = rebuild(out)
         if save_model:
             progress.begin("saving the model")

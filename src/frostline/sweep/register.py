@@ -15,9 +15,8 @@ def register(prepared: Prepared) -> None:
     out = prepared.store.out
     make_folder(out)
     identity, origin = asdict(prepared.identity), asdict(prepared.origin)
-    with locked(
-        out / ".sweep.lock", ELSEWHERE
-    ):  # another process may have extended the grid since this sweep was prepared
+    # Another process may have extended the grid since this sweep was prepared.
+    with locked(out / ".sweep.lock", ELSEWHERE):
         existing = prepared.store.read_spec()
         spec = prepared.spec
         if existing is not None:
