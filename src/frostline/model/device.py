@@ -131,5 +131,6 @@ def to_device(x: Tensor, device: torch.device) -> Tensor:
 @contextmanager
 def random_state_restored(device: torch.device) -> Iterator[None]:
     """On exit, restore the state of torch's generators of the CPU and of ``device``. No other GPU is initialized."""
-    with torch.random.fork_rng([device] if device.type in ("cuda", "mps") else []):
+    on_gpu = device.type in ("cuda", "mps")
+    with torch.random.fork_rng([device], device_type=device.type) if on_gpu else torch.random.fork_rng([]):
         yield
