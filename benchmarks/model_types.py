@@ -1,14 +1,18 @@
 """Which model types can be cut exactly? A small random model of every type with a classification head in transformers.
 
-python benchmarks/model_types.py
+    python benchmarks/model_types.py [--tags]
+
+With ``--tags``, of every type with a head for tags of words.
 """
 
+import argparse
 import sys
 from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 
 import torch
+from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
 from transformers.utils import logging
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -17,10 +21,11 @@ from measuring import Facts, write_result
 from frostline import Check, check
 from frostline.frozen.cut import cut_at, hidden_states_by_cut
 from frostline.model.anatomy import find_layers
+from frostline.model.outputs import real_logits
 from frostline.model.packing import packable
-from small_models import REASONS, TYPES, small_batch, small_model
+from small_models import REASONS, TAG_TYPES, TYPES, small_batch, small_model
 
-RESULT = Path(__file__).parent / "results" / "model_types.json"
+RESULTS = Path(__file__).parent / "results"
 EXACT = ("type", "batches", "same batch", "logits", "gradients", "last layer")
 
 
@@ -29,7 +34,7 @@ def same_batch_difference(model: torch.nn.Module, batch: dict[str, torch.Tensor]
     anatomy = find_layers(model, batch)
     worst = 0.0
     with torch.no_grad():
-        truth = model(**batch).logits
+        truth = real_logits(model(**batch).logits, batch["attention_mask"])
         states = hidden_states_by_cut(model, anatomy, batch)
         with packable(model) if packed else nullcontext() as packing:
             for cut in range(1, anatomy.count + 1):
@@ -52,13 +57,17 @@ def row(name: str, checks: list[Check], same: float) -> list[str]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tags", action="store_true", help="check heads for tags of words")
+    tags = parser.parse_args().tags
     logging.set_verbosity_error()
+    types, head = (TAG_TYPES, AutoModelForTokenClassification) if tags else (TYPES, AutoModelForSequenceClassification)
     exact, refused = [], []
-    for name in TYPES:
+    for name in types:
         if name in REASONS:
             refused.append([name, f"not tried: {REASONS[name]}"])
             continue
-        model = small_model(name)
+        model = small_model(name, head=head)
         batch = small_batch(model)
         checks = check(model, batch=batch)
         no = [c for c in checks if c.refused]
@@ -72,15 +81,15 @@ def main() -> None:
     versions = f"transformers {version('transformers')}, torch {torch.__version__}"
     tables: list[Facts] = [
         {
-            "caption": f"{len(exact)} of {len(TYPES)} types are exact for every k ({versions}).",
+            "caption": f"{len(exact)} of {len(types)} types are exact for every k ({versions}).",
             "header": EXACT,
             "rows": exact,
         },
         {"caption": f"{len(refused)} types are refused.", "header": ("type", "reason"), "rows": refused},
     ]
-    write_result(
-        RESULT, "Which model types can be cut exactly?", tables, {"exact": len(exact), "refused": len(refused)}
-    )
+    result, what = ("model_types_tags", "model types for tags of words") if tags else ("model_types", "model types")
+    counts = {"exact": len(exact), "refused": len(refused)}
+    write_result(RESULTS / f"{result}.json", f"Which {what} can be cut exactly?", tables, counts)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from frostline.data.specification import CLASSIFICATION
+from frostline.data.tags import NO_WORD
 from frostline.frozen.cache.loading import load_or_compute
 from frostline.frozen.cache.recipe import Recipe
 from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
@@ -23,6 +24,7 @@ from frostline.model.tokens import Tokens
 from frostline.training.context import RunContext
 from frostline.training.problem import Problem
 from frostline.training.specification import RunSpec
+from frostline.training.tagging import TagProblem
 
 FIRST_WORD = 10  # lower ids may be special tokens
 MEANS = {
@@ -70,6 +72,16 @@ def with_states(context: RunContext, cuts: tuple[int, ...]) -> RunContext:
             for name in [*(f"tokens-{cut}" for cut in selection.cuts), *["head"] * selection.head]:
                 shard.array(name)
         return replace(context, states=states)
+
+
+def with_tags(context: RunContext) -> RunContext:
+    """The context of a token classifier in which every token is a word with one of two tags."""
+    tokens, examples = context.tokens, np.arange(len(context.tokens))
+    word = np.arange(tokens.offsets[-1]) - np.repeat(tokens.offsets[:-1], tokens.lengths)
+    targets = np.full((len(tokens), tokens.lengths.max()), NO_WORD)
+    targets[np.repeat(examples, tokens.lengths), word] = tokens.inputs["input_ids"] % 2
+    tokens = replace(tokens, words=word.astype(np.int32))
+    return replace(context, tokens=tokens, problem=TagProblem.of(targets, tokens, ("even", "odd"), "token_accuracy"))
 
 
 def spec_of(tune: int | str, train_size: int, *, seed: int = 0, learning_rate: float = 2e-5, **more: object) -> RunSpec:

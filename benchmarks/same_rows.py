@@ -54,7 +54,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
         "layers": anatomy.count,
         "train_size": plan.runs[0].train_size,
         "validation_rows": len(context.splits["validation"]),
-        "device": settings.get("device", "auto"),
+        **{name: settings.get(name, "auto") for name in ("device", "precision")},
         **{name: getattr(spec, name) for name in SETTINGS},
         "cells": [
             {

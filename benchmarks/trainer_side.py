@@ -78,8 +78,10 @@ class Grid:
         task = self.task
         fast: dict[str, Any] = {}
         if self.best:
+            precision = this_machine(task["device"], task["precision"]).precision
             fast = {
-                "bf16": this_machine(task["device"]).precision == "bfloat16",
+                "bf16": precision == "bfloat16",
+                "fp16": precision == "float16",
                 "train_sampling_strategy": "group_by_length",  # also used in evaluation
                 "per_device_eval_batch_size": max(BEST_EVAL_BATCH, task["per_device_eval_batch_size"]),
                 "logging_strategy": "no",

@@ -109,6 +109,13 @@ SIGLIP = {
     "patch_size": 8,
     "vision_use_head": False,
 }
+ASR_ENCODER = {
+    "model_type": "qwen3_asr_encoder",
+    "encoder_layers": 1,
+    "num_mel_bins": 16,
+    "downsample_hidden_size": 8,
+    "output_dim": 64,
+}
 # YaRN extends rotary positions from 16 to the 128 of GENERIC, so a text of 40 tokens is longer than the original limit.
 YARN = {
     "rope_type": "yarn",
@@ -123,6 +130,7 @@ MODERNBERT = {**SLIDING_AND_FULL, "local_attention": 16}
 GROUPS = {"n_group": 2, "topk_group": 1, "n_routed_experts": 8}
 
 SPECIAL: dict[str, dict[str, Any]] = {
+    "apertus": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
     "axk1": {**LATENT, **GROUPS, "mlp_layer_types": each("dense", "sparse")},
     "axk2": {
         **LATENT,
@@ -131,6 +139,12 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "index_head_dim": 16,
         "index_n_heads": 8,  # with fewer heads, many scores are tied at 0, and the top k are arbitrary
         "gated_norm_rank": 4,
+    },
+    "beam": {
+        **SLIDING_AND_FULL,
+        "mlp_layer_types": each("dense", "sparse"),
+        "n_group": 2,
+        "topk_group": 1,
     },
     "big_bird": {"block_size": 4, "num_random_blocks": 1},  # attention is block-sparse above 7 blocks = 28 tokens
     "bigbird_pegasus": {"block_size": 4, "num_random_blocks": 1},
@@ -202,6 +216,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "modernvbert": {"text_config": {"model_type": "modernbert", **MODERNBERT}, "vision_config": SIGLIP},
     "nystromformer": {"conv_kernel_size": 9},  # as released, there are as many landmarks as positions: plain attention
     "olmo3": SLIDING_AND_FULL,
+    "openai_privacy_filter": {"rope_parameters": YARN},
     "perceiver": {
         "pad_token_id": PAD,
         "num_latents": 16,
@@ -218,6 +233,12 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "vision_config": {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "out_hidden_size": 64},
     },
     "qwen3_5_text": LINEAR_AND_FULL,
+    "qwen3_asr": {
+        "text_config": {"model_type": "qwen3", **SLIDING_AND_FULL, "use_sliding_window": True},
+        "audio_config": ASR_ENCODER,
+        "audio_token_id": IMAGE,
+        "timestamp_token_id": MASK,
+    },
     "qwen3_moe": {"use_sliding_window": True, "mlp_only_layers": lambda layers: [layers - 2]},
     "qwen3_next": {**LINEAR_AND_FULL, "mlp_only_layers": lambda layers: [layers - 2]},
     "reformer": {

@@ -1,4 +1,4 @@
-"""A small, randomly initialised classifier of every model type with a classification head in transformers, and a batch for it.
+"""A small, randomly initialised classifier of every model type that transformers classifies or tags with, and a batch for it.
 
 Models are as transformers builds them on this machine. Without its CUDA kernel, the attention of MRA returns zeros; mamba and
 linear attention run in plain PyTorch. Shapes: B texts in a batch, S padded length.
@@ -11,11 +11,15 @@ from typing import Any
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+    MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES,
+)
 
 from small_model_settings import EOS, GENERIC, SPECIAL
 
 TYPES: tuple[str, ...] = tuple(sorted(MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES))
+TAG_TYPES: tuple[str, ...] = tuple(sorted(MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES))
 
 REASONS: dict[str, str] = {
     "layoutlmv2": "its visual backbone needs detectron2, which is not on PyPI",
@@ -103,6 +107,7 @@ def _shapes_and_sounds(ids: torch.Tensor, draw: torch.Generator) -> dict[str, to
 
 EXTRA: dict[str, Callable[[torch.Tensor, torch.Generator], dict[str, torch.Tensor]]] = {
     "bert": _segments,
+    "bros": _boxes,
     "funnel": _segments,
     "layoutlm": _boxes,
     "layoutlmv3": _boxes,

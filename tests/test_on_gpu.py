@@ -6,14 +6,20 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "on_gpu.py"
-ROWS = {"equality": 5, "stacked": 1, "throughput": 2, "forward_pass": 2, "llama": 1}
+from frostline.model import varlen
+from frostline.model.device import Machine
+from model.test_varlen import by_sequence
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+ROWS = {"equality": 5, "stacked": 1, "tags": 2, "kernel": 1, "throughput": 2, "forward_pass": 2, "llama": 2}
 
 
 def run_script(*arguments):
+    script = str(BENCHMARKS / "on_gpu.py")
     return subprocess.run(
-        [sys.executable, "-W", "ignore", str(SCRIPT), *arguments], capture_output=True, text=True, timeout=600
+        [sys.executable, "-W", "ignore", script, *arguments], capture_output=True, text=True, timeout=600
     )
 
 
@@ -22,15 +28,37 @@ def run_script(*arguments):
     [",".join(ROWS), pytest.param("grid", marks=pytest.mark.slow)],
 )
 def test_every_part_runs_at_a_small_size(tmp_path, parts):
-    file = tmp_path / "on_gpu.json"
-    done = run_script("--size", "tiny", "--device", "cpu", "--parts", parts, "--json", str(file))
+    file, precision = tmp_path / "on_gpu.json", "float32" if parts == "grid" else "float16"
+    where = ("--size", "tiny", "--device", "cpu", "--precision", precision)
+    done = run_script(*where, "--parts", parts, "--json", str(file))
     assert done.returncode == 0, done.stdout + done.stderr
-    lines = json.loads(file.read_text())["lines"]
+    found = json.loads(file.read_text())
+    lines = found["lines"]
     counts = {part: sum(line["part"] == part for line in lines) for part in parts.split(",")}
     assert counts == ROWS if parts != "grid" else counts["grid"] > 0
-    assert all(line["value"] in done.stdout for line in lines)
+    assert all(line["value"] in done.stdout for line in lines) and found["machine"]["precision"] == precision
 
 
 def test_an_unknown_part_is_refused():
     done = run_script("--parts", "speed", "--device", "cpu")
     assert done.returncode == 1 and "parts are equality, stacked" in done.stderr
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_the_kernel_for_variable_lengths_is_compared_with_the_padded_grid(monkeypatch, wrong):
+    """A loop over the sequences stands in for the kernel."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import gpu_parts
+
+    full = gpu_parts.lengths_like
+    monkeypatch.setattr(gpu_parts, "lengths_like", lambda kind, examples: full(kind, examples) // 8 + 1)
+    monkeypatch.setattr(varlen, "has_kernel", lambda device: True)
+    monkeypatch.setattr(varlen, "DTYPES", (torch.float32,))
+    monkeypatch.setattr(
+        varlen, "torch_kernel", lambda: lambda *args, **more: (-1 if wrong else 1) * by_sequence(*args, **more)
+    )
+    rows = dict(gpu_parts.OnDevice("tiny", Machine(torch.device("cpu"), "float32")).kernel())
+    assert len(rows) == 4 and all("times as fast" in value for what, value in rows.items() if "logits" not in what)
+    assert all(
+        ("TOO LARGE" if wrong else "good") in rows[f"{kind} texts, k = all, logits"] for kind in ("short", "long")
+    )

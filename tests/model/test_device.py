@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from frostline import FrostlineError
-from frostline.model.device import Machine, free_bytes, this_machine
+from frostline.model.device import Machine, free_bytes, random_state_restored, this_machine
 
 CPU = Machine(torch.device("cpu"), "float32")
 
@@ -79,3 +79,16 @@ def test_a_device_has_a_name(monkeypatch):
     assert CPU.name == "CPU, 1 thread"
     torch.set_num_threads(2)
     assert CPU.name == "CPU, 2 threads"
+
+
+@pytest.mark.parametrize("device, asked", [("cpu", []), ("cuda", ["cuda"]), ("cuda:1", ["cuda:1"]), ("mps", ["mps"])])
+def test_the_random_state_of_the_device_is_restored_and_no_other_gpu_is_asked(monkeypatch, device, asked):
+    got, restored = [], []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    backend = torch.mps if device == "mps" else torch.cuda
+    monkeypatch.setattr(backend, "get_rng_state", lambda one: got.append(str(one)) or torch.ones(1))
+    monkeypatch.setattr(backend, "set_rng_state", lambda state, one: restored.append(str(one)))
+    before = torch.get_rng_state()
+    with random_state_restored(torch.device(device)):
+        torch.rand(1)
+    assert got == restored == asked and torch.equal(torch.get_rng_state(), before)

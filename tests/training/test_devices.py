@@ -17,11 +17,14 @@ from frostline.frozen import forward_pass
 from frostline.frozen.cache import device_copies, readers
 from frostline.frozen.cut import UpperModel
 from frostline.model import device, masks, packed_layout, packing, stacking
-from frostline.training import forward, loop, problem, updates
+from frostline.training import forward, loop, problem, tagging, updates
 from frostline.training.learner import LearnerState
 from frostline.training.multi_label import MultiLabelProblem
 from frostline.training.run import run_stacked
-from model.test_stacking import L, context_of, spec_of
+from frostline.training.tagging import TagProblem
+from model.test_stacking import L, context_of, spec_of, with_states
+from tagged import small_base
+from training import test_tagging
 from training.stand_in import META, on_stand_in
 
 EPOCHS, STEPS = 2, 6
@@ -53,6 +56,18 @@ def trained(context, specs, watched, monkeypatch):
 
     monkeypatch.setattr(loop, "backward", backward)
     return run_stacked(specs, context, on_step=after)
+
+
+def texts_context(folder):
+    return context_of("bert", folder)
+
+
+def tags_context(folder, *, every_token=False):
+    """A small model for tags of words, sentences, and their hidden states."""
+    context = with_states(test_tagging.context_of(small_base(folder / "base", "bert")), folder)
+    own = context.problem
+    problem = TagProblem.of(own.targets, own.tokens, own.labels, own.metric, every_token=every_token)
+    return replace(context, problem=problem)
 
 
 @pytest.mark.parametrize("runs", [1, 3])
@@ -105,9 +120,20 @@ def test_label_sets_read_nothing_either(tmp_path, monkeypatch, weights):
     assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
 
 
-def test_an_evaluation_reads_logits_and_which_runs_diverged(tmp_path, monkeypatch):
+@pytest.mark.parametrize("every_token", [False, True])
+@pytest.mark.parametrize("tune", [0, 1, "all"])
+def test_tags_read_nothing_either(tmp_path, monkeypatch, tune, every_token):
+    context = tags_context(tmp_path, every_token=every_token)
+    with on_stand_in(context, monkeypatch) as (on_device, watched):
+        results = trained(on_device, [spec_of(tune, seed) for seed in range(2)], watched, monkeypatch)
+    assert [result.facts["cost"]["steps"] for result in results] == [STEPS] * 2
+    assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
+
+
+@pytest.mark.parametrize("of", [texts_context, tags_context])
+def test_an_evaluation_reads_logits_and_which_runs_diverged(tmp_path, monkeypatch, of):
     runs = 3
-    with on_stand_in(context_of("bert", tmp_path), monkeypatch) as (on_device, watched):
+    with on_stand_in(of(tmp_path), monkeypatch) as (on_device, watched):
         scored = loop._Evaluator.evaluate
 
         def evaluate(self, *args, **more):
@@ -128,17 +154,17 @@ def test_divergence_is_read_every_few_steps(tmp_path, monkeypatch):
     assert watched.reads["step"] == STEPS // 2
 
 
-def test_the_forward_pass_over_frozen_layers_reads_nothing(tmp_path, monkeypatch):
-    context = context_of("bert", tmp_path)
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("of", [texts_context, tags_context])
+def test_the_forward_pass_over_frozen_layers_reads_nothing(tmp_path, monkeypatch, of, packed):
+    context = replace(of(tmp_path), packed=packed)
     selection = replace(context.states.selection, pooled=(1, 2))
-    for packed in (True, False):
-        context = replace(context_of("bert", tmp_path), packed=packed)
-        with on_stand_in(context, monkeypatch) as (on_device, watched):
-            whole = on_device.forward_pass(selection)
-            batches = whole.batches(on_device.tokens.lengths, np.arange(40))
-            states = list(whole.hidden_states(on_device.tokens, batches))
-        assert not watched.misplaced and all(x.device == META for one in states for x in one.values())
-        assert watched.reads.total() == (0 if packed else len(batches))
+    with on_stand_in(context, monkeypatch) as (on_device, watched):
+        whole = on_device.forward_pass(selection)
+        batches = whole.batches(on_device.tokens.lengths, np.arange(40))
+        states = list(whole.hidden_states(on_device.tokens, batches))
+    assert not watched.misplaced and all(x.device == META for one in states for x in one.values())
+    assert watched.reads.total() == (0 if packed else len(batches))
 
 
 def on_host(x, device):
@@ -245,6 +271,13 @@ def test_planted_errors_are_found(tmp_path, monkeypatch, error):
         finally:
             AttentionMaskInterface.register(packing.ATTENTION, masks.padded_mask)
     assert watched.misplaced or watched.reads["step"]
+
+
+def test_tags_on_the_host_are_found(tmp_path, monkeypatch):
+    with on_stand_in(tags_context(tmp_path), monkeypatch) as (on_device, watched):
+        monkeypatch.setattr(tagging, "to_device", on_host)
+        with pytest.raises(RuntimeError, match="index of"):
+            trained(on_device, [spec_of(1)], watched, monkeypatch)
 
 
 def test_the_forward_pass_finds_inputs_on_the_host(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from frostline.fast.sparse_gradients import SparseGradient
 from frostline.frozen import batches
 from frostline.frozen.cache.device_copies import DeviceCopies
 from frostline.frozen.cache.readers import AheadReader, HostReader
+from frostline.frozen.check.exactness import check
 from frostline.frozen.cut import UpperModel
 from frostline.training.learner import LearnerState
 from frostline.training.run import run
@@ -24,6 +25,16 @@ from training.runs import (
     weights_of,
     with_states,
 )
+
+
+def test_a_run_and_a_check_on_the_cpu_ask_no_gpu(context, monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda gpu: asked.append(gpu) or torch.ones(1))
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, gpu: None)
+    run(spec_of(1), context)
+    check(context.pretrained.model, tuned_layers=[1])
+    assert not asked
 
 
 @pytest.mark.parametrize("k", [2, "all"])

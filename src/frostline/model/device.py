@@ -2,8 +2,8 @@
 
 import os
 import platform
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -126,3 +126,11 @@ def to_device(x: Tensor, device: torch.device) -> Tensor:
     if device.type == "cuda" and x.device.type == "cpu":
         return x.pin_memory().to(device, non_blocking=True)
     return x.to(device)
+
+
+@contextmanager
+def random_state_restored(device: torch.device) -> Iterator[None]:
+    """On exit, restore the state of torch's generators of the CPU and of ``device``. No other GPU is initialized."""
+    on_gpu = device.type in ("cuda", "mps")
+    with torch.random.fork_rng([device], device_type=device.type) if on_gpu else torch.random.fork_rng([]):
+        yield

@@ -15,7 +15,7 @@ from frostline.frozen.batches import Rows
 from frostline.frozen.cache.part import Part
 from frostline.frozen.cache.readers import AheadReader, Reader, reader_of
 from frostline.frozen.cut import UpperModel, cut_at
-from frostline.model.device import to_device
+from frostline.model.device import random_state_restored, to_device
 from frostline.model.packing import packable
 from frostline.model.pretrained import Pretrained
 from frostline.training.checkpoint import State
@@ -112,7 +112,7 @@ def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[
         checkpointed(_running_layers(pretrained, cut), upper, dropout)
         if specs[0].gradient_checkpointing
         else nullcontext(),
-        torch.random.fork_rng(),  # for dropout without nn.Dropout
+        random_state_restored(context.machine.device),  # for dropout without nn.Dropout
         _reader(context, cut) as reader,
     ):
         torch.manual_seed(seeds[0])

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
 from transformers import PreTrainedModel
+
+from frostline.model.device import random_state_restored
 
 
 @contextmanager
@@ -14,7 +15,7 @@ def restored(model: PreTrainedModel) -> Iterator[None]:
     requires_grad = {parameter: parameter.requires_grad for parameter in model.parameters()}
     model.eval()
     try:
-        with torch.random.fork_rng():
+        with random_state_restored(model.device):
             yield
     finally:
         for module, mode in modes.items():
