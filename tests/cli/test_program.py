@@ -14,7 +14,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from frostline.cli.program import GARBAGE_THRESHOLD, main, skip_final_garbage_collection
+from frostline.cli.program import GARBAGE_THRESHOLD, main, signals_heeded, skip_final_garbage_collection
+from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.results.tables import COST
 from options import FAST
 from tiny import Frostline
@@ -137,3 +138,14 @@ def test_the_final_garbage_collection_is_skipped_unless_triton_is_loaded(
         assert gc.get_freeze_count() > 10_000
     finally:
         gc.unfreeze()
+
+
+def test_a_step_ends_although_sigterm_comes_twice() -> None:
+    steps = []
+    with pytest.raises(SystemExit), signals_heeded(), STOP.heeded():
+        STOP.since = -1000.0  # it has trained for a while
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        steps.append("ended")
+        STOP.stop_if_made()
+    assert steps == ["ended"]

@@ -23,8 +23,8 @@ def test_it_shows_who_trains_what_since_when(frostline: Frostline, finished_smal
     with Leases(out) as leases:
         leases.take([[run.digest, "ofanothersweep"]])
         (lease, _) = leases.current()
-        *table, header, row = frostline("status", out).out.splitlines()
-    assert "\n".join(table) == before and header.split()[-3:] == ["process", "since", "sign_of_life"]
+        *table, header, row, _, _ = frostline("status", out).out.splitlines()
+    assert table == before.splitlines()[:-1] and header.split()[-3:] == ["process", "since", "sign_of_life"]
     assert row.startswith("last 1") and row.endswith(
         f"{os.getpid()} on {platform.node()}  {lease.since[:10]} {lease.since[11:]}  lives"
     )
@@ -33,14 +33,17 @@ def test_it_shows_who_trains_what_since_when(frostline: Frostline, finished_smal
 def test_a_dead_process_is_shown_as_dead(frostline: Frostline, finished_small: Path, tmp_path: Path) -> None:
     out = Path(shutil.copytree(finished_small, tmp_path / "s"))
     run = Folder(out).runs[-1]
+    shutil.rmtree(out / "runs" / run.digest)
     with Leases(out) as leases:
         leases.take([[run.digest]])
         shutil.copytree(out / "leases", tmp_path / "left")
     shutil.copytree(tmp_path / "left", out / "leases", dirs_exist_ok=True)
-    assert frostline("status", out).out.splitlines()[-1].endswith("dead")
+    *_, row, _, left = frostline("status", out).out.splitlines()
+    assert row.endswith("dead") and left.endswith("with one process, while none trains (1 run by measured times).")
     for path in (out / "leases").glob("*.json"):
         path.write_text(path.read_text().replace('"kernel": "', '"kernel": "another '))
-    assert frostline("status", out).out.splitlines()[-1].endswith("unknown")
+    *_, row, _, left = frostline("status", out).out.splitlines()
+    assert row.endswith("unknown") and left.endswith("with 1 process (1 run by measured times).")
 
 
 def test_watching_shows_each_change_until_all_runs_have_ended(
@@ -59,8 +62,8 @@ def test_watching_shows_each_change_until_all_runs_have_ended(
 
     monkeypatch.setattr(status_module, "sleep", time_passes)
     got = frostline("status", out, "--watch")
-    first, second, third = got.out.split("\n\n")
-    assert (got.code, len(changes)) == (0, 3)
+    first, left, second, _, third = got.out.split("\n\n")
+    assert (got.code, len(changes)) == (0, 3) and left.startswith("Time left: about ")
     assert [text.splitlines()[0].partition(": ")[2] for text in (first, second, third)] == [
         "2 done, 0 failed, 2 pending",
         "3 done, 0 failed, 1 pending",
@@ -82,4 +85,16 @@ def test_of_many_runs_it_shows_numbers_and_reads_no_result(
     assert header.split() == ["trainable", "train_size", "done", "failed", "pending"]
     assert [row.split()[-4:] for row in rows] == [["20", "1", "1", "0"], ["20", "2", "0", "0"]]
     got = frostline("status", out, "--all")
-    assert len(got.out.splitlines()) == 6 and "is damaged" in got.err and "out of memory" in got.out
+    assert len(got.out.splitlines()) == 8 and "is damaged" in got.err and "out of memory" in got.out
+
+
+@pytest.mark.parametrize("command", ["status", "work"])
+def test_the_folder_of_a_study_gets_a_message_that_names_a_sweep(
+    frostline: Frostline, finished_small: Path, tmp_path: Path, command: str
+) -> None:
+    study = tmp_path / "study"
+    for task in ("sst2", "rte"):
+        shutil.copytree(finished_small, study / "bert" / task)
+    got = frostline(command, study)
+    assert got.code == 2 and "study: give the folder of one, such as" in got.err and str(Path("bert", "rte")) in got.err
+    assert "no sweep (no sweep.toml)" in frostline(command, tmp_path).err

@@ -10,6 +10,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import frostline.sweep.execution.checkpoints as checkpoints_module
+import frostline.sweep.execution.execute as execute_module
 from finished_runs import assert_same_predictions
 from frostline import FrostlineError, Ray, Sweep
 from frostline.sweep.execution.best_weights import BestWeights
@@ -18,7 +20,9 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.ray.driver import driver_on, train_on_ray
 from frostline.sweep.register import register
 from frostline.sweep.results.forecast_record import Cell, Forecast
+from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
+from frostline.training.run import run
 from notes import Notes
 from ray_here import RayError, RayHere
 from tagged import small_base, tagged
@@ -195,3 +199,31 @@ def test_nodes_cache_what_probes_read(settings: dict[str, Any], here: RayHere, t
     sweep = Sweep(**{**settings, "tune": tune, "train_size": 20, "progress": Progress()})
     with driver_on(sweep._prepare(Progress()), Progress(), Ray()) as driver:
         assert loads(driver.work).probes == ("probe" in tune)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_lost_run_continues_from_its_checkpoint_if_the_node_shares_the_folder(
+    train: Train, finished_small: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    lost = list[str]()
+
+    def lose_one(spec: Any, context: Any, *, on_step: Callable[[int, int], None], **more: Any) -> Any:
+        def step(number: int, total: int) -> None:
+            on_step(number, total)
+            if number == 3 and not lost:
+                lost.append(spec.digest)
+                raise RayError("The node is gone.")
+
+        return run(spec, context, on_step=step, **more)
+
+    monkeypatch.setattr(checkpoints_module, "EVERY", -1.0)  # after each step
+    if not shared:
+        monkeypatch.setattr(Leases, "beat", Path("/nowhere/leases/another.beat"))
+    with monkeypatch.context() as losing:
+        losing.setattr(execute_module, "run", lose_one)
+        store = train()
+    assert set(store.failures()) == set(lost) and (store.out / "checkpoints").exists() == shared
+    store.retry(lost, ["failed"])
+    assert_same_predictions(train(), Store(finished_small))
+    continued = store.result(lost[0])["provenance"]["continued_after"]
+    assert continued == ([2] if shared else []) and not (store.out / "checkpoints").exists()

@@ -41,7 +41,8 @@ def find(
         max_k: The largest k to train. It then replaces full fine-tuning as the reference.
         exhaustive: Train the whole grid.
         processes: How many processes train the runs: this one, and others that call :func:`frostline.work`. A step then has
-            runs for all of them. With Ray: how many tasks train at the same time, by default all that fit into the cluster.
+            runs for all of them. By default it is the number of GPUs of this machine, or 1. With Ray: how many tasks train at the
+            same time, by default all that fit into the cluster.
         ray: Train the runs as tasks of Ray instead of here.
         progress: Shows progress; by default on the terminal.
         **settings: The settings of :class:`frostline.Sweep`, except ``tune``, ``tune_modules`` and ``grid``, with one train
@@ -63,7 +64,8 @@ def find(
         make_folder(prepared.store.out)
         with nullcontext() if ray is None else driver_on(prepared, shown, ray) as driver:
             search = Search.start(prepared, shown, seconds, processes=processes, ray=driver)
-            return search.run(exhaustive=exhaustive)
+            with search.others:
+                return search.run(exhaustive=exhaustive)
     finally:
         shown.close()
 

@@ -16,6 +16,7 @@ from frostline.sweep import slurm
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.execute import execute
+from frostline.sweep.execution.gpus import OtherGpus
 from frostline.sweep.forecast.prediction import make_forecast
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.plan import Plan, expand
@@ -169,7 +170,9 @@ class Sweep:
         forecast = prepared.plan.forecast
         call = record(self.out, forecast) if missing and forecast else None
         begun = perf_counter()
-        execute(prepared, requested, progress, weights=weights)
+        with OtherGpus(prepared, progress) as others:
+            others.start(len(missing))
+            execute(prepared, requested, progress, weights=weights)
         if call is not None:
             record_measured(
                 self.out,

@@ -1,6 +1,7 @@
 """``frostline.work``: train runs of a sweep that is planned or under way in a folder, together with other processes."""
 
 from collections.abc import Collection
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from time import sleep
@@ -10,6 +11,7 @@ from frostline.data.load import Data
 from frostline.fast.garbage_collection import objects_frozen
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import execute
+from frostline.sweep.execution.gpus import OtherGpus
 from frostline.sweep.execution.sharing import POLL
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
@@ -57,22 +59,33 @@ def work(
         for damage in store.check():
             shown.note(damage)
         store.retry({run.digest for run in Folder(out).runs}, retry)
-        train = partial(execute, wait=wait, silent_after=silent_after, shared=True)
-        data: Data | None = None
+        _train(out, shown, wait=wait, workers=workers, silent_after=silent_after)
+        return Folder(out).counts()
+    finally:
+        shown.close()
+
+
+def _train(out: Path, shown: Progress, *, wait: bool, workers: int | None, silent_after: float) -> None:
+    """Train what no other process trains, here and on the other GPUs, until there is nothing to do or to wait for."""
+    train = partial(execute, wait=wait, silent_after=silent_after, shared=True)
+    options = [f"--silent-after={silent_after}", *(["--wait"] if wait else [])]
+    data: Data | None = None
+    others: OtherGpus | None = None
+    with ExitStack() as opened:
         while True:
             folder = Folder(out)
             digests = {run.digest for run in folder.runs}
-            if folder.counts()["pending"]:
+            if pending := folder.counts()["pending"]:
                 prepared, weights = _prepare(folder, workers, shown, data), BestWeights.in_folder(out)
                 data = prepared.data  # the next step of a search needs the same
+                others = others or opened.enter_context(OtherGpus(prepared, shown, *options))
+                others.start(pending)
                 with objects_frozen():
                     train(prepared, folder.runs, shown, weights=weights)
             while digests >= {run.digest for run in Folder(out).runs}:  # until a command adds more
                 if not (wait and _is_searched(out)):
-                    return Folder(out).counts()
+                    return
                 sleep(POLL)
-    finally:
-        shown.close()
 
 
 def _prepare(folder: Folder, workers: int | None, progress: Progress, data: Data | None) -> Prepared:

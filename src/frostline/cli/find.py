@@ -67,7 +67,7 @@ Processes = Annotated[
     typer.Option(
         min=1,
         help="Processes that train the runs: this one, and each `frostline work FOLDER --wait`. A step has runs for all of "
-        "them. [default: 1; the tasks of SLURM, or those that fit into a cluster of Ray]",
+        "them. [default: one for each GPU, or 1; the tasks of SLURM, or those that fit into a cluster of Ray]",
         show_default=False,
         rich_help_panel=SEARCH,
     ),

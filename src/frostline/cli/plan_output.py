@@ -26,6 +26,8 @@ def print_device(device: Any) -> None:
     print(
         f"\nDevice: {device.name}, {size_of(device.memory.free)} free of {size_of(device.memory.total)}, {device.precision}."
     )
+    if device.processes > 1:
+        print(f"{device.processes} GPUs: one process trains on each.")
 
 
 def print_space(plan: Any) -> None:
@@ -118,6 +120,7 @@ def print_forecast(forecast: Any) -> None:
         print(remark)
     runs = forecast.seconds - forecast.forward_pass_seconds
     at_a_time = f", {forecast.workers} at a time" if forecast.workers > 1 else ""
+    at_a_time += f", on {forecast.processes} GPUs" if forecast.processes > 1 else ""
     print(
         f"\nForecast from timed steps: about {duration(forecast.seconds)} (forward pass over the frozen layers "
         f"{duration(forecast.forward_pass_seconds)},\nruns {duration(runs)}{at_a_time}) and at most "

@@ -94,15 +94,18 @@ def main() -> None:
 def signals_heeded() -> Iterator[None]:
     """End cleanly at Ctrl-C and at SIGTERM, for example from a cluster: other processes get the runs at once.
 
-    A run that has trained for half a minute finishes its current step and leaves a checkpoint. A second signal ends it at once,
+    A run that has trained for half a minute finishes its current step and leaves a checkpoint. A second Ctrl-C ends it at once,
     and so does a step that takes too long.
     """
 
     def end(number: int, frame: object) -> None:
         leaving = KeyboardInterrupt() if number == signal.SIGINT else SystemExit(TERMINATED)
+        stopping = STOP.made
         if STOP.make(leaving):
             if number == signal.SIGINT:
                 print("\nfrostline: stopping after this step. Press Ctrl-C again to stop at once.", file=sys.stderr)
+            return
+        if stopping and number == signal.SIGTERM:  # of the system, and of the process that started this one
             return
         if number == signal.SIGTERM:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # another one would interrupt that end

@@ -14,6 +14,7 @@ from frostline.cli.flags import FolderArgument
 from frostline.cli.help import PanelCommand
 from frostline.cli.printing import print_damage, print_run_counts, print_table
 from frostline.cli.program import app
+from frostline.data.wording import duration
 
 if TYPE_CHECKING:  # both import numpy, which --help does not need
     from frostline.sweep.results.folder import Folder
@@ -46,15 +47,13 @@ def status(folder: FolderArgument, watch: Watch = False, all_runs: All = False) 
     sweep, leases = Folder(folder), Leases(folder)
     if all_runs or len(sweep.runs) <= LISTED:
         print_damage(folder)
-    shown = _as_text(sweep, leases, all_runs=all_runs)
-    print(shown, end="", flush=True)
+    shown, on_terminal = _as_text(sweep, leases, all_runs=all_runs), sys.stdout.isatty()
+    print(shown, _time_left(sweep, leases), sep="", end="", flush=True)
     while watch and not sweep.is_complete:
         sleep(REFRESH)
         sweep, before = Folder(folder), shown
-        if (shown := _as_text(sweep, leases, all_runs=all_runs)) != before:
-            print(
-                CLEAR if sys.stdout.isatty() else "", shown, sep="" if sys.stdout.isatty() else "\n", end="", flush=True
-            )
+        if (shown := _as_text(sweep, leases, all_runs=all_runs)) != before or on_terminal:
+            print(CLEAR if on_terminal else "\n", shown, _time_left(sweep, leases), sep="", end="", flush=True)
 
 
 def _as_text(sweep: "Folder", leases: "Leases", *, all_runs: bool) -> str:
@@ -70,6 +69,28 @@ def _as_text(sweep: "Folder", leases: "Leases", *, all_runs: bool) -> str:
             print()
             print_table(trained, TRAINED_NOW)
     return text.getvalue()
+
+
+def _time_left(sweep: "Folder", leases: "Leases") -> str:
+    """A line about the time that the pending runs will take; empty if there are none."""
+    from frostline.sweep.time_left import TimeLeft
+
+    left = TimeLeft.of(sweep, leases, lambda sentence: print(sentence, file=sys.stderr))
+    known = left.measured + left.forecast
+    if not known + left.unknown:
+        return ""
+    if not known:
+        return "\nTime left: unknown until a run has ended.\n"
+    step = " of this step of the search" if sweep.search and not sweep.search.over else ""
+    by = _counted(left.processes, "process", "processes") if left.processes else "one process, while none trains"
+    sources = ((left.measured, "by measured times"), (left.forecast, "by the forecast"), (left.unknown, "not counted"))
+    counts = ", ".join(f"{_counted(count, 'run', 'runs')} {source}" for count, source in sources if count)
+    least = "at least" if left.unknown else "about"
+    return f"\nTime left{step}: {least} {duration(left.seconds)} with {by} ({counts}).\n"
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
 
 
 def _rate(learning_rate: float | None) -> str:

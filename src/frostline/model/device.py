@@ -50,6 +50,17 @@ class Machine:
         return perf_counter()
 
     @property
+    def gpus(self) -> list[str]:
+        """The CUDA GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them; empty on other devices.
+
+        The process itself trains on the first one. Counting them does not start CUDA.
+        """
+        if self.device.type != "cuda":
+            return []
+        count, named = torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES")
+        return named.split(",")[:count] if named else [str(number) for number in range(count)]
+
+    @property
     def name(self) -> str:
         """The device in words, as its driver calls it."""
         if self.device.type == "cuda":

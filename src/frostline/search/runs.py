@@ -28,7 +28,8 @@ def run_together(prepared: Prepared, runs: Runs, processes: int | None, ray: Dri
     """How many runs are trained at the same time, by all processes; None if this one is alone."""
     if ray is not None:
         return processes or max(1, ray.capacity(list(runs.values())))
-    return None if processes in (None, 1) else processes * run_here(prepared, runs)
+    processes = processes or prepared.plan.device.processes
+    return None if processes == 1 else processes * run_here(prepared, runs)
 
 
 def run_here(prepared: Prepared, runs: Runs) -> int:

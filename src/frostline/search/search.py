@@ -1,7 +1,7 @@
 """Runs a search on a model and a data set: it trains the steps of the race. The result is the folder of a sweep."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -32,6 +32,7 @@ from frostline.statistics.decision import Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
+from frostline.sweep.execution.gpus import OtherGpus
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.ray.driver import Driver
@@ -56,6 +57,7 @@ class Search:
         recorder: Writes search.json.
         together: How many runs are trained at the same time, by all processes; None if this one is alone.
         ray: Trains the runs as tasks of Ray; None trains them here.
+        others: The processes on other GPUs. Its context must be open until the search has ended.
     """
 
     prepared: Prepared
@@ -66,6 +68,10 @@ class Search:
     recorder: Recorder
     together: int | None = None
     ray: Driver | None = None
+    others: OtherGpus = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.others = OtherGpus(self.prepared, self.progress, "--wait")
 
     @classmethod
     def start(
@@ -218,6 +224,7 @@ class Search:
     def _train(self, runs: Sequence[RunSpec]) -> None:
         weights = BestWeights.in_folder(self.prepared.store.out)
         if self.ray is None:
+            self.others.start(len(self.prepared.missing(runs)))
             execute(self.prepared, runs, self.progress, weights=weights, shared=self.together is not None)
         else:
             self.ray.train(runs, weights)

@@ -38,6 +38,7 @@ def make_plan(
     encoded: Mapping[str, Tokens],
     store: Store,
     probes: bool,
+    processes: int,
 ) -> Plan:
     """The plan of a sweep: its runs, the hidden states that they share, and the disk space that both need.
 
@@ -50,6 +51,7 @@ def make_plan(
         encoded: Tokens by split.
         store: The results in the folder.
         probes: Also cache the hidden states that probes after every layer read.
+        processes: How many processes will train.
     """
     model, machine = context.pretrained.model, context.machine
     groups = groups_by_tune(runs, lambda run: _with_anatomy(context.for_run(run).pretrained))
@@ -60,7 +62,7 @@ def make_plan(
         len(context.splits[name]) * times for name, times in (("validation", 2), ("test", 1)) if name in context.splits
     )
     return Plan(
-        device=PlannedDevice(machine.name, machine.precision, device_memory(machine.device)),
+        device=PlannedDevice(machine.name, machine.precision, device_memory(machine.device), processes),
         runs=tuple(runs),
         done=frozenset({run.digest for run in runs} & store.done()),
         parameters=sum(p.numel() for p in model.parameters()),

@@ -151,11 +151,15 @@ def _cell_order(cell: Cell) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class PlannedDevice:
-    """The device that trains, before it does: its name, the precision of its products, and its memory."""
+    """The device that trains, before it does: its name, the precision of its products, and its memory.
+
+    With several GPUs, it is the first one, and as many ``processes`` train, each on a GPU of its own.
+    """
 
     name: str
     precision: str
     memory: "DeviceMemory"
+    processes: int = 1
 
     def fits(self, memory_bytes: float, at_a_time: int) -> bool:
         """Whether processes that take this many bytes each fit into the free memory. This process is one of them."""

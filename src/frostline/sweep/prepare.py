@@ -68,6 +68,7 @@ class Prepared:
     requested: SweepSpec  # the grid of this call alone; ``spec`` also has the runs of earlier calls
     origin: Origin
     checks: list[Check] | None = None  # the exactness check of its cuts, once made
+    checkpoints_in: Path | None = None  # the folder of the sweep that keeps checkpoints; None: that of ``store``
 
     def set_damage_aside(self, progress: Progress) -> None:
         """Verify all results in the folder. Damaged ones are set aside, so that their runs are missing."""
@@ -138,10 +139,18 @@ def prepare(
     require_suitable_runs(runs, pretrained, data)
     encoded = encode_splits(spec, splits, max_length, pretrained, trained=rows_trained(runs, data))
     context = _context(spec, pretrained, machine, data, encoded, metric=metric, max_length=max_length)
-    plan = make_plan(
-        spec=spec, identity=identity, runs=runs, context=context, data=data, encoded=encoded, store=store, probes=probes
-    )
     origin = Origin.here(store.out, tuple(name for name in SPLITS if name in sources))
+    plan = make_plan(
+        spec=spec,
+        identity=identity,
+        runs=runs,
+        context=context,
+        data=data,
+        encoded=encoded,
+        store=store,
+        probes=probes,
+        processes=1 if origin.in_memory else max(1, len(machine.gpus)),  # other processes read the data from files
+    )
     plan = load_upper_layers(spec, plan, pretrained, machine)
     return Prepared(spec, data, pretrained, identity, context, plan, store, requested, origin)
 

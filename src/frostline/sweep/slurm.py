@@ -26,7 +26,7 @@ SCRIPT = """\
 # Each task trains runs that no other process trains, until none is left.
 cd {folder} || exit
 export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-${{SLURM_CPUS_ON_NODE:-1}}}}"
-stop() {{ stopped=yes; [ -z "$worker" ] || kill -TERM $worker; }}
+stop() {{ stopped=yes; [ -z "$worker" ] || kill -TERM $worker 2>/dev/null; }}
 # Cancelled or preempted: the worker gives its runs back and ends. SLURM queues a preempted task again.
 trap stop TERM
 # Shortly before the time limit: the same, and the task itself asks to be queued again.

@@ -92,7 +92,8 @@ def execute(
 
     # alone, seed by seed: an interrupted sweep then has complete curves
     queue = _by_group(stacks, context, cost_of) if shared or workers > 1 else Queue.as_given(stacks)
-    dealt = shared_out(queue, store, Leases(store.out, silent_after), wait=wait, on_other=show)
+    leases = Leases(store.out, silent_after, at_a_time=context.workers)
+    dealt = shared_out(queue, store, leases, wait=wait, on_other=show)
     all_cut = all(context.cut(spec) is not None for spec in missing)
     with memory_reused(release_large=all_cut), closing(dealt) as tasks, STOP.heeded():
         if workers > 1:
@@ -163,7 +164,8 @@ def _train_stack(
         progress.set_done(cost * step / total)
 
     failed, ran_out = None, False
-    checkpoints = RunCheckpoints(CheckpointFiles(prepared.store.out), stack, prepared.context, progress.note)
+    files = CheckpointFiles(prepared.checkpoints_in or prepared.store.out)
+    checkpoints = RunCheckpoints(files, stack, prepared.context, progress.note)
     more: dict[str, Any] = {"on_step": on_step, "checkpoints": checkpoints}
     limit_copies(stack, prepared)
     if prepared.context.states is not None:
@@ -191,7 +193,7 @@ def _train_stack(
             progress.result(result.facts, spec.trainable)
             if weights:
                 _save_if_best(spec, result, weights, progress)
-    checkpoints.files.remove([spec.digest for spec in stack])
+    files.remove([spec.digest for spec in stack])
     progress.finish(cost)
 
 

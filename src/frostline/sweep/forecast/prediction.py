@@ -63,12 +63,13 @@ def make_forecast(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = 
     budget = PLAN_SECONDS if plain else min(MAX_SECONDS, TIMING_SHARE * rough_seconds) - (perf_counter() - begun)
     in_loop = [run for run in missing if run.way.in_loop]
     cases, workers = workload.timing_cases(in_loop), workers_for(prepared, runs)
-    concurrent = min(workers, len(missing))
+    concurrent, processes = min(workers, len(missing)), min(prepared.plan.device.processes, len(missing))
     others = [run for run in missing if not run.way.in_loop]
     estimated = partial(estimated_cells, workload, others, speed / SLOWDOWN)
     if not in_loop:
         forward_pass_seconds = _forward_pass_seconds(workload, uncached, speed)
-        return Forecast(tuple(estimated(0.0, plain=False)), forward_pass_seconds, perf_counter() - begun, concurrent)
+        cells = tuple(estimated(0.0, plain=False))
+        return Forecast(cells, forward_pass_seconds, perf_counter() - begun, concurrent, processes=processes)
     timed = partial(calibrate, workload, cases, speed / workers, budget=budget, ends=plain, workers=workers)
     # all workers time at the same moment, because they slow each other down in the sweep, too
     each = run_in_each_worker(workers, partial(timed, stack=prepared.spec.stack))
@@ -87,6 +88,7 @@ def make_forecast(prepared: Prepared, runs: Sequence[RunSpec], *, plain: bool = 
         forward_pass_seconds=_forward_pass_seconds(workload, uncached, speed),
         calibration_seconds=perf_counter() - begun,
         remarks=tuple(_remarks(workload, missing)),
+        processes=processes,
     )
 
 

@@ -69,6 +69,7 @@ class Driver:
     cluster: Cluster
     ray: Ray
     weights: BestWeights | None = None
+    beat: Path | None = None  # by which a node knows the folder of the sweep
     under_way: dict[Any, list[RunSpec]] = field(default_factory=dict)  # by the reference to what the task returns
 
     def __post_init__(self) -> None:
@@ -99,7 +100,8 @@ class Driver:
         if not missing:
             return
         costs, limit = predicted_costs(self.prepared, missing)
-        groups = in_tasks(missing, costs, limit, self.capacity(missing))
+        capacity = self.capacity(missing)
+        groups = in_tasks(missing, costs, limit, capacity)
         self.progress.start(len(missing), sum(costs.values()))
 
         def show(run: RunSpec) -> None:
@@ -108,7 +110,9 @@ class Driver:
             if facts is not None:
                 self.progress.result(facts, run.trainable)
 
-        shared = shared_out(Queue.as_given(groups), store, Leases(store.out), wait=True, on_other=show)
+        leases = Leases(store.out, at_a_time=max(1, capacity))
+        self.beat = leases.beat
+        shared = shared_out(Queue.as_given(groups), store, leases, wait=True, on_other=show)
         with closing(shared) as tasks, closing(self.ended(tasks)) as ended_here:
             for run in ended_here:
                 show(run)
@@ -156,7 +160,7 @@ class Driver:
                 break
             needs, best = self.needs(group), None if self.weights is None else self.weights.ranks()
             task = self.train_task.options(num_cpus=needs["CPU"], num_gpus=needs["GPU"], memory=needs["memory"])
-            self.under_way[task.remote(self.work, [run.digest for run in group], best)] = group
+            self.under_way[task.remote(self.work, [run.digest for run in group], best, self.beat)] = group
         return True
 
     def _publish(self, task: Any, group: Sequence[RunSpec]) -> Iterator[RunSpec]:

@@ -63,20 +63,22 @@ class Notes(Progress):
         """The driver shows it when it publishes it."""
 
 
-def train(work: Work, digests: Sequence[str], best: Mapping[str, Rank] | None) -> Trained:
+def train(work: Work, digests: Sequence[str], best: Mapping[str, Rank] | None, beat: Path) -> Trained:
     """Train these runs of a sweep.
 
     Args:
         work: The sweep.
         digests: The runs.
         best: The ranks of the best runs so far, by k. Trained parameters are returned of better ones only; None returns none.
+        beat: The beat of the driver. If this node sees it, the folder of the sweep is shared, and keeps the checkpoints.
 
     Raises:
         FrostlineError: The node cannot train them; the message names the node.
     """
     torch.set_num_threads(work.threads)
     try:
-        return _train(_prepared(work), digests, best)
+        shared = beat.parent.parent if beat.exists() else None
+        return _train(replace(_prepared(work), checkpoints_in=shared), digests, best)
     except FrostlineError as error:
         raise FrostlineError(f"On the node {platform.node()}: {error}") from error
 

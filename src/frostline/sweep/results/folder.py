@@ -39,7 +39,7 @@ class Folder:
         self.store = Store(self.out)
         written = self.store.read_spec()
         if written is None:
-            raise FrostlineError(f"{out} holds no sweep (no sweep.toml): give the folder of a sweep's --out.")
+            raise FrostlineError(_no_sweep(self.out))
         self.identity = read_identity(written, self.out)
         self.origin = read_origin(written)
         self.spec = read_settings(written, self.out)
@@ -100,3 +100,13 @@ class Folder:
     def split(self, name: str) -> Examples | None:
         """The scored examples of a split; None if there is no such split."""
         return read_rows(self.out, name)
+
+
+def _no_sweep(out: Path) -> str:
+    """What to do about a folder without a sweep, which may be that of a study."""
+    if of_study := sorted(out.glob("*/*/sweep.toml")):
+        return (
+            f"{out} holds the sweeps of a study: give the folder of one, such as {of_study[0].parent}. To train a study with "
+            "several processes, start the study's command again, here or on another machine."
+        )
+    return f"{out} holds no sweep (no sweep.toml): give the folder of a sweep's --out."

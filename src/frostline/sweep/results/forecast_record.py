@@ -42,6 +42,7 @@ class Forecast:
     calibration_seconds: float  # that the forecast itself took
     workers: int = 1  # runs that are trained at the same time
     remarks: tuple[str, ...] = ()
+    processes: int = 1  # that train, each this many runs at a time
 
     @property
     def runs(self) -> int:
@@ -51,7 +52,7 @@ class Forecast:
     def seconds(self) -> float:
         """Wall-clock seconds of the forward pass over the frozen layers and of all runs."""
         seconds = [self.workers * cell.seconds for cell in self.cells for _ in range(cell.runs)]
-        return self.forward_pass_seconds + makespan(seconds, self.workers)
+        return self.forward_pass_seconds + makespan(seconds, self.workers * self.processes)
 
     @property
     def trainer_seconds(self) -> float | None:
@@ -93,6 +94,18 @@ def recorded(out: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError, KeyError, TypeError, AssertionError):
         return []
     return calls
+
+
+def forecast_seconds(out: Path) -> dict[tuple[str, int], float]:
+    """Seconds of one run in the last recorded forecast, by k and train size; empty if there is none.
+
+    If several workers train at the same time, they are divided by the number of workers.
+    """
+    try:
+        cells = recorded(out)[-1]["predicted"]["cells"]
+        return {(str(cell["trainable"]), int(cell["train_size"])): float(cell["seconds"]) for cell in cells}
+    except (IndexError, KeyError, TypeError, ValueError):  # as for a damaged file
+        return {}
 
 
 def _write(out: Path, calls: Sequence[Mapping[str, Any]]) -> None:

@@ -59,6 +59,16 @@ class Lease:
     kernel: str  # which start of which machine; empty if unknown
     since: str  # by the clock of the holder, for display
     silent_after: float
+    at_a_time: int  # runs or stacks that the holder trains at the same time
+
+    def age(self) -> float:
+        """Seconds since it began, for display: clocks of two machines may differ. 0 if they differ more, or it is unreadable."""
+        try:
+            return max(
+                0.0, (datetime.now().astimezone() - datetime.fromisoformat(self.since).astimezone()).total_seconds()
+            )
+        except (ValueError, OverflowError):
+            return 0.0
 
 
 @dataclass
@@ -73,8 +83,9 @@ class _Watch:
 class Leases:
     """The leases in the folder of a sweep. Within its context, it is a holder that can take runs."""
 
-    def __init__(self, out: Path, silent_after: float = SILENT_AFTER) -> None:
+    def __init__(self, out: Path, silent_after: float = SILENT_AFTER, *, at_a_time: int = 1) -> None:
         self.folder, self.holder, self.silent_after = out / "leases", uuid.uuid4().hex[:12], float(silent_after)
+        self.at_a_time = at_a_time  # runs or stacks that this holder trains at the same time
         self.held: dict[str, int] = {}  # the runs of this holder, with the numbers of their leases
         self._watched: dict[str, _Watch] = {}
         self._dead: set[str] = set()
@@ -112,6 +123,11 @@ class Leases:
         if not any(self.folder.glob("*.beat")):  # nobody lives who could have been writing these
             for path in incomplete:
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+    @property
+    def beat(self) -> Path:
+        """The file that shows, while the context is open, that this holder lives. No other folder has one of this name."""
+        return self._file(self.holder, "beat").absolute()
 
     def take(self, groups: Iterable[Sequence[str]]) -> list[str]:
         """Take the free runs of the first group that has any, and return them. Runs that this holder has are not free."""
@@ -181,7 +197,8 @@ class Leases:
 
     def _create(self, run: str, number: int) -> bool:
         since = datetime.now().astimezone().isoformat(timespec="seconds")
-        lease = Lease(run, number, self.holder, platform.node(), os.getpid(), self._kernel, since, self.silent_after)
+        own = (platform.node(), os.getpid(), self._kernel, since, self.silent_after, self.at_a_time)
+        lease = Lease(run, number, self.holder, *own)
         created = create_file(self._file(run, f"{number}.json"), json_bytes(asdict(lease)))
         if created:
             self.held[run] = number
@@ -199,13 +216,14 @@ class Leases:
         """A lease; None if it was given back in the meantime. A damaged one has a holder that does not exist."""
         try:
             lease = Lease(**json.loads(self._content(self._file(run, f"{number}.json"))))
-            if all(type(getattr(lease, f.name)) is f.type for f in fields(Lease)) and HOLDER.fullmatch(lease.holder):
+            right = all(type(getattr(lease, f.name)) is f.type for f in fields(Lease))
+            if right and HOLDER.fullmatch(lease.holder) and lease.at_a_time > 0:
                 return lease
         except OSError:
             return None
         except (ValueError, TypeError):
             pass
-        return Lease(run, number, holder="nobody", host="", pid=0, kernel="", since="", silent_after=0.0)
+        return Lease(run, number, holder="nobody", host="", pid=0, kernel="", since="", silent_after=0.0, at_a_time=1)
 
     def _content(self, path: Path) -> bytes:
         """The content of a lease or beat, which may come from others."""

@@ -100,10 +100,18 @@ def well_formed(store: Store) -> dict[str, dict[str, Any]]:
     Raises:
         FrostlineError: A result does not have the form of one.
     """
-    found = store.results()
-    for digest, facts in found.items():
-        _require(RecordForm, facts, store, digest)
-    return found
+    return {digest: well_formed_result(store, digest) for digest in sorted(store.done())}
+
+
+def well_formed_result(store: Store, digest: str) -> dict[str, Any]:
+    """The result of one run.
+
+    Raises:
+        FrostlineError: It does not have the form of one.
+    """
+    facts = store.result(digest)
+    _require(RecordForm, facts, store, digest)
+    return facts
 
 
 def scores_on_test(store: Store, digest: str) -> Mapping[str, float | None]:

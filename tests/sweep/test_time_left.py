@@ -1,0 +1,173 @@
+"""The time that the rest of a sweep will take."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import frostline.sweep.results.leases as leases_module
+from frostline import FrostlineError
+from frostline.sweep.plan import Identity
+from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.forecast_record import Cell, Forecast, record
+from frostline.sweep.results.leases import Leases
+from frostline.sweep.results.store import Store
+from frostline.sweep.specification import SweepSpec
+from frostline.sweep.time_left import SAMPLED, TimeLeft
+from frostline.training.result import Result
+from frostline.training.specification import RunSpec
+
+NOW = datetime(2026, 11, 26, 12).astimezone()
+
+
+class Stopped(datetime):
+    """A clock that has stopped."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return NOW.astimezone(tz)
+
+
+@pytest.fixture(autouse=True)
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases_module, "datetime", Stopped)
+
+
+def planned(out: Path, seeds: int) -> list[RunSpec]:
+    """The runs of a sweep with k = 0 and k = 1, of which none has ended: all of one k come first."""
+    spec = SweepSpec(model="m", train="t.csv", tune=(0, 1), seeds=seeds, train_size=(100,), out=str(out))
+    identity = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 100, 0, "t", "text-classification", ("a", "b"))
+    Store(out).write_spec({**spec.model_dump(mode="json"), "identity": {**vars(identity), "labels": ["a", "b"]}})
+    return sorted(Folder(out).runs, key=lambda run: int(run.tune))
+
+
+def end(out: Path, run: RunSpec, seconds: float, outcome: str = "ok", **cost: float) -> None:
+    """Publish the result of a run that took this long."""
+    facts = {
+        "digest": run.digest,
+        "outcome": outcome,
+        "reason": "",
+        "metric": "accuracy",
+        **dict.fromkeys(("best_epoch", "validation_best", "validation_last", "train_last")),
+        "scores": [],
+        "cost": dict.fromkeys(("train_seconds", "evaluation_seconds", "forward_pass_seconds", "peak_memory_bytes"), 0.0)
+        | {"run_seconds": seconds, **cost},
+        "audit": {"parameters": 1, "trainable_parameters": 1, "by_place": {}},
+        "provenance": {"cut": None},
+    }
+    Store(out).publish(run.digest, Result(facts, {}))
+
+
+def time_left(out: Path, notes: list[str] | None = None) -> TimeLeft:
+    said: list[str] = []
+    left = TimeLeft.of(Folder(out), Leases(out), said.append)
+    assert said == (notes or [])
+    return left
+
+
+def forecast(out: Path, **seconds: float) -> None:
+    more: dict[str, Any] = {"training_seconds": 1.0, "evaluation_seconds": 1.0, "memory_bytes": 1.0, "timed": True}
+    cells = [
+        Cell(trainable=name, train_size=100, runs=1, seconds=one, trainer_seconds=None, stack=1, **more)
+        for name, one in seconds.items()
+    ]
+    record(out, Forecast(tuple(cells), 0.0, 0.0))
+
+
+def take(leases: Leases, runs: Sequence[RunSpec], ago: float) -> None:
+    """Take these runs as one stack, which began this many seconds ago."""
+    leases.take([[run.digest for run in runs]])
+    since = (NOW - timedelta(seconds=ago)).isoformat(timespec="seconds")
+    for lease in leases.current():
+        if lease.run in {run.digest for run in runs}:
+            path = leases.folder / f"{lease.run}.{lease.number}.json"
+            path.write_text(path.read_text().replace(lease.since, since))
+
+
+def test_measured_times_come_before_the_forecast(tmp_path: Path) -> None:
+    first, second, third, *of_one = planned(tmp_path, 3)
+    assert time_left(tmp_path) == TimeLeft(0.0, 0, measured=0, forecast=0, unknown=6)
+    forecast(tmp_path, **{"last 1": 10.0, first.trainable: 99.0})
+    assert time_left(tmp_path) == TimeLeft(3 * 10.0 + 3 * 99.0, 0, measured=0, forecast=6, unknown=0)
+    end(tmp_path, first, 2.0)
+    end(tmp_path, second, 4.0)
+    assert time_left(tmp_path) == TimeLeft(3.0 + 3 * 10.0, 0, measured=1, forecast=3, unknown=0)
+    end(tmp_path, of_one[0], 0.1, outcome="diverged")  # it ended too early to count
+    Store(tmp_path).fail(of_one[1].digest, {"digest": of_one[1].digest})
+    assert time_left(tmp_path) == TimeLeft(3.0 + 10.0, 0, measured=1, forecast=1, unknown=0)
+    (tmp_path / "forecast.json").write_text('{"calls": [{"predicted": {"cells": [{}]}}]}')
+    assert time_left(tmp_path) == TimeLeft(3.0, 0, measured=1, forecast=0, unknown=1)
+    end(tmp_path, third, 3.0)
+    end(tmp_path, of_one[2], 3.0)
+    assert time_left(tmp_path) == TimeLeft(0.0, 0, measured=0, forecast=0, unknown=0)
+
+
+def test_processes_share_the_runs_and_what_they_have_done_of_them_counts(tmp_path: Path) -> None:
+    first, *runs = planned(tmp_path, 4)
+    forecast(tmp_path, **{"last 1": 10.0})
+    end(tmp_path, first, 10.0)
+    with Leases(tmp_path) as one, Leases(tmp_path) as other:
+        take(one, runs[:1], ago=4)
+        assert time_left(tmp_path).seconds == pytest.approx(70 - 4)
+        take(other, runs[1:3], ago=4)  # each run of a stack has had half of the time
+        left = time_left(tmp_path)
+        assert left.processes == 2 and left.seconds == pytest.approx(10 + 10 + 8 + 6)  # and 10 + 10 + 8
+    with Leases(tmp_path) as late:
+        take(late, runs[:1], ago=1000)
+        assert time_left(tmp_path).seconds == 60  # and not less
+
+
+def test_runs_that_a_process_trains_at_the_same_time_take_as_many_times_as_long(tmp_path: Path) -> None:
+    first, *runs = planned(tmp_path, 2)
+    end(tmp_path, first, 5.0)
+    end(tmp_path, runs[1], 5.0)
+    with Leases(tmp_path, at_a_time=2) as both:
+        for run in (runs[0], runs[2]):
+            both.take([[run.digest]])
+        assert time_left(tmp_path).seconds == pytest.approx(10.0)
+        Store(tmp_path).fail(runs[2].digest, {"digest": runs[2].digest})
+        assert time_left(tmp_path).seconds == pytest.approx(10.0)  # no process can split the last run
+
+
+def test_of_many_results_some_are_read_and_a_damaged_one_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = planned(tmp_path, 100)[100:]
+    for number, run in enumerate(runs[:99]):
+        end(tmp_path, run, float(number))
+    read, result = [], Store.result
+    monkeypatch.setattr(Store, "result", lambda store, digest: [read.append(digest), result(store, digest)][1])
+    left = time_left(tmp_path)
+    assert left.seconds == pytest.approx(47.5, abs=3) and SAMPLED / 2 < len(read) <= SAMPLED
+    (tmp_path / "runs" / read[0] / "result.json").write_text("{")
+    notes: list[str] = []
+    TimeLeft.of(Folder(tmp_path), Leases(tmp_path), notes.append)
+    assert len(notes) == 1 and "is damaged" in notes[0]
+
+
+@pytest.mark.parametrize("since", ["", "yesterday", "0001-01-01T00:00:00+23:00", "9999-12-31T00:00:00"])
+def test_an_unreadable_or_late_beginning_counts_as_now(tmp_path: Path, since: str) -> None:
+    first, second, *_ = planned(tmp_path, 2)
+    end(tmp_path, first, 5.0)
+    with Leases(tmp_path, at_a_time=10**12) as leases:
+        leases.take([[second.digest]])
+        (file,) = leases.folder.glob("*.json")
+        (lease,) = leases.current()
+        file.write_text(file.read_text().replace(lease.since, since).replace("1000000000000", "1"))
+        left = time_left(tmp_path)
+        assert left.processes == 1 and left.seconds == 5.0
+
+
+def test_the_time_of_a_run_that_was_continued_is_that_of_all_its_parts(tmp_path: Path) -> None:
+    first, *_ = planned(tmp_path, 2)
+    end(tmp_path, first, 1.0, train_seconds=5.0, evaluation_seconds=2.0)
+    assert time_left(tmp_path).seconds == 7.0
+
+
+def test_a_result_without_the_form_of_one_is_refused(tmp_path: Path) -> None:
+    first, *_ = planned(tmp_path, 2)
+    Store(tmp_path).publish(first.digest, Result({"digest": first.digest, "cost": 3}, {}))
+    with pytest.raises(FrostlineError, match="does not have the form of a result"):
+        time_left(tmp_path)
