@@ -120,14 +120,16 @@ def test_processes_share_the_runs_and_what_they_have_done_of_them_counts(tmp_pat
 
 
 def test_runs_that_a_process_trains_at_the_same_time_take_as_many_times_as_long(tmp_path: Path) -> None:
-    first, *runs = planned(tmp_path, 2)
+    first, *runs = planned(tmp_path, 3)
     end(tmp_path, first, 5.0)
-    end(tmp_path, runs[1], 5.0)
+    end(tmp_path, runs[2], 5.0)
     with Leases(tmp_path, at_a_time=2) as both:
-        for run in (runs[0], runs[2]):
-            both.take([[run.digest]])
-        assert time_left(tmp_path).seconds == pytest.approx(10.0)
-        Store(tmp_path).fail(runs[2].digest, {"digest": runs[2].digest})
+        both.take([[runs[0].digest]])
+        assert time_left(tmp_path).seconds == pytest.approx(20.0)  # also of those that nobody has yet
+        both.take([[runs[1].digest]])
+        assert time_left(tmp_path).seconds == pytest.approx(20.0)
+        for run in (runs[0], *runs[3:]):
+            Store(tmp_path).fail(run.digest, {"digest": run.digest})
         assert time_left(tmp_path).seconds == pytest.approx(10.0)  # no process can split the last run
 
 
@@ -158,6 +160,14 @@ def test_an_unreadable_or_late_beginning_counts_as_now(tmp_path: Path, since: st
         file.write_text(file.read_text().replace(lease.since, since).replace("1000000000000", "1"))
         left = time_left(tmp_path)
         assert left.processes == 1 and left.seconds == 5.0
+
+
+def test_a_lease_may_claim_any_number_of_runs(tmp_path: Path) -> None:
+    first, second, *_ = planned(tmp_path, 2)
+    end(tmp_path, first, 5.0)
+    with Leases(tmp_path, at_a_time=10**12) as leases:
+        leases.take([[second.digest]])
+        assert time_left(tmp_path).processes == 1  # without a list of that length
 
 
 def test_the_time_of_a_run_that_was_continued_is_that_of_all_its_parts(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@
 - ``work/``: count operations and memory; ``results/``: the folder of a sweep; ``register``, ``join``, ``merge``: add runs to it.
 - ``streaming``: whether and how much of the model is streamed.
 - ``slurm``: start workers on a cluster; ``ray/``: train runs as tasks of Ray.
-- ``execution/``: train the runs; ``forecast/``: predict their time and memory; ``progress``: the progress display.
+- ``execution/``: train the runs; ``forecast/``: predict their time and memory; ``progress``: the progress display;
+  ``time_left``: how long the rest will take.
 
 May import from data, statistics, fast, model, frozen and training. ``ray/`` and ``forecast/`` import from ``execution/``. It
 imports from the files here, ``results/`` and ``work/``. Start with ``prepare`` and ``execution/execute``.
