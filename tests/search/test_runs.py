@@ -56,10 +56,13 @@ def test_the_grid_of_some_trials_has_these_runs_and_no_others(trials: list[Trial
 
 
 def test_how_many_runs_are_trained_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    prepared: Any = SimpleNamespace(requested=SimpleNamespace(tune=(0, "all")))
+    device = SimpleNamespace(processes=1)
+    prepared: Any = SimpleNamespace(requested=SimpleNamespace(tune=(0, "all")), plan=SimpleNamespace(device=device))
     monkeypatch.setattr(runs_module, "workers_for", lambda prepared, runs: 2)
     ray: Any = SimpleNamespace(capacity=lambda runs: 5)
     assert [run_together(prepared, {}, one, None) for one in (None, 1, 3)] == [None, None, 6]
+    device.processes = 2  # two GPUs, with a process on each
+    assert [run_together(prepared, {}, one, None) for one in (None, 1, 3)] == [4, None, 6]
     assert [run_together(prepared, {}, one, ray) for one in (None, 3)] == [5, 3]
     ray.capacity = lambda runs: 0  # the cluster has not started yet
     assert run_together(prepared, {}, None, ray) == 1
