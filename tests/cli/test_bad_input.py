@@ -153,7 +153,7 @@ def test_bad_input_to_other_commands(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("sweep.toml", "", "sweep.toml is damaged, or no sweep has written it"),
+        ("sweep.toml", "", "sweep.toml is damaged or was edited"),
         ("sweep.toml", "[identity", "sweep.toml is damaged"),
         ("data.json", "{", "data.json is missing or damaged"),
         ("data.json", "[]", "data.json is missing or damaged"),

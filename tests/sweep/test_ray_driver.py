@@ -203,7 +203,7 @@ def test_nodes_cache_what_probes_read(settings: dict[str, Any], here: RayHere, t
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_lost_run_continues_from_its_checkpoint_if_the_node_shares_the_folder(
-    train: Train, finished_small: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
+    train: Train, finished_small: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shared: bool
 ) -> None:
     lost = list[str]()
 
@@ -218,7 +218,7 @@ def test_a_lost_run_continues_from_its_checkpoint_if_the_node_shares_the_folder(
 
     monkeypatch.setattr(checkpoints_module, "EVERY", -1.0)  # after each step
     if not shared:
-        monkeypatch.setattr(Leases, "beat", Path("/nowhere/leases/another.beat"))
+        monkeypatch.setattr(Leases, "beat", tmp_path / "elsewhere" / "leases" / "another.beat")
     with monkeypatch.context() as losing:
         losing.setattr(execute_module, "run", lose_one)
         store = train()

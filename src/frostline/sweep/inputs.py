@@ -133,7 +133,13 @@ def _check_truncation(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length
     )
 
 
-def require_classes(spec: SweepSpec, data: Data) -> None:
+def require_possible(spec: SweepSpec, data: Data) -> None:
+    """Refuse options and training-set sizes that the data do not allow."""
+    _require_classes(spec, data)
+    _require_train_sizes(spec, data)
+
+
+def _require_classes(spec: SweepSpec, data: Data) -> None:
     """Refuse class weights, calibration and thresholds that the task does not have."""
     if data.task.task_type != TOKENS and spec.label_all_tokens:
         raise FrostlineError(f"{data.task.name}: --label-all-tokens is for tags of words: leave it out.")
@@ -170,7 +176,7 @@ def _require_threshold(spec: SweepSpec, data: Data) -> None:
         raise FrostlineError(f"{data.task.name}: --threshold f1_micro is for several labels of a text: give f1.")
 
 
-def require_train_sizes(spec: SweepSpec, data: Data) -> None:
+def _require_train_sizes(spec: SweepSpec, data: Data) -> None:
     """Refuse training-set sizes that are larger than the table, or too small for one example of each class."""
     classes = least_size(data.train.targets)
     for size in spec.values_of("train_size"):

@@ -32,8 +32,7 @@ from frostline.sweep.inputs import (
     encode_splits,
     length_limit,
     read_data,
-    require_classes,
-    require_train_sizes,
+    require_possible,
     splits_of,
 )
 from frostline.sweep.join import join_existing
@@ -113,26 +112,21 @@ def prepare(
     """
     store = Store(Path(spec.out).expanduser())
     _require_installed(spec)
-    older = store.read_spec()
-    before = None if older is None else read_identity(older, store.out)
-    _require_free_folder(store.out, older)
+    older, before = _existing(store)
     machine = _machine(spec, before)
     data = read_data(spec, sources) if data is None else data
-    require_classes(spec, data)
+    require_possible(spec, data)
     metric = _metric(spec, data)
     progress.begin("loading the model")
     pretrained = load_model(spec, data.task, machine, streams=whether_to_stream(spec.stream, machine.device))
     if tunes is not None:
-        chosen = searchable(tunes(pretrained.anatomy.count), pretrained, machine)
-        spec = spec.model_copy(update={"tune": chosen})
+        spec = spec.model_copy(update={"tune": searchable(tunes(pretrained.anatomy.count), pretrained, machine)})
     spec = _with_ways(spec, pretrained)
-    require_train_sizes(spec, data)
     splits, max_length = splits_of(data), length_limit(spec, pretrained)
     identity = _identity(pretrained, machine, data, metric=metric, max_length=max_length, splits=splits)
     requested = spec = without_unsuitable_sizes(spec, identity, pretrained, data, progress)
-    if older is not None:
-        if before and spec.task is None:
-            identity = replace(identity, task=before.task)  # a file may have been renamed
+    if older is not None and before is not None:
+        identity = replace(identity, task=identity.task if spec.task else before.task)  # a file may have been renamed
         spec = join_existing(spec, identity, older, store.out)
     progress.begin("tokenizing the examples")
     runs = expand(spec, identity)
@@ -267,11 +261,15 @@ def _machine(spec: SweepSpec, before: Identity | None) -> Machine:
     return this_machine(spec.device, before.precision if before and goes_on else spec.precision)
 
 
-def _require_free_folder(out: Path, older: Mapping[str, Any] | None) -> None:
-    """Refuse a folder that holds something other than a sweep."""
-    if (
-        older is None
-        and out.exists()
-        and (not out.is_dir() or any(path.suffix not in (".part", ".lock") for path in out.iterdir()))
-    ):
+def _existing(store: Store) -> tuple[Mapping[str, Any] | None, Identity | None]:
+    """The contents of sweep.toml, and the identity in it. Both are None if the folder is new or empty.
+
+    Raises:
+        FrostlineError: The folder holds something other than a sweep.
+    """
+    older, out = store.read_spec(), store.out
+    if older is not None:
+        return older, read_identity(older, out)
+    if out.exists() and (not out.is_dir() or any(path.suffix not in (".part", ".lock") for path in out.iterdir())):
         raise FrostlineError(f"{out} exists and holds no sweep: choose another --out, or an empty folder.")
+    return None, None

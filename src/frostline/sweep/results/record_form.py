@@ -100,7 +100,10 @@ def well_formed(store: Store) -> dict[str, dict[str, Any]]:
     Raises:
         FrostlineError: A result does not have the form of one.
     """
-    return {digest: well_formed_result(store, digest) for digest in sorted(store.done())}
+    found = store.results()
+    for digest, facts in found.items():
+        _require(RecordForm, facts, store, digest)
+    return found
 
 
 def well_formed_result(store: Store, digest: str) -> dict[str, Any]:
