@@ -1,6 +1,7 @@
 """The progress display: result lines, the time left, and the displays for logs, terminals and notebooks."""
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,28 @@ def test_logs_get_one_line_per_result(capsys: pytest.CaptureFixture[str]) -> Non
     progress.result(facts(), "all")
     out, err = capsys.readouterr()
     assert not out and [line.split()[0] for line in err.splitlines()] == ["1/2", "2/2"]
+
+
+def test_logs_say_what_is_under_way_if_nothing_was_printed_for_a_while(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(progress_module, "monotonic", lambda: now[0])
+
+    def printed_after(seconds: float, change: Callable[..., None], *arguments: Any) -> str:
+        now[0] += seconds
+        change(*arguments)
+        return capsys.readouterr().err
+
+    progress = LineProgress()
+    assert printed_after(9, progress.begin, "loading the model") == ""
+    assert printed_after(1, progress.begin, "timing a few steps") == "timing a few steps\n"
+    assert printed_after(9, progress.start, 4, 100.0) == ""
+    assert printed_after(2, progress.begin, "hidden states") == "hidden states · 0 of 4 runs · ETA -\n"
+    assert printed_after(59, progress.set_done, 50.0) == ""
+    assert printed_after(1, progress.set_done, 75.0) == "hidden states · 0 of 4 runs · ETA 21 s\n"
+    assert printed_after(9, progress.note, "A sentence.") == "A sentence.\n"
+    assert printed_after(9, progress.begin, "last 1, seed 0") == ""
 
 
 def test_a_terminal_shows_a_live_bar() -> None:

@@ -70,6 +70,13 @@ class Progress:
             return self.total if self.in_seconds else None
         return (monotonic() - self.started) * (self.total - done) / done
 
+    @property
+    def state(self) -> str:
+        """What is under way, how many runs have ended, and the time left."""
+        if not self.runs:
+            return self.activity
+        return f"{self.activity} · {self.runs_done} of {self.runs} runs · {eta(self.seconds_left)}"
+
 
 def describe(facts: Mapping[str, Any], trainable: str) -> str:
     """One line for a result."""
@@ -84,10 +91,31 @@ def describe(facts: Mapping[str, Any], trainable: str) -> str:
 
 
 class LineProgress(Progress):
-    """Prints one line per result, for logs."""
+    """Prints one line per result, for logs. If nothing was printed for a while, it says what is under way."""
+
+    BEGIN_AFTER, AGAIN_AFTER = (
+        10.0,
+        60.0,
+    )  # seconds without a line until the next one, when an activity begins and within one
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = monotonic()
 
     def note(self, sentence: str) -> None:
         print(sentence, file=sys.stderr, flush=True)
+        self.last = monotonic()
+
+    def begin(self, what: str) -> None:
+        super().begin(what)
+        self._say_state(self.BEGIN_AFTER)
+
+    def show(self) -> None:
+        self._say_state(self.AGAIN_AFTER)
+
+    def _say_state(self, after: float) -> None:
+        if self.activity and monotonic() - self.last >= after:
+            self.note(self.state)
 
 
 class _EtaColumn(TextColumn):
@@ -165,10 +193,9 @@ class NotebookProgress(Progress):
 
     def _page(self) -> str:
         share = 100 * (self.done + self.under_way) / self.total if self.total else 0
-        state = f"{self.activity} · {self.runs_done} of {self.runs} runs · {eta(self.seconds_left)}"
         lines = "\n".join(self.lines[-12:])
         return (
-            f"<progress max='100' value='{share:.1f}' style='width:20em'></progress> {html.escape(state)}"
+            f"<progress max='100' value='{share:.1f}' style='width:20em'></progress> {html.escape(self.state)}"
             f"<pre>{html.escape(lines)}</pre>"
         )
 
