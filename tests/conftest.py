@@ -12,6 +12,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_ASSETS_CACHE"] = tempfile.mkdtemp(prefix="frostline-test-assets-")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["COLUMNS"] = "120"
+os.environ["FROSTLINE_WITHOUT"] = (
+    "garbage_collection"  # a collection of all that the tests have loaded takes half a second
+)
 
 import pytest
 import torch
@@ -28,6 +31,12 @@ of_properties.register_profile("same examples", deadline=None, max_examples=60, 
 of_properties.register_profile("new examples", deadline=None, max_examples=300)
 of_properties.load_profile("same examples")
 draw_nothing()
+
+
+def pytest_collection_finish() -> None:
+    """Free later collections from what all tests share."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -14,10 +14,12 @@ def objects_frozen() -> Iterator[None]:
     A collection writes to every object that it visits. In a forked worker, each such write would copy a memory page that
     it shares with other processes. A nested context adds the objects that were created in the meantime.
     """
+    if not enabled("garbage_collection"):
+        yield
+        return
     outermost = not gc.get_freeze_count()
     gc.collect()
-    if enabled("garbage_collection"):
-        gc.freeze()
+    gc.freeze()
     try:
         yield
     finally:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -31,15 +32,18 @@ def render(name: str, **content: Any) -> str:
 
     A template extends ``base.html.j2`` and fills its blocks; ``parts.html.j2`` has what several pages share.
     """
+    return _environment().get_template(name).render(**content)
+
+
+@cache
+def _environment() -> Environment:
+    """The environment, which compiles each template once."""
+    loader = PackageLoader("frostline.report", "templates")
     environment = Environment(
-        loader=PackageLoader("frostline.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= FILTERS
-    environment.globals |= FUNCTIONS
-    script = environment.loader.get_source(environment, "report.js")[0] if environment.loader else ""
+    script = loader.get_source(environment, "report.js")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template(name).render(script=Markup(script), script_digest=digest, **content)
+    environment.filters |= FILTERS
+    environment.globals |= {**FUNCTIONS, "script": Markup(script), "script_digest": digest}
+    return environment
