@@ -39,6 +39,15 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture
+def every_speed_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As for users: objects are frozen while a sweep runs, and only then."""
+    monkeypatch.delenv("FROSTLINE_WITHOUT")
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a BERT with three small layers, random weights and a tokenizer, as save_pretrained writes it."""

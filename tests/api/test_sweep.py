@@ -147,6 +147,7 @@ def test_the_model_is_saved_again_only_when_the_answer_changed(
     assert (out / "model" / "model.safetensors").read_bytes() == weights
 
 
+@pytest.mark.usefixtures("every_speed_up")
 def test_objects_are_frozen_only_while_a_sweep_runs(
     tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

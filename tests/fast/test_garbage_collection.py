@@ -7,11 +7,7 @@ import pytest
 
 from frostline.fast.garbage_collection import objects_frozen
 
-
-@pytest.fixture(autouse=True)
-def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FROSTLINE_WITHOUT")
-    gc.unfreeze()
+pytestmark = pytest.mark.usefixtures("every_speed_up")
 
 
 def test_objects_are_frozen_while_the_context_is_open_and_nested_contexts_add_new_objects() -> None:

@@ -13,10 +13,11 @@ from frostline.fast.switch import SPEED_UPS, enabled
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 
+pytestmark = pytest.mark.usefixtures("every_speed_up")
+
 
 def test_all_are_on_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FROSTLINE_PLAIN", raising=False)
-    monkeypatch.delenv("FROSTLINE_WITHOUT", raising=False)
     assert all(map(enabled, SPEED_UPS))
 
 
