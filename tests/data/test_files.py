@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,20 @@ def test_create_file_does_not_change_an_existing_file(tmp_path: Path) -> None:
     assert create_file(target, b"first")
     assert not create_file(target, b"second")
     assert target.read_bytes() == b"first" and list(target.parent.iterdir()) == [target]
+
+
+def test_a_file_is_created_although_the_network_sent_the_request_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+
+    def twice(*paths: Path) -> None:
+        link(*paths)
+        link(*paths)
+
+    monkeypatch.setattr(os, "link", twice)
+    assert create_file(tmp_path / "run.json", b"first") and not create_file(tmp_path / "run.json", b"second")
+    assert (tmp_path / "run.json").read_bytes() == b"first"
 
 
 def test_create_folder_does_not_change_an_existing_folder(tmp_path: Path) -> None:

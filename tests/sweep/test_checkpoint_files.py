@@ -1,8 +1,10 @@
 """The files of checkpoints: a state comes back bit for bit, or not at all."""
 
+import errno
 import math
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import frostline.sweep.results.checkpoint_files as checkpoint_files
 from failing_disk import failing
 from frostline import FrostlineError
 from frostline.sweep.results.checkpoint_files import CheckpointFiles
@@ -89,6 +92,28 @@ def test_the_last_state_counts_and_is_removed_with_its_folder(tmp_path: Path) ->
     files.remove(["bb"])
     assert not files.folder.exists()
     files.remove(["bb"])
+
+
+def test_a_process_that_was_replaced_leaves_the_later_state_of_its_successor(tmp_path: Path) -> None:
+    files = CheckpointFiles(tmp_path)
+    files.save("aa", 5000, {"step": 5000}, ABOUT)
+    files.save("aa", 600, {"step": 600}, ABOUT)
+    assert files.load("aa", ABOUT, unexpected) == {"step": 5000}
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(), OSError(errno.EIO, "Input/output error")])
+def test_a_state_that_cannot_be_read_now_is_not_taken_for_a_damaged_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    files, notes = CheckpointFiles(tmp_path), list[str]()
+    files.save("aa", 9, {"step": 9}, ABOUT)
+    with monkeypatch.context() as failing_now:
+        failing_now.setattr(checkpoint_files, "file_checksum", Mock(side_effect=error))
+        assert files.load("aa", ABOUT, notes.append) is None
+    assert [note.partition("cannot be read")[2] for note in notes] == (
+        [" (Input/output error): the run starts from an earlier step."] if error.errno else []
+    )
+    assert files.load("aa", ABOUT, unexpected) == {"step": 9}
 
 
 def test_another_process_removes_the_folder_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -217,7 +217,11 @@ def test_a_lease_shows_who_has_it(tmp_path: Path) -> None:
 
 
 def test_what_killed_processes_were_writing_is_removed_when_no_process_is_left(tmp_path: Path) -> None:
-    parts = tmp_path / "leases" / ".a.1.json.12345678.part", tmp_path / "runs" / ".a.12345678.part" / "result.json"
+    parts = (
+        tmp_path / "leases" / ".a.1.json.12345678.part",
+        tmp_path / "runs" / ".a.12345678.part" / "result.json",
+        tmp_path / "checkpoints" / ".a.12345678.part",
+    )
     with Leases(tmp_path):
         with Leases(tmp_path):
             for path in parts:
@@ -225,7 +229,9 @@ def test_what_killed_processes_were_writing_is_removed_when_no_process_is_left(t
                 path.write_text("{")
         assert all(path.exists() for path in parts)  # the other one may be writing them
         (tmp_path / "runs" / "b").mkdir()
-    assert files(tmp_path / "leases") == [] and files(tmp_path / "runs") == ["b"]
+    assert (
+        files(tmp_path / "leases") == [] and files(tmp_path / "runs") == ["b"] and files(tmp_path / "checkpoints") == []
+    )
 
 
 def test_a_lease_or_beat_that_is_no_ordinary_file_is_that_of_nobody(tmp_path: Path) -> None:

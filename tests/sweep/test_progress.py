@@ -1,9 +1,11 @@
 """The progress display: result lines, the time left, and the displays for logs, terminals and notebooks."""
 
 import io
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import nbformat
 import pytest
@@ -103,6 +105,11 @@ def test_logs_say_what_is_under_way_if_nothing_was_printed_for_a_while(
     assert printed_after(1, progress.set_done, 75.0) == "hidden states · 0 of 4 runs · ETA 21 s\n"
     assert printed_after(9, progress.note, "A sentence.") == "A sentence.\n"
     assert printed_after(9, progress.begin, "last 1, seed 0") == ""
+
+
+def test_training_continues_when_nobody_reads_the_log_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Mock(write=Mock(side_effect=BrokenPipeError)))
+    LineProgress().note("A sentence.")
 
 
 def test_a_terminal_shows_a_live_bar() -> None:

@@ -66,3 +66,10 @@ def test_a_fork_sees_a_request_that_is_made_later(request_to_stop: StopRequest) 
         assert ours.poll(30) and ours.recv() == "stopped"
         request_to_stop.stop_if_made()
     process.join()
+
+
+def test_a_request_after_the_last_step_is_not_lost(request_to_stop: StopRequest) -> None:
+    with pytest.raises(SystemExit) as found, request_to_stop.heeded():
+        request_to_stop.since = monotonic() - WORTH_KEEPING - 1
+        request_to_stop.make(SystemExit(143))  # while the last run is evaluated
+    assert found.value.code == 143

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import frostline.sweep.results.store as store_module
 from frostline import FrostlineError
 from frostline.data.files import json_bytes
 from frostline.data.sealed import seal
@@ -162,6 +163,25 @@ def test_a_damaged_failure_is_set_aside(tmp_path: Path) -> None:
     (store.runs / "aa.failed.json").write_bytes(b"{")
     (sentence,) = store.check()
     assert "aa.failed.json is damaged" in sentence and store.failures() == {}
+
+
+def test_another_process_sets_a_record_aside_after_it_was_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    store.publish("aa", result("aa"))
+    store.fail("bb", {"digest": "bb", "reason": "out of memory"})
+    assert store.record("aa") == store.result("aa") and store.record("bb") == store.failures()["bb"]
+
+    def gone(path: Path, *more: Any) -> Any:
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    monkeypatch.setattr(store_module, "read_all", gone)
+    monkeypatch.setattr(store_module, "read_record", gone)
+    monkeypatch.setattr(store_module, "_read_sealed", gone)
+    monkeypatch.setattr(store_module, "set_aside", gone)
+    assert list(store.check()) == [] and store.failures() == {}
+    assert store.record("aa") is None and store.record("bb") is None and store.record("cc") is None
 
 
 @pytest.mark.parametrize("kinds", [(), ("failed",), ("diverged",), ("failed", "diverged")])

@@ -22,7 +22,9 @@ Workers = Annotated[
 SilentAfter = Annotated[
     float,
     typer.Option(
-        min=1, help="Seconds without a sign of life after which other processes take over the runs of this one."
+        min=1,
+        max=86_400,
+        help="Seconds without a sign of life after which other processes take over the runs of this one.",
     ),
 ]
 

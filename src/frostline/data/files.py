@@ -49,7 +49,8 @@ def create_file(path: Path, content: bytes) -> bool:
         try:
             os.link(temporary, path)
         except FileExistsError:
-            return False
+            if temporary.stat().st_nlink == 1:
+                return False  # else it is this file: a network file system sent the request twice
         sync(path.parent)
     return True
 

@@ -3,6 +3,7 @@
 import html
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -103,7 +104,8 @@ class LineProgress(Progress):
         self.last = monotonic()
 
     def note(self, sentence: str) -> None:
-        print(sentence, file=sys.stderr, flush=True)
+        with suppress(OSError):  # whoever read the log has gone: training continues
+            print(sentence, file=sys.stderr, flush=True)
         self.last = monotonic()
 
     def begin(self, what: str) -> None:

@@ -31,6 +31,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.agreement import other_result
 from frostline.sweep.results.checkpoint_files import CheckpointFiles
 from frostline.sweep.results.leases import SILENT_AFTER, Leases
+from frostline.sweep.results.store import DamagedError
 from frostline.sweep.work.workload import Workload
 from frostline.training.context import RunContext, starting_cut
 from frostline.training.result import Result
@@ -129,9 +130,12 @@ def _run_here(
 
 def _show_other(run: RunSpec, prepared: Prepared, cost: float, progress: Progress) -> None:
     """Show a run that another process has ended."""
-    store = prepared.store
     progress.finish(cost)
-    facts = store.result(run.digest) if store.has(run.digest) else store.failures().get(run.digest)
+    try:
+        facts = prepared.store.record(run.digest)
+    except DamagedError as error:
+        progress.note(str(error))
+        return
     if facts is not None:
         progress.result(facts, run.trainable)
 

@@ -64,6 +64,8 @@ class StopRequest:
         """While the context is open, training heeds requests, and :class:`Stopped` becomes what was given with the request."""
         try:
             yield
+            if self._leaving is not None:  # the request came after the last step
+                raise self._leaving
         except Stopped:
             assert self._leaving is not None
             raise self._leaving from None

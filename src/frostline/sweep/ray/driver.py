@@ -106,7 +106,7 @@ class Driver:
 
         def show(run: RunSpec) -> None:
             self.progress.finish(costs[run.digest])
-            facts = store.result(run.digest) if store.has(run.digest) else store.failures().get(run.digest)
+            facts = store.record(run.digest)
             if facts is not None:
                 self.progress.result(facts, run.trainable)
 

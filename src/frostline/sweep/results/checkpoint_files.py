@@ -29,8 +29,7 @@ from frostline.training.checkpoint import State
 
 FOLDER, ENDING = "checkpoints", ".safetensors"
 TENSOR, ARRAY, NUMBER = "$tensor", "$array", "$number"  # keys of leaves that JSON cannot express
-# what reading a damaged file can raise
-UNUSABLE = (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError)
+DAMAGE = (SafetensorError, KeyError, TypeError, ValueError, RecursionError)  # what reading a damaged file can raise
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class CheckpointFiles:
             part.unlink(missing_ok=True)
         sync(self.folder)
         for file in self._files(run):
-            if file != target:
+            if file != target and _steps(file) <= steps:  # a later one is of a process that has taken the run over
                 file.unlink(missing_ok=True)
 
     def load(self, run: str, about: Mapping[str, Any], note: Callable[[str], None]) -> State | None:
@@ -82,7 +81,12 @@ class CheckpointFiles:
             require_inside(file, self.out)
             try:
                 found = _read(file)
-            except UNUSABLE:
+            except FileNotFoundError:  # another process has saved a later one, or ended the run
+                continue
+            except OSError as error:  # it may be readable the next time
+                note(f"{file} cannot be read ({error.strerror}): the run starts from an earlier step.")
+                continue
+            except DAMAGE:
                 note(f"{file} is damaged: it is now in {set_aside(file, self.out / DAMAGED)}.")
                 continue
             if found[0] == dict(about):

@@ -115,7 +115,8 @@ class Leases:
         self._thread.join()
         self.release(list(self.held))
         self._lock.release()
-        incomplete = [*self.folder.glob(PART), *self.folder.with_name("runs").glob(PART)]
+        folders = (self.folder, *(self.folder.with_name(name) for name in ("runs", "checkpoints")))
+        incomplete = [path for folder in folders for path in folder.glob(PART)]
         busy = {lease.holder for lease in self.current()}
         for holder in {path.stem for path in self.folder.glob("*.beat")} - busy:
             if holder == self.holder or holder in self._dead or self._is_dead_here(holder):

@@ -126,8 +126,18 @@ class Store:
 
     def failures(self) -> dict[str, dict[str, Any]]:
         """The records of all runs that ended in an error and have no result, by digest."""
-        found = {digest: self._failure(digest) for digest in sorted(self._in_state("failed"))}
-        return {digest: self._intact(path, _read_sealed) for digest, path in found.items()}
+        found = {digest: self.record(digest) for digest in sorted(self._in_state("failed"))}
+        return {digest: facts for digest, facts in found.items() if facts and facts.get("status") != "done"}
+
+    def record(self, digest: str) -> dict[str, Any] | None:
+        """The result of a run, or the record of its failure; None if it has neither, maybe since a moment."""
+        path = self._failure(digest)
+        try:
+            if self.has(digest):
+                return self.result(digest)
+            return self._intact(path, _read_sealed) if path.exists() else None
+        except GoneError:
+            return None
 
     def has(self, digest: str) -> bool:
         return self._result(digest).exists()
@@ -205,6 +215,8 @@ class Store:
                 self._intact(path, read_all if path.is_dir() else _read_sealed)
             except DamagedError as error:
                 yield str(error)
+            except GoneError:  # another process has set it aside since it was listed
+                continue
 
     def write_spec(self, values: Mapping[str, Any]) -> None:
         """Write sweep.toml."""
@@ -265,13 +277,17 @@ class Store:
         try:
             target = set_aside(path, self.out / DAMAGED)
         except FileNotFoundError:
-            raise FrostlineError(f"There is no {path}: run the sweep's command again to train that run.") from damage
+            raise GoneError(f"There is no {path}: run the sweep's command again to train that run.") from damage
         again = (
             "the command of the search writes it again"
             if path.name == SEARCH
             else "the sweep's command trains that run again"
         )
         raise DamagedError(f"{path} is damaged ({reason}): it is now in {target}, and {again}.") from damage
+
+
+class GoneError(FrostlineError):
+    """A file of a sweep is not there, maybe because another process has set it aside."""
 
 
 class DamagedError(FrostlineError):
