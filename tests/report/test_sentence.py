@@ -74,6 +74,13 @@ def test_without_all_the_largest_k_is_the_reference() -> None:
     )
 
 
+def test_a_comparison_names_its_own_flag_if_full_was_not_run() -> None:
+    answer = answer_of(make_runs(lambda k, *_: {1: 0.7, "lora-1": 0.8}[k], ks=(1, "lora-1")))
+    assert answer["sentence"].endswith(
+        "Full fine-tuning was not run: add all to --tune, or full to --ways of `compare`."
+    )
+
+
 def test_a_search_names_its_own_flag_if_full_was_not_run() -> None:
     runs = make_runs(clear, ks=(0, 1, 2))
     assert answer_of(runs, search=SearchOutcome(skipped=[]))["sentence"].endswith(

@@ -8,7 +8,7 @@ from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.formatting import score, score_interval
 from frostline.report.names import tuning
 from frostline.statistics.cells import CellSummary
-from frostline.statistics.tune import k_of, name_of
+from frostline.statistics.tune import is_way, k_of, name_of
 
 
 def smaller(cell: CellSummary, names: Iterable[str]) -> list[int]:
@@ -73,4 +73,7 @@ def full_not_run(cells: Mapping[str, CellSummary], comparison: Comparison, searc
         return ""
     if comparison.evidence.rows is None:
         return " Full fine-tuning was not run here."
-    return f" Full fine-tuning was not run: {'add all to --tune' if search is NO_SEARCH else 'leave out --max-k'}."
+    what = "add all to --tune" if search is NO_SEARCH else "leave out --max-k"
+    if any(map(is_way, cells)):
+        what += ", or full to --ways of `compare`"
+    return f" Full fine-tuning was not run: {what}."
