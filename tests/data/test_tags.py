@@ -161,6 +161,8 @@ def test_numbers_with_names() -> None:
         ),
         (WORDS, [None, *TAGS[1:]], "row 1, column 'ner_tags': the list of tags is missing"),
         (WORDS, [["B-person", None, "O"], *TAGS[1:]], "a word has no tag"),
+        (WORDS, [["B-person", ["O"], "O"], *TAGS[1:]], "is neither a text nor a number; write one tag for each word"),
+        (WORDS, [["B-person", {"tag": "O"}, "O"], *TAGS[1:]], "is neither a text nor a number"),
         ([[], *WORDS[1:]], [[], *TAGS[1:]], "row 1, column 'tokens': the sentence has no words"),
         ([["a", 1, "b"], *WORDS[1:]], TAGS, "the word 1 is not a text"),
         ([["a", None, "b"], *WORDS[1:]], TAGS, "the word None is not a text"),

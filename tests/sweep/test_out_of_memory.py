@@ -61,6 +61,11 @@ def test_a_run_without_memory_for_one_example_fails(settings: dict[str, Any], mo
     assert set(sweep.table().status) == {"failed"}
 
 
+@pytest.mark.parametrize("reason", ["CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling", "CUDNN_STATUS_ALLOC_FAILED"])
+def test_libraries_of_gpus_say_it_in_their_own_words(reason: str) -> None:
+    assert memory_ran_out(RuntimeError(reason))
+
+
 @pytest.mark.parametrize("error", [ValueError("out of memory"), RuntimeError("The size of tensor a must match")])
 def test_other_errors_are_not_tried_again(error: Exception) -> None:
     assert not memory_ran_out(error)

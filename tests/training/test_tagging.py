@@ -143,6 +143,14 @@ def test_words_that_were_cut_off_are_neither_trained_on_nor_scored(bert):
     assert problem.predictions_per_row == problem.targets.shape[1:]
 
 
+def test_a_batch_whose_words_have_no_tokens_changes_nothing(bert):
+    problem = replace(bert.problem, token_targets=np.full_like(bert.problem.token_targets, NO_WORD))
+    logits = torch.full((2, 5, len(LABELS)), torch.nan, requires_grad=True)
+    loss = problem.loss(logits, np.arange(2))
+    loss.backward()
+    assert loss.item() == 0 and not logits.grad.any()
+
+
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("every_token", [True, False])
 def test_a_divided_batch_has_the_gradients_of_the_whole_batch(bert, every_token, weighted):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -151,6 +152,12 @@ def _tag_lists(table: Table, column: str) -> list[list[Any]]:
         if missing is not None:
             raise FrostlineError(
                 f"{table.location(n, column, missing)}: a word has no tag; write one for each word, such as O."
+            )
+        odd = next((word for word, tag in enumerate(tags) if not isinstance(tag, str | Integral)), None)
+        if odd is not None:
+            raise FrostlineError(
+                f"{table.location(n, column, odd)}: the tag {quoted(tags[odd])} is neither a text nor a number; write one tag "
+                "for each word, such as O."
             )
         found.append(tags)
     return found

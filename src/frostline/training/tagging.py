@@ -100,8 +100,11 @@ class TagProblem(Problem):
         return chosen.masked_fill(first < 0, torch.nan)
 
     def loss(self, logits: Tensor, rows: Rows) -> Tensor:
-        """The mean cross entropy over the labelled tokens of a batch in float32."""
-        return self._mean_of_known(logits, self.token_targets[rows])
+        """The mean cross entropy over the labelled tokens of a batch in float32; 0, with gradients of 0, if it has none."""
+        targets = self.token_targets[rows]
+        if (targets == NO_WORD).all():  # words of invisible characters have no tokens
+            return logits.flatten()[:0].float().sum()
+        return self._mean_of_known(logits, targets)
 
     def losses(self, logits: Tensor, rows: Rows) -> Tensor:
         return torch.stack([self.loss(own, some) for own, some in zip(logits, rows, strict=True)])

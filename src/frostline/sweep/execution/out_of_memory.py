@@ -11,7 +11,8 @@ import torch
 from frostline.training.context import RunContext
 from frostline.training.specification import RunSpec
 
-WORDS = ("out of memory", "can't allocate memory", "not enough memory")  # in errors that have no class of their own
+# in errors that have no class of their own; cuBLAS and cuDNN say "alloc_failed"
+WORDS = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
 
 
 def memory_ran_out(error: BaseException) -> bool:
