@@ -108,8 +108,12 @@ def test_logs_say_what_is_under_way_if_nothing_was_printed_for_a_while(
 
 
 def test_training_continues_when_nobody_reads_the_log_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", Mock(write=Mock(side_effect=BrokenPipeError)))
-    LineProgress().note("A sentence.")
+    closed = Mock(write=Mock(side_effect=BrokenPipeError))
+    monkeypatch.setattr(sys, "stderr", closed)
+    progress = LineProgress()
+    progress.start(1, 10.0)
+    progress.result(facts(), "last 2")
+    assert closed.write.called and progress.runs_done == 1
 
 
 def test_a_terminal_shows_a_live_bar() -> None:

@@ -107,7 +107,7 @@ def signals_heeded() -> Iterator[None]:
             return
         if stopping and number == signal.SIGTERM:  # of the system, and of the process that started this one
             return
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from now on, one would interrupt that end
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # another signal would interrupt this clean end
         raise leaving
 
     if current_thread() is not main_thread():

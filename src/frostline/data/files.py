@@ -49,8 +49,9 @@ def create_file(path: Path, content: bytes) -> bool:
         try:
             os.link(temporary, path)
         except FileExistsError:
+            # With two links, the existing file is this one: a network file system has repeated the request.
             if temporary.stat().st_nlink == 1:
-                return False  # else it is this file: a network file system sent the request twice
+                return False
         sync(path.parent)
     return True
 

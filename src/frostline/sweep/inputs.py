@@ -133,7 +133,7 @@ def _check_truncation(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length
     )
 
 
-def require_possible(spec: SweepSpec, data: Data) -> None:
+def require_suitable_options(spec: SweepSpec, data: Data) -> None:
     """Refuse options and training-set sizes that the data do not allow."""
     _require_classes(spec, data)
     _require_train_sizes(spec, data)

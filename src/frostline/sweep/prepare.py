@@ -32,7 +32,7 @@ from frostline.sweep.inputs import (
     encode_splits,
     length_limit,
     read_data,
-    require_possible,
+    require_suitable_options,
     splits_of,
 )
 from frostline.sweep.join import join_existing
@@ -115,7 +115,7 @@ def prepare(
     older, before = _existing(store)
     machine = _machine(spec, before)
     data = read_data(spec, sources) if data is None else data
-    require_possible(spec, data)
+    require_suitable_options(spec, data)
     metric = _metric(spec, data)
     progress.begin("loading the model")
     pretrained = load_model(spec, data.task, machine, streams=whether_to_stream(spec.stream, machine.device))

@@ -94,17 +94,15 @@ def describe(facts: Mapping[str, Any], trainable: str) -> str:
 class LineProgress(Progress):
     """Prints one line per result, for logs. If nothing was printed for a while, it says what is under way."""
 
-    BEGIN_AFTER, AGAIN_AFTER = (
-        10.0,
-        60.0,
-    )  # seconds without a line until the next one, when an activity begins and within one
+    BEGIN_AFTER = 10.0  # seconds without a line, after which the begin of an activity is printed
+    AGAIN_AFTER = 60.0  # the same for an activity that is under way
 
     def __init__(self) -> None:
         super().__init__()
         self.last = monotonic()
 
     def note(self, sentence: str) -> None:
-        with suppress(OSError):  # whoever read the log has gone: training continues
+        with suppress(OSError):  # nobody reads the log any more; training continues
             print(sentence, file=sys.stderr, flush=True)
         self.last = monotonic()
 

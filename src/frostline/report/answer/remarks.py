@@ -73,7 +73,5 @@ def full_not_run(cells: Mapping[str, CellSummary], comparison: Comparison, searc
         return ""
     if comparison.evidence.rows is None:
         return " Full fine-tuning was not run here."
-    what = "add all to --tune" if search is NO_SEARCH else "leave out --max-k"
-    if any(map(is_way, cells)):
-        what += ", or full to --ways of `compare`"
-    return f" Full fine-tuning was not run: {what}."
+    remedy = "add all to --tune" + (", or full to --ways of `compare`" if any(map(is_way, cells)) else "")
+    return f" Full fine-tuning was not run: {remedy if search is NO_SEARCH else 'leave out --max-k'}."

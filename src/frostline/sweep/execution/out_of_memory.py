@@ -11,7 +11,7 @@ import torch
 from frostline.training.context import RunContext
 from frostline.training.specification import RunSpec
 
-# in errors that have no class of their own; cuBLAS and cuDNN say "alloc_failed"
+# In errors that have no class of their own. cuBLAS and cuDNN write ALLOC_FAILED.
 WORDS = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
 
 

@@ -127,10 +127,11 @@ class Store:
     def failures(self) -> dict[str, dict[str, Any]]:
         """The records of all runs that ended in an error and have no result, by digest."""
         found = {digest: self.record(digest) for digest in sorted(self._in_state("failed"))}
+        # Another process may have trained a run, or set its record aside, since the folder was listed.
         return {digest: facts for digest, facts in found.items() if facts and facts.get("status") != "done"}
 
     def record(self, digest: str) -> dict[str, Any] | None:
-        """The result of a run, or the record of its failure; None if it has neither, maybe since a moment."""
+        """The result of a run, or the record of its failure; None if it has neither, or no longer."""
         path = self._failure(digest)
         try:
             if self.has(digest):
